@@ -1,0 +1,42 @@
+"""What a request handler gets besides the request, and the two shapes a handler may have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+from minikafka.protocol.headers import RequestHeader
+
+
+@dataclass(frozen=True, slots=True)
+class RequestContext:
+    """Who asks, and how. ``listener`` is the name of the listener the connection came in by."""
+
+    header: RequestHeader
+    listener: str
+    client_host: str
+
+    @property
+    def version(self) -> int:
+        return self.header.api_version
+
+    @property
+    def client_id(self) -> str:
+        return self.header.client_id or ""
+
+
+# Called exactly once per request. ``None`` sends nothing (Produce with acks=0).
+Reply: TypeAlias = Callable[[Any], None]
+
+
+class ImmediateHandler(Protocol):
+    """Answers in the same breath, or parks the request and calls ``reply`` later."""
+
+    def __call__(self, context: RequestContext, request: Any, reply: Reply) -> None: ...
+
+
+class TaskHandler(Protocol):
+    """Has to wait for something (ZooKeeper, another broker); runs as a task."""
+
+    async def __call__(self, context: RequestContext, request: Any) -> Any: ...

@@ -1,0 +1,93 @@
+"""The values that name parts of a cluster: partitions, brokers, endpoints, leadership."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+from uuid import UUID
+
+NO_LEADER = -1
+NO_EPOCH = -1
+LEADER_DURING_DELETE = -2  # leader and leader_epoch that mark a partition being deleted
+EPOCH_DURING_DELETE = -2
+ZERO_UUID = UUID(int=0)
+
+CONSUMER_REPLICA_ID = -1
+DEBUGGING_REPLICA_ID = -2
+
+GROUP_METADATA_TOPIC = "__consumer_offsets"
+TRANSACTION_STATE_TOPIC = "__transaction_state"
+INTERNAL_TOPICS = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC})
+
+
+class TopicPartition(NamedTuple):
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class PartitionAndReplica(NamedTuple):
+    topic_partition: TopicPartition
+    replica: int
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Endpoint:
+    """One listener of a broker as clients see it."""
+
+    host: str
+    port: int
+    listener: str = "PLAINTEXT"
+    security_protocol: str = "PLAINTEXT"
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """A live broker. ``epoch`` is the czxid of its ``/brokers/ids/<id>`` node."""
+
+    id: int
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None = None
+    epoch: int = NO_EPOCH
+
+    def endpoint(self, listener: str) -> Endpoint | None:
+        return next((e for e in self.endpoints if e.listener == listener), None)
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderAndIsr:
+    """Who leads a partition, and who is in sync. ``zk_version`` is the version of the state znode
+    (Kafka's partition epoch)."""
+
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    zk_version: int = 0
+    leader_recovery_state: int = 0
+
+    def new_leader(self, leader: int, isr: tuple[int, ...] | None = None) -> LeaderAndIsr:
+        """The next leader epoch, under ``leader``."""
+        return replace(
+            self,
+            leader=leader,
+            leader_epoch=self.leader_epoch + 1,
+            isr=self.isr if isr is None else isr,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderIsrAndControllerEpoch:
+    leader_and_isr: LeaderAndIsr
+    controller_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaAssignment:
+    """Replicas of one partition in preference order; ``adding`` and ``removing`` only while it is
+    being reassigned (KIP-455)."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()

@@ -1,0 +1,50 @@
+"""The event log: structured lines, one event name with key=value pairs, never payload bytes."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Protocol, TextIO, cast
+
+import structlog
+
+
+class EventLog(Protocol):
+    """What components log to. Event names are short and stable; facts go into the pairs."""
+
+    def debug(self, event: str, **facts: Any) -> None: ...
+
+    def info(self, event: str, **facts: Any) -> None: ...
+
+    def warning(self, event: str, **facts: Any) -> None: ...
+
+    def error(self, event: str, **facts: Any) -> None: ...
+
+    def bind(self, **facts: Any) -> EventLog: ...
+
+
+LEVELS = {"DEBUG": 10, "INFO": 20, "WARN": 30, "WARNING": 30, "ERROR": 40}
+
+
+def event_log(component: str, **facts: Any) -> EventLog:
+    """A log for one component, e.g. ``event_log("controller", broker=1)``."""
+    return cast(EventLog, structlog.get_logger(component=component, **facts))
+
+
+def configure(level: str = "INFO", json: bool = False, stream: TextIO | None = None) -> None:
+    """Set up the process's event log. Called once, by an entry point, never by a library."""
+    renderer: Any = (
+        structlog.processors.JSONRenderer()
+        if json
+        else structlog.dev.ConsoleRenderer(colors=(stream or sys.stderr).isatty())
+    )
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=False),
+            structlog.processors.format_exc_info,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level.upper()]),
+        logger_factory=structlog.PrintLoggerFactory(stream or sys.stderr),
+        cache_logger_on_first_use=False,
+    )

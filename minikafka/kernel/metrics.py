@@ -1,0 +1,39 @@
+"""Counters and gauges under Kafka's metric names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+
+class Counter:
+    """A number that only grows."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value = 0
+
+    def mark(self, amount: int = 1) -> None:
+        self.value += amount
+
+
+class Metrics:
+    """The metrics of one node, by name such as ``kafka.controller:ActiveControllerCount``."""
+
+    def __init__(self) -> None:
+        self._counters: dict[str, Counter] = {}
+        self._gauges: dict[str, Callable[[], float]] = {}
+
+    def counter(self, name: str) -> Counter:
+        """The counter of that name, made on first use."""
+        return self._counters.setdefault(name, Counter())
+
+    def gauge(self, name: str, read: Callable[[], float]) -> None:
+        """Register a gauge; a second one of the same name takes its place."""
+        self._gauges[name] = read
+
+    def snapshot(self) -> dict[str, float]:
+        """Every metric's value now, sorted by name."""
+        values: dict[str, float] = {name: c.value for name, c in self._counters.items()}
+        values.update({name: read() for name, read in self._gauges.items()})
+        return dict(sorted(values.items()))
