@@ -1,0 +1,253 @@
+"""The machinery of configuration: rows that describe keys, and the parsing of values by them."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class ConfigError(ValueError):
+    """A key or a value that cannot be accepted; the message names the key and says why."""
+
+
+class ConfigType(Enum):
+    """Kafka's ``ConfigDef.Type``; ``wire`` is its number in DescribeConfigs replies."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+    @property
+    def wire(self) -> int:
+        return self.value
+
+
+_RANGES = {
+    ConfigType.SHORT: (-(2**15), 2**15 - 1),
+    ConfigType.INT: (-(2**31), 2**31 - 1),
+    ConfigType.LONG: (-(2**63), 2**63 - 1),
+}
+
+Validator = Callable[[Any], str | None]  # None: fine; a text: what is wrong with the value
+
+
+def at_least(minimum: float) -> Validator:
+    return lambda value: None if value >= minimum else f"must be at least {minimum}"
+
+
+def between(minimum: float, maximum: float) -> Validator:
+    return lambda v: None if minimum <= v <= maximum else f"must be in [{minimum}, {maximum}]"
+
+
+def one_of(*allowed: str) -> Validator:
+    """For strings, and for lists whose every item must be allowed."""
+
+    def check(value: Any) -> str | None:
+        items = value if isinstance(value, tuple) else (value,)
+        wrong = [item for item in items if item not in allowed]
+        return f"must be one of {', '.join(allowed)}" if wrong else None
+
+    return check
+
+
+def non_empty(value: Any) -> str | None:
+    return None if value else "must not be empty"
+
+
+REQUIRED = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One configuration key. ``default`` is REQUIRED, None (unset) or a parsed value.
+
+    ``synonyms`` are the broker keys that give a topic key its default, first found wins.
+    ``effective`` is False for keys that are accepted and kept but not acted on yet.
+    """
+
+    name: str
+    type: ConfigType
+    default: Any
+    doc: str
+    valid: Validator | None = None
+    synonyms: tuple[str, ...] = ()
+    effective: bool = True
+
+    def parse(self, value: Any) -> Any:
+        """A typed value from text (or from a value already typed). Raises ConfigError."""
+        if value is None:
+            return None
+        parsed = self._convert(value)
+        problem = self.valid(parsed) if self.valid else None
+        if problem:
+            raise ConfigError(f"Invalid value {value} for configuration {self.name}: {problem}")
+        return parsed
+
+    def _convert(self, value: Any) -> Any:
+        text = str(value).strip()
+        try:
+            match self.type:
+                case ConfigType.BOOLEAN:
+                    return {"true": True, "false": False}[text.lower()]
+                case ConfigType.INT | ConfigType.SHORT | ConfigType.LONG:
+                    number, (low, high) = int(text), _RANGES[self.type]
+                    if not low <= number <= high:
+                        raise ValueError
+                    return number
+                case ConfigType.DOUBLE:
+                    return float(text)
+                case ConfigType.LIST:
+                    if isinstance(value, tuple | list):
+                        return tuple(value)
+                    return tuple(item.strip() for item in text.split(",") if item.strip())
+                case _:
+                    return text
+        except (ValueError, KeyError):
+            raise ConfigError(
+                f"Invalid value {value} for configuration {self.name}: "
+                f"not a number of type {self.type.name.lower()}"
+                if self.type in _RANGES or self.type is ConfigType.DOUBLE
+                else f"Invalid value {value} for configuration {self.name}: "
+                f"expected {self.type.name.lower()}"
+            ) from None
+
+    def text(self, value: Any) -> str | None:
+        """The value as Kafka prints it."""
+        if value is None:
+            return None
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if isinstance(value, tuple):
+            return ",".join(value)
+        return str(value)
+
+
+@dataclass(frozen=True)
+class ConfigDef:
+    """A set of settings. ``ignored`` are Kafka's keys that this broker knows of but lacks."""
+
+    settings: Mapping[str, Setting]
+    ignored: frozenset[str] = frozenset()
+    ignored_prefixes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        rows: Iterable[Setting],
+        ignored: Iterable[str] = (),
+        ignored_prefixes: tuple[str, ...] = (),
+    ) -> ConfigDef:
+        return cls({row.name: row for row in rows}, frozenset(ignored), ignored_prefixes)
+
+    def require_known(self, name: str) -> None:
+        """Raises ConfigError with the nearest known name."""
+        if name in self.settings or name in self.ignored or name.startswith(self.ignored_prefixes):
+            return
+        near = difflib.get_close_matches(name, [*self.settings, *self.ignored], n=1, cutoff=0.6)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise ConfigError(f"Unknown configuration key {name}{hint}")
+
+    def parse(self, given: Mapping[str, str]) -> Config:
+        """All settings, defaults filled in. Raises ConfigError for an unknown key, a value that
+        does not fit, or a required key that is missing."""
+        for name in given:
+            self.require_known(name)
+        values: dict[str, Any] = {}
+        for name, row in self.settings.items():
+            if name in given:
+                values[name] = row.parse(given[name])
+            elif row.default is REQUIRED:
+                raise ConfigError(f"Missing required configuration {name} which has no default")
+            else:
+                values[name] = row.default
+        without_effect = tuple(sorted(name for name in given if name not in self.settings))
+        return Config(values, dict(given), without_effect)
+
+
+@dataclass(frozen=True)
+class Config:
+    """Parsed values by Kafka key. ``given`` is what the user wrote; ``without_effect`` are keys of
+    Kafka that were given but that this broker does not have."""
+
+    values: Mapping[str, Any]
+    given: Mapping[str, str] = field(default_factory=dict)
+    without_effect: tuple[str, ...] = ()
+
+    def _typed(self, name: str, kind: type[T]) -> T:
+        value = self.values[name]
+        if not isinstance(value, kind):
+            raise ConfigError(f"Configuration {name} is not set")
+        return value
+
+    def integer(self, name: str) -> int:
+        return self._typed(name, int)
+
+    def double(self, name: str) -> float:
+        return self._typed(name, float)
+
+    def boolean(self, name: str) -> bool:
+        return self._typed(name, bool)
+
+    def string(self, name: str) -> str:
+        return self._typed(name, str)
+
+    def list(self, name: str) -> tuple[str, ...]:
+        return self._typed(name, tuple)
+
+    def optional(self, name: str) -> Any:
+        """The value, or None where the key is unset."""
+        return self.values[name]
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """A ``.properties`` file as Java reads it: ``key=value``, ``key: value``, comments by # and !,
+    lines continued by a backslash. Later keys win."""
+    values: dict[str, str] = {}
+    pending = ""
+    for raw in text.splitlines():
+        line = pending + raw.lstrip()
+        pending = ""
+        if not line or line[0] in "#!":
+            continue
+        if (len(line) - len(line.rstrip("\\"))) % 2:
+            pending = line[:-1]
+            continue
+        end = next((i for i, c in enumerate(line) if c in "=:" or c.isspace()), len(line))
+        rest = line[end:].lstrip()
+        if rest[:1] in ("=", ":"):
+            rest = rest[1:].lstrip()
+        values[line[:end]] = rest.rstrip().replace("\\\\", "\\")
+    return values
+
+
+# Variables that Kafka's images use for themselves and never turn into keys.
+_IMAGE_VARIABLES = (
+    "KAFKA_VERSION", "KAFKA_HEAP_OPTS", "KAFKA_LOG4J_OPTS", "KAFKA_OPTS", "KAFKA_JMX_OPTS",
+    "KAFKA_JVM_PERFORMANCE_OPTS", "KAFKA_GC_LOG_OPTS", "KAFKA_LOG4J_ROOT_LOGLEVEL",
+    "KAFKA_LOG4J_LOGGERS", "KAFKA_TOOLS_LOG4J_LOGLEVEL", "KAFKA_JMX_HOSTNAME", "KAFKA_JMX_PORT",
+    "KAFKA_HOME", "KAFKA_CFG_FILE",
+)  # fmt: skip
+
+
+def properties_from_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """``KAFKA_*`` variables as Kafka's images map them: ``KAFKA_LOG_DIRS`` is ``log.dirs``;
+    ``__`` stands for an underscore, ``___`` for a dash."""
+    values: dict[str, str] = {}
+    for variable, value in sorted(environment.items()):
+        if not variable.startswith("KAFKA_") or variable in _IMAGE_VARIABLES:
+            continue
+        name = variable[len("KAFKA_") :].lower()
+        name = name.replace("___", "-").replace("__", "\0").replace("_", ".").replace("\0", "_")
+        values[name] = value
+    return values

@@ -1,0 +1,192 @@
+"""The configuration keys: Kafka's names, types, defaults and what they do here, one row each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minikafka.kernel.config import (
+    REQUIRED,
+    Config,
+    ConfigDef,
+    ConfigType,
+    Setting,
+    Validator,
+    at_least,
+    between,
+    non_empty,
+    one_of,
+)
+
+MAX_INT = 2**31 - 1
+MAX_LONG = 2**63 - 1
+
+
+def _row(kind: ConfigType) -> Any:
+    def row(
+        name: str,
+        default: Any,
+        doc: str,
+        valid: Validator | None = None,
+        synonyms: tuple[str, ...] = (),
+        effective: bool = True,
+    ) -> Setting:
+        return Setting(name, kind, default, doc, valid, synonyms, effective)
+
+    return row
+
+
+_bool = _row(ConfigType.BOOLEAN)
+_string = _row(ConfigType.STRING)
+_int = _row(ConfigType.INT)
+_long = _row(ConfigType.LONG)
+_double = _row(ConfigType.DOUBLE)
+_list = _row(ConfigType.LIST)
+
+# fmt: off
+BROKER_SETTINGS: tuple[Setting, ...] = (
+    # -- ZooKeeper
+    _string("zookeeper.connect", REQUIRED, "ZooKeeper servers, host:port,... with an optional chroot at the end.", non_empty),
+    _int("zookeeper.session.timeout.ms", 18000, "ZooKeeper drops this broker after so long without a sign of life."),
+    _int("zookeeper.connection.timeout.ms", None, "Longest wait for the first connection to ZooKeeper; the session time-out if unset."),
+    # -- identity and listeners
+    _int("broker.id", -1, "Id of this broker; -1 has one generated above reserved.broker.max.id."),
+    _bool("broker.id.generation.enable", True, "Allow ids to be generated when broker.id is -1."),
+    _int("reserved.broker.max.id", 1000, "Largest id that can be given by broker.id.", at_least(0)),
+    _string("broker.rack", None, "Rack of this broker, for rack-aware placement."),
+    _list("listeners", ("PLAINTEXT://:9092",), "Where to listen: NAME://host:port,... An empty host is every interface.", non_empty),
+    _list("advertised.listeners", None, "What clients and brokers are told to connect to; the listeners if unset."),
+    _list("listener.security.protocol.map", ("PLAINTEXT:PLAINTEXT", "SSL:SSL", "SASL_PLAINTEXT:SASL_PLAINTEXT", "SASL_SSL:SASL_SSL"), "Security protocol of each listener name."),
+    _string("inter.broker.listener.name", None, "Listener that brokers use among themselves."),
+    _string("security.inter.broker.protocol", "PLAINTEXT", "Picks the inter-broker listener when it is not named.", one_of("PLAINTEXT")),
+    # -- connections
+    _int("socket.request.max.bytes", 100 * 1024 * 1024, "Largest request that is read.", at_least(1)),
+    _long("connections.max.idle.ms", 10 * 60 * 1000, "Idle connections are closed after so long; -1 never."),
+    _int("max.connections", MAX_INT, "Most connections at a time.", at_least(0)),
+    _int("queued.max.requests", 500, "Most requests of one connection being worked on; reading pauses above.", at_least(1)),
+    # -- topics
+    _int("num.partitions", 1, "Partitions of a topic created without a number.", at_least(1)),
+    _int("default.replication.factor", 1, "Replicas of a topic created without a number.", at_least(1)),
+    _bool("auto.create.topics.enable", True, "Create a topic when a client asks for one that is missing."),
+    _bool("delete.topic.enable", True, "Allow topics to be deleted."),
+    _int("min.insync.replicas", 1, "Least ISR size for which acks=all is accepted.", at_least(1)),
+    _bool("unclean.leader.election.enable", False, "Let a replica outside the ISR lead when no other is alive; may lose data."),
+    # -- log
+    _string("log.dir", "/tmp/kafka-logs", "Directory of the log data, if log.dirs is not set."),
+    _list("log.dirs", None, "Directories of the log data."),
+    _int("log.segment.bytes", 1024 * 1024 * 1024, "Size at which a new segment is rolled.", at_least(14)),
+    _int("log.index.interval.bytes", 4096, "Bytes between two entries of the offset index.", at_least(0)),
+    _int("log.index.size.max.bytes", 10 * 1024 * 1024, "Largest index file.", at_least(4)),
+    _int("message.max.bytes", 1024 * 1024 + 12, "Largest record batch accepted.", at_least(0)),
+    _string("log.message.timestamp.type", "CreateTime", "Whose clock stamps records.", one_of("CreateTime", "LogAppendTime")),
+    _long("log.message.timestamp.before.max.ms", MAX_LONG, "How far behind the broker's clock a record may be.", at_least(0)),
+    _long("log.message.timestamp.after.max.ms", MAX_LONG, "How far ahead of the broker's clock a record may be.", at_least(0)),
+    _int("log.flush.offset.checkpoint.interval.ms", 60000, "How often recovery points are written.", at_least(0)),
+    _int("num.recovery.threads.per.data.dir", 1, "Logs recovered at the same time.", at_least(1)),
+    # -- replication
+    _long("replica.lag.time.max.ms", 30000, "A follower that has not caught up for so long leaves the ISR."),
+    _int("replica.fetch.max.bytes", 1024 * 1024, "Bytes a follower asks for per partition.", at_least(0)),
+    _int("replica.fetch.response.max.bytes", 10 * 1024 * 1024, "Bytes a follower asks for per request.", at_least(0)),
+    _int("replica.fetch.min.bytes", 1, "Least bytes for which a follower's fetch is answered early."),
+    _int("replica.fetch.wait.max.ms", 500, "Longest wait of a follower's fetch."),
+    _int("replica.fetch.backoff.ms", 1000, "Pause of a partition after a fetch error.", at_least(0)),
+    _int("replica.socket.timeout.ms", 30000, "Time-out of requests between brokers."),
+    _long("replica.high.watermark.checkpoint.interval.ms", 5000, "How often high watermarks are written."),
+    # -- requests that wait
+    _int("fetch.max.bytes", 55 * 1024 * 1024, "Most bytes answered to one fetch.", at_least(1024)),
+    _int("fetch.purgatory.purge.interval.requests", 1000, "Completed fetches kept before watcher lists are purged."),
+    _int("producer.purgatory.purge.interval.requests", 1000, "Completed produces kept before watcher lists are purged."),
+    # -- controller
+    _int("controller.socket.timeout.ms", 30000, "Time-out of the controller's requests to brokers."),
+    _bool("controlled.shutdown.enable", True, "Move leaders away before stopping."),
+    _int("controlled.shutdown.max.retries", 3, "Attempts at a controlled shutdown.", at_least(0)),
+    _long("controlled.shutdown.retry.backoff.ms", 5000, "Pause between those attempts.", at_least(0)),
+)
+
+# Keys of Kafka that are accepted, so that existing files can be used, but that have no effect yet.
+_IGNORED = """
+    advertised.host.name advertised.port alter.config.policy.class.name auto.leader.rebalance.enable background.threads
+    compression.type compression.gzip.level compression.lz4.level compression.zstd.level
+    connection.failed.authentication.delay.ms connections.max.reauth.ms control.plane.listener.name
+    controller.quota.window.num controller.quota.window.size.seconds create.topic.policy.class.name
+    delete.records.purgatory.purge.interval.requests group.consumer.heartbeat.interval.ms group.coordinator.threads
+    group.initial.rebalance.delay.ms group.max.session.timeout.ms group.max.size group.min.session.timeout.ms
+    inter.broker.protocol.version leader.imbalance.check.interval.seconds leader.imbalance.per.broker.percentage
+    log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.cleaner.delete.retention.ms log.cleaner.enable
+    log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size log.cleaner.io.max.bytes.per.second
+    log.cleaner.max.compaction.lag.ms log.cleaner.min.cleanable.ratio log.cleaner.min.compaction.lag.ms
+    log.cleaner.threads log.cleanup.policy log.flush.interval.messages log.flush.interval.ms
+    log.flush.scheduler.interval.ms log.flush.start.offset.checkpoint.interval.ms log.message.downconversion.enable
+    log.message.format.version log.message.timestamp.difference.max.ms log.preallocate log.retention.bytes
+    log.retention.check.interval.ms log.retention.hours log.retention.minutes log.retention.ms log.roll.hours
+    log.roll.jitter.hours log.roll.jitter.ms log.roll.ms log.segment.delete.delay.ms max.connection.creation.rate
+    max.connections.per.ip max.connections.per.ip.overrides max.incremental.fetch.session.cache.slots
+    max.request.partition.size.limit metric.reporters metrics.num.samples metrics.recording.level
+    metrics.sample.window.ms num.io.threads num.network.threads num.replica.alter.log.dirs.threads num.replica.fetchers
+    offset.metadata.max.bytes offsets.commit.timeout.ms offsets.load.buffer.size
+    offsets.retention.check.interval.ms offsets.retention.minutes offsets.topic.compression.codec
+    offsets.topic.num.partitions offsets.topic.replication.factor offsets.topic.segment.bytes principal.builder.class
+    producer.id.expiration.ms queued.max.request.bytes quota.window.num quota.window.size.seconds
+    replica.selector.class replica.socket.receive.buffer.bytes request.timeout.ms socket.listen.backlog.size
+    socket.receive.buffer.bytes socket.send.buffer.bytes
+    transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.max.timeout.ms
+    transaction.remove.expired.transaction.cleanup.interval.ms transaction.state.log.load.buffer.size
+    transaction.state.log.min.isr transaction.state.log.num.partitions transaction.state.log.replication.factor
+    transaction.state.log.segment.bytes transactional.id.expiration.ms zookeeper.max.in.flight.requests
+    zookeeper.set.acl
+"""
+IGNORED_BROKER_SETTINGS = tuple(_IGNORED.split())
+
+# What decides a topic's shape on disk and in flight; the synonym is the broker key of its default.
+TOPIC_SETTINGS: tuple[Setting, ...] = (
+    _list("cleanup.policy", ("delete",), "What happens to old data.", one_of("compact", "delete"), ("log.cleanup.policy",), False),
+    _string("compression.type", "producer", "Codec in which batches are stored.", one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"), ("compression.type",), False),
+    _int("compression.gzip.level", -1, "Level when recompressing with gzip.", between(-1, 9), ("compression.gzip.level",), False),
+    _int("compression.lz4.level", 9, "Level when recompressing with lz4.", between(1, 17), ("compression.lz4.level",), False),
+    _int("compression.zstd.level", 3, "Level when recompressing with zstd.", between(-131072, 22), ("compression.zstd.level",), False),
+    _long("delete.retention.ms", 86400000, "How long tombstones stay.", at_least(0), ("log.cleaner.delete.retention.ms",), False),
+    _long("file.delete.delay.ms", 60000, "Pause before a deleted file is removed.", at_least(0), ("log.segment.delete.delay.ms",), False),
+    _long("flush.messages", MAX_LONG, "Records between two forced flushes.", at_least(1), ("log.flush.interval.messages",), False),
+    _long("flush.ms", MAX_LONG, "Time between two forced flushes.", at_least(0), ("log.flush.interval.ms",), False),
+    _list("follower.replication.throttled.replicas", (), "Replicas throttled as followers.", None, (), False),
+    _int("index.interval.bytes", 4096, "Bytes between two entries of the offset index.", at_least(0), ("log.index.interval.bytes",)),
+    _list("leader.replication.throttled.replicas", (), "Replicas throttled as leaders.", None, (), False),
+    _long("local.retention.bytes", -2, "Tiered storage is not part of this broker.", at_least(-2), ("log.local.retention.bytes",), False),
+    _long("local.retention.ms", -2, "Tiered storage is not part of this broker.", at_least(-2), ("log.local.retention.ms",), False),
+    _long("max.compaction.lag.ms", MAX_LONG, "Longest time before compaction.", at_least(1), ("log.cleaner.max.compaction.lag.ms",), False),
+    _int("max.message.bytes", 1024 * 1024 + 12, "Largest record batch accepted.", at_least(0), ("message.max.bytes",)),
+    _bool("message.downconversion.enable", True, "Serve consumers of older formats.", None, ("log.message.downconversion.enable",), False),
+    _string("message.format.version", "3.0-IV1", "Kept for old tools; the format is always v2.", None, ("log.message.format.version",), False),
+    _long("message.timestamp.after.max.ms", MAX_LONG, "How far ahead of the broker's clock a record may be.", at_least(0), ("log.message.timestamp.after.max.ms",)),
+    _long("message.timestamp.before.max.ms", MAX_LONG, "How far behind the broker's clock a record may be.", at_least(0), ("log.message.timestamp.before.max.ms",)),
+    _long("message.timestamp.difference.max.ms", MAX_LONG, "Kept for old tools.", at_least(0), ("log.message.timestamp.difference.max.ms",), False),
+    _string("message.timestamp.type", "CreateTime", "Whose clock stamps records.", one_of("CreateTime", "LogAppendTime"), ("log.message.timestamp.type",)),
+    _double("min.cleanable.dirty.ratio", 0.5, "Share of dirty log that starts compaction.", between(0, 1), ("log.cleaner.min.cleanable.ratio",), False),
+    _long("min.compaction.lag.ms", 0, "Least age before compaction.", at_least(0), ("log.cleaner.min.compaction.lag.ms",), False),
+    _int("min.insync.replicas", 1, "Least ISR size for which acks=all is accepted.", at_least(1), ("min.insync.replicas",)),
+    _bool("preallocate", False, "Reserve segment files in full.", None, ("log.preallocate",), False),
+    _bool("remote.storage.enable", False, "Tiered storage is not part of this broker.", lambda v: "tiered storage is not supported" if v else None, (), False),
+    _long("retention.bytes", -1, "Most bytes a partition keeps.", at_least(-1), ("log.retention.bytes",), False),
+    _long("retention.ms", 604800000, "How long a partition keeps data.", at_least(-1), ("log.retention.ms",), False),
+    _int("segment.bytes", 1024 * 1024 * 1024, "Size at which a new segment is rolled.", at_least(14), ("log.segment.bytes",)),
+    _int("segment.index.bytes", 10 * 1024 * 1024, "Largest index file.", at_least(4), ("log.index.size.max.bytes",)),
+    _long("segment.jitter.ms", 0, "Random part taken off segment.ms.", at_least(0), ("log.roll.jitter.ms",), False),
+    _long("segment.ms", 604800000, "Age at which a new segment is rolled.", at_least(1), ("log.roll.ms",), False),
+    _bool("unclean.leader.election.enable", False, "Let a replica outside the ISR lead when no other is alive; may lose data.", None, ("unclean.leader.election.enable",)),
+)
+# fmt: on
+
+BROKER_CONFIG = ConfigDef.of(
+    BROKER_SETTINGS,
+    IGNORED_BROKER_SETTINGS,
+    ignored_prefixes=("listener.name.", "sasl.", "ssl.", "zookeeper.ssl.", "client.quota."),
+)
+TOPIC_CONFIG = ConfigDef.of(TOPIC_SETTINGS)
+
+
+def topic_defaults(broker: Config) -> dict[str, Any]:
+    """What a broker's own configuration makes of each topic setting, by topic key."""
+    defaults: dict[str, Any] = {}
+    for row in TOPIC_SETTINGS:
+        given = next((s for s in row.synonyms if s in broker.given), None)
+        defaults[row.name] = row.default if given is None else row.parse(broker.given[given])
+    return defaults

@@ -1,0 +1,65 @@
+"""The house keeps its rooms small: sizes, first lines, banned calls."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = sorted((ROOT / "minikafka").rglob("*.py"))
+ALL = sorted([*SOURCES, *(ROOT / "tests").rglob("*.py"), *(ROOT / "scripts").rglob("*.py")])
+MAX_FILE_LINES = 400
+MAX_FUNCTION_LINES = 70
+
+
+def relative(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def test_files_are_at_most_400_lines() -> None:
+    long = {relative(p): n for p in ALL if (n := len(p.read_text().splitlines())) > MAX_FILE_LINES}
+    assert long == {}
+
+
+def test_functions_are_at_most_70_lines() -> None:
+    long = {}
+    for path in ALL:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                assert node.end_lineno is not None
+                lines = node.end_lineno - node.lineno + 1
+                if lines > MAX_FUNCTION_LINES:
+                    long[f"{relative(path)}:{node.name}"] = lines
+    assert long == {}
+
+
+def test_every_module_says_on_its_first_line_what_it_owns() -> None:
+    silent = [
+        relative(p) for p in ALL if p.read_text().strip() and not p.read_text().startswith('"""')
+    ]
+    assert silent == []
+
+
+def swallows(handler: ast.ExceptHandler) -> bool:
+    """Catches everything and lets nothing on."""
+    names = (
+        [n.id for n in ast.walk(handler.type) if isinstance(n, ast.Name)] if handler.type else []
+    )
+    broad = handler.type is None or bool({"Exception", "BaseException"} & set(names))
+    return broad and not any(isinstance(n, ast.Raise | ast.Return) for n in ast.walk(handler))
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=relative)
+def test_nothing_banned_is_used(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    problems = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ExceptHandler) and swallows(node):
+            problems.append(f"line {node.lineno}: a broad except that swallows")
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            name = f"{node.value.id}.{node.attr}"
+            if name in {"time.time", "time.sleep", "time.monotonic"} and "world" not in path.parts:
+                problems.append(f"line {node.lineno}: {name} beside the Clock port")
+        if isinstance(node, ast.Name) and node.id == "NotImplementedError":
+            problems.append(f"line {node.lineno}: NotImplementedError")
+    assert problems == []

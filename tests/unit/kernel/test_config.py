@@ -1,0 +1,78 @@
+"""Configuration: parsing of files, environment and values; clear errors."""
+
+import pytest
+
+from minikafka.kernel.config import (
+    ConfigError,
+    parse_properties,
+    properties_from_environment,
+)
+from minikafka.kernel.settings import BROKER_CONFIG, TOPIC_CONFIG, topic_defaults
+
+ZK = {"zookeeper.connect": "localhost:2181"}
+
+
+def test_properties_are_read_as_java_reads_them() -> None:
+    text = "# comment\n! too\n a = 1\nb: two words \nc=x\\\n   y\nempty=\nd value\nurl=a=b:c\n\\\n"
+    assert parse_properties(text) == {
+        "a": "1", "b": "two words", "c": "xy", "empty": "", "d": "value", "url": "a=b:c",
+    }  # fmt: skip
+
+
+def test_environment_is_mapped_as_the_images_map_it() -> None:
+    environment = {
+        "KAFKA_LOG_DIRS": "/a", "KAFKA_X__Y___Z": "1", "KAFKA_HEAP_OPTS": "-Xmx1g", "PATH": "/bin",
+    }  # fmt: skip
+    assert properties_from_environment(environment) == {"log.dirs": "/a", "x_y-z": "1"}
+
+
+@pytest.mark.mission("CFG-2")
+def test_defaults_are_kafkas() -> None:
+    config = BROKER_CONFIG.parse(ZK)
+    assert config.boolean("controlled.shutdown.enable") is True
+    assert config.integer("controlled.shutdown.max.retries") == 3
+    assert config.integer("controlled.shutdown.retry.backoff.ms") == 5000
+    assert config.boolean("unclean.leader.election.enable") is False
+    assert config.integer("replica.lag.time.max.ms") == 30000
+    assert config.optional("broker.rack") is None
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"num.partition": "3"}, "num.partitions"),
+        ({"num.partitions": "three"}, "num.partitions"),
+        ({"num.partitions": "0"}, "at least 1"),
+        ({"num.partitions": str(2**31)}, "int"),
+        ({"delete.topic.enable": "yes"}, "boolean"),
+        ({"zookeeper.connect": ""}, "must not be empty"),
+    ],
+)
+def test_a_wrong_key_or_value_is_a_clear_error(given: dict[str, str], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        BROKER_CONFIG.parse(ZK | given)
+
+
+def test_a_missing_required_key_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"zookeeper\.connect"):
+        BROKER_CONFIG.parse({})
+
+
+def test_known_keys_without_effect_are_reported_not_refused() -> None:
+    config = BROKER_CONFIG.parse(ZK | {"log.retention.hours": "1", "num.io.threads": "8"})
+    assert config.without_effect == ("log.retention.hours", "num.io.threads")
+
+
+def test_topic_defaults_come_from_the_broker() -> None:
+    config = BROKER_CONFIG.parse(ZK | {"log.segment.bytes": "1000", "log.retention.ms": "5"})
+    defaults = topic_defaults(config)
+    assert defaults["segment.bytes"] == 1000
+    assert defaults["retention.ms"] == 5
+    assert defaults["cleanup.policy"] == ("delete",)
+
+
+def test_every_default_passes_its_own_validator() -> None:
+    for definition in (BROKER_CONFIG, TOPIC_CONFIG):
+        for row in definition.settings.values():
+            if row.name != "zookeeper.connect" and row.default is not None:
+                assert row.parse(row.text(row.default)) == row.default, row.name
