@@ -1,0 +1,122 @@
+"""The purgatory of one kind of delayed operation: its watch lists by key, its timer, its purges."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Generic, TypeVar
+
+from minikafka.core.purgatory.operation import DelayedOperation
+from minikafka.core.purgatory.watchers import Watchers
+from minikafka.core.timer.timer import Timer
+from minikafka.core.timer.wheel import WheelLevel
+
+OpT = TypeVar("OpT", bound=DelayedOperation)
+
+DEFAULT_PURGE_INTERVAL = 1000  # operations, not milliseconds
+
+
+class Purgatory(Generic[OpT]):
+    """Kafka's ``DelayedOperationPurgatory``: one timer, and one list of watchers per key.
+
+    Single-threaded and without a clock: the caller brings ``now_ms`` of a monotonic clock and calls
+    ``advance`` at ``next_expiration_ms``. Any call may be made from within a completion.
+    """
+
+    def __init__(self, name: str, purge_interval: int = DEFAULT_PURGE_INTERVAL) -> None:
+        self.name = name
+        self.purge_interval = purge_interval
+        self._timer: Timer[OpT] = Timer(start_ms=0)
+        self._watchers: dict[Hashable, Watchers[OpT]] = {}
+        self._estimated_total = 0  # operations watched since the last purge, completed or not
+
+    @property
+    def watched(self) -> int:
+        """Length of all watch lists. An operation on two keys counts twice; one that is completed
+        counts until it is purged."""
+        return sum(len(watchers) for watchers in self._watchers.values())
+
+    @property
+    def watched_keys(self) -> int:
+        return len(self._watchers)
+
+    @property
+    def delayed(self) -> int:
+        """Operations that wait for their time-out."""
+        return self._timer.size
+
+    @property
+    def purge_due(self) -> bool:
+        """Whether more than ``purge_interval`` completed operations may linger in watch lists."""
+        return self._estimated_total - self._timer.size > self.purge_interval
+
+    def try_complete_else_watch(
+        self, operation: OpT, keys: Sequence[Hashable], now_ms: int
+    ) -> bool:
+        """Try; watch the keys; try again, for what happened in between; only then start the timer.
+
+        True when this call completed the operation. ``keys`` must not be empty.
+        """
+        assert keys, "an operation that watches nothing would only ever time out"
+        if operation.try_complete():
+            return True
+        for key in keys:
+            watchers = self._watchers.get(key)
+            if watchers is None:
+                watchers = self._watchers[key] = Watchers()
+            watchers.watch(operation)
+        self._estimated_total += 1
+        if operation.try_complete():
+            return True
+        if not operation.is_completed:
+            timer = self._timer
+            if timer.next_expiration_ms() is None:
+                timer.advance(now_ms)  # nothing to miss; a long idle wheel would aim too coarsely
+            operation.attach_timer(timer.add(operation, now_ms + operation.delay_ms))
+        return False
+
+    def check_and_complete(self, key: Hashable) -> int:
+        """Something happened to ``key``: try what watches it. Returns how many completed here."""
+        watchers = self._watchers.get(key)
+        if watchers is None:
+            return 0
+        completed = watchers.try_complete_watched()
+        self._forget_if_empty(key, watchers)
+        return completed
+
+    def cancel_for_key(self, key: Hashable) -> list[OpT]:
+        """Stop watching ``key`` and stop the timers of what watched it. Completes nothing."""
+        watchers = self._watchers.pop(key, None)
+        return [] if watchers is None else watchers.cancel()
+
+    def advance(self, now_ms: int) -> int:
+        """Expire what is due, in the order of the timer; purge if it is time to.
+
+        Returns how many operations were completed by expiry.
+        """
+        expired = 0
+        for operation in self._timer.advance(now_ms):
+            if operation.expire():
+                expired += 1
+        if self.purge_due:
+            self._purge()
+        return expired
+
+    def next_expiration_ms(self) -> int | None:
+        """When ``advance`` is due next; it may lie in the past. None while nothing waits."""
+        return self._timer.next_expiration_ms()
+
+    def levels(self) -> list[WheelLevel]:
+        """The wheels of this purgatory's own timer, for dumps."""
+        return self._timer.levels()
+
+    def _purge(self) -> None:
+        self._estimated_total = self._timer.size
+        for key, watchers in list(self._watchers.items()):
+            watchers.purge_completed()
+            self._forget_if_empty(key, watchers)
+
+    def _forget_if_empty(self, key: Hashable, watchers: Watchers[OpT]) -> None:
+        # A completion may have emptied the list, dropped it and watched the key anew: that newer
+        # list is not ours to drop.
+        if not watchers.operations and self._watchers.get(key) is watchers:
+            del self._watchers[key]
