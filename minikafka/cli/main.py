@@ -1,0 +1,84 @@
+"""The `minikafka` command: finds the verb, runs it, turns errors into a line and an exit status."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import importlib
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Protocol
+
+from minikafka.kernel.config import ConfigError
+from minikafka.kernel.errors import KafkaError
+
+VERBS = {
+    "up": ("minikafka.cli.up", "run a whole cluster in the foreground: ZooKeeper and N brokers"),
+    "broker": ("minikafka.cli.broker", "run one broker in the foreground"),
+    "zookeeper": ("minikafka.cli.zookeeper", "run a ZooKeeper server in the foreground"),
+    "topics": ("minikafka.cli.topics", "create, list, describe, delete topics"),
+    "produce": ("minikafka.cli.produce", "send lines of standard input to a topic"),
+    "consume": ("minikafka.cli.consume", "print the records of a topic"),
+    "dump-log": ("minikafka.cli.dump_log", "print what is in log and index files"),
+}
+OK, FAILED, USAGE = 0, 1, 2
+
+
+class Verb(Protocol):
+    """What a verb's module offers. ``run`` returns the exit status."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
+
+    def run(self, args: argparse.Namespace) -> int: ...
+
+
+def overview() -> str:
+    lines = ["usage: minikafka VERB [options]     (minikafka VERB --help tells more)", ""]
+    lines += [f"  {verb:<10} {text}" for verb, (_, text) in VERBS.items()]
+    return "\n".join(lines)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Exit status: 0 done, 1 failed, 2 wrong usage."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if not words:
+        print(overview(), file=sys.stderr)
+        return USAGE
+    if words[0] in ("-h", "--help", "help"):
+        print(overview())
+        return OK
+    if words[0] == "--version":
+        print(f"minikafka {version('minikafka')}")
+        return OK
+    if words[0] not in VERBS:
+        near = difflib.get_close_matches(words[0], VERBS, n=1)
+        hint = f" (did you mean {near[0]}?)" if near else ""
+        print(f"minikafka: unknown verb {words[0]}{hint}", file=sys.stderr)
+        return USAGE
+    module, text = VERBS[words[0]]
+    verb: Verb = importlib.import_module(module)
+    parser = argparse.ArgumentParser(prog=f"minikafka {words[0]}", description=text)
+    verb.add_arguments(parser)
+    return run_verb(verb, parser.parse_args(words[1:]))
+
+
+def run_verb(verb: Verb, args: argparse.Namespace) -> int:
+    try:
+        return verb.run(args)
+    except (ConfigError, KafkaError, OSError, TimeoutError) as error:
+        print(f"minikafka: {describe(error)}", file=sys.stderr)
+        return FAILED
+    except KeyboardInterrupt:
+        return FAILED
+
+
+def describe(error: BaseException) -> str:
+    """An error as one line for a person."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+    return str(error) or type(error).__name__
+
+
+if __name__ == "__main__":
+    sys.exit(main())

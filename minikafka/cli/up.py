@@ -1,0 +1,210 @@
+"""The verb `up`: supervises a ZooKeeper and N brokers in the foreground, as one small cluster."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import errno
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from minikafka.cli.children import Child, describe_exit
+from minikafka.kernel import events
+from minikafka.kernel.config import ConfigError
+
+READY_POLL_MS = 50
+READY_TIMEOUT_S = 60
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--brokers", type=positive, default=3, help="number of brokers (3)")
+    parser.add_argument("--data-dir", default="minikafka-data", help="where everything is kept")
+    parser.add_argument("--base-port", type=port, default=9092, help="port of the first broker")
+    parser.add_argument("--zookeeper", metavar="HOST:PORT", help="use this one, start none")
+    parser.add_argument("--zookeeper-port", type=port, default=2181, help="of the embedded one")
+    parser.add_argument(
+        "--override", metavar="KEY=VALUE", action="append", default=[], help="for every broker"
+    )
+
+
+def positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return number
+
+
+def port(text: str) -> int:
+    number = int(text)
+    if not 1 <= number <= 65535:
+        raise argparse.ArgumentTypeError("must be a port, 1 to 65535")
+    return number
+
+
+def run(args: argparse.Namespace) -> int:
+    from minikafka.world.real.world import run as run_real
+
+    events.configure("ERROR")
+    return run_real(Supervisor(args).run())
+
+
+class Supervisor:
+    """Starts the children, says when the cluster is ready, stops them brokers first."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self._root = Path(args.data_dir).absolute()
+        self._overrides: list[str] = args.override
+        self._ports = [args.base_port + i for i in range(args.brokers)]
+        self._own_zookeeper = args.zookeeper is None
+        self._zookeeper = args.zookeeper or f"127.0.0.1:{args.zookeeper_port}"
+        self._zookeeper_port: int = args.zookeeper_port
+        self._brokers: list[Child] = []
+        self._all: list[Child] = []
+        self._stop = asyncio.Event()
+        self._signals = 0
+
+    async def run(self) -> int:
+        from minikafka.world.real.world import real_world
+
+        self._root.mkdir(parents=True, exist_ok=True)
+        try:
+            lock = real_world().files.lock(str(self._root / ".lock"))
+        except BlockingIOError:
+            raise ConfigError(f"{self._root} is in use by another minikafka") from None
+        try:
+            self._check_ports()
+            self._plan()
+            loop = asyncio.get_running_loop()
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.add_signal_handler(number, self._on_signal)
+            return await self._supervise()
+        finally:
+            lock.release()
+
+    def _check_ports(self) -> None:
+        wanted = list(self._ports)
+        if self._own_zookeeper:
+            wanted.append(self._zookeeper_port)
+        taken = [number for number in wanted if not port_is_free(number)]
+        if taken:
+            raise ConfigError(f"port already in use: {', '.join(map(str, taken))}")
+
+    def _plan(self) -> None:
+        if self._own_zookeeper:
+            home = self._home("zookeeper")
+            arguments = ["zookeeper", "--data-dir", str(home / "data")]
+            arguments += ["--port", str(self._zookeeper_port)]
+            self._all.append(Child("zookeeper", arguments, home / "log", home / "pid"))
+        for broker_id, number in enumerate(self._ports, start=1):
+            home = self._home(f"broker-{broker_id}")
+            properties = home / "server.properties"
+            properties.write_text(self._properties(broker_id, number, home))
+            arguments = ["broker", "--config", str(properties)]
+            child = Child(f"broker {broker_id}", arguments, home / "log", home / "pid")
+            self._brokers.append(child)
+        self._all += self._brokers
+
+    def _home(self, name: str) -> Path:
+        home = self._root / name
+        home.mkdir(exist_ok=True)
+        return home
+
+    def _properties(self, broker_id: int, number: int, home: Path) -> str:
+        values = {
+            "broker.id": str(broker_id),
+            "listeners": f"PLAINTEXT://127.0.0.1:{number}",
+            "zookeeper.connect": self._zookeeper,
+            "zookeeper.session.timeout.ms": "6000",
+            "log.dirs": str(home / "data"),
+            "default.replication.factor": str(min(3, len(self._ports))),
+        }
+        for override in self._overrides:
+            key, separator, value = override.partition("=")
+            if not separator:
+                raise ConfigError(f"--override needs KEY=VALUE, not {override}")
+            values[key.strip()] = value.strip()
+        return "".join(f"{key}={value}\n" for key, value in values.items())
+
+    def _on_signal(self) -> None:
+        self._signals += 1
+        self._stop.set()
+        if self._signals > 1:
+            for child in self._all:
+                child.send(signal.SIGKILL)
+
+    async def _supervise(self) -> int:
+        for child in self._all:
+            await child.start()
+        watchers = [asyncio.create_task(self._watch(child)) for child in self._all]
+        ready = asyncio.create_task(self._announce())
+        stopping = asyncio.create_task(self._stop.wait())
+        everything = asyncio.gather(*watchers)
+        await asyncio.wait({stopping, everything}, return_when=asyncio.FIRST_COMPLETED)
+        failed = not self._stop.is_set()
+        self._stop.set()
+        ready.cancel()
+        await self._stop_all()
+        await asyncio.gather(everything, stopping, ready, return_exceptions=True)
+        return 1 if failed or (ready.done() and not ready.cancelled() and ready.exception()) else 0
+
+    async def _watch(self, child: Child) -> None:
+        """Report a child that dies by itself; the cluster goes on without it."""
+        status = await child.wait()
+        if not self._stop.is_set():
+            print(
+                f"minikafka: {child.name} died: {describe_exit(status)}; {child.last_line()}",
+                file=sys.stderr,
+                flush=True,
+            )
+
+    async def _announce(self) -> None:
+        addresses = [f"127.0.0.1:{number}" for number in self._ports]
+        try:
+            async with asyncio.timeout(READY_TIMEOUT_S):
+                await wait_until_ready(addresses)
+        except TimeoutError:
+            print("minikafka: the cluster did not become ready", file=sys.stderr, flush=True)
+            self._stop.set()
+            raise
+        print(f"ready bootstrap={','.join(addresses)} zookeeper={self._zookeeper}", flush=True)
+
+    async def _stop_all(self) -> None:
+        """Brokers together, then ZooKeeper, which they need until their last moment."""
+        for group in (self._brokers, [c for c in self._all if c not in self._brokers]):
+            for child in group:
+                child.send(signal.SIGTERM)
+            await asyncio.gather(*(child.wait() for child in group if child.process))
+
+
+async def wait_until_ready(addresses: Sequence[str]) -> None:
+    """Return when every broker knows every broker and a controller."""
+    from minikafka.client.admin import Admin
+    from minikafka.kernel.errors import KafkaError
+    from minikafka.world.real.world import real_world
+
+    world = real_world()
+    for address in addresses:
+        while True:
+            try:
+                async with Admin(world.network, world.clock, [address]) as admin:
+                    cluster = await admin.describe_cluster()
+            except (OSError, KafkaError, TimeoutError):
+                cluster = None
+            if cluster and len(cluster.brokers) >= len(addresses) and cluster.controller_id >= 0:
+                break
+            await world.clock.sleep(READY_POLL_MS)
+
+
+def port_is_free(number: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", number))
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                return False
+            raise
+    return True

@@ -1,0 +1,1 @@
+"""Benchmarks: figures of the brokers beside figures of a bare probe, taken in the same run."""

@@ -1,0 +1,98 @@
+"""A whole cluster as a child process, for the demo and the benchmarks."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+READY = re.compile(r"ready bootstrap=(\S+) zookeeper=(\S+)")
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on now, in a row, so that a cluster can number its brokers."""
+    for _ in range(100):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            first = probe.getsockname()[1]
+        sockets = []
+        try:
+            for number in range(first, first + count):
+                sockets.append(socket.socket())
+                sockets[-1].bind(("127.0.0.1", number))
+            return list(range(first, first + count))
+        except (OSError, OverflowError):
+            continue
+        finally:
+            for each in sockets:
+                each.close()
+    raise RuntimeError("no free ports")
+
+
+class Cluster:
+    """`minikafka up` in a directory. ``bootstrap`` and ``seconds_to_ready`` are set by start."""
+
+    def __init__(self, directory: Path, brokers: int = 3, overrides: tuple[str, ...] = ()) -> None:
+        self.directory = directory
+        self._brokers = brokers
+        self._overrides = overrides
+        self._up: subprocess.Popen[str] | None = None
+        self._restarted: list[subprocess.Popen[bytes]] = []
+        self.bootstrap = ""
+        self.zookeeper = ""
+        self.seconds_to_ready = 0.0
+
+    def __enter__(self) -> Cluster:
+        ports = free_ports(self._brokers + 1)
+        command = [sys.executable, "-m", "minikafka.cli.main", "up"]
+        command += ["--brokers", str(self._brokers), "--data-dir", str(self.directory)]
+        command += ["--base-port", str(ports[0]), "--zookeeper-port", str(ports[-1])]
+        for override in self._overrides:
+            command += ["--override", override]
+        started = time.monotonic()
+        self._up = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self._up.stdout is not None
+        line = self._up.stdout.readline()
+        match = READY.match(line)
+        if not match:
+            self.stop()
+            raise RuntimeError(f"the cluster did not start: {line or 'no output'}")
+        self.seconds_to_ready = time.monotonic() - started
+        self.bootstrap, self.zookeeper = match.groups()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def broker_pid(self, broker_id: int) -> int:
+        return int((self.directory / f"broker-{broker_id}" / "pid").read_text())
+
+    def kill_broker(self, broker_id: int, number: signal.Signals = signal.SIGKILL) -> None:
+        os.kill(self.broker_pid(broker_id), number)
+
+    def restart_broker(self, broker_id: int) -> None:
+        """Start a broker that died again, on its old data and port."""
+        home = self.directory / f"broker-{broker_id}"
+        command = [sys.executable, "-m", "minikafka.cli.main", "broker"]
+        command += ["--config", str(home / "server.properties")]
+        with (home / "log").open("ab") as log:
+            process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+        (home / "pid").write_text(f"{process.pid}\n")
+        self._restarted.append(process)
+
+    def stop(self) -> None:
+        """Stop everything in order; whoever hangs is killed."""
+        processes = [*self._restarted, *([self._up] if self._up else [])]
+        for process in processes:
+            if process.poll() is None:
+                process.terminate()
+            try:
+                process.wait(timeout=30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()

@@ -1,0 +1,69 @@
+"""kafka-python against three brokers."""
+
+import pytest
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.admin import NewTopic
+
+from scripts.lib.cluster import Cluster
+
+pytestmark = [pytest.mark.compat, pytest.mark.xdist_group("compat")]
+CODECS = [None, "gzip", "snappy", "lz4", "zstd"]
+
+
+def create(cluster: Cluster, topic: str, partitions: int = 3) -> None:
+    admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap.split(","))
+    admin.create_topics([NewTopic(topic, partitions, 3)])
+    assert topic in admin.list_topics()
+    admin.close()
+
+
+def read_all(cluster: Cluster, topic: str, partitions: int) -> list[tuple[int, bytes]]:
+    consumer = KafkaConsumer(bootstrap_servers=cluster.bootstrap.split(","))
+    assigned = [TopicPartition(topic, p) for p in range(partitions)]
+    consumer.assign(assigned)
+    consumer.seek_to_beginning()
+    ends = consumer.end_offsets(assigned)
+    found: list[tuple[int, bytes]] = []
+    while any(consumer.position(p) < ends[p] for p in assigned):
+        for records in consumer.poll(timeout_ms=500).values():
+            found += [(r.partition, r.value) for r in records]
+    consumer.close()
+    return found
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("acks", [0, 1, "all"])
+def test_produce_and_read_back(
+    cluster: Cluster, topic: str, codec: str | None, acks: int | str
+) -> None:
+    create(cluster, topic)
+    producer = KafkaProducer(
+        bootstrap_servers=cluster.bootstrap.split(","),
+        acks=acks,
+        compression_type=codec,
+        enable_idempotence=acks == "all",
+    )
+    sent = [f"value-{n}".encode() * 20 for n in range(300)]
+    futures = [producer.send(topic, v, partition=n % 3) for n, v in enumerate(sent)]
+    producer.flush(30)
+    if acks != 0:
+        assert {f.get(10).offset for f in futures} == set(range(100))
+    producer.close()
+    found = read_all(cluster, topic, 3)
+    for partition in range(3):
+        expected = [v for n, v in enumerate(sent) if n % 3 == partition]
+        assert [v for p, v in found if p == partition] == expected
+
+
+def test_offsets_by_time(cluster: Cluster, topic: str) -> None:
+    create(cluster, topic, 1)
+    producer = KafkaProducer(bootstrap_servers=cluster.bootstrap.split(","))
+    for n in range(10):
+        producer.send(topic, b"x", partition=0, timestamp_ms=1_700_000_000_000 + n * 1000).get(10)
+    producer.close()
+    consumer = KafkaConsumer(bootstrap_servers=cluster.bootstrap.split(","))
+    partition = TopicPartition(topic, 0)
+    assert consumer.beginning_offsets([partition]) == {partition: 0}
+    assert consumer.end_offsets([partition]) == {partition: 10}
+    assert consumer.offsets_for_times({partition: 1_700_000_004_500})[partition].offset == 5
+    consumer.close()
