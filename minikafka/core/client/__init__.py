@@ -1,0 +1,1 @@
+"""What a client decides without waiting: which partition, which batch, which records."""

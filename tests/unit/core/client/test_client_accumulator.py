@@ -1,0 +1,254 @@
+"""Batches per partition: when they go, in which order, and what comes back."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from minikafka.core.client.accumulator import (
+    BATCH_OVERHEAD_BYTES,
+    Accumulator,
+    AccumulatorConfig,
+    PendingRecord,
+    record_size_bytes,
+)
+from minikafka.kernel.cluster import TopicPartition
+
+A, B, C = (TopicPartition("t", partition) for partition in range(3))
+LEADERS = {A: 1, B: 1, C: 2}
+
+
+def record(text: bytes = b"x" * 79) -> PendingRecord:
+    """A record of 100 bytes by our estimate."""
+    return (0, None, text, [])
+
+
+def accumulator(**keys: int) -> Accumulator[str]:
+    return Accumulator(AccumulatorConfig(**keys))
+
+
+def put(acc: Accumulator[str], tp: TopicPartition, token: str, now_ms: int = 0) -> bool:
+    return acc.append(tp, record(), record_size_bytes(record()), token, now_ms)
+
+
+def test_size_is_an_upper_bound_with_headers_and_nulls():
+    assert record_size_bytes((0, None, None, [])) == 21
+    assert record_size_bytes(record()) == 100
+    assert record_size_bytes((0, b"key", b"v", [("h", b"12"), ("i", None)])) == 21 + 4 + 13 + 11
+
+
+def test_a_batch_goes_at_once_without_linger():
+    acc = accumulator()
+    assert put(acc, A, "a")
+    ready = acc.ready(0, LEADERS)
+    assert ready.partitions_by_leader == {1: [A]}
+    (batch,) = acc.drain(ready.partitions_by_leader[1])
+    assert batch.tokens == ["a"]
+    assert not acc.is_empty
+    acc.complete(batch)
+    assert acc.is_empty
+    assert acc.used_bytes == 0
+
+
+def test_a_batch_lingers_and_says_until_when():
+    acc = accumulator(linger_ms=20)
+    put(acc, A, "a", now_ms=5)
+    assert not put(acc, A, "b", now_ms=10)
+    assert acc.ready(10, LEADERS).partitions_by_leader == {}
+    assert acc.ready(10, LEADERS).next_ms == 25
+    assert acc.ready(25, LEADERS).partitions_by_leader == {1: [A]}
+
+
+def test_a_full_batch_does_not_linger():
+    acc = accumulator(linger_ms=1_000, batch_size=BATCH_OVERHEAD_BYTES + 200)
+    assert put(acc, A, "a")
+    assert put(acc, A, "b"), "full"
+    assert acc.ready(0, LEADERS).partitions_by_leader == {1: [A]}
+    assert put(acc, A, "c"), "a new one"
+    (batch,) = acc.drain([A])
+    assert batch.tokens == ["a", "b"]
+
+
+def test_a_flush_does_not_linger():
+    acc = accumulator(linger_ms=1_000)
+    put(acc, A, "a")
+    acc.set_flushing(True)
+    assert acc.ready(0, LEADERS).partitions_by_leader == {1: [A]}
+    acc.set_flushing(False)
+    assert acc.ready(0, LEADERS).partitions_by_leader == {}
+
+
+def test_a_record_larger_than_a_batch_gets_one_of_its_own():
+    acc = accumulator(batch_size=50)
+    put(acc, A, "a")
+    put(acc, A, "b")
+    assert [batch.tokens for batch in acc.drain([A])] == [["a"]]
+
+
+@pytest.mark.mission("PRD-3")
+def test_what_is_ready_is_grouped_by_leader_oldest_first():
+    acc = accumulator()
+    put(acc, B, "b", now_ms=1)
+    put(acc, C, "c", now_ms=2)
+    put(acc, A, "a", now_ms=3)
+    assert acc.ready(5, LEADERS).partitions_by_leader == {1: [B, A], 2: [C]}
+
+
+def test_a_partition_without_leader_is_named_by_its_topic():
+    acc = accumulator()
+    put(acc, A, "a")
+    ready = acc.ready(0, {})
+    assert ready.partitions_by_leader == {}
+    assert ready.unknown_topics == {"t"}
+    assert ready.next_ms == 120_000
+
+
+def test_one_batch_of_a_partition_is_in_flight_at_a_time():
+    acc = accumulator(batch_size=50)
+    put(acc, A, "a")
+    put(acc, A, "b")
+    (first,) = acc.drain([A])
+    assert acc.drain([A]) == []
+    assert acc.ready(0, LEADERS).partitions_by_leader == {}
+    acc.complete(first)
+    assert acc.ready(0, LEADERS).partitions_by_leader == {1: [A]}
+
+
+def test_one_request_holds_so_much():
+    acc = accumulator(max_request_size=400)
+    for tp in (A, B, C):
+        put(acc, tp, tp.topic)
+    assert [batch.topic_partition for batch in acc.drain([A, B, C])] == [A, B]
+    assert [batch.topic_partition for batch in acc.drain([A, B, C])] == [C]
+
+
+def test_a_retry_comes_first_and_waits_for_its_backoff():
+    acc = accumulator(batch_size=50, retry_backoff_ms=100, retry_backoff_max_ms=300)
+    put(acc, A, "a")
+    put(acc, A, "b")
+    now, gaps = 0, []
+    for _ in range(4):
+        (batch,) = acc.drain([A])
+        assert batch.tokens == ["a"]
+        assert acc.retry(batch, now)
+        ready = acc.ready(now, LEADERS)
+        assert ready.partitions_by_leader == {}
+        assert ready.next_ms is not None
+        gaps.append(ready.next_ms - now)
+        now = ready.next_ms
+        assert acc.ready(now, LEADERS).partitions_by_leader == {1: [A]}
+    assert gaps == [100, 200, 300, 300]
+
+
+def test_nothing_is_added_to_a_batch_that_was_sent_once():
+    acc = accumulator()
+    put(acc, A, "a")
+    (batch,) = acc.drain([A])
+    acc.retry(batch, 0)
+    assert not acc.fits_open_batch(A, 1)
+    put(acc, A, "b")
+    assert acc.drain([A])[0].tokens == ["a"]
+
+
+def test_no_retry_beyond_the_delivery_time_out():
+    acc = accumulator(delivery_timeout_ms=150)
+    put(acc, A, "a")
+    (batch,) = acc.drain([A])
+    assert not acc.retry(batch, 60)
+    acc.complete(batch)
+    assert acc.is_empty
+
+
+def test_queued_batches_expire_even_behind_one_in_flight():
+    acc = accumulator(batch_size=50, delivery_timeout_ms=150)
+    put(acc, A, "a", now_ms=0)
+    acc.drain([A])
+    put(acc, A, "b", now_ms=10)
+    put(acc, A, "c", now_ms=20)
+    assert acc.expire(159) == []
+    assert acc.ready(159, LEADERS).next_ms == 160
+    assert [batch.tokens for batch in acc.expire(160)] == [["b"]]
+    assert [batch.tokens for batch in acc.expire(500)] == [["c"]]
+    assert acc.used_bytes == BATCH_OVERHEAD_BYTES + 100
+
+
+def test_a_batch_too_large_is_sent_again_in_halves():
+    acc = accumulator()
+    for token in "abc":
+        put(acc, A, token)
+    put(acc, B, "other")
+    (batch,) = acc.drain([A])
+    put(acc, A, "d")
+    assert acc.split(batch)
+    order = []
+    while drained := acc.drain([A]):
+        order.append(drained[0].tokens)
+        acc.complete(drained[0])
+    assert order == [["a"], ["b", "c"], ["d"]]
+    (single,) = acc.drain([B])
+    assert not acc.split(single)
+    acc.complete(single)
+    assert acc.used_bytes == 0
+
+
+def test_memory_is_bounded():
+    acc = accumulator(buffer_memory=2 * (BATCH_OVERHEAD_BYTES + 100))
+    assert acc.has_memory(10**9), "an empty buffer takes any record"
+    put(acc, A, "a")
+    put(acc, B, "b")
+    assert not acc.has_memory(100)
+    (batch,) = acc.drain([A])
+    assert not acc.has_memory(100), "in flight counts"
+    acc.complete(batch)
+    assert acc.has_memory(100)
+
+
+def test_closing_takes_what_is_queued():
+    acc = accumulator(batch_size=50)
+    put(acc, A, "a")
+    put(acc, A, "b")
+    (batch,) = acc.drain([A])
+    assert [taken.tokens for taken in acc.take_all()] == [["b"]]
+    acc.complete(batch)
+    assert acc.used_bytes == 0
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["put", "drain", "complete", "retry", "split"]),
+            st.sampled_from([A, B]),
+        ),
+        max_size=60,
+    )
+)
+def test_tokens_leave_once_each_in_order_of_their_partition(steps):
+    acc: Accumulator[int] = Accumulator(AccumulatorConfig(batch_size=BATCH_OVERHEAD_BYTES + 300))
+    in_flight, sent, put_in, now = {}, {A: [], B: []}, {A: [], B: []}, 0
+    for step, tp in steps:
+        now += 10
+        if step == "put":
+            token = len(put_in[tp])
+            put_in[tp].append(token)
+            acc.append(tp, record(), 100, token, now)
+        elif step == "drain":
+            for batch in acc.drain([tp]):
+                in_flight[tp] = batch
+        elif tp in in_flight:
+            batch = in_flight.pop(tp)
+            if step == "retry" and acc.retry(batch, now):
+                continue
+            if step == "split" and acc.split(batch):
+                continue
+            sent[tp].extend(batch.tokens)
+            acc.complete(batch)
+    for tp, batch in in_flight.items():
+        sent[tp].extend(batch.tokens)
+        acc.complete(batch)
+    for tp in (A, B):
+        while drained := acc.drain([tp]):
+            sent[tp].extend(drained[0].tokens)
+            acc.complete(drained[0])
+    assert sent == put_in
+    assert acc.is_empty
+    assert acc.used_bytes == 0

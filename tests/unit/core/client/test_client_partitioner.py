@@ -1,0 +1,116 @@
+"""Keys by murmur2, no key by stickiness or by turns."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minikafka.core.client.partitioner import (
+    RoundRobinPartitions,
+    StickyPartitions,
+    murmur2,
+    partition_for_key,
+    to_positive,
+)
+
+# The cases of Kafka's own UtilsTest.
+VECTORS = [
+    (b"21", -973932308),
+    (b"foobar", -790332482),
+    (b"a-little-bit-long-string", -985981536),
+    (b"a-little-bit-longer-string", -1486304829),
+    (b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58897971),
+    (b"abc", 479470107),
+]
+
+
+@pytest.mark.mission("PAR-3")
+@pytest.mark.parametrize(("data", "expected"), VECTORS)
+def test_murmur2_agrees_with_kafkas_vectors(data: bytes, expected: int):
+    assert murmur2(data) == expected
+    assert partition_for_key(data, 100) == (expected & 0x7FFFFFFF) % 100
+
+
+@pytest.mark.mission("PAR-3")
+@given(st.binary(max_size=64))
+def test_murmur2_agrees_with_an_independent_client(data: bytes):
+    from kafka.partitioner.default import murmur2 as theirs
+
+    assert murmur2(data) & 0xFFFFFFFF == theirs(data) & 0xFFFFFFFF
+
+
+@pytest.mark.mission("PAR-3")
+def test_to_positive_clears_the_sign_bit():
+    assert [to_positive(n) for n in (0, 1, -1, -(2**31), 2**31 - 1)] == [
+        0,
+        1,
+        2**31 - 1,
+        0,
+        2**31 - 1,
+    ]
+
+
+@pytest.mark.mission("PAR-3")
+def test_a_key_stays_with_its_partition_whatever_is_available():
+    assert {partition_for_key(b"key", 7) for _ in range(10)} == {partition_for_key(b"key", 7)}
+
+
+@pytest.mark.mission("PAR-4")
+def test_round_robin_spreads_evenly_over_what_is_available():
+    turns = RoundRobinPartitions()
+    chosen = Counter(turns.next("t", 5, [0, 2, 4], draw=77) for _ in range(300))
+    assert chosen == {0: 100, 2: 100, 4: 100}
+
+
+@pytest.mark.mission("PAR-4")
+def test_round_robin_uses_every_partition_when_none_is_available():
+    turns = RoundRobinPartitions()
+    assert [turns.next("t", 3, [], draw=0) for _ in range(4)] == [0, 1, 2, 0]
+    assert turns.next("other", 3, [], draw=2) == 2
+
+
+class TestSticky:
+    @pytest.mark.mission("PAR-5")
+    def test_it_stays_until_it_is_told_to_move(self):
+        sticky = StickyPartitions()
+        assert sticky.current("t") is None
+        first = sticky.next("t", 5, [0, 1, 2, 3, 4], previous=-1, draw=3)
+        assert sticky.current("t") == first == 3
+        assert sticky.current("other") is None
+
+    @pytest.mark.mission("PAR-6")
+    def test_none_available_chooses_among_all(self):
+        drawn = {StickyPartitions().next("t", 4, [], -1, draw) for draw in range(20)}
+        assert drawn == {0, 1, 2, 3}
+
+    @pytest.mark.mission("PAR-6")
+    def test_the_only_available_one_is_kept(self):
+        sticky = StickyPartitions()
+        assert sticky.next("t", 4, [2], -1, draw=1) == 2
+        assert sticky.next("t", 4, [2], 2, draw=1) == 2
+
+    @pytest.mark.mission("PAR-6")
+    def test_of_several_it_takes_any_but_the_old_one(self):
+        reached = set()
+        for draw in range(20):
+            sticky = StickyPartitions()
+            old = sticky.next("t", 4, [1, 2, 3], -1, draw=0)
+            new = sticky.next("t", 4, [1, 2, 3], old, draw)
+            assert new != old
+            reached.add(new)
+        assert reached == {2, 3}
+
+    @pytest.mark.mission("PAR-6")
+    def test_an_old_one_that_is_no_longer_available_is_left(self):
+        sticky = StickyPartitions()
+        old = sticky.next("t", 4, [3], -1, draw=0)
+        assert {sticky.next("t", 4, [0, 1], old, draw) for draw in (0, 1)} <= {0, 1}
+
+    @pytest.mark.mission("PAR-6")
+    def test_who_comes_late_follows_the_change_that_was_made(self):
+        sticky = StickyPartitions()
+        old = sticky.next("t", 4, [0, 1, 2, 3], -1, draw=0)
+        new = sticky.next("t", 4, [0, 1, 2, 3], old, draw=1)
+        assert sticky.next("t", 4, [0, 1, 2, 3], old, draw=2) == new
+        assert sticky.next("t", 4, [0, 1, 2, 3], -1, draw=2) == new
