@@ -1,0 +1,55 @@
+"""Draws the generated documents from the rows in the code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from minikafka.kernel.config import REQUIRED, Setting
+from minikafka.kernel.settings import BROKER_SETTINGS, IGNORED_BROKER_SETTINGS, TOPIC_SETTINGS
+
+ROOT = Path(__file__).resolve().parents[2]
+CONFIGURATION = ROOT / "docs" / "configuration.md"
+
+
+def table(rows: Iterable[Setting]) -> list[str]:
+    lines = ["| key | type | default | what it does |", "|---|---|---|---|"]
+    for row in rows:
+        default = "required" if row.default is REQUIRED else row.text(row.default) or ""
+        later = "" if row.effective else " *Kept, not acted on yet.*"
+        lines.append(f"| `{row.name}` | {row.type.name.lower()} | {default} | {row.doc}{later} |")
+    return lines
+
+
+def configuration() -> str:
+    """docs/configuration.md as it should be."""
+    lines = [
+        "# Configuration",
+        "",
+        "Drawn by `scripts/docs` from `minikafka/kernel/settings.py`. Keys, types and defaults are",
+        "Kafka 3.9's. A broker takes them from a `.properties` file, from `KAFKA_*` environment",
+        "variables (`KAFKA_LOG_DIRS` is `log.dirs`) and from `--override key=value`; later ones win.",
+        "A key that is none of Kafka's is an error.",
+        "",
+        "## Broker",
+        "",
+        *table(BROKER_SETTINGS),
+        "",
+        "## Topic",
+        "",
+        *table(TOPIC_SETTINGS),
+        "",
+        "## Accepted without effect",
+        "",
+        "Keys of Kafka that may stand in a file and do nothing yet; the broker names them when it",
+        "starts. So do keys that begin with `listener.name.`, `sasl.`, `ssl.`, `zookeeper.ssl.`",
+        "and `client.quota.`.",
+        "",
+        ", ".join(f"`{name}`" for name in sorted(IGNORED_BROKER_SETTINGS)),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    CONFIGURATION.write_text(configuration())
