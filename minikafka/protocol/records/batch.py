@@ -1,0 +1,244 @@
+"""The header of a record batch (magic 2): parsing it, checking its CRC, stamping it in place.
+
+    baseOffset i64 | batchLength i32 | partitionLeaderEpoch i32 | magic i8 | crc u32 |
+    attributes i16 | lastOffsetDelta i32 | baseTimestamp i64 | maxTimestamp i64 |
+    producerId i64 | producerEpoch i16 | baseSequence i32 | recordCount i32 | records ...
+
+The CRC-32C covers everything from ``attributes`` on, so a broker may set the base offset and the
+leader epoch without computing it again. Kafka: ``DefaultRecordBatch``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import Final, NamedTuple, TypeAlias
+
+from crc32c import crc32c
+
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.protocol.records.compression import Compression
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+LOG_OVERHEAD: Final = 12  # base offset and batch length, which the length does not count
+BATCH_OVERHEAD: Final = 61  # the whole header
+MAGIC_OFFSET: Final = 16
+CRC_OFFSET: Final = 17
+ATTRIBUTES_OFFSET: Final = 21
+MAGIC_V2: Final = 2
+SMALLEST_LENGTH: Final = 14  # of a magic 0 message: what Kafka accepts as a length at all
+
+COMPRESSION_MASK: Final = 0x07
+TIMESTAMP_TYPE_FLAG: Final = 0x08
+TRANSACTIONAL_FLAG: Final = 0x10
+CONTROL_FLAG: Final = 0x20
+DELETE_HORIZON_FLAG: Final = 0x40
+
+NO_TIMESTAMP: Final = -1
+NO_PRODUCER_ID: Final = -1
+NO_PRODUCER_EPOCH: Final = -1
+NO_SEQUENCE: Final = -1
+NO_LEADER_EPOCH: Final = -1
+MAX_SEQUENCE: Final = 0x7FFFFFFF
+
+HEADER: Final = Struct(">qiibIhiqqqhii")
+_PREFIX: Final = Struct(">qi")  # base offset, length
+_STAMP: Final = Struct(">qii")  # base offset, length, leader epoch
+_CRC: Final = Struct(">I")
+_ATTRIBUTES: Final = Struct(">h")
+_MAX_TIMESTAMP: Final = Struct(">q")
+_MAX_TIMESTAMP_OFFSET: Final = 35
+_unpack_header = HEADER.unpack_from
+
+
+class CorruptRecordError(KafkaError):
+    """Bytes that cannot be a record batch, or whose CRC is wrong."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.CORRUPT_MESSAGE, message)
+
+
+class RecordBatch(NamedTuple):
+    """One parsed header. ``buffer`` and ``position`` say where the batch lies; nothing is copied.
+
+    Times are milliseconds since 1970, or -1. The first thirteen fields are those of the header.
+    """
+
+    base_offset: int
+    length: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+    position: int
+    buffer: Buffer
+
+    @property
+    def size_bytes(self) -> int:
+        """The whole batch, header and records."""
+        return self.length + LOG_OVERHEAD
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence of the last record (wraps after 2**31 - 1), or -1 without a producer."""
+        if self.base_sequence == NO_SEQUENCE:
+            return NO_SEQUENCE
+        return increment_sequence(self.base_sequence, self.last_offset_delta)
+
+    @property
+    def has_producer_id(self) -> bool:
+        return self.producer_id > NO_PRODUCER_ID
+
+    @property
+    def compression(self) -> Compression:
+        """Raises KafkaError(UNSUPPORTED_COMPRESSION_TYPE) for a codec that does not exist."""
+        codec = self.attributes & COMPRESSION_MASK
+        if codec > Compression.ZSTD:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"unknown compression type id {codec}"
+            )
+        return Compression(codec)
+
+    @property
+    def timestamp_type_log_append(self) -> bool:
+        """True when ``max_timestamp`` is the broker's time and holds for every record."""
+        return bool(self.attributes & TIMESTAMP_TYPE_FLAG)
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL_FLAG)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL_FLAG)
+
+    @property
+    def has_delete_horizon(self) -> bool:
+        """True when ``base_timestamp`` is the time after which tombstones may go (KIP-534)."""
+        return bool(self.attributes & DELETE_HORIZON_FLAG)
+
+    def view(self) -> memoryview:
+        """The bytes of the whole batch."""
+        return memoryview(self.buffer)[self.position : self.position + self.size_bytes]
+
+    def payload(self) -> memoryview:
+        """The records, still compressed if they are."""
+        start = self.position + BATCH_OVERHEAD
+        return memoryview(self.buffer)[start : self.position + self.size_bytes]
+
+
+def increment_sequence(sequence: int, increment: int) -> int:
+    """Sequences run over 0..2**31 - 1 and start again at 0."""
+    if sequence > MAX_SEQUENCE - increment:
+        return increment - (MAX_SEQUENCE - sequence) - 1
+    return sequence + increment
+
+
+def parse_batch(buffer: Buffer, position: int) -> RecordBatch:
+    """The header at ``position``. The caller knows that 61 bytes are there; nothing is checked."""
+    header: tuple[int, ...] = _unpack_header(buffer, position)
+    return tuple.__new__(RecordBatch, (*header, position, buffer))
+
+
+def next_batch(buffer: Buffer, position: int, end: int) -> RecordBatch | None:
+    """The batch at ``position``, or None when ``buffer[position:end]`` holds no whole batch.
+
+    Raises CorruptRecordError for a length or magic that no batch can have, and
+    KafkaError(UNSUPPORTED_FOR_MESSAGE_FORMAT) for the message sets of magic 0 and 1.
+    """
+    remaining = end - position
+    if remaining >= BATCH_OVERHEAD:
+        batch = parse_batch(buffer, position)
+        if batch.magic == MAGIC_V2 and batch.length >= BATCH_OVERHEAD - LOG_OVERHEAD:
+            return batch if batch.length + LOG_OVERHEAD <= remaining else None
+    if remaining <= MAGIC_OFFSET:
+        if remaining >= LOG_OVERHEAD:
+            _check_length(_PREFIX.unpack_from(buffer, position)[1])
+        return None
+    length = _PREFIX.unpack_from(buffer, position)[1]
+    _check_length(length)
+    magic = buffer[position + MAGIC_OFFSET]
+    if magic > MAGIC_V2:
+        raise CorruptRecordError(f"invalid magic found in record: {magic}")
+    if length + LOG_OVERHEAD > remaining:
+        return None
+    if magic < MAGIC_V2:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, f"message format {magic} is not supported"
+        )
+    raise CorruptRecordError(
+        f"record batch is corrupted (the size {length + LOG_OVERHEAD} is smaller than the "
+        f"minimum allowed overhead {BATCH_OVERHEAD})"
+    )
+
+
+def _check_length(length: int) -> None:
+    if length < SMALLEST_LENGTH:
+        raise CorruptRecordError(
+            f"record size {length} is less than the minimum record overhead ({SMALLEST_LENGTH})"
+        )
+
+
+def iterate_batches(buffer: Buffer, position: int = 0) -> Iterator[RecordBatch]:
+    """Batch after batch; ends before a torn last one. Raises as ``next_batch``."""
+    end = len(buffer)
+    while (batch := next_batch(buffer, position, end)) is not None:
+        yield batch
+        position += batch.length + LOG_OVERHEAD
+
+
+def parse_batches(buffer: Buffer) -> list[RecordBatch]:
+    """The whole batches in ``buffer``; a torn last one is left out. Raises as ``next_batch``."""
+    return list(iterate_batches(buffer))
+
+
+def crc_of(buffer: Buffer, position: int, size_bytes: int) -> int:
+    """CRC-32C of the batch of ``size_bytes`` at ``position``."""
+    return crc32c(memoryview(buffer)[position + ATTRIBUTES_OFFSET : position + size_bytes])
+
+
+def crc_is_valid(batch: RecordBatch) -> bool:
+    position = batch.position
+    end = position + batch.length + LOG_OVERHEAD
+    if type(batch.buffer) is memoryview:
+        return crc32c(batch.buffer[position + ATTRIBUTES_OFFSET : end]) == batch.crc
+    return crc32c(memoryview(batch.buffer)[position + ATTRIBUTES_OFFSET : end]) == batch.crc
+
+
+def stamp(
+    buffer: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int
+) -> None:
+    """Set the base offset and the leader epoch of the batch at ``position``: 12 bytes, in place."""
+    (length,) = _LENGTH.unpack_from(buffer, position + 8)
+    _STAMP.pack_into(buffer, position, base_offset, length, leader_epoch)
+
+
+_LENGTH: Final = Struct(">i")
+
+
+def stamp_log_append_time(
+    buffer: bytearray | memoryview, batch: RecordBatch, timestamp_ms: int
+) -> None:
+    """Mark a batch with the broker's time: attribute bit 3, the max timestamp, and a new CRC."""
+    position = batch.position
+    _ATTRIBUTES.pack_into(
+        buffer, position + ATTRIBUTES_OFFSET, batch.attributes | TIMESTAMP_TYPE_FLAG
+    )
+    _MAX_TIMESTAMP.pack_into(buffer, position + _MAX_TIMESTAMP_OFFSET, timestamp_ms)
+    _CRC.pack_into(buffer, position + CRC_OFFSET, crc_of(buffer, position, batch.size_bytes))

@@ -1,0 +1,126 @@
+"""Building a record batch out of records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from struct import Struct
+from typing import Final, TypeAlias
+
+from minikafka.protocol.records.batch import (
+    BATCH_OVERHEAD,
+    CONTROL_FLAG,
+    CRC_OFFSET,
+    HEADER,
+    LOG_OVERHEAD,
+    MAGIC_V2,
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    TRANSACTIONAL_FLAG,
+    Buffer,
+    crc_of,
+)
+from minikafka.protocol.records.compression import Compression, compress
+from minikafka.protocol.records.record import Header, Record, encode_record
+
+# (timestamp_ms, key, value, headers)
+Message: TypeAlias = tuple[int, Buffer | None, Buffer | None, Sequence[Header]]
+
+_CRC: Final = Struct(">I")
+
+
+def build_batch(
+    records: Iterable[Message | Record],
+    *,
+    base_offset: int = 0,
+    compression: Compression = Compression.NONE,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    transactional: bool = False,
+    control: bool = False,
+    leader_epoch: int = NO_LEADER_EPOCH,
+) -> bytes:
+    """A whole batch, CRC included.
+
+    Messages get consecutive offsets from ``base_offset``; a ``Record`` keeps its own, which must
+    rise and not be below ``base_offset`` (how a compacted batch has gaps). Raises ValueError for
+    no records at all.
+    """
+    body = bytearray()
+    first_timestamp = max_timestamp = -1
+    delta = -1
+    count = 0
+    for record in records:
+        timestamp, key, value, headers = _message(record)
+        if isinstance(record, Record):
+            if record.offset - base_offset <= delta:
+                raise ValueError(f"offset {record.offset} is not above {base_offset + delta}")
+            delta = record.offset - base_offset
+        else:
+            delta += 1
+        if count == 0:
+            first_timestamp = max_timestamp = timestamp
+        elif timestamp > max_timestamp:
+            max_timestamp = timestamp
+        body += encode_record(delta, timestamp - first_timestamp, key, value, headers)
+        count += 1
+    if count == 0:
+        raise ValueError("a batch holds at least one record")
+    flags = (TRANSACTIONAL_FLAG if transactional else 0) | (CONTROL_FLAG if control else 0)
+    return assemble_batch(
+        compress(compression, body),
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+        attributes=int(compression) | flags,
+        last_offset_delta=delta,
+        base_timestamp=first_timestamp,
+        max_timestamp=max_timestamp,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        record_count=count,
+    )
+
+
+def _message(record: Message | Record) -> Message:
+    return record[1:] if isinstance(record, Record) else record
+
+
+def assemble_batch(
+    payload: Buffer,
+    *,
+    base_offset: int,
+    leader_epoch: int,
+    attributes: int,
+    last_offset_delta: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    producer_id: int,
+    producer_epoch: int,
+    base_sequence: int,
+    record_count: int,
+) -> bytes:
+    """A header with its CRC before ``payload`` (the records, compressed as ``attributes`` says)."""
+    batch = bytearray(BATCH_OVERHEAD)
+    HEADER.pack_into(
+        batch,
+        0,
+        base_offset,
+        BATCH_OVERHEAD - LOG_OVERHEAD + len(payload),
+        leader_epoch,
+        MAGIC_V2,
+        0,
+        attributes,
+        last_offset_delta,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        record_count,
+    )
+    batch += payload
+    _CRC.pack_into(batch, CRC_OFFSET, crc_of(batch, 0, len(batch)))
+    return bytes(batch)
