@@ -1,0 +1,1 @@
+"""Replication decided purely: roles, in-sync replicas, high watermark, truncation."""

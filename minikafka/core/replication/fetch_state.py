@@ -1,0 +1,77 @@
+"""Where a follower stands with one partition it copies."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from uuid import UUID
+
+from minikafka.core.replication.follower import Truncation
+
+FIRST_BACKOFF_MS = 20
+
+
+class PartitionFetchState(NamedTuple):
+    """``fetch_offset`` is the next offset wanted, always the end of the follower's log.
+
+    ``last_fetched_epoch`` is the epoch of the batch before it; None in an empty log. The leader
+    compares it in every Fetch (v12+) and names the epoch at which the logs part, so a follower
+    needs no truncating phase of its own, nor OffsetForLeaderEpoch (KIP-595; Kafka's
+    ``isTruncationOnFetchSupported``). ``lag`` is None until the first answer, ``failures`` counts
+    errors in a row, ``delayed_until_ms`` is when to try again.
+    """
+
+    topic_id: UUID | None
+    leader_epoch: int
+    fetch_offset: int
+    last_fetched_epoch: int | None = None
+    lag: int | None = None
+    failures: int = 0
+    delayed_until_ms: int | None = None
+
+    def is_delayed(self, now_ms: int) -> bool:
+        return self.delayed_until_ms is not None and now_ms < self.delayed_until_ms
+
+
+def initial_truncation(
+    log_end_offset: int, high_watermark: int, latest_epoch: int | None
+) -> Truncation | None:
+    """What a new follower cuts before it asks anything. A log that holds records and no epoch has
+    nothing the leader could compare, and goes back to its high watermark."""
+    if latest_epoch is None and high_watermark < log_end_offset:
+        return Truncation(high_watermark)
+    return None
+
+
+def fetched(
+    state: PartitionFetchState, next_offset: int, last_epoch: int | None, leader_high_watermark: int
+) -> PartitionFetchState:
+    """An answer was taken in, up to ``next_offset``."""
+    return state._replace(
+        fetch_offset=next_offset,
+        last_fetched_epoch=state.last_fetched_epoch if last_epoch is None else last_epoch,
+        lag=max(0, leader_high_watermark - next_offset),
+        failures=0,
+        delayed_until_ms=None,
+    )
+
+
+def truncated(
+    state: PartitionFetchState, truncation: Truncation, latest_epoch: int | None
+) -> PartitionFetchState:
+    """The log was cut. A cut that was not the last one shows as another diverging epoch in the
+    next answer."""
+    return state._replace(
+        fetch_offset=truncation.offset,
+        last_fetched_epoch=latest_epoch,
+        failures=0,
+        delayed_until_ms=None,
+    )
+
+
+def failed(state: PartitionFetchState, now_ms: int, backoff_max_ms: int) -> PartitionFetchState:
+    """Try again later. The first errors of a fresh follower mostly mean that the leader has not
+    heard of its role yet, so the delay starts small and doubles up to ``backoff_max_ms``."""
+    if state.is_delayed(now_ms):
+        return state
+    delay_ms = min(backoff_max_ms, FIRST_BACKOFF_MS << min(state.failures, 16))
+    return state._replace(failures=state.failures + 1, delayed_until_ms=now_ms + delay_ms)

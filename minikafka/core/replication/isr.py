@@ -1,0 +1,62 @@
+"""Who belongs in the ISR: whom a leader puts out, whom it takes in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from minikafka.core.replication.partition_state import FollowerState, IsrState
+
+
+def out_of_sync(
+    isr: IsrState,
+    local: int,
+    followers: Mapping[int, FollowerState],
+    leader_end_offset: int,
+    now_ms: int,
+    lag_time_max_ms: int,
+) -> tuple[int, ...]:
+    """Members that have not been caught up for more than ``lag_time_max_ms``, in ISR order.
+
+    Nobody while a change is in flight. A member that is no known follower is out.
+    """
+    if isr.in_flight:
+        return ()
+    return tuple(
+        replica
+        for replica in isr.committed
+        if replica != local
+        and (
+            (state := followers.get(replica)) is None
+            or not state.is_caught_up(leader_end_offset, now_ms, lag_time_max_ms)
+        )
+    )
+
+
+def may_join(
+    isr: IsrState,
+    replica: int,
+    follower: FollowerState,
+    high_watermark: int,
+    leader_epoch_start_offset: int,
+) -> bool:
+    """Whether a follower that has just fetched belongs in the ISR again.
+
+    It must hold all that is committed, and must have reached this leader epoch: a follower below
+    its start may still have to truncate. That the broker is alive is for the caller to know.
+    """
+    return (
+        not isr.in_flight
+        and replica not in isr.committed
+        and follower.log_end_offset >= high_watermark
+        and follower.log_end_offset >= leader_epoch_start_offset
+    )
+
+
+def without(isr: IsrState, gone: tuple[int, ...]) -> tuple[int, ...]:
+    """The shrunk ISR, order kept."""
+    return tuple(replica for replica in isr.committed if replica not in gone)
+
+
+def joined_by(isr: IsrState, replica: int) -> tuple[int, ...]:
+    """The expanded ISR; the newcomer stands last."""
+    return (*isr.committed, replica)

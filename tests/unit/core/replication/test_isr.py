@@ -1,0 +1,164 @@
+"""Who is caught up, who leaves the ISR, who joins, and what a pending change counts as."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from minikafka.core.replication.isr import joined_by, may_join, out_of_sync, without
+from minikafka.core.replication.partition_state import (
+    NEVER_MS,
+    FollowerState,
+    IsrState,
+    PartitionState,
+    after_election,
+    after_fetch,
+    as_follower,
+    as_leader,
+    commit_isr,
+    elected_followers,
+    leader_and_isr,
+    lose_isr,
+    propose_isr,
+)
+from minikafka.kernel.cluster import LeaderAndIsr, ReplicaAssignment
+
+LAG_MS = 100
+
+
+def test_reading_to_the_end_is_caught_up_now() -> None:
+    state = after_fetch(FollowerState(), 10, 0, 10, now_ms=50)
+    assert state.last_caught_up_ms == 50
+    assert state.log_end_offset == 10
+
+
+def test_reaching_the_end_of_the_previous_fetch_was_caught_up_then() -> None:
+    state = after_fetch(FollowerState(), 10, 0, 10, now_ms=50)
+    state = after_fetch(state, 10, 0, 13, now_ms=60)
+    assert state.last_caught_up_ms == 50
+    state = after_fetch(state, 13, 0, 16, now_ms=70)  # always three behind, and yet in sync
+    assert state.last_caught_up_ms == 60
+    state = after_fetch(state, 14, 0, 20, now_ms=80)
+    assert state.last_caught_up_ms == 60
+
+
+def test_a_new_leader_gives_members_of_the_isr_a_lag_period_and_others_nothing() -> None:
+    member = after_election(FollowerState(5), 9, in_isr=True, new_leader=True, now_ms=7)
+    assert member.log_end_offset == -1
+    assert member.is_caught_up(9, 7 + LAG_MS, LAG_MS)
+    assert not member.is_caught_up(9, 8 + LAG_MS, LAG_MS)
+    other = after_election(FollowerState(5), 9, in_isr=False, new_leader=True, now_ms=7)
+    assert not other.is_caught_up(9, 7, LAG_MS)
+
+
+def test_never_is_never_even_on_a_clock_that_has_just_started() -> None:
+    assert not FollowerState(3).is_caught_up(9, now_ms=0, lag_time_max_ms=1 << 40)
+    assert FollowerState().last_fetch_ms == NEVER_MS
+
+
+def test_a_re_elected_leader_keeps_what_it_knows_of_offsets() -> None:
+    known = FollowerState(5, 1, 5, 3, 3)
+    state = after_election(known, 9, in_isr=True, new_leader=False, now_ms=20)
+    assert state == FollowerState(5, 1, 9, 20, 20)
+
+
+@pytest.mark.mission("DOP-1")
+def test_who_lags_longer_than_permitted_is_out() -> None:
+    isr = IsrState((1, 2, 3, 4))
+    followers = {
+        2: FollowerState(9, last_caught_up_ms=0),
+        3: FollowerState(10, last_caught_up_ms=0),  # holds everything, however long ago
+        4: FollowerState(9, last_caught_up_ms=1),
+    }
+    assert out_of_sync(isr, 1, followers, 10, now_ms=101, lag_time_max_ms=LAG_MS) == (2,)
+    assert without(isr, (2,)) == (1, 3, 4)
+    assert out_of_sync(IsrState((1, 2), (1,)), 1, followers, 10, 101, LAG_MS) == ()
+
+
+def test_a_member_without_a_replica_is_out() -> None:
+    assert out_of_sync(IsrState((1, 9)), 1, {}, 0, 0, LAG_MS) == (9,)
+
+
+@pytest.mark.parametrize(
+    ("end", "high_watermark", "epoch_start", "joins"),
+    [(10, 10, 8, True), (10, 10, 11, False), (9, 10, 8, False), (12, 10, 12, True)],
+)
+def test_who_joins_holds_what_is_committed_and_has_reached_the_epoch(
+    end: int, high_watermark: int, epoch_start: int, joins: bool
+) -> None:
+    isr = IsrState((1,))
+    assert may_join(isr, 2, FollowerState(end), high_watermark, epoch_start) is joins
+    assert joined_by(isr, 2) == (1, 2)
+
+
+def test_nobody_joins_twice_or_while_a_change_is_in_flight() -> None:
+    assert not may_join(IsrState((1, 2)), 2, FollowerState(10), 10, 0)
+    assert not may_join(IsrState((1,), (1, 3)), 2, FollowerState(10), 10, 0)
+
+
+def leading() -> PartitionState:
+    return as_leader(
+        PartitionState(),
+        LeaderAndIsr(1, 4, (1, 2, 3), zk_version=6),
+        ReplicaAssignment((1, 2, 3)),
+        controller_epoch=2,
+        log_end_offset=17,
+    )
+
+
+def test_until_it_is_known_which_isr_zookeeper_holds_both_count() -> None:
+    state = propose_isr(leading(), (1, 2))
+    assert leader_and_isr(state) == LeaderAndIsr(1, 4, (1, 2), zk_version=6)
+    assert state.isr.maximal == {1, 2, 3}
+    assert state.isr.committed == (1, 2, 3)
+    written = commit_isr(state, 7)
+    assert (written.isr, written.zk_version) == (IsrState((1, 2)), 7)
+    refused = lose_isr(state)
+    assert refused.isr.committed == (1, 2, 3)
+    assert refused.isr.in_flight
+    assert refused.isr.lost
+    grown = propose_isr(written, (1, 2, 3))
+    assert grown.isr.maximal == {1, 2, 3}
+
+
+def test_the_start_of_an_epoch_is_where_the_log_ended() -> None:
+    state = leading()
+    assert state.leader_epoch_start_offset == 17
+    again = as_leader(state, LeaderAndIsr(1, 4, (1, 2), 7), state.assignment, 2, 30)
+    assert again.leader_epoch_start_offset == 17
+    newer = as_leader(state, LeaderAndIsr(1, 5, (1, 2), 8), state.assignment, 2, 30)
+    assert newer.leader_epoch_start_offset == 30
+
+
+def test_a_follower_knows_no_isr() -> None:
+    state = as_follower(LeaderAndIsr(2, 4, (1, 2), 3), ReplicaAssignment((1, 2)), 2)
+    assert state.isr == IsrState()
+    assert state.leader_epoch_start_offset is None
+
+
+def test_followers_follow_the_assignment() -> None:
+    first = elected_followers({}, 1, ReplicaAssignment((3, 1, 2)), (1, 3), 5, True, True, 40)
+    assert list(first) == [3, 2]
+    assert first[3].last_caught_up_ms == 40
+    assert first[2].last_caught_up_ms == NEVER_MS
+    second = elected_followers(first, 1, ReplicaAssignment((1, 2, 4)), (1, 3), 5, False, False, 50)
+    assert second == {2: first[2], 4: FollowerState()}
+
+
+def test_replicas_being_added_do_not_count_for_the_replication_factor() -> None:
+    assignment = ReplicaAssignment((1, 2, 3, 4), adding=(4,), removing=(1,))
+    assert PartitionState(assignment=assignment).replication_factor == 3
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20), st.integers(0, 50)), max_size=30))
+def test_being_caught_up_never_goes_back(fetches: list[tuple[int, int, int]]) -> None:
+    state, now_ms, leader_end = FollowerState(), 0, 0
+    for offset, growth, wait_ms in fetches:
+        now_ms, leader_end = now_ms + wait_ms, leader_end + growth
+        after = after_fetch(state, min(offset, leader_end), 0, leader_end, now_ms)
+        assert after.last_caught_up_ms >= state.last_caught_up_ms
+        assert after.last_caught_up_ms <= now_ms
+        assert after.last_fetch_leader_end_offset >= state.last_fetch_leader_end_offset
+        state = after
