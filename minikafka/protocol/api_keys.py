@@ -1,0 +1,120 @@
+"""The API keys of a ZooKeeper-mode broker: one row each, with the version ranges by release."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+NEVER = 1 << 15  # above every version: an API that never became flexible (KIP-482)
+
+
+class ApiKey(IntEnum):
+    """One row per API: key, highest version in 3.9, first flexible version, highest version in
+    2.8 and in 2.0 (``None``: that release has no such API). The lowest version is 0 throughout.
+    """
+
+    max_version: int
+    first_flexible: int
+    max_version_2_8: int | None
+    max_version_2_0: int | None
+
+    def __new__(
+        cls,
+        key: int,
+        max_version: int,
+        first_flexible: int,
+        max_version_2_8: int | None,
+        max_version_2_0: int | None,
+    ) -> ApiKey:
+        row = int.__new__(cls, key)
+        row._value_ = key
+        row.max_version = max_version
+        row.first_flexible = first_flexible
+        row.max_version_2_8 = max_version_2_8
+        row.max_version_2_0 = max_version_2_0
+        return row
+
+    PRODUCE = 0, 11, 9, 9, 6
+    FETCH = 1, 17, 12, 12, 8
+    LIST_OFFSETS = 2, 9, 6, 6, 3
+    METADATA = 3, 12, 9, 11, 6
+    LEADER_AND_ISR = 4, 7, 4, 5, 1
+    STOP_REPLICA = 5, 4, 2, 3, 0
+    UPDATE_METADATA = 6, 8, 6, 7, 4
+    CONTROLLED_SHUTDOWN = 7, 3, 3, 3, 1
+    OFFSET_COMMIT = 8, 9, 8, 8, 4
+    OFFSET_FETCH = 9, 9, 6, 7, 4
+    FIND_COORDINATOR = 10, 6, 3, 3, 2
+    JOIN_GROUP = 11, 9, 6, 7, 3
+    HEARTBEAT = 12, 4, 4, 4, 2
+    LEAVE_GROUP = 13, 5, 4, 4, 2
+    SYNC_GROUP = 14, 5, 4, 5, 2
+    DESCRIBE_GROUPS = 15, 5, 5, 5, 2
+    LIST_GROUPS = 16, 5, 3, 4, 2
+    SASL_HANDSHAKE = 17, 1, NEVER, 1, 1
+    API_VERSIONS = 18, 4, 3, 3, 2
+    CREATE_TOPICS = 19, 7, 5, 7, 3
+    DELETE_TOPICS = 20, 6, 4, 6, 2
+    DELETE_RECORDS = 21, 2, 2, 2, 1
+    INIT_PRODUCER_ID = 22, 5, 2, 4, 1
+    OFFSET_FOR_LEADER_EPOCH = 23, 4, 4, 4, 1
+    ADD_PARTITIONS_TO_TXN = 24, 5, 3, 3, 1
+    ADD_OFFSETS_TO_TXN = 25, 4, 3, 3, 1
+    END_TXN = 26, 4, 3, 3, 1
+    WRITE_TXN_MARKERS = 27, 1, 1, 1, 0
+    TXN_OFFSET_COMMIT = 28, 4, 3, 3, 1
+    DESCRIBE_ACLS = 29, 3, 2, 2, 1
+    CREATE_ACLS = 30, 3, 2, 2, 1
+    DELETE_ACLS = 31, 3, 2, 2, 1
+    DESCRIBE_CONFIGS = 32, 4, 4, 4, 2
+    ALTER_CONFIGS = 33, 2, 2, 2, 1
+    ALTER_REPLICA_LOG_DIRS = 34, 2, 2, 2, 1
+    DESCRIBE_LOG_DIRS = 35, 4, 2, 2, 1
+    SASL_AUTHENTICATE = 36, 2, 2, 2, 0
+    CREATE_PARTITIONS = 37, 3, 2, 3, 1
+    CREATE_DELEGATION_TOKEN = 38, 3, 2, 2, 1
+    RENEW_DELEGATION_TOKEN = 39, 2, 2, 2, 1
+    EXPIRE_DELEGATION_TOKEN = 40, 2, 2, 2, 1
+    DESCRIBE_DELEGATION_TOKEN = 41, 3, 2, 2, 1
+    DELETE_GROUPS = 42, 2, 2, 2, 1
+    ELECT_LEADERS = 43, 2, 2, 2, None
+    INCREMENTAL_ALTER_CONFIGS = 44, 1, 1, 1, None
+    ALTER_PARTITION_REASSIGNMENTS = 45, 0, 0, 0, None
+    LIST_PARTITION_REASSIGNMENTS = 46, 0, 0, 0, None
+    OFFSET_DELETE = 47, 0, NEVER, 0, None
+    DESCRIBE_CLIENT_QUOTAS = 48, 1, 1, 1, None
+    ALTER_CLIENT_QUOTAS = 49, 1, 1, 1, None
+    DESCRIBE_USER_SCRAM_CREDENTIALS = 50, 0, 0, 0, None
+    ALTER_USER_SCRAM_CREDENTIALS = 51, 0, 0, 0, None
+    ALTER_PARTITION = 56, 3, 0, 0, None
+    UPDATE_FEATURES = 57, 1, 0, 0, None
+    ENVELOPE = 58, 0, 0, None, None
+    DESCRIBE_CLUSTER = 60, 1, 0, 0, None
+    DESCRIBE_PRODUCERS = 61, 0, 0, 0, None
+    DESCRIBE_TRANSACTIONS = 65, 0, 0, None, None
+    LIST_TRANSACTIONS = 66, 1, 0, None, None
+    ALLOCATE_PRODUCER_IDS = 67, 0, 0, None, None
+    CONSUMER_GROUP_HEARTBEAT = 68, 0, 0, None, None
+    CONSUMER_GROUP_DESCRIBE = 69, 0, 0, None, None
+
+    @property
+    def api_name(self) -> str:
+        """Kafka's name as in logs and metrics: ``LeaderAndIsr``."""
+        return self.name.title().replace("_", "")
+
+    def is_flexible(self, version: int) -> bool:
+        return version >= self.first_flexible
+
+
+# Requests that only brokers send each other; Kafka demands CLUSTER_ACTION for them.
+INTER_BROKER_KEYS = frozenset(
+    {
+        ApiKey.LEADER_AND_ISR,
+        ApiKey.STOP_REPLICA,
+        ApiKey.UPDATE_METADATA,
+        ApiKey.CONTROLLED_SHUTDOWN,
+        ApiKey.WRITE_TXN_MARKERS,
+        ApiKey.ALTER_PARTITION,
+        ApiKey.ENVELOPE,
+        ApiKey.ALLOCATE_PRODUCER_IDS,
+    }
+)

@@ -1,0 +1,83 @@
+"""Bytes to messages and back, by functions compiled once per (class, version)."""
+
+from __future__ import annotations
+
+import struct
+from typing import TypeVar
+
+from minikafka.protocol.buffer import Buffer, DecodeError, EncodeError
+from minikafka.protocol.decoder import compile_decoder
+from minikafka.protocol.encoder import compile_encoder
+from minikafka.protocol.schema import Decoder, Encoder, Message
+
+__all__ = ["DecodeError", "EncodeError", "decode", "encode", "encode_parts"]
+
+M = TypeVar("M", bound=Message)
+
+
+def encode(message: Message, version: int) -> bytes:
+    """The bytes of ``message``, without header.
+
+    Raises EncodeError where ``version`` cannot carry it: a value set in a field that the version
+    lacks and must not ignore, null in a field that is not nullable, an integer out of range.
+    """
+    parts: list[Buffer] = []
+    append_message(message, version, parts)
+    return b"".join(parts)
+
+
+def encode_parts(message: Message, version: int) -> list[Buffer]:
+    """As ``encode``, not joined: record batches are in the list as they were given."""
+    parts: list[Buffer] = []
+    append_message(message, version, parts)
+    return parts
+
+
+def append_message(message: Message, version: int, parts: list[Buffer]) -> None:
+    """Appends what ``encode_parts`` returns to ``parts``."""
+    encoder = message.SPEC.encoders.get(version) or encoder_for(type(message), version)
+    try:
+        encoder(message, parts)
+    except EncodeError as error:
+        raise EncodeError(f"{type(message).__name__} v{version}: {error}") from None
+    except (struct.error, TypeError, AttributeError, UnicodeEncodeError) as error:
+        raise EncodeError(f"{type(message).__name__} v{version}: {error}") from error
+
+
+def decode(cls: type[M], version: int, data: Buffer, position: int = 0) -> M:
+    """The message that starts at ``position`` of ``data``.
+
+    Records are memoryviews into ``data``. Unknown tagged fields are skipped; bytes after the
+    message are left alone, as Kafka does. Raises DecodeError for anything malformed or cut short,
+    and for a version that the message does not have.
+    """
+    decoder = cls.SPEC.decoders.get(version) or decoder_for(cls, version)
+    try:
+        message: M = decoder(data, position)[0]
+    except DecodeError as error:
+        raise DecodeError(f"{cls.__name__} v{version}: {error}") from None
+    except (struct.error, IndexError, UnicodeDecodeError) as error:
+        raise DecodeError(f"{cls.__name__} v{version}: {error}") from error
+    return message
+
+
+def decoder_for(cls: type[Message], version: int) -> Decoder:
+    """The compiled ``decode(data, position) -> (message, position after it)``."""
+    spec = cls.SPEC
+    decoder = spec.decoders.get(version)
+    if decoder is None:
+        if not spec.versions.has(version):
+            raise DecodeError(f"{cls.__name__} has no version {version}")
+        decoder = spec.decoders[version] = compile_decoder(cls, version)
+    return decoder
+
+
+def encoder_for(cls: type[Message], version: int) -> Encoder:
+    """The compiled ``encode(message, parts)``."""
+    spec = cls.SPEC
+    encoder = spec.encoders.get(version)
+    if encoder is None:
+        if not spec.versions.has(version):
+            raise EncodeError(f"{cls.__name__} has no version {version}")
+        encoder = spec.encoders[version] = compile_encoder(cls, version)
+    return encoder

@@ -1,0 +1,208 @@
+"""Compiles (message class, version) to a straight-line encode function.
+
+It appends parts to a list, to be joined once: runs of fixed-size fields, with the lengths between
+them, are packed by one ``struct`` call; record batches are appended as they are.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+from minikafka.protocol.buffer import Buffer, EncodeError, write_uvarint
+from minikafka.protocol.layout import Array, Field, Layout, Struct, WireType, fields_of, layout_of
+from minikafka.protocol.schema import Encoder, Message
+from minikafka.protocol.source import SourceWriter
+from minikafka.protocol.types import STRING, UUID_TYPE, Fixed, Sized
+
+
+def compile_encoder(cls: type[Message], version: int) -> Encoder:
+    """``encode(message, parts)``; see ``codec.encode`` for its errors."""
+    return _EncoderSource(cls, version).writer.compiled(
+        "encode", f"encode {cls.__name__} v{version}"
+    )
+
+
+def encoder_source(cls: type[Message], version: int) -> str:
+    return _EncoderSource(cls, version).writer.source()
+
+
+def _refuse(name: str, value: Any) -> None:
+    raise EncodeError(f"this version has no {name}, which is {value!r:.80}")
+
+
+def _append_tags(parts: list[Buffer], tags: list[tuple[int, list[Buffer]]]) -> None:
+    parts.append(write_uvarint(len(tags)))
+    for tag, value in tags:
+        parts.append(write_uvarint(tag) + write_uvarint(sum(map(len, value))))
+        parts += value
+
+
+class _EncoderSource:
+    def __init__(self, cls: type[Message], version: int) -> None:
+        self.writer = SourceWriter()
+        self.version = version
+        self.flexible = version >= cls.SPEC.first_flexible
+        self._run: list[tuple[str, str]] = []
+        self.writer.names.update(
+            uvarint=write_uvarint, pack=struct.pack, refuse=_refuse, append_tags=_append_tags
+        )
+        w = self.writer
+        with w.function("def encode(m, parts):"):
+            self._struct(layout_of(cls, version, self.flexible), "m")
+
+    # -- runs of fixed size ----------------------------------------------------------------
+
+    def _packed(self, run: list[tuple[str, str]]) -> str:
+        if all(value.isdigit() for _, value in run):
+            return repr(struct.pack(">" + "".join(c for c, _ in run), *(int(v) for _, v in run)))
+        pack = self.writer.struct_method("pack", "".join(code for code, _ in run))
+        return f"{pack}({', '.join(value for _, value in run)})"
+
+    def _flush(self) -> None:
+        run, self._run = self._run, []
+        if run:
+            self.writer.line(f"parts.append({self._packed(run)})")
+
+    def _flush_with_uvarint(self, value: str) -> None:
+        """Ends the run with a varint, which nearly always is one byte."""
+        w, run = self.writer, self._run
+        self._run = []
+        with w.block(f"if {value} < 128:"):
+            w.line(f"parts.append({self._packed([*run, ('B', value)])})")
+        with w.block("else:"):
+            head = f"{self._packed(run)} + " if run else ""
+            w.line(f"parts.append({head}uvarint({value}))")
+
+    # -- structs ---------------------------------------------------------------------------
+
+    def _struct(self, layout: Layout, source: str) -> None:
+        w = self.writer
+        for field in layout.absent:
+            if not field.ignorable:
+                value = f"{source}.{field.name}"
+                with w.block(f"if {self._is_set(field, value)}:"):
+                    w.line(f"refuse({layout.cls.__name__ + '.' + field.name!r}, {value})")
+        for field in layout.plain:
+            self._value(field.type, f"{source}.{field.name}", field)
+        if not layout.flexible:
+            self._flush()
+            return
+        run, self._run = self._run, []
+        if layout.tagged:
+            conditions = (self._is_set(f, f"{source}.{f.name}") for f in layout.tagged)
+            with w.block(f"if {' or '.join(f'({c})' for c in conditions)}:"):
+                if run:
+                    w.line(f"parts.append({self._packed(run)})")
+                w.line(f"{self._tag_writer(layout)}({source}, parts)")
+            with w.block("else:"):
+                w.line(f"parts.append({self._packed([*run, ('B', '0')])})")
+        else:
+            w.line(f"parts.append({self._packed([*run, ('B', '0')])})")
+
+    def _tag_writer(self, layout: Layout) -> str:
+        w = self.writer
+        name = w.fresh("write_tags")
+        with w.function(f"def {name}(o, outer):"):
+            w.line("tags = []")
+            for field in layout.tagged:
+                with w.block(f"if {self._is_set(field, f'o.{field.name}')}:"):
+                    w.line("parts = []")
+                    self._value(field.type, f"o.{field.name}", field)
+                    self._flush()
+                    w.line(f"tags.append(({field.tag}, parts))")
+            w.line("append_tags(outer, tags)")
+        return name
+
+    def _is_set(self, field: Field, value: str) -> str:
+        """An expression: differs from the default. A tagged struct equal to its own defaults
+        counts as not set, as in Kafka's generated code."""
+        if isinstance(field.type, Array):
+            if field.nullable is None:
+                return value
+            return f"{value} is not None" if field.default is None else f"{value} != []"
+        if isinstance(field.type, Struct) and field.default is None:
+            if field.nullable is not None:
+                return f"{value} is not None"
+            parts = [
+                self._is_set(inner, f"{value}.{inner.name}") for inner in fields_of(field.type.cls)
+            ]
+            return f"{value} is not None and ({' or '.join(f'({p})' for p in parts)})"
+        if isinstance(field.default, bool | int | float | str | bytes):
+            return f"{value} != {field.default!r}"
+        if field.default is None:
+            return f"{value} is not None"
+        return f"{value} != {self.writer.use('D', field.default)}"
+
+    # -- values ----------------------------------------------------------------------------
+
+    def _value(self, wire: WireType, source: str, field: Field) -> None:
+        if isinstance(wire, Fixed):
+            self._run.append((wire.code, f"{source}.bytes" if wire is UUID_TYPE else source))
+        elif isinstance(wire, Sized):
+            self._sized(wire, source, field)
+        elif isinstance(wire, Array):
+            self._array(wire, source, field)
+        elif field.may_be_null(self.version):
+            self._flush()
+            with self.writer.block(f"if {source} is None:"):
+                self.writer.line(r"parts.append(b'\xff')")
+            with self.writer.block("else:"):
+                self._run.append(("b", "1"))
+                self._struct(layout_of(wire.cls, self.version, self.flexible), source)
+                self._flush()
+        else:
+            self._struct(layout_of(wire.cls, self.version, self.flexible), source)
+
+    def _length(self, length: str, code: str) -> None:
+        """Writes a length that is ready for the wire, and leaves the run open where it can."""
+        if self.flexible:
+            self._flush_with_uvarint(length)
+        else:
+            self._run.append((code, length))
+
+    def _sized(self, wire: Sized, source: str, field: Field) -> None:
+        w = self.writer
+        value, length = w.fresh("s"), w.fresh("n")
+        encoded = f"{source}.encode()" if wire is STRING else source
+        measure = f"{length} = len({value}){' + 1' if self.flexible else ''}"
+        if field.may_be_null(self.version):
+            with w.block(f"if {source} is None:"):
+                w.line(f"{value} = b''")
+                w.line(f"{length} = {0 if self.flexible else -1}")
+            with w.block("else:"):
+                w.line(f"{value} = {encoded}")
+                w.line(measure)
+        else:
+            w.line(f"{value} = {encoded}")
+            w.line(measure)
+        self._length(length, wire.code)
+        self._flush()
+        w.line(f"parts.append({value})")
+
+    def _array(self, wire: Array, source: str, field: Field) -> None:
+        w = self.writer
+        items, length = w.fresh("a"), w.fresh("n")
+        offset = " + 1" if self.flexible else ""
+        w.line(f"{items} = {source}")
+        if field.may_be_null(self.version):
+            null = 0 if self.flexible else -1
+            w.line(f"{length} = {null} if {items} is None else len({items}){offset}")
+        else:
+            w.line(f"{length} = len({items}){offset}")
+        self._length(length, "i")
+        self._flush()
+        element = wire.element
+        with w.block(f"if {items}:"):
+            if isinstance(element, Fixed) and element is not UUID_TYPE:
+                w.line(f'parts.append(pack(f">{{len({items})}}{element.code}", *{items}))')
+                return
+            item = w.fresh("e")
+            with w.block(f"for {item} in {items}:"):
+                self._value(element, item, _element_of(field))
+                self._flush()
+
+
+def _element_of(field: Field) -> Field:
+    """An element is never null, whatever its array may be."""
+    return Field(field.name, field.type, field.versions, None, None, False, None)

@@ -1,0 +1,112 @@
+"""Cuts a byte stream into frames: int32 size, then as many bytes."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+BUFFER_BYTES = 64 * 1024
+# A frame that does not fit the buffer gets memory of its own, at first no more than this, however
+# long it claims to be; what is kept for the connection's next big frame is never larger.
+BIG_BYTES = 2 * 1024 * 1024
+GROWTH = 4
+
+_read_size = struct.Struct(">i").unpack_from
+
+
+class FrameError(ValueError):
+    """A length that no frame may have. ``frames``: the complete ones that came before it."""
+
+    def __init__(self, text: str, frames: Sequence[memoryview] = ()) -> None:
+        super().__init__(text)
+        self.frames = frames
+
+
+class FrameReader:
+    """For ``asyncio.BufferedProtocol``: a buffer to fill, frames from what was filled.
+
+    ``reuse``: a frame is a view into the reader's buffer, valid until the next ``get_buffer``;
+    otherwise each frame owns its memory. Not usable any more after FrameError.
+    """
+
+    def __init__(self, max_frame_bytes: int, reuse: bool) -> None:
+        self._max_frame_bytes = max_frame_bytes
+        self._reuse = reuse
+        self._view = memoryview(bytearray(BUFFER_BYTES))
+        self._start = 0  # of what was filled but not handed out
+        self._end = 0
+        # The big frame under way, if ``_big_size``.
+        self._big: memoryview | None = None
+        self._big_size = 0
+        self._big_filled = 0
+
+    @property
+    def buffered_bytes(self) -> int:
+        """What has arrived of the next frame, its size included."""
+        return self._big_filled + 4 if self._big_size else self._end - self._start
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the next bytes belong; never empty."""
+        if self._big_size:
+            return self._big_buffer()
+        start, end = self._start, self._end
+        if start == end:
+            self._start = self._end = 0
+            return self._view
+        left = end - start
+        if left >= 4:
+            size: int = _read_size(self._view, start)[0]
+            if size + 4 > BUFFER_BYTES:
+                return self._begin_big(size, self._view[start + 4 : end])
+        if start:
+            self._view[:left] = self._view[start:end]
+            self._start, self._end = 0, left
+        return self._view[left:]
+
+    def buffer_updated(self, nbytes: int) -> list[memoryview]:
+        """The frames, without their sizes, that ``nbytes`` more bytes complete."""
+        if self._big_size:
+            self._big_filled += nbytes
+            return [self._finish_big()] if self._big_filled == self._big_size else []
+        frames: list[memoryview] = []
+        view, start = self._view, self._start
+        self._end = end = self._end + nbytes
+        while end - start >= 4:
+            size: int = _read_size(view, start)[0]
+            if size < 0 or size > self._max_frame_bytes:
+                self._start = start
+                raise FrameError(f"frame of {size} bytes, {self._max_frame_bytes} allowed", frames)
+            stop = start + 4 + size
+            if stop > end:
+                break
+            frame = view[start + 4 : stop]
+            frames.append(frame if self._reuse else memoryview(frame.tobytes()))
+            start = stop
+        self._start = start
+        return frames
+
+    def _begin_big(self, size: int, head: memoryview) -> memoryview:
+        capacity = min(size, BIG_BYTES)
+        if self._big is None or len(self._big) < capacity:
+            self._big = memoryview(bytearray(capacity))
+        self._big[: len(head)] = head
+        self._big_size, self._big_filled = size, len(head)
+        self._start = self._end = 0
+        return self._big_buffer()
+
+    def _big_buffer(self) -> memoryview:
+        assert self._big is not None
+        filled = self._big_filled
+        if filled == len(self._big):
+            larger = memoryview(bytearray(min(self._big_size, filled * GROWTH)))
+            larger[:filled] = self._big
+            self._big = larger
+        return self._big[filled : self._big_size]
+
+    def _finish_big(self) -> memoryview:
+        assert self._big is not None
+        frame = self._big[: self._big_size]
+        self._big_size = self._big_filled = 0
+        if not self._reuse or len(self._big) > BIG_BYTES:
+            self._big = None
+        return frame

@@ -1,0 +1,49 @@
+"""DescribeCluster (key 60): cluster id, controller and brokers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.schema import In, Message, request, response
+from minikafka.protocol.types import Bool, Int8, Int16, Int32, String
+
+AUTHORIZED_OPERATIONS_OMITTED = -(1 << 31)  # nobody asked for them
+
+
+@dataclass(slots=True)
+class DescribeClusterRequest(Message):
+    """``endpoint_type``: 1 brokers, 2 controllers."""
+
+    SPEC = request(ApiKey.DESCRIBE_CLUSTER)
+
+    include_cluster_authorized_operations: Bool = False
+    endpoint_type: Annotated[Int8, In("1+")] = 1
+
+
+@dataclass(slots=True)
+class DescribeClusterBroker:
+    """A live broker."""
+
+    broker_id: Int32 = 0
+    host: String = ""
+    port: Int32 = 0
+    rack: String | None = None
+
+
+@dataclass(slots=True)
+class DescribeClusterResponse(Message):
+    """The cluster as the answering broker knows it."""
+
+    SPEC = response(ApiKey.DESCRIBE_CLUSTER)
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    error_message: String | None = None
+    endpoint_type: Annotated[Int8, In("1+")] = 1
+    cluster_id: String = ""
+    controller_id: Int32 = -1
+    brokers: list[DescribeClusterBroker] = field(default_factory=list)
+    # A bit per operation.
+    cluster_authorized_operations: Int32 = AUTHORIZED_OPERATIONS_OMITTED

@@ -1,0 +1,49 @@
+"""FindCoordinator (key 10): the broker that coordinates a group or a transactional id."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.schema import In, Message, request, response
+from minikafka.protocol.types import Int8, Int16, Int32, String
+
+
+@dataclass(slots=True)
+class FindCoordinatorRequest(Message):
+    """One ``key`` up to version 3, many ``coordinator_keys`` from 4."""
+
+    SPEC = request(ApiKey.FIND_COORDINATOR)
+
+    key: Annotated[String, In("0-3")] = ""
+    # 0 group, 1 transactional id.
+    key_type: Annotated[Int8, In("1+")] = 0
+    coordinator_keys: Annotated[list[String], In("4+")] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Coordinator:
+    """Who coordinates one key."""
+
+    key: String = ""
+    node_id: Int32 = 0
+    host: String = ""
+    port: Int32 = 0
+    error_code: Int16 = 0
+    error_message: String | None = ""
+
+
+@dataclass(slots=True)
+class FindCoordinatorResponse(Message):
+    """One coordinator up to version 3, many from 4."""
+
+    SPEC = response(ApiKey.FIND_COORDINATOR)
+
+    throttle_time_ms: Annotated[Int32, In("1+", ignorable=True)] = 0
+    error_code: Annotated[Int16, In("0-3")] = 0
+    error_message: Annotated[String | None, In("1-3", ignorable=True)] = ""
+    node_id: Annotated[Int32, In("0-3")] = 0
+    host: Annotated[String, In("0-3")] = ""
+    port: Annotated[Int32, In("0-3")] = 0
+    coordinators: Annotated[list[Coordinator], In("4+")] = field(default_factory=list)

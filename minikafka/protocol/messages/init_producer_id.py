@@ -1,0 +1,34 @@
+"""InitProducerId (key 22): a producer id and epoch for an idempotent producer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.schema import In, Message, request, response
+from minikafka.protocol.types import Int16, Int32, Int64, String
+
+
+@dataclass(slots=True)
+class InitProducerIdRequest(Message):
+    """Without a transactional id just a fresh producer id."""
+
+    SPEC = request(ApiKey.INIT_PRODUCER_ID)
+
+    transactional_id: String | None = ""
+    transaction_timeout_ms: Int32 = 0
+    producer_id: Annotated[Int64, In("3+")] = -1
+    producer_epoch: Annotated[Int16, In("3+")] = -1
+
+
+@dataclass(slots=True)
+class InitProducerIdResponse(Message):
+    """The producer id and its epoch."""
+
+    SPEC = response(ApiKey.INIT_PRODUCER_ID)
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    producer_id: Int64 = -1
+    producer_epoch: Int16 = 0

@@ -1,0 +1,65 @@
+"""OffsetForLeaderEpoch (key 23): where a leader epoch ends in the leader's log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.schema import In, Message, request, response
+from minikafka.protocol.types import Int16, Int32, Int64, String
+
+
+@dataclass(slots=True)
+class OffsetForLeaderPartition:
+    """The question for one partition."""
+
+    partition: Int32 = 0
+    current_leader_epoch: Annotated[Int32, In("2+", ignorable=True)] = -1
+    leader_epoch: Int32 = 0
+
+
+@dataclass(slots=True)
+class OffsetForLeaderTopic:
+    """The partitions of one topic."""
+
+    topic: String = ""
+    partitions: list[OffsetForLeaderPartition] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class OffsetForLeaderEpochRequest(Message):
+    """Which offset follows the last record of given epochs."""
+
+    SPEC = request(ApiKey.OFFSET_FOR_LEADER_EPOCH)
+
+    replica_id: Annotated[Int32, In("3+", ignorable=True)] = -2
+    topics: list[OffsetForLeaderTopic] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class EpochEndOffset:
+    """The largest epoch up to the asked one and its end; -1, -1 unknown."""
+
+    error_code: Int16 = 0
+    partition: Int32 = 0
+    leader_epoch: Annotated[Int32, In("1+", ignorable=True)] = -1
+    end_offset: Int64 = -1
+
+
+@dataclass(slots=True)
+class OffsetForLeaderTopicResult:
+    """The answers for one topic."""
+
+    topic: String = ""
+    partitions: list[EpochEndOffset] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class OffsetForLeaderEpochResponse(Message):
+    """One answer per partition."""
+
+    SPEC = response(ApiKey.OFFSET_FOR_LEADER_EPOCH)
+
+    throttle_time_ms: Annotated[Int32, In("2+", ignorable=True)] = 0
+    topics: list[OffsetForLeaderTopicResult] = field(default_factory=list)

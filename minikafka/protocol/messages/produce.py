@@ -1,0 +1,100 @@
+"""Produce (key 0): append record batches to partitions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.schema import In, Message, request, response
+from minikafka.protocol.types import Int16, Int32, Int64, Records, String
+
+
+@dataclass(slots=True)
+class PartitionProduceData:
+    """The batches for one partition."""
+
+    index: Int32 = 0
+    records: Records | None = None
+
+
+@dataclass(slots=True)
+class TopicProduceData:
+    """The batches for one topic."""
+
+    name: String = ""
+    partition_data: list[PartitionProduceData] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class ProduceRequest(Message):
+    """``acks``: 0 no answer, 1 when the leader has appended, -1 when the whole ISR has."""
+
+    SPEC = request(ApiKey.PRODUCE)
+
+    transactional_id: Annotated[String | None, In("3+")] = None
+    acks: Int16 = 0
+    timeout_ms: Int32 = 0
+    topic_data: list[TopicProduceData] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class BatchIndexAndErrorMessage:
+    """A record for which its batch was refused (KIP-467)."""
+
+    batch_index: Int32 = 0
+    batch_index_error_message: String | None = None
+
+
+@dataclass(slots=True)
+class LeaderIdAndEpoch:
+    """Who leads instead, sent with NOT_LEADER_OR_FOLLOWER (KIP-951)."""
+
+    leader_id: Int32 = -1
+    leader_epoch: Int32 = -1
+
+
+@dataclass(slots=True)
+class PartitionProduceResponse:
+    """Where the batch went, or why it did not."""
+
+    index: Int32 = 0
+    error_code: Int16 = 0
+    base_offset: Int64 = 0
+    # -1 where the topic keeps the time that producers give.
+    log_append_time_ms: Annotated[Int64, In("2+", ignorable=True)] = -1
+    log_start_offset: Annotated[Int64, In("5+", ignorable=True)] = -1
+    record_errors: Annotated[list[BatchIndexAndErrorMessage], In("8+", ignorable=True)] = field(
+        default_factory=list
+    )
+    error_message: Annotated[String | None, In("8+", ignorable=True)] = None
+    current_leader: Annotated[LeaderIdAndEpoch | None, In("10+", tag=0)] = None
+
+
+@dataclass(slots=True)
+class TopicProduceResponse:
+    """The answers for one topic."""
+
+    name: String = ""
+    partition_responses: list[PartitionProduceResponse] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class NodeEndpoint:
+    """Where a leader named in the response can be reached."""
+
+    node_id: Int32 = 0
+    host: String = ""
+    port: Int32 = 0
+    rack: String | None = None
+
+
+@dataclass(slots=True)
+class ProduceResponse(Message):
+    """One answer per partition of the request."""
+
+    SPEC = response(ApiKey.PRODUCE)
+
+    responses: list[TopicProduceResponse] = field(default_factory=list)
+    throttle_time_ms: Annotated[Int32, In("1+", ignorable=True)] = 0
+    node_endpoints: Annotated[list[NodeEndpoint], In("10+", tag=0)] = field(default_factory=list)

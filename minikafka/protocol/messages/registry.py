@@ -1,0 +1,89 @@
+"""Which message classes belong to an API key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from minikafka.protocol.messages.controlled_shutdown import (
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+)
+from minikafka.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from minikafka.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from minikafka.protocol.messages.describe_cluster import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from minikafka.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+)
+from minikafka.protocol.messages.fetch import FetchRequest, FetchResponse
+from minikafka.protocol.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from minikafka.protocol.messages.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+from minikafka.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from minikafka.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from minikafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from minikafka.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
+from minikafka.protocol.messages.produce import ProduceRequest, ProduceResponse
+from minikafka.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from minikafka.protocol.messages.update_metadata import (
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+)
+from minikafka.protocol.schema import Message
+
+_PAIRS: tuple[tuple[type[Message], type[Message]], ...] = (
+    (ProduceRequest, ProduceResponse),
+    (FetchRequest, FetchResponse),
+    (ListOffsetsRequest, ListOffsetsResponse),
+    (MetadataRequest, MetadataResponse),
+    (LeaderAndIsrRequest, LeaderAndIsrResponse),
+    (StopReplicaRequest, StopReplicaResponse),
+    (UpdateMetadataRequest, UpdateMetadataResponse),
+    (ControlledShutdownRequest, ControlledShutdownResponse),
+    (FindCoordinatorRequest, FindCoordinatorResponse),
+    (ApiVersionsRequest, ApiVersionsResponse),
+    (CreateTopicsRequest, CreateTopicsResponse),
+    (DeleteTopicsRequest, DeleteTopicsResponse),
+    (InitProducerIdRequest, InitProducerIdResponse),
+    (OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse),
+    (DescribeConfigsRequest, DescribeConfigsResponse),
+    (DescribeClusterRequest, DescribeClusterResponse),
+)
+
+
+def _api_key(cls: type[Message]) -> ApiKey:
+    api_key = cls.SPEC.api_key
+    assert api_key is not None
+    return api_key
+
+
+REQUESTS: Mapping[ApiKey, type[Message]] = MappingProxyType(
+    {_api_key(request): request for request, _ in _PAIRS}
+)
+RESPONSES: Mapping[ApiKey, type[Message]] = MappingProxyType(
+    {_api_key(response): response for _, response in _PAIRS}
+)
+
+
+def version_range(api_key: ApiKey) -> tuple[int, int]:
+    """The versions, both ends included, that the codec knows. KeyError where it knows none."""
+    return REQUESTS[api_key].SPEC.versions
+
+
+def response_class(request: Message | type[Message]) -> type[Message]:
+    """The class that answers ``request``, which may be a class or a message."""
+    return RESPONSES[_api_key(request if isinstance(request, type) else type(request))]

@@ -1,0 +1,108 @@
+"""How a message dataclass is its own schema.
+
+A message is ``@dataclass(slots=True)``, derives from ``Message`` and names its API once. Fields are
+annotated with the wire types of ``types.py``, in wire order, each with Kafka's default::
+
+    @dataclass(slots=True)
+    class PingRequest(Message):
+        SPEC = request(ApiKey.PING)
+        node_id: Int32 = -1
+        name: String | None = None                                 # nullable in every version
+        hosts: Annotated[list[Host], In("2+", ignorable=True)] = field(default_factory=list)
+        leader: Annotated[Leader | None, In("4+", tag=0)] = None   # tagged: None is absent
+
+A field without ``In`` exists wherever its message or struct does. Nested structs are plain
+``@dataclass(slots=True)`` classes without ``SPEC``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple, TypeAlias
+
+from minikafka.protocol.api_keys import NEVER, ApiKey
+from minikafka.protocol.buffer import Buffer
+
+FOREVER = (1 << 15) - 1
+
+Encoder: TypeAlias = Callable[[Any, list[Buffer]], None]
+Decoder: TypeAlias = Callable[[Buffer, int], tuple[Any, int]]
+
+
+class VersionRange(NamedTuple):
+    first: int
+    last: int
+
+    def has(self, version: int) -> bool:
+        return self.first <= version <= self.last
+
+
+def parse_versions(text: str) -> VersionRange:
+    """``"3+"``, ``"0-2"`` or ``"1"``."""
+    if text.endswith("+"):
+        return VersionRange(int(text[:-1]), FOREVER)
+    first, _, last = text.partition("-")
+    return VersionRange(int(first), int(last or first))
+
+
+ALWAYS = VersionRange(0, FOREVER)
+
+
+@dataclass(frozen=True, slots=True)
+class In:
+    """Where a field exists. ``nullable``: the versions in which ``None`` may travel (all, when the
+    type allows None and nothing is said; a tagged struct is never null, its None means absent).
+    ``ignorable``: a value is dropped silently by versions that have no such field."""
+
+    versions: str
+    nullable: str | None = None
+    tag: int | None = None
+    ignorable: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class MessageSpec:
+    """What a message class says of itself, and its compiled codecs by version."""
+
+    versions: VersionRange
+    first_flexible: int
+    api_key: ApiKey | None = None
+    is_request: bool = False
+    encoders: dict[int, Encoder] = field(default_factory=dict, repr=False)
+    decoders: dict[int, Decoder] = field(default_factory=dict, repr=False)
+
+    @property
+    def first_flexible_header(self) -> int:
+        """The first version whose header has tagged fields. The response to ApiVersions never
+        has: its reader does not know yet what the broker speaks (KIP-511)."""
+        if self.api_key is ApiKey.API_VERSIONS and not self.is_request:
+            return NEVER
+        return self.first_flexible
+
+
+class Message:
+    """Base of everything that has versions: requests, responses, records of internal topics."""
+
+    __slots__ = ()
+    SPEC: ClassVar[MessageSpec]
+
+
+def request(api_key: ApiKey) -> MessageSpec:
+    return _of_api(api_key, is_request=True)
+
+
+def response(api_key: ApiKey) -> MessageSpec:
+    return _of_api(api_key, is_request=False)
+
+
+def data(versions: str, flexible: str | None = None) -> MessageSpec:
+    """A versioned value outside the request protocol, such as a record of an internal topic."""
+    first_flexible = NEVER if flexible is None else parse_versions(flexible).first
+    return MessageSpec(parse_versions(versions), first_flexible)
+
+
+def _of_api(api_key: ApiKey, *, is_request: bool) -> MessageSpec:
+    return MessageSpec(
+        VersionRange(0, api_key.max_version), api_key.first_flexible, api_key, is_request
+    )
