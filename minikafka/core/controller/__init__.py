@@ -1,0 +1,1 @@
+"""The controller's decisions: state machines, elections, placement, topic deletion."""

@@ -1,0 +1,63 @@
+"""What a broker's answer to a controller request means: one event, or nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minikafka.core.controller.events import (
+    ControllerEvent,
+    LeaderAndIsrResponseReceived,
+    TopicDeletionStopReplicaResponseReceived,
+    UpdateMetadataResponse,
+)
+from minikafka.core.controller.request_batch import ControlRequest
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.errors import ErrorCode
+from minikafka.protocol.messages.leader_and_isr import LeaderAndIsrRequest
+from minikafka.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+
+
+def answer_event(broker_id: int, request: ControlRequest, response: Any) -> ControllerEvent | None:
+    """The event for ``response`` (of ``request``'s kind). A StopReplica that deleted nothing needs
+    no answer, as in Kafka."""
+    epoch = request.controller_epoch
+    if isinstance(request, LeaderAndIsrRequest):
+        return LeaderAndIsrResponseReceived(broker_id, epoch, response)
+    if isinstance(request, StopReplicaRequest):
+        errors = _deletion_errors(request, response)
+        if not errors:
+            return None
+        error = error_of(response.error_code)
+        return TopicDeletionStopReplicaResponseReceived(broker_id, epoch, error, errors)
+    return UpdateMetadataResponse(broker_id, epoch, error_of(response.error_code))
+
+
+def error_of(code: int) -> ErrorCode:
+    """The error a peer named; one that we do not know is as good as unknown."""
+    try:
+        return ErrorCode(code)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def _deletion_errors(
+    request: StopReplicaRequest, response: StopReplicaResponse
+) -> dict[TopicPartition, ErrorCode]:
+    """Errors of the partitions that ``request`` said to delete.
+
+    When the request failed as a whole the answer may name no partition; then all of them failed.
+    """
+    deleted = [
+        TopicPartition(topic.topic_name, state.partition_index)
+        for topic in request.topic_states
+        for state in topic.partition_states
+        if state.delete_partition
+    ]
+    answered = {
+        TopicPartition(e.topic_name, e.partition_index): error_of(e.error_code)
+        for e in response.partition_errors
+    }
+    overall = error_of(response.error_code)
+    if overall is not ErrorCode.NONE:
+        return {tp: answered.get(tp, overall) for tp in deleted}
+    return {tp: answered[tp] for tp in deleted if tp in answered}

@@ -1,0 +1,147 @@
+"""What can happen to a controller: one frozen dataclass per event, with the state it means."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from minikafka.core.controller.states import ControllerState
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.errors import ErrorCode
+from minikafka.protocol.messages.leader_and_isr import LeaderAndIsrResponse
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerEvent:
+    """A fact or a hint. Hints (watches) carry no data: whoever takes them reads anew."""
+
+    state: ClassVar[ControllerState] = ControllerState.IDLE
+
+
+# -------------------------------------------------------------------------- election, the session
+
+
+@dataclass(frozen=True, slots=True)
+class Startup(ControllerEvent):
+    """The broker is registered: watch /controller and stand for election."""
+
+    state = ControllerState.CONTROLLER_CHANGE
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerChange(ControllerEvent):
+    """/controller was made or its data changed."""
+
+    state = ControllerState.CONTROLLER_CHANGE
+
+
+@dataclass(frozen=True, slots=True)
+class Reelect(ControllerEvent):
+    """/controller is gone, or it is time to try again."""
+
+    state = ControllerState.CONTROLLER_CHANGE
+
+
+@dataclass(frozen=True, slots=True)
+class SessionExpired(ControllerEvent):
+    """The ZooKeeper session is over, and with it every claim to be the controller (``Expire``)."""
+
+    state = ControllerState.CONTROLLER_CHANGE
+
+
+# ----------------------------------------------------------------------------------------- hints
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerChange(ControllerEvent):
+    """The children of /brokers/ids changed."""
+
+    state = ControllerState.BROKER_CHANGE
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerModifications(ControllerEvent):
+    """The data of /brokers/ids/<id> changed."""
+
+    broker_id: int
+    state = ControllerState.BROKER_CHANGE
+
+
+@dataclass(frozen=True, slots=True)
+class TopicChange(ControllerEvent):
+    """The children of /brokers/topics changed."""
+
+    state = ControllerState.TOPIC_CHANGE
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionModifications(ControllerEvent):
+    """The data of /brokers/topics/<topic> changed."""
+
+    topic: str
+    state = ControllerState.TOPIC_CHANGE
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDeletion(ControllerEvent):
+    """The children of /admin/delete_topics changed."""
+
+    state = ControllerState.TOPIC_DELETION
+
+
+@dataclass(frozen=True, slots=True)
+class IsrChangeNotification(ControllerEvent):
+    """The children of /isr_change_notification changed."""
+
+    state = ControllerState.ISR_CHANGE
+
+
+# --------------------------------------------------------------------------- requests and answers
+
+
+@dataclass(frozen=True, slots=True)
+class ControlledShutdown(ControllerEvent):
+    """A broker asks to be relieved of its leaderships. ``broker_epoch`` -1: it did not say."""
+
+    broker_id: int
+    broker_epoch: int
+    state = ControllerState.CONTROLLED_SHUTDOWN
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerAnswer(ControllerEvent):
+    """A broker answered a request that was sent under ``controller_epoch``."""
+
+    broker_id: int
+    controller_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderAndIsrResponseReceived(BrokerAnswer):
+    response: LeaderAndIsrResponse
+    state = ControllerState.LEADER_AND_ISR_RESPONSE_RECEIVED
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateMetadataResponse(BrokerAnswer):
+    error: ErrorCode
+    state = ControllerState.UPDATE_METADATA_RESPONSE_RECEIVED
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDeletionStopReplicaResponseReceived(BrokerAnswer):
+    """Errors of those partitions that the request said to delete."""
+
+    error: ErrorCode
+    partition_errors: Mapping[TopicPartition, ErrorCode]
+    state = ControllerState.TOPIC_DELETION
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerUnresponsive(ControllerEvent):
+    """A live broker has fallen so far behind that its queue was dropped: it has to be told
+    everything again."""
+
+    broker_id: int
+    state = ControllerState.BROKER_CHANGE
