@@ -1,0 +1,33 @@
+"""Runs the benchmarks named, or all."""
+
+from __future__ import annotations
+
+import sys
+
+from scripts.lib.bench import codec, produce, start
+from scripts.lib.bench.report import Report
+
+BENCHMARKS = {
+    "codec": codec.run,
+    "produce": produce.run_produce,
+    "fetch": produce.run_fetch,
+    "replication": produce.run_replication,
+    "latency": produce.run_latency,
+    "start": start.run,
+}
+
+
+def main() -> int:
+    names = sys.argv[1:] or list(BENCHMARKS)
+    unknown = [name for name in names if name not in BENCHMARKS]
+    if unknown:
+        print(f"bench: no {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}", file=sys.stderr)
+        return 2
+    report = Report()
+    for name in names:
+        BENCHMARKS[name](report)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

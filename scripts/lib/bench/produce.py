@@ -1,0 +1,168 @@
+"""Produce and fetch throughput of one connection, five requests in flight, beside the probe's."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from pathlib import Path
+from statistics import median
+
+import uvloop
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from scripts.lib.bench import requests, servers
+from scripts.lib.bench.load import Result, drive
+from scripts.lib.bench.report import Report
+from scripts.lib.cluster import Cluster
+
+IN_FLIGHT = 5
+ROUNDS = 3
+OVERRIDES = ("message.max.bytes=4194304",)
+# record bytes, requests a round, least ratio to the probe
+SIZES = (
+    (1 << 10, 30_000, 0.4),
+    (16 << 10, 8_000, 0.6),
+    (256 << 10, 1_000, 0.7),
+    (1 << 20, 300, 0.8),
+)
+FETCH_BYTES = 1 << 20
+
+
+def port_of(cluster: Cluster) -> int:
+    return int(cluster.bootstrap.split(",")[0].rpartition(":")[2])
+
+
+def create(cluster: Cluster, topic: str, replicas: int) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    admin.create_topics([NewTopic(topic, 1, replicas)])[topic].result(30)
+
+
+def leader_port(cluster: Cluster, topic: str) -> int:
+    metadata = AdminClient({"bootstrap.servers": cluster.bootstrap}).list_topics(topic, timeout=10)
+    return int(metadata.brokers[metadata.topics[topic].partitions[0].leader].port)
+
+
+def round_of(port: int, frame: bytes, count: int, check: bool) -> tuple[Result, bytes]:
+    result, answer = uvloop.run(drive(port, frame, count, IN_FLIGHT))
+    if check:
+        requests.check_produced(answer)
+    return result, answer
+
+
+def compare(
+    port: int, frame: bytes, count: int, directory: Path
+) -> tuple[list[Result], list[Result]]:
+    """Rounds of ours and of the probe, taken in turns."""
+    _, answer = round_of(port, frame, max(50, count // 20), check=True)  # warm up
+    ours, bare = [], []
+    with servers.probe(directory, len(answer) - 4) as probe_port:
+        round_of(probe_port, frame, max(50, count // 20), check=False)
+        for _ in range(ROUNDS):
+            ours.append(round_of(port, frame, count, check=True)[0])
+            bare.append(round_of(probe_port, frame, count, check=False)[0])
+    return ours, bare
+
+
+def rate(results: list[Result]) -> float:
+    return median(result.per_second for result in results)
+
+
+def run_produce(report: Report) -> None:
+    report.section("produce acks=1, one broker, five in flight (requests/s)")
+    with tempfile.TemporaryDirectory() as home, Cluster(Path(home), 1, OVERRIDES) as cluster:
+        create(cluster, "bench", 1)
+        for size, count, aim in SIZES:
+            frame = requests.produce_frame("bench", size, acks=1)
+            ours, bare = compare(port_of(cluster), frame, count, Path(home))
+            name = f"{size >> 10} KB, {rate(ours) * size / 1e6:,.0f} MB/s"
+            report.row(name, "1/s", rate(ours), rate(bare), aim)
+
+
+def run_replication(report: Report) -> None:
+    report.section("produce acks=all, three brokers, RF 3, five in flight (requests/s)")
+    with tempfile.TemporaryDirectory() as home, Cluster(Path(home), 3, OVERRIDES) as cluster:
+        create(cluster, "bench", 3)
+        for size, count in ((1 << 10, 5_000), (16 << 10, 2_000), (256 << 10, 300)):
+            frame = requests.produce_frame("bench", size, acks=-1)
+            ours, bare = compare(leader_port(cluster, "bench"), frame, count, Path(home))
+            name = f"{size >> 10} KB, {rate(ours) * size / 1e6:,.0f} MB/s"
+            report.row(name, "1/s", rate(ours), rate(bare))
+
+
+def run_latency(report: Report) -> None:
+    report.section("one request at a time, 1 KB, three brokers (ms)")
+    with tempfile.TemporaryDirectory() as home, Cluster(Path(home), 3) as cluster:
+        create(cluster, "bench", 3)
+        port = leader_port(cluster, "bench")
+        for name, acks in (("produce acks=1", 1), ("produce acks=all", -1)):
+            frame = requests.produce_frame("bench", 1 << 10, acks)
+            uvloop.run(drive(port, frame, 200, 1))
+            result, answer = uvloop.run(drive(port, frame, 2_000, 1))
+            requests.check_produced(answer)
+            with servers.probe(Path(home), len(answer) - 4) as probe_port:
+                bare, _ = uvloop.run(drive(probe_port, frame, 2_000, 1))
+            for share in (0.5, 0.99):
+                label = f"{name} p{share * 100:.0f}"
+                report.row(label, "ms", result.percentile_ms(share), bare.percentile_ms(share))
+        latencies = asyncio.run(end_to_end(cluster.bootstrap, 500))
+        for share in (0.5, 0.99):
+            value = latencies[int(len(latencies) * share)]
+            report.row(f"produce to consumer, acks=all p{share * 100:.0f}", "ms", value)
+
+
+async def end_to_end(bootstrap: str, count: int) -> list[float]:
+    """Milliseconds from the call of send to the record in a consumer's hands, sorted."""
+    from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+
+    loop = asyncio.get_running_loop()
+    producer = AIOKafkaProducer(bootstrap_servers=bootstrap, acks="all")
+    consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap)
+    await producer.start()
+    await consumer.start()
+    consumer.assign([TopicPartition("bench", 0)])
+    await consumer.seek_to_end()
+    await consumer.position(TopicPartition("bench", 0))
+    latencies = []
+    for _ in range(count):
+        started = loop.time()
+        sent = asyncio.create_task(producer.send_and_wait("bench", b"x" * 1024, partition=0))
+        await consumer.getone()
+        latencies.append((loop.time() - started) * 1000)
+        await sent
+    await consumer.stop()
+    await producer.stop()
+    return sorted(latencies)
+
+
+def run_fetch(report: Report) -> None:
+    report.section("fetch in 1 MB reads, one broker, five in flight (MB/s)")
+    with tempfile.TemporaryDirectory() as home, Cluster(Path(home), 1, OVERRIDES) as cluster:
+        create(cluster, "bench", 1)
+        port = port_of(cluster)
+        for size in (1 << 10, 16 << 10, 256 << 10):
+            frame = requests.produce_frame("bench", size, acks=1)
+            first = offset_of_next(port, frame)
+            uvloop.run(drive(port, frame, max(4, (8 << 20) // size), IN_FLIGHT))
+            fetch = requests.fetch_frame("bench", first, FETCH_BYTES)
+            _, answer = uvloop.run(drive(port, fetch, 50, IN_FLIGHT))
+            records = len(requests.fetched(answer))
+            ours, bare = [], []
+            with servers.probe(Path(home), 0, records) as probe_port:
+                for _ in range(ROUNDS):
+                    ours.append(uvloop.run(drive(port, fetch, 1_000, IN_FLIGHT))[0])
+                    bare.append(uvloop.run(drive(probe_port, fetch, 1_000, IN_FLIGHT))[0])
+            volume = records / 1e6
+            report.row(
+                f"batches of {size >> 10} KB", "MB/s", rate(ours) * volume, rate(bare) * volume
+            )
+
+
+def offset_of_next(port: int, frame: bytes) -> int:
+    """Produce once; the offset it got."""
+    from minikafka.protocol.headers import decode_response
+    from minikafka.protocol.messages.produce import ProduceResponse
+
+    _, answer = uvloop.run(drive(port, frame, 1, 1))
+    version = requests.PRODUCE_VERSION
+    _, response = decode_response(ProduceResponse, version, memoryview(answer))
+    return int(response.responses[0].partition_responses[0].base_offset)

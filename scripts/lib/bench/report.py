@@ -1,0 +1,34 @@
+"""How benchmark figures are printed: ours, the probe's, the ratio, the aim."""
+
+from __future__ import annotations
+
+
+class Report:
+    """Prints one line a figure, as it comes."""
+
+    def section(self, title: str) -> None:
+        print(f"\n{title}")
+        print(f"  {'':<40}{'minikafka':>12}{'probe':>12}{'ratio':>8}  aim")
+
+    def row(
+        self,
+        name: str,
+        unit: str,
+        ours: float,
+        probe: float | None = None,
+        aim: float | None = None,
+        smaller_is_better: bool = False,
+    ) -> None:
+        """``ratio`` is ours / probe. An aim is a least ratio, or a greatest one."""
+        text = f"  {f'{name} ({unit})':<40}{figure(ours):>12}"
+        if probe is not None:
+            text += f"{figure(probe):>12}{ours / probe:>8.2f}"
+        if aim is not None:
+            text += f"  {'≤' if smaller_is_better else '≥'} {aim}"
+        print(text, flush=True)
+
+
+def figure(value: float) -> str:
+    if value >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"

@@ -1,0 +1,62 @@
+"""The requests that the benchmarks send, and what their answers must say."""
+
+from __future__ import annotations
+
+import time
+
+from minikafka.protocol.headers import RequestHeader, decode_response, encode_request
+from minikafka.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+)
+from minikafka.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from minikafka.protocol.records.builder import build_batch
+
+PRODUCE_VERSION = 9
+FETCH_VERSION = 12
+
+
+def produce_frame(topic: str, record_bytes: int, acks: int, partition: int = 0) -> bytes:
+    """A whole frame: one batch of one record of so many bytes."""
+    records = build_batch([(int(time.time() * 1000), None, bytes(record_bytes))])
+    request = ProduceRequest(
+        acks=acks,
+        timeout_ms=30_000,
+        topic_data=[TopicProduceData(topic, [PartitionProduceData(partition, records)])],
+    )
+    return encode_request(RequestHeader(0, PRODUCE_VERSION, 1, "bench"), request)
+
+
+def check_produced(answer: bytes) -> None:
+    """Raises unless the record was accepted: a refused one would be quick."""
+    _, response = decode_response(ProduceResponse, PRODUCE_VERSION, memoryview(answer))
+    error = response.responses[0].partition_responses[0].error_code
+    if error:
+        raise RuntimeError(f"produce was answered with error {error}")
+
+
+def fetch_frame(topic: str, offset: int, max_bytes: int, max_wait_ms: int = 500) -> bytes:
+    partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=max_bytes)
+    request = FetchRequest(
+        max_wait_ms=max_wait_ms,
+        min_bytes=1,
+        max_bytes=max_bytes,
+        topics=[FetchTopic(topic=topic, partitions=[partition])],
+    )
+    return encode_request(RequestHeader(1, FETCH_VERSION, 1, "bench"), request)
+
+
+def fetched(answer: bytes) -> memoryview:
+    """The records of an answer."""
+    _, response = decode_response(FetchResponse, FETCH_VERSION, memoryview(answer))
+    partition = response.responses[0].partitions[0]
+    if partition.error_code:
+        raise RuntimeError(f"fetch was answered with error {partition.error_code}")
+    return memoryview(partition.records or b"")
