@@ -27,6 +27,12 @@ def read_uvarint(data: Buffer, position: int) -> tuple[int, int]:
 
     Raises DecodeError for more than 5 bytes or 32 bits, IndexError when the data ends.
     """
+    first = data[position]
+    if first < 0x80:
+        return first, position + 1
+    second = data[position + 1]
+    if second < 0x80:
+        return first & 0x7F | second << 7, position + 2
     value = shift = 0
     for at in range(position, position + _MAX_UVARINT_BYTES):
         byte = data[at]

@@ -16,6 +16,9 @@ from minikafka.protocol.source import SourceWriter
 from minikafka.protocol.types import STRING, UUID_TYPE, Fixed, Sized
 
 
+_ONE_BYTE = tuple(bytes((n,)) for n in range(128))
+
+
 def compile_encoder(cls: type[Message], version: int) -> Encoder:
     """``encode(message, parts)``; see ``codec.encode`` for its errors."""
     return _EncoderSource(cls, version).writer.compiled(
@@ -45,7 +48,11 @@ class _EncoderSource:
         self.flexible = version >= cls.SPEC.first_flexible
         self._run: list[tuple[str, str]] = []
         self.writer.names.update(
-            uvarint=write_uvarint, pack=struct.pack, refuse=_refuse, append_tags=_append_tags
+            uvarint=write_uvarint,
+            one_byte=_ONE_BYTE,
+            pack=struct.pack,
+            refuse=_refuse,
+            append_tags=_append_tags,
         )
         w = self.writer
         with w.function("def encode(m, parts):"):
@@ -69,7 +76,8 @@ class _EncoderSource:
         w, run = self.writer, self._run
         self._run = []
         with w.block(f"if {value} < 128:"):
-            w.line(f"parts.append({self._packed([*run, ('B', value)])})")
+            short = self._packed([*run, ("B", value)]) if run else f"one_byte[{value}]"
+            w.line(f"parts.append({short})")
         with w.block("else:"):
             head = f"{self._packed(run)} + " if run else ""
             w.line(f"parts.append({head}uvarint({value}))")
