@@ -1,0 +1,84 @@
+"""The listeners of a broker: where it binds, what it advertises, which one brokers use."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from minikafka.kernel.cluster import Endpoint
+from minikafka.kernel.config import Config, ConfigError
+
+_LISTENER = re.compile(r"^([A-Za-z0-9_.-]+)://\[?([^\]/]*?)\]?:(\d+)$")
+SUPPORTED_PROTOCOLS = ("PLAINTEXT",)
+
+
+@dataclass(frozen=True, slots=True)
+class Listeners:
+    """``bound`` and ``advertised`` in the order given; ``inter_broker`` is a listener's name."""
+
+    bound: tuple[Endpoint, ...]
+    advertised: tuple[Endpoint, ...]
+    inter_broker: str
+
+
+def listeners(config: Config, hostname: str) -> Listeners:
+    """Read from the broker's configuration. ``hostname`` is advertised where none is given.
+
+    Raises ConfigError for what cannot be parsed or served."""
+    protocols = _protocols(config.list("listener.security.protocol.map"))
+    bound = _parse("listeners", config.list("listeners"), protocols)
+    given = config.optional("advertised.listeners")
+    advertised = _parse("advertised.listeners", given, protocols) if given else bound
+    names = {endpoint.listener for endpoint in bound}
+    for endpoint in advertised:
+        if endpoint.listener not in names:
+            raise ConfigError(f"advertised.listeners names {endpoint.listener}, not in listeners")
+        if given and endpoint.host in ("", "0.0.0.0", "::"):
+            raise ConfigError("advertised.listeners needs a host that others can connect to")
+    shown = tuple(
+        replace(e, host=hostname) if e.host in ("", "0.0.0.0", "::") else e for e in advertised
+    )
+    return Listeners(bound, shown, _inter_broker(config, shown))
+
+
+def _protocols(pairs: Sequence[str]) -> dict[str, str]:
+    protocols = {}
+    for pair in pairs:
+        name, separator, protocol = pair.partition(":")
+        if not separator:
+            raise ConfigError(f"listener.security.protocol.map needs NAME:PROTOCOL, not {pair}")
+        protocols[name.strip().upper()] = protocol.strip().upper()
+    return protocols
+
+
+def _parse(key: str, values: Sequence[str], protocols: Mapping[str, str]) -> tuple[Endpoint, ...]:
+    endpoints = []
+    for value in values:
+        match = _LISTENER.match(value)
+        if not match or int(match[3]) > 65535:
+            raise ConfigError(f"{key} needs NAME://host:port, not {value}")
+        name = match[1].upper()
+        protocol = protocols.get(name)
+        if protocol is None:
+            raise ConfigError(f"{key}: listener.security.protocol.map has no protocol for {name}")
+        if protocol not in SUPPORTED_PROTOCOLS:
+            raise ConfigError(f"{key}: security protocol {protocol} is not supported yet")
+        endpoints.append(Endpoint(match[2], int(match[3]), name, protocol))
+    names = [endpoint.listener for endpoint in endpoints]
+    if len(set(names)) < len(names):
+        raise ConfigError(f"{key}: each listener needs a name of its own")
+    return tuple(endpoints)
+
+
+def _inter_broker(config: Config, advertised: Sequence[Endpoint]) -> str:
+    name = config.optional("inter.broker.listener.name")
+    if name is None:
+        protocol = config.string("security.inter.broker.protocol")
+        match = next((e.listener for e in advertised if e.security_protocol == protocol), None)
+        if match is None:
+            raise ConfigError(f"no listener speaks security.inter.broker.protocol={protocol}")
+        return match
+    if name.upper() not in {endpoint.listener for endpoint in advertised}:
+        raise ConfigError(f"inter.broker.listener.name={name} is not an advertised listener")
+    return str(name.upper())

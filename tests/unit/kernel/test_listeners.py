@@ -1,0 +1,54 @@
+"""Listeners: what is bound, what is advertised, which one brokers use."""
+
+import pytest
+
+from minikafka.kernel.cluster import Endpoint
+from minikafka.kernel.config import ConfigError
+from minikafka.kernel.listeners import Listeners, listeners
+from minikafka.kernel.settings import BROKER_CONFIG
+
+
+def read(**given: str) -> Listeners:
+    values = {key.replace("_", "."): value for key, value in given.items()}
+    return listeners(BROKER_CONFIG.parse({"zookeeper.connect": "z:1"} | values), "me")
+
+
+def test_the_hostname_is_advertised_for_every_interface() -> None:
+    found = read(listeners="PLAINTEXT://:9092")
+    assert found.bound == (Endpoint("", 9092),)
+    assert found.advertised == (Endpoint("me", 9092),)
+    assert found.inter_broker == "PLAINTEXT"
+
+
+def test_internal_and_external_listeners() -> None:
+    found = read(
+        listeners="INTERNAL://0.0.0.0:9092,EXTERNAL://0.0.0.0:19092",
+        advertised_listeners="INTERNAL://broker-1:9092,EXTERNAL://localhost:19092",
+        listener_security_protocol_map="INTERNAL:PLAINTEXT,EXTERNAL:PLAINTEXT",
+        inter_broker_listener_name="INTERNAL",
+    )
+    assert [e.listener for e in found.bound] == ["INTERNAL", "EXTERNAL"]
+    assert found.advertised[1] == Endpoint("localhost", 19092, "EXTERNAL")
+    assert found.inter_broker == "INTERNAL"
+
+
+def test_ipv6() -> None:
+    assert read(listeners="PLAINTEXT://[::1]:9092").bound == (Endpoint("::1", 9092),)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"listeners": "9092"}, "NAME://host:port"),
+        ({"listeners": "PLAINTEXT://h:99999"}, "NAME://host:port"),
+        ({"listeners": "OTHER://h:1"}, "no protocol for OTHER"),
+        ({"listeners": "SSL://h:1"}, "SSL is not supported"),
+        ({"listeners": "PLAINTEXT://h:1,PLAINTEXT://h:2"}, "name of its own"),
+        ({"advertised_listeners": "PLAINTEXT://0.0.0.0:1"}, "others can connect"),
+        ({"advertised_listeners": "SSL://h:1"}, "SSL is not supported"),
+        ({"inter_broker_listener_name": "X"}, "not an advertised listener"),
+    ],
+)
+def test_what_cannot_be_served_is_refused(given: dict[str, str], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        read(**given)
