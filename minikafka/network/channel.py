@@ -1,0 +1,223 @@
+"""An outgoing connection: pipelined requests, replies matched to them in order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+from typing import Any, cast
+
+from minikafka.kernel.events import EventLog, event_log
+from minikafka.kernel.ports import Clock, Network, TimerHandle
+from minikafka.protocol.codec import DecodeError
+from minikafka.protocol.frames import FrameError, FrameReader
+from minikafka.protocol.headers import RequestHeader, decode_response, encode_request
+from minikafka.protocol.messages.registry import response_class
+from minikafka.protocol.schema import Message
+
+MAX_CORRELATION_ID = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelConfig:
+    """``max_in_flight`` bounds unanswered requests: more of them wait for their turn."""
+
+    connection_setup_timeout_ms: int = 10_000
+    max_in_flight: int = 5
+    max_response_bytes: int = 2**31 - 1
+
+
+class _InFlight:
+    """A request that was sent and not answered."""
+
+    __slots__ = ("correlation_id", "reply", "response_class", "timer", "version")
+
+    def __init__(
+        self,
+        correlation_id: int,
+        version: int,
+        response_class: type[Message],
+        reply: asyncio.Future[Any],
+        timer: TimerHandle,
+    ) -> None:
+        self.correlation_id = correlation_id
+        self.version = version
+        self.response_class = response_class
+        self.reply = reply
+        self.timer = timer
+
+
+class Channel(asyncio.BufferedProtocol):
+    """A connection to one broker. Not reused after it is closed: open another one.
+
+    Requests leave in the order of the calls, and are answered in that order. Records in a response
+    are memoryviews that own their memory.
+    """
+
+    def __init__(
+        self, clock: Clock, peer: str, client_id: str | None, config: ChannelConfig, log: EventLog
+    ) -> None:
+        self.peer = peer
+        self.close_reason: str | None = None
+        self._clock = clock
+        self._client_id = client_id
+        self._config = config
+        self._log = log
+        self._reader = FrameReader(config.max_response_bytes, reuse=False)
+        self._transport: asyncio.Transport | None = None
+        self._in_flight: deque[_InFlight] = deque()  # bound: max_in_flight
+        self._turns = asyncio.Semaphore(config.max_in_flight)
+        self._next_correlation_id = 0
+
+    @classmethod
+    async def open(
+        cls,
+        network: Network,
+        clock: Clock,
+        host: str,
+        port: int,
+        client_id: str | None = None,
+        config: ChannelConfig | None = None,
+        log: EventLog | None = None,
+    ) -> Channel:
+        """Connect. Raises ConnectionError (any OSError of the connect turned into one) or
+        TimeoutError after ``connection_setup_timeout_ms``."""
+        config = config or ChannelConfig()
+        peer = f"{host}:{port}"
+        channel = cls(clock, peer, client_id, config, log or event_log("channel"))
+        try:
+            async with asyncio.timeout(config.connection_setup_timeout_ms / 1000):
+                await network.connect(lambda: channel, host, port)
+        except TimeoutError:
+            channel._close("connection setup timed out")
+            raise TimeoutError(f"connecting to {peer} timed out") from None
+        except OSError as error:
+            raise ConnectionError(f"cannot connect to {peer}: {error}") from error
+        return channel
+
+    @property
+    def is_open(self) -> bool:
+        return self._transport is not None and self.close_reason is None
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._in_flight)
+
+    async def request(self, message: Message, version: int, timeout_ms: int) -> Any:
+        """Send and wait for the response message.
+
+        Raises ConnectionError when the connection is or gets lost (the request may have been
+        carried out), TimeoutError after ``timeout_ms`` from sending (and closes the connection, as
+        Kafka's NetworkClient does: what is behind would wait as long), EncodeError.
+        """
+        await self._turns.acquire()
+        try:
+            transport = self._open_transport()
+            header = self._next_header(message, version)
+            transport.write(encode_request(header, message))
+            reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+            entry = _InFlight(
+                header.correlation_id,
+                version,
+                response_class(message),
+                reply,
+                self._clock.call_later(timeout_ms, lambda: self._expire(entry, timeout_ms)),
+            )
+            self._in_flight.append(entry)
+        except BaseException:
+            self._turns.release()
+            raise
+        return await reply
+
+    async def send(self, message: Message, version: int) -> None:
+        """Send a request that has no reply (Produce with acks=0). Raises ConnectionError."""
+        async with self._turns:
+            transport = self._open_transport()
+            transport.write(encode_request(self._next_header(message, version), message))
+
+    def close(self) -> None:
+        """Hang up. What is in flight fails with ConnectionError."""
+        self._close("closed by us")
+
+    # -- asyncio calls these
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        if self.close_reason is not None:
+            transport.close()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._reader.get_buffer(sizehint)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self.close_reason is not None:
+            return
+        try:
+            frames, bad = self._reader.buffer_updated(nbytes), None
+        except FrameError as error:
+            frames, bad = list(error.frames), error
+        for frame in frames:
+            self._receive(frame)
+            if self.close_reason is not None:
+                return
+        if bad is not None:
+            self._break(str(bad))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._close(f"connection lost: {exc}" if exc else "closed by the peer")
+
+    # -- inside
+
+    def _open_transport(self) -> asyncio.Transport:
+        if self._transport is None or self.close_reason is not None:
+            raise ConnectionError(f"{self.peer}: {self.close_reason or 'not connected'}")
+        return self._transport
+
+    def _next_header(self, message: Message, version: int) -> RequestHeader:
+        assert message.SPEC.api_key is not None, "only requests are sent"
+        taken = self._next_correlation_id
+        self._next_correlation_id = 0 if taken == MAX_CORRELATION_ID else taken + 1
+        return RequestHeader(message.SPEC.api_key, version, taken, self._client_id)
+
+    def _receive(self, frame: memoryview) -> None:
+        if not self._in_flight:
+            self._break("a response that nothing asked for")
+            return
+        entry = self._in_flight[0]
+        try:
+            correlation_id, message = decode_response(entry.response_class, entry.version, frame)
+        except DecodeError as error:
+            self._break(str(error))
+            return
+        if correlation_id != entry.correlation_id:
+            self._break(f"response {correlation_id} where {entry.correlation_id} was due")
+            return
+        self._in_flight.popleft()
+        self._turns.release()
+        entry.timer.cancel()
+        if not entry.reply.done():  # its caller may have been cancelled
+            entry.reply.set_result(message)
+
+    def _expire(self, entry: _InFlight, timeout_ms: int) -> None:
+        if not entry.reply.done():
+            entry.reply.set_exception(
+                TimeoutError(f"{self.peer} did not answer within {timeout_ms} ms")
+            )
+        self._close(f"a request was not answered within {timeout_ms} ms")
+
+    def _break(self, error: str) -> None:
+        self._log.warning("channel_broken", peer=self.peer, error=error)
+        self._close(error)
+
+    def _close(self, reason: str) -> None:
+        if self.close_reason is not None:
+            return
+        self.close_reason = reason
+        if self._transport is not None:
+            self._transport.abort()
+        while self._in_flight:
+            entry = self._in_flight.popleft()
+            entry.timer.cancel()
+            self._turns.release()
+            if not entry.reply.done():
+                entry.reply.set_exception(ConnectionError(f"{self.peer}: {reason}"))

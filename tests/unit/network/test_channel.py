@@ -1,0 +1,187 @@
+"""Outgoing connections: pipelining, bounds, time-outs, and what becomes of the pending."""
+
+import asyncio
+import struct
+
+import pytest
+
+from minikafka.network.channel import Channel, ChannelConfig
+from minikafka.network.server import Connection
+from minikafka.protocol.codec import EncodeError
+from minikafka.protocol.headers import decode_request_header, encode_response
+from minikafka.protocol.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from minikafka.protocol.messages.produce import ProduceRequest
+
+
+class Broker:
+    """Notes requests; answers on demand, or at once with the correlation id as node id."""
+
+    def __init__(self, at_once: bool = True) -> None:
+        self.at_once = at_once
+        self.headers = []
+        self.slots = []
+
+    def __call__(self, connection: Connection, frame: memoryview) -> None:
+        header, _ = decode_request_header(frame)
+        self.headers.append(header)
+        self.slots.append(connection.open_slot(len(frame)))
+        if self.at_once:
+            self.answer(len(self.headers) - 1)
+
+    def answer(self, number: int, correlation_id: int | None = None) -> None:
+        header = self.headers[number]
+        response = FindCoordinatorResponse(node_id=header.correlation_id)
+        if correlation_id is None:
+            correlation_id = header.correlation_id
+        self.slots[number].send(encode_response(correlation_id, response, header.api_version))
+
+
+async def open_channel(lab, server, **config) -> Channel:
+    return await Channel.open(
+        lab.network, lab.clock, "127.0.0.1", server.port, "me", ChannelConfig(**config), lab.log
+    )
+
+
+def ask(channel: Channel, key: str = "k") -> asyncio.Future:
+    return asyncio.ensure_future(channel.request(FindCoordinatorRequest(key=key), 3, 1000))
+
+
+async def test_requests_are_pipelined_and_matched(lab) -> None:
+    broker = Broker()
+    channel = await open_channel(lab, await lab.serve(broker))
+    replies = await asyncio.gather(*(ask(channel) for _ in range(20)))
+    assert [r.node_id for r in replies] == list(range(20))
+    assert {h.client_id for h in broker.headers} == {"me"}
+    assert channel.in_flight == 0
+    assert all(t.cancelled for t in lab.clock.timers if t.due_ms == 1000)
+    channel.close()
+
+
+async def test_no_more_than_max_in_flight_are_sent(lab) -> None:
+    broker = Broker(at_once=False)
+    channel = await open_channel(lab, await lab.serve(broker), max_in_flight=2)
+    asks = [ask(channel) for _ in range(4)]
+    await lab.until(lambda: len(broker.headers) == 2)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert len(broker.headers) == 2
+    for number in range(4):
+        await lab.until(lambda n=number: len(broker.headers) > n)
+        broker.answer(number)
+        assert (await asks[number]).node_id == number
+    channel.close()
+
+
+async def test_a_request_without_reply(lab) -> None:
+    broker = Broker(at_once=False)
+    channel = await open_channel(lab, await lab.serve(broker))
+    await channel.send(ProduceRequest(acks=0), 9)
+    reply = ask(channel)
+    await lab.until(lambda: len(broker.headers) == 2)
+    broker.slots[0].send(None)
+    broker.answer(1)
+    assert (await reply).node_id == 1
+    channel.close()
+
+
+async def test_a_request_that_is_not_answered_in_time_ends_the_channel(lab) -> None:
+    broker = Broker(at_once=False)
+    channel = await open_channel(lab, await lab.serve(broker))
+    first, second = ask(channel), ask(channel)
+    await lab.until(lambda: len(broker.headers) == 2)
+    lab.clock.advance(1000)
+    with pytest.raises(TimeoutError):
+        await first
+    with pytest.raises((ConnectionError, TimeoutError)):
+        await second
+    assert not channel.is_open
+    with pytest.raises(ConnectionError):
+        await ask(channel)
+
+
+async def test_everything_pending_fails_when_the_connection_is_lost(lab) -> None:
+    broker = Broker(at_once=False)
+    server = await lab.serve(broker)
+    channel = await open_channel(lab, server, max_in_flight=2)
+    asks = [ask(channel) for _ in range(4)]
+    await lab.until(lambda: len(broker.headers) == 2)
+    await server.close()
+    for pending in asks:
+        with pytest.raises(ConnectionError):
+            await pending
+    assert channel.in_flight == 0
+
+
+async def test_a_reply_whose_caller_is_gone_is_dropped(lab) -> None:
+    broker = Broker(at_once=False)
+    channel = await open_channel(lab, await lab.serve(broker))
+    first, second = ask(channel), ask(channel)
+    await lab.until(lambda: len(broker.headers) == 2)
+    first.cancel()
+    broker.answer(0)
+    broker.answer(1)
+    assert (await second).node_id == 1
+    channel.close()
+
+
+async def test_a_wrong_correlation_id_ends_the_channel(lab) -> None:
+    broker = Broker(at_once=False)
+    channel = await open_channel(lab, await lab.serve(broker))
+    reply = ask(channel)
+    await lab.until(lambda: len(broker.headers) == 1)
+    broker.answer(0, correlation_id=77)
+    with pytest.raises(ConnectionError):
+        await reply
+    assert [e for _, e, _ in lab.log.events if e == "channel_broken"] == ["channel_broken"]
+
+
+@pytest.mark.parametrize("garbage", [struct.pack(">i", -5), struct.pack(">iii", 8, 0, 1)])
+async def test_garbage_from_the_server_ends_the_channel(lab, garbage: bytes) -> None:
+    broker = Broker(at_once=False)
+    channel = await open_channel(lab, await lab.serve(broker))
+    reply = ask(channel)
+    await lab.until(lambda: len(broker.headers) == 1)
+    broker.slots[0].send(garbage)
+    with pytest.raises(ConnectionError):
+        await reply
+    assert not channel.is_open
+
+
+async def test_an_unasked_response_ends_the_channel(lab) -> None:
+    broker = Broker(at_once=False)
+    channel = await open_channel(lab, await lab.serve(broker))
+    await channel.send(ProduceRequest(acks=0), 9)
+    await lab.until(lambda: len(broker.headers) == 1)
+    broker.slots[0].send(struct.pack(">ii", 4, 0))
+    await lab.until(lambda: not channel.is_open)
+
+
+async def test_what_cannot_be_encoded_is_told_to_the_caller(lab) -> None:
+    channel = await open_channel(lab, await lab.serve(Broker()), max_in_flight=1)
+    for _ in range(3):  # and gives its turn back
+        with pytest.raises(EncodeError):
+            await channel.request(FindCoordinatorRequest(key="k"), 4, 1000)
+    assert (await ask(channel)).error_code == 0
+    channel.close()
+
+
+async def test_nobody_listens(lab) -> None:
+    server = await lab.serve(Broker())
+    port = server.port
+    await server.close()
+    with pytest.raises(ConnectionError):
+        await Channel.open(lab.network, lab.clock, "127.0.0.1", port)
+
+
+async def test_a_connection_that_does_not_come_about_times_out(lab) -> None:
+    class Nowhere:
+        async def connect(self, factory, host, port):
+            await asyncio.Event().wait()
+
+    with pytest.raises(TimeoutError):
+        await Channel.open(
+            Nowhere(), lab.clock, "h", 1, None, ChannelConfig(connection_setup_timeout_ms=1)
+        )

@@ -1,0 +1,282 @@
+"""The server side of connections: order of replies, bounds, and peers that misbehave."""
+
+import asyncio
+import struct
+
+import pytest
+
+from minikafka.network.connection import IDLE_SWEEPS, ReplySlot
+from minikafka.network.server import Connection, ServerConfig
+
+
+def framed(body: bytes) -> bytes:
+    return struct.pack(">i", len(body)) + body
+
+
+def echo(connection: Connection, frame: memoryview) -> None:
+    connection.open_slot(len(frame)).send(framed(bytes(frame)))
+
+
+class Parking:
+    """Parks frames that begin with ``p`` until told, echoes the others."""
+
+    def __init__(self) -> None:
+        self.parked: dict[bytes, ReplySlot] = {}
+        self.seen = 0
+
+    def __call__(self, connection: Connection, frame: memoryview) -> None:
+        body = bytes(frame)
+        self.seen += 1
+        slot = connection.open_slot(len(body))
+        if body.startswith(b"p"):
+            self.parked[body] = slot
+        else:
+            slot.send(framed(body))
+
+    def release(self, body: bytes, reply: bytes | None = None) -> None:
+        self.parked.pop(body).send(framed(body) if reply is None else reply)
+
+
+async def test_each_frame_is_answered(lab) -> None:
+    server = await lab.serve(echo)
+    peer = await lab.connect(server)
+    for body in (b"", b"one", b"x" * 200_000):
+        peer.send(body)
+        assert await peer.receive() == body
+
+
+@pytest.mark.mission("PRO-3")
+async def test_pipelined_requests_are_answered_in_request_order(lab) -> None:
+    handler = Parking()
+    server = await lab.serve(handler)
+    peer = await lab.connect(server)
+    peer.send(b"p1", b"a", b"p2", b"b")
+    await lab.until(lambda: handler.seen == 4)
+    handler.release(b"p2")
+    peer.send(b"c")
+    await lab.until(lambda: handler.seen == 5)
+    handler.release(b"p1")
+    assert [await peer.receive() for _ in range(5)] == [b"p1", b"a", b"p2", b"b", b"c"]
+
+
+async def test_a_request_without_reply_keeps_its_place(lab) -> None:
+    handler = Parking()
+    server = await lab.serve(handler)
+    peer = await lab.connect(server)
+    peer.send(b"p1", b"p2", b"a")
+    await lab.until(lambda: handler.seen == 3)
+    handler.parked.pop(b"p2").send(None)
+    handler.parked.pop(b"p1").send(None)
+    assert await peer.receive() == b"a"
+
+
+async def test_replies_of_one_read_leave_in_one_write(lab) -> None:
+    writes: list[bytes] = []
+
+    def on_frame(connection: Connection, frame: memoryview) -> None:
+        transport = connection._transport
+        if not hasattr(transport, "spied"):
+            write = transport.write
+            transport.spied = True
+            transport.write = lambda data: (writes.append(bytes(data)), write(data))[1]
+        echo(connection, frame)
+
+    server = await lab.serve(on_frame)
+    peer = await lab.connect(server)
+    peer.send(b"a", b"b", b"c")
+    assert [await peer.receive() for _ in range(3)] == [b"a", b"b", b"c"]
+    assert writes == [framed(b"a") + framed(b"b") + framed(b"c")]
+
+
+async def test_a_reply_may_come_in_parts(lab) -> None:
+    body = b"head" + b"r" * 100_000
+
+    def on_frame(connection: Connection, frame: memoryview) -> None:
+        parts = [framed(body)[:8], memoryview(body)[4:]]
+        connection.open_slot(len(frame)).send(parts)
+
+    server = await lab.serve(on_frame)
+    peer = await lab.connect(server)
+    peer.send(b"x", b"y")
+    assert await peer.receive() == body
+    assert await peer.receive() == body
+
+
+async def test_an_impossible_length_closes_that_connection_only(lab) -> None:
+    server = await lab.serve(echo, ServerConfig(socket_request_max_bytes=1000))
+    good, negative, huge = [await lab.connect(server) for _ in range(3)]
+    negative.send(b"before")
+    negative.writer.write(struct.pack(">i", -1))
+    assert await negative.receive() == b"before"
+    assert await negative.is_closed()
+    huge.writer.write(framed(b"before") + struct.pack(">i", 1001))
+    assert await huge.receive() == b"before"
+    assert await huge.is_closed()
+    good.send(b"still here")
+    assert await good.receive() == b"still here"
+    assert lab.log.reasons() == ["bad_frame", "bad_frame"]
+
+
+async def test_a_peer_gone_mid_frame_leaves_nothing_behind(lab) -> None:
+    server = await lab.serve(echo)
+    peer = await lab.connect(server)
+    peer.writer.write(struct.pack(">i", 500) + b"half")
+    await lab.until(lambda: server.connection_count == 1)
+    peer.close()
+    await lab.until(lambda: server.connection_count == 0)
+    assert [f["unread_bytes"] for _, e, f in lab.log.events if e == "connection_lost"] == [8]
+
+
+async def test_a_reply_after_the_peer_has_gone_is_dropped(lab) -> None:
+    handler = Parking()
+    server = await lab.serve(handler)
+    peer = await lab.connect(server)
+    peer.send(b"p1")
+    await lab.until(lambda: handler.seen == 1)
+    peer.close()
+    await lab.until(lambda: server.connection_count == 0)
+    handler.release(b"p1")
+
+
+async def test_refusing_sends_what_is_answered_and_ignores_the_rest(lab) -> None:
+    def on_frame(connection: Connection, frame: memoryview) -> None:
+        if bytes(frame) == b"bad":
+            connection.refuse("unknown_api", api_key=99)
+        else:
+            echo(connection, frame)
+
+    server = await lab.serve(on_frame)
+    peer = await lab.connect(server)
+    peer.send(b"a", b"bad", b"b")
+    assert await peer.receive() == b"a"
+    assert await peer.is_closed()
+    assert lab.log.reasons() == ["unknown_api"]
+
+
+async def test_too_many_unanswered_requests_stop_the_reading(lab) -> None:
+    handler = Parking()
+    server = await lab.serve(handler, ServerConfig(queued_max_requests=4))
+    peer = await lab.connect(server)
+    for number in range(4):
+        peer.send(b"p%d" % number)
+        await lab.until(lambda n=number: handler.seen == n + 1)
+    peer.send(b"a")
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert handler.seen == 4
+    for number in range(4):
+        handler.release(b"p%d" % number)
+    assert [await peer.receive() for _ in range(5)] == [b"p0", b"p1", b"p2", b"p3", b"a"]
+
+
+async def test_held_replies_count_against_the_bytes_of_a_connection(lab) -> None:
+    handler = Parking()
+    server = await lab.serve(handler, ServerConfig(queued_max_bytes=1000))
+    peer = await lab.connect(server)
+    peer.send(b"p0", b"x" * 600)
+    await lab.until(lambda: handler.seen == 2)
+    peer.send(b"a")
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert handler.seen == 2
+    handler.release(b"p0")
+    assert await peer.receive() == b"p0"
+    assert len(await peer.receive()) == 600
+    assert await peer.receive() == b"a"
+
+
+async def test_a_slow_reader_is_not_served_until_it_takes_its_replies(lab) -> None:
+    answered = 0
+
+    def on_frame(connection: Connection, frame: memoryview) -> None:
+        nonlocal answered
+        answered += 1
+        connection.open_slot(len(frame)).send(framed(b"x" * 1_000_000))
+
+    server = await lab.serve(on_frame)
+    peer = await lab.connect(server)
+    peer.writer.transport.pause_reading()
+    peer.send(*[b"more"] * 100)
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert 1 < answered < 20  # one read brought them all, yet serving stopped
+    peer.writer.transport.resume_reading()
+    for _ in range(100):
+        assert len(await peer.receive()) == 1_000_000
+    assert answered == 100
+
+
+async def test_a_slow_reader_whose_parked_replies_pile_up_is_dropped(lab) -> None:
+    handler = Parking()
+    server = await lab.serve(handler, ServerConfig(write_max_bytes=20_000_000))
+    peer = await lab.connect(server)
+    peer.writer.transport.pause_reading()
+    peer.send(*[b"p%d" % number for number in range(40)])
+    await lab.until(lambda: handler.seen == 40)
+    for number in range(40):
+        handler.release(b"p%d" % number, bytes(1_000_000))
+    await lab.until(lambda: server.connection_count == 0)
+    assert lab.log.reasons() == ["slow_reader"]
+
+
+async def test_idle_connections_are_closed_and_live_ones_are_not(lab) -> None:
+    handler = Parking()
+    server = await lab.serve(handler, ServerConfig(connections_max_idle_ms=8000))
+    idle, busy, parked = [await lab.connect(server) for _ in range(3)]
+    for peer in (idle, busy, parked):
+        peer.send(b"a")
+        await peer.receive()
+    parked.send(b"p1")
+    await lab.until(lambda: handler.seen == 4)
+    for _ in range(IDLE_SWEEPS + 1):
+        busy.send(b"b")
+        await busy.receive()
+        lab.clock.advance(1000)
+    assert await idle.is_closed()
+    assert server.connection_count == 2
+    handler.release(b"p1")
+    assert await parked.receive() == b"p1"
+    assert lab.log.reasons() == ["idle"]
+
+
+async def test_idle_connections_stay_when_the_limit_is_off(lab) -> None:
+    await lab.serve(echo, ServerConfig(connections_max_idle_ms=-1))
+    assert lab.clock.timers == []
+
+
+async def test_connections_beyond_the_limit_are_refused(lab) -> None:
+    server = await lab.serve(echo, ServerConfig(max_connections=1))
+    first = await lab.connect(server)
+    first.send(b"a")
+    await first.receive()
+    second = await lab.connect(server)
+    assert await second.is_closed()
+    first.send(b"b")
+    assert await first.receive() == b"b"
+    assert lab.log.reasons() == ["max_connections"]
+
+
+async def test_closing_hangs_up_on_all(lab) -> None:
+    server = await lab.serve(echo)
+    peers = [await lab.connect(server) for _ in range(3)]
+    await lab.until(lambda: server.connection_count == 3)
+    await server.close()
+    assert [await peer.is_closed() for peer in peers] == [True] * 3
+    assert server.connection_count == 0
+
+
+async def test_closing_does_not_wait_for_a_peer_that_takes_nothing(lab) -> None:
+    def on_frame(connection: Connection, frame: memoryview) -> None:
+        connection.open_slot(len(frame)).send(framed(b"x" * 50_000_000))
+
+    server = await lab.serve(on_frame)
+    peer = await lab.connect(server)
+    peer.writer.transport.pause_reading()
+    peer.send(b"a")
+    await lab.until(lambda: any(c._write_paused for c in server._connections.values()))
+    closing = asyncio.ensure_future(server.close(grace_ms=1000))
+    await asyncio.sleep(0)
+    assert not closing.done()
+    lab.clock.advance(1000)
+    await closing
+    assert lab.log.reasons() == ["shutdown"]
