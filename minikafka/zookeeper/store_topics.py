@@ -1,0 +1,257 @@
+"""Topics in ZooKeeper: assignment, partition states, deletion."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from minikafka.kernel.cluster import (
+    LeaderAndIsr,
+    LeaderIsrAndControllerEpoch,
+    ReplicaAssignment,
+    TopicPartition,
+)
+from minikafka.kernel.ports import (
+    BadVersion,
+    CoordinationError,
+    CoordinationOp,
+    CreateOp,
+    DeleteOp,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    SetOp,
+    Watcher,
+    ZnodeStat,
+)
+from minikafka.zookeeper import paths
+from minikafka.zookeeper.requests import Requests, first_error, raise_error
+from minikafka.zookeeper.znodes import ConfigZnode, PartitionStateZnode, TopicZnode
+
+StateWrites = dict[TopicPartition, LeaderAndIsr | CoordinationError]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicAssignment:
+    """``topic_id`` is None for a topic made before Kafka 2.8."""
+
+    topic_id: UUID | None
+    partitions: Mapping[int, ReplicaAssignment]
+
+
+class TopicStore:
+    """``epoch_zk_version`` is what fences a controller's write: ``ControllerMoved`` is raised when
+    ``/controller_epoch`` is no longer at it."""
+
+    def __init__(self, requests: Requests) -> None:
+        self._requests = requests
+
+    # ----------------------------------------------------------------------------------- reads
+
+    async def topics(self, watcher: Watcher | None = None) -> list[str]:
+        """All topics, sorted."""
+        return await self._requests.children(paths.TOPICS, watcher)
+
+    async def topic_exists(self, topic: str) -> bool:
+        return await self._requests.exists(paths.topic(topic)) is not None
+
+    async def topic_assignments(
+        self, topics: Sequence[str], watcher: Watcher | None = None
+    ) -> dict[str, TopicAssignment]:
+        """Of those topics that exist. ``watcher`` is told when one's assignment changes (or the
+        topic goes). Raises ``MalformedZnode``."""
+        found = await self._requests.get_all([paths.topic(t) for t in topics], watcher)
+        nodes = [
+            TopicZnode.decode(topic, node[0])
+            for topic, node in zip(topics, found, strict=True)
+            if node is not None
+        ]
+        return {node.topic: TopicAssignment(node.topic_id, node.assignment) for node in nodes}
+
+    async def leader_isr_states(
+        self, partitions: Sequence[TopicPartition], watcher: Watcher | None = None
+    ) -> dict[TopicPartition, LeaderIsrAndControllerEpoch]:
+        """Of those partitions that have a state; ``zk_version`` is the znode's. Raises
+        ``MalformedZnode``."""
+        wanted = [paths.partition_state(tp) for tp in partitions]
+        found = await self._requests.get_all(wanted, watcher)
+        return {
+            tp: PartitionStateZnode.decode(tp, node[0], node[1].version).state
+            for tp, node in zip(partitions, found, strict=True)
+            if node is not None
+        }
+
+    # ------------------------------------------------------------------------ partition states
+
+    async def create_states(
+        self,
+        states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch],
+        epoch_zk_version: int,
+    ) -> StateWrites:
+        """First states of new partitions, with their parent nodes. Each partition's result is what
+        was written, or ``NodeExists``, or what else went wrong."""
+        await self._create_parents(list(states), epoch_zk_version)
+        groups: list[list[CoordinationOp]] = []
+        for tp, state in states.items():
+            node = PartitionStateZnode(tp, state)
+            groups.append([CreateOp(node.path, node.encode())])
+        written = await self._requests.fenced(groups, epoch_zk_version)
+        return {
+            tp: first_error(results) or replace(state.leader_and_isr, zk_version=0)
+            for (tp, state), results in zip(states.items(), written, strict=True)
+        }
+
+    async def _create_parents(
+        self, partitions: Sequence[TopicPartition], epoch_zk_version: int
+    ) -> None:
+        """``.../partitions`` and ``.../partitions/<n>``, where they are missing. A topic that has
+        gone is no error here: its states will say so."""
+        topics = list(dict.fromkeys(tp.topic for tp in partitions))
+        for wanted in (
+            [paths.partitions(topic) for topic in topics],
+            [paths.partition(tp) for tp in partitions],
+        ):
+            groups = [[CreateOp(path, b"")] for path in wanted]
+            for results in await self._requests.fenced(groups, epoch_zk_version):
+                error = first_error(results)
+                if error is not None and not isinstance(error, NodeExists | NoNode):
+                    raise error
+
+    async def update_states(
+        self,
+        states: Mapping[TopicPartition, LeaderAndIsr],
+        controller_epoch: int,
+        epoch_zk_version: int,
+    ) -> StateWrites:
+        """Write states, each conditional on its own ``zk_version``. A partition's result is what
+        was written, with its new version; or ``BadVersion`` (a leader changed its ISR meanwhile:
+        read again and retry); or what else went wrong."""
+        groups: list[list[CoordinationOp]] = []
+        for tp, leader in states.items():
+            node = PartitionStateZnode(tp, LeaderIsrAndControllerEpoch(leader, controller_epoch))
+            groups.append([SetOp(node.path, node.encode(), leader.zk_version)])
+        written = await self._requests.fenced(groups, epoch_zk_version)
+        return {
+            tp: first_error(results) or _at_version(leader, results[0])
+            for (tp, leader), results in zip(states.items(), written, strict=True)
+        }
+
+    async def update_isr(
+        self,
+        topic_partition: TopicPartition,
+        leader_and_isr: LeaderAndIsr,
+        controller_epoch: int,
+        expected_zk_version: int,
+    ) -> int | None:
+        """A leader's conditional write of its ISR: the new zkVersion, or None when the state has
+        changed meanwhile (or the partition has gone). If the state found is the very one that we
+        meant to write, an earlier try has succeeded unheard, and its version is returned (Kafka's
+        ``ReplicationUtils``)."""
+        wanted = LeaderIsrAndControllerEpoch(leader_and_isr, controller_epoch)
+        node = PartitionStateZnode(topic_partition, wanted)
+        outcome = await self._requests.multi([SetOp(node.path, node.encode(), expected_zk_version)])
+        if isinstance(outcome.error, NoNode):
+            return None
+        if isinstance(outcome.error, BadVersion):
+            found = (await self.leader_isr_states([topic_partition])).get(topic_partition)
+            if found is None or found != LeaderIsrAndControllerEpoch(
+                replace(leader_and_isr, zk_version=found.leader_and_isr.zk_version),
+                controller_epoch,
+            ):
+                return None
+            return found.leader_and_isr.zk_version
+        raise_error(outcome.results)
+        return _at_version(leader_and_isr, outcome.results[0]).zk_version
+
+    # ------------------------------------------------------------------------ topics come and go
+
+    async def create_topic(
+        self,
+        topic: str,
+        topic_id: UUID | None,
+        replicas: Mapping[int, Sequence[int]],
+        config: Mapping[str, str],
+    ) -> None:
+        """Configuration and assignment, in one multi; the controller does the rest when it sees the
+        new child. Raises ``NodeExists`` when there is such a topic."""
+        plan = {p: ReplicaAssignment(tuple(ids)) for p, ids in replicas.items()}
+        node = TopicZnode(topic, topic_id, plan)
+        settings = ConfigZnode(paths.TOPIC_CONFIGS, topic, config)
+        create = CreateOp(node.path, node.encode())
+        await self._requests.create_if_missing(paths.TOPICS)
+        await self._requests.create_if_missing(f"{paths.CONFIG}/{paths.TOPIC_CONFIGS}")
+        outcome = await self._requests.multi([create, CreateOp(settings.path, settings.encode())])
+        if isinstance(outcome.error, NodeExists) and outcome.error is outcome.results[1]:
+            # a configuration that was left behind, or made ahead: ours takes its place
+            outcome = await self._requests.multi(
+                [create, SetOp(settings.path, settings.encode())],
+                may_be_done=outcome.repeated,
+            )
+        raise_error(outcome.results)
+
+    async def set_topic_assignment(
+        self,
+        topic: str,
+        topic_id: UUID | None,
+        assignment: Mapping[int, ReplicaAssignment],
+        epoch_zk_version: int | None = None,
+    ) -> None:
+        """Replace a topic's assignment (new partitions, reassignment). Unfenced unless a controller
+        does it. Raises ``NoNode``, ``ControllerMoved``."""
+        node = TopicZnode(topic, topic_id, assignment)
+        groups = [[SetOp(node.path, node.encode())]]
+        raise_error((await self._requests.fenced(groups, epoch_zk_version))[0])
+
+    async def request_topic_deletion(self, topic: str) -> None:
+        """Put the topic on the controller's list. Raises ``NodeExists`` when it is there."""
+        await self._requests.create_if_missing(paths.DELETE_TOPICS)
+        await self._requests.multi_or_raise([CreateOp(paths.delete_topic(topic), b"")])
+
+    async def topic_marked_for_deletion(self, topic: str) -> bool:
+        return await self._requests.exists(paths.delete_topic(topic)) is not None
+
+    async def topic_deletions(self, watcher: Watcher | None = None) -> list[str]:
+        """Topics marked for deletion, sorted."""
+        return await self._requests.children(paths.DELETE_TOPICS, watcher)
+
+    async def delete_topic_deletions(self, topics: Sequence[str], epoch_zk_version: int) -> None:
+        """Take topics off the list (they do not exist, or deletion is switched off)."""
+        groups = [[DeleteOp(paths.delete_topic(topic))] for topic in topics]
+        for results in await self._requests.fenced(groups, epoch_zk_version):
+            if not isinstance(results[0], NoNode):
+                raise_error(results)
+
+    async def delete_topic(self, topic: str, epoch_zk_version: int) -> None:
+        """The last step of a deletion: the topic's whole tree, then its configuration, then its
+        place on the list, so that a new controller finds an unfinished deletion again."""
+        while True:
+            tree = await self._tree(paths.topic(topic))
+            rest = [paths.config(paths.TOPIC_CONFIGS, topic), paths.delete_topic(topic)]
+            groups = [[DeleteOp(path)] for path in [*reversed(tree), *rest]]
+            errors = [first_error(r) for r in await self._requests.fenced(groups, epoch_zk_version)]
+            unexpected = [e for e in errors if e is not None and not isinstance(e, NoNode)]
+            if not unexpected:
+                return
+            if not isinstance(unexpected[0], NotEmpty):
+                raise unexpected[0]
+
+    async def _tree(self, root: str) -> list[str]:
+        """``root`` and everything below it, parents before children; empty without ``root``."""
+        if await self._requests.exists(root) is None:
+            return []
+        tree, level = [root], [root]
+        while level:
+            children = await self._requests.children_all(level)
+            level = [
+                f"{path}/{name}"
+                for path, names in zip(level, children, strict=True)
+                for name in names
+            ]
+            tree += level
+        return tree
+
+
+def _at_version(leader: LeaderAndIsr, result: object) -> LeaderAndIsr:
+    assert isinstance(result, ZnodeStat), result
+    return replace(leader, zk_version=result.version)

@@ -1,0 +1,124 @@
+"""Znodes that ask for something to be done: notifications and the administrator's requests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.zookeeper import paths
+from minikafka.zookeeper.znodes.json_form import Fields, encode_json
+
+_LOG_DIR_FAILURE = 1
+
+
+def _partition_list(partitions: frozenset[TopicPartition]) -> list[dict[str, str | int]]:
+    return [{"topic": tp.topic, "partition": tp.partition} for tp in sorted(partitions)]
+
+
+def _partition_set(fields: Fields) -> frozenset[TopicPartition]:
+    return frozenset(
+        TopicPartition(entry.text("topic"), entry.integer("partition"))
+        for entry in fields.objects("partitions")
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChangeZnode:
+    """``/config/changes/config_change_N``, sequential: this entity's configuration changed."""
+
+    path: ClassVar[str] = paths.CONFIG_CHANGE_PREFIX
+
+    entity_path: str  # e.g. topics/flights
+
+    def encode(self) -> bytes:
+        return encode_json({"version": 2, "entity_path": self.entity_path})
+
+    @classmethod
+    def decode(cls, data: bytes) -> ConfigChangeZnode:
+        """Versions 1 (entity type and name) and 2. Raises ``MalformedZnode``."""
+        fields = Fields(cls.path, data)
+        version = fields.integer("version")
+        if version == 1:
+            return cls(f"{fields.text('entity_type')}/{fields.text('entity_name')}")
+        if version != 2:
+            raise fields.broken(f"version {version} is not supported")
+        return cls(fields.text("entity_path"))
+
+
+@dataclass(frozen=True, slots=True)
+class IsrChangeZnode:
+    """``/isr_change_notification/isr_change_N``, sequential: leaders changed these ISRs."""
+
+    path: ClassVar[str] = paths.ISR_CHANGE_PREFIX
+
+    partitions: frozenset[TopicPartition]
+
+    def encode(self) -> bytes:
+        return encode_json({"version": 1, "partitions": _partition_list(self.partitions)})
+
+    @classmethod
+    def decode(cls, data: bytes) -> IsrChangeZnode:
+        """Raises ``MalformedZnode``."""
+        return cls(_partition_set(Fields(cls.path, data)))
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirEventZnode:
+    """``/log_dir_event_notification/log_dir_event_N``, sequential: a broker lost a log dir."""
+
+    path: ClassVar[str] = paths.LOG_DIR_EVENT_PREFIX
+
+    broker_id: int
+
+    def encode(self) -> bytes:
+        return encode_json({"version": 1, "broker": self.broker_id, "event": _LOG_DIR_FAILURE})
+
+    @classmethod
+    def decode(cls, data: bytes) -> LogDirEventZnode:
+        """Raises ``MalformedZnode``."""
+        return cls(Fields(cls.path, data).integer("broker"))
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignPartitionsZnode:
+    """``/admin/reassign_partitions``: replicas wanted, by partition (before KIP-455)."""
+
+    path: ClassVar[str] = paths.REASSIGN_PARTITIONS
+
+    replicas: Mapping[TopicPartition, tuple[int, ...]]
+
+    def encode(self) -> bytes:
+        partitions = [
+            {"topic": tp.topic, "partition": tp.partition, "replicas": replicas}
+            for tp, replicas in sorted(self.replicas.items())
+        ]
+        return encode_json({"version": 1, "partitions": partitions})
+
+    @classmethod
+    def decode(cls, data: bytes) -> ReassignPartitionsZnode:
+        """Raises ``MalformedZnode``."""
+        return cls(
+            {
+                TopicPartition(e.text("topic"), e.integer("partition")): e.integers("replicas")
+                for e in Fields(cls.path, data).objects("partitions")
+            }
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PreferredElectionZnode:
+    """``/admin/preferred_replica_election``: partitions to give back to the preferred leader."""
+
+    path: ClassVar[str] = paths.PREFERRED_REPLICA_ELECTION
+
+    partitions: frozenset[TopicPartition]
+
+    def encode(self) -> bytes:
+        return encode_json({"version": 1, "partitions": _partition_list(self.partitions)})
+
+    @classmethod
+    def decode(cls, data: bytes) -> PreferredElectionZnode:
+        """Raises ``MalformedZnode``."""
+        return cls(_partition_set(Fields(cls.path, data)))

@@ -1,0 +1,97 @@
+"""A real ZooKeeper server for tests: own port, own directory, can be killed and started again."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from minikafka.cli.embedded_zookeeper import ZookeeperOptions, claim_directory, command_line
+
+START_LIMIT_S = 30.0
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def four_letters(port: int, word: bytes) -> str:
+    """The answer of the server to a four-letter word; empty when nobody answers."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=0.5) as connection:
+            connection.sendall(word)
+            answer = b""
+            while chunk := connection.recv(4096):
+                answer += chunk
+            return answer.decode()
+    except OSError:
+        return ""
+
+
+class ZookeeperProcess:
+    """Blocking, for fixtures. ``connect`` is for ``zookeeper.connect``."""
+
+    def __init__(self, data_dir: Path, port: int | None = None) -> None:
+        self.port = free_port() if port is None else port
+        self.connect = f"127.0.0.1:{self.port}"
+        self._options = ZookeeperOptions(str(data_dir), self.port)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> None:
+        """Returns when the server serves."""
+        os.close(claim_directory(self._options))
+        self._process = subprocess.Popen(
+            command_line(self._options, os.environ), stdin=subprocess.DEVNULL
+        )
+        deadline = time.monotonic() + START_LIMIT_S
+        while "Mode:" not in four_letters(self.port, b"srvr"):
+            assert self._process.poll() is None, "ZooKeeper ended at once"
+            assert time.monotonic() < deadline, "ZooKeeper does not serve"
+            time.sleep(0.02)
+
+    def kill(self) -> None:
+        """kill -9."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        self._end(signal.SIGTERM)
+
+    def pause(self) -> None:
+        """The server hangs: connections stay open, nobody answers."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+
+    def _end(self, number: signal.Signals) -> None:
+        if self._process is not None:
+            self._process.send_signal(number)
+            self._process.send_signal(signal.SIGCONT)
+            self._process.wait(timeout=30)
+            self._process = None
+
+
+@contextlib.contextmanager
+def running_zookeeper(port: int | None = None) -> Iterator[ZookeeperProcess]:
+    """A server on a temporary directory, gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="zookeeper-") as folder:
+        server = ZookeeperProcess(Path(folder), port)
+        server.start()
+        try:
+            yield server
+        finally:
+            server.kill()
