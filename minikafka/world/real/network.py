@@ -1,0 +1,40 @@
+"""The real Network: TCP through the running loop."""
+
+from __future__ import annotations
+
+import asyncio
+
+from minikafka.kernel.ports import Listener, ProtocolFactory
+
+BACKLOG = 1024
+
+
+class RealListener:
+    """A bound server socket of asyncio."""
+
+    def __init__(self, server: asyncio.Server) -> None:
+        self._server = server
+        self._port = int(server.sockets[0].getsockname()[1])
+
+    @property
+    def port(self) -> int:
+        return self._port
+
+    def close(self) -> None:
+        self._server.close()
+
+
+class RealNetwork:
+    """See ``kernel.ports.Network``. An empty host listens on every interface."""
+
+    async def listen(self, factory: ProtocolFactory, host: str, port: int) -> Listener:
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(
+            factory, host or None, port, backlog=BACKLOG, reuse_address=True
+        )
+        return RealListener(server)
+
+    async def connect(
+        self, factory: ProtocolFactory, host: str, port: int
+    ) -> tuple[asyncio.Transport, asyncio.BufferedProtocol]:
+        return await asyncio.get_running_loop().create_connection(factory, host, port)
