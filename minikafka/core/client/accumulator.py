@@ -94,7 +94,7 @@ class Accumulator(Generic[Token]):
         self._queues: dict[TopicPartition, deque[ProducerBatch[Token]]] = {}
         self._in_flight: dict[TopicPartition, ProducerBatch[Token]] = {}
         self._used_bytes = 0
-        self._flushing = False
+        self._flushes = 0
 
     @property
     def used_bytes(self) -> int:
@@ -142,9 +142,14 @@ class Accumulator(Generic[Token]):
         self._used_bytes += size_bytes
         return news or batch.size_bytes >= self.config.batch_size
 
-    def set_flushing(self, flushing: bool) -> None:
-        """While set, nothing lingers."""
-        self._flushing = flushing
+    def begin_flush(self) -> list[Token]:
+        """From here to ``end_flush`` nothing lingers. Returns the last token of every batch that
+        is here now: once those are settled, so is all that was appended before."""
+        self._flushes += 1
+        return [batch.tokens[-1] for batch in self._batches()]
+
+    def end_flush(self) -> None:
+        self._flushes -= 1
 
     def ready(self, now_ms: int, leaders: Mapping[TopicPartition, int]) -> Ready:
         """Which partitions have a batch that is full, or has lingered enough, or must not wait."""
@@ -245,16 +250,21 @@ class Accumulator(Generic[Token]):
         return expired
 
     def take_all(self) -> list[ProducerBatch[Token]]:
-        """Take out, for good, whatever is queued: the producer closes."""
-        taken = [batch for queue in self._queues.values() for batch in queue]
+        """Take out, for good, whatever is here or in flight: the producer closes."""
+        taken = self._batches()
         self._queues.clear()
-        self._used_bytes -= sum(batch.size_bytes for batch in taken)
+        self._in_flight.clear()
+        self._used_bytes = 0
         return taken
+
+    def _batches(self) -> list[ProducerBatch[Token]]:
+        queued = [batch for queue in self._queues.values() for batch in queue]
+        return [*self._in_flight.values(), *queued]
 
     def _send_ms(self, queue: deque[ProducerBatch[Token]]) -> int:
         first = queue[0]
         if (
-            self._flushing
+            self._flushes > 0
             or first.attempts > 0
             or len(queue) > 1
             or first.size_bytes >= self.config.batch_size

@@ -70,10 +70,15 @@ def test_a_full_batch_does_not_linger():
 
 def test_a_flush_does_not_linger():
     acc = accumulator(linger_ms=1_000)
+    put(acc, C, "sent")
+    acc.drain([C])
     put(acc, A, "a")
-    acc.set_flushing(True)
+    put(acc, A, "b")
+    assert acc.begin_flush() == ["sent", "b"]
+    assert acc.begin_flush() == ["sent", "b"]
+    acc.end_flush()
     assert acc.ready(0, LEADERS).partitions_by_leader == {1: [A]}
-    acc.set_flushing(False)
+    acc.end_flush()
     assert acc.ready(0, LEADERS).partitions_by_leader == {}
 
 
@@ -202,13 +207,13 @@ def test_memory_is_bounded():
     assert acc.has_memory(100)
 
 
-def test_closing_takes_what_is_queued():
+def test_closing_takes_what_is_in_flight_and_what_is_queued():
     acc = accumulator(batch_size=50)
     put(acc, A, "a")
     put(acc, A, "b")
-    (batch,) = acc.drain([A])
-    assert [taken.tokens for taken in acc.take_all()] == [["b"]]
-    acc.complete(batch)
+    acc.drain([A])
+    assert [taken.tokens for taken in acc.take_all()] == [["a"], ["b"]]
+    assert acc.is_empty
     assert acc.used_bytes == 0
 
 

@@ -1,0 +1,47 @@
+"""The configuration that every kind of client shares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+DEFAULT_PORT = 9092
+
+
+@dataclass(frozen=True, slots=True)
+class ClientConfig:
+    """Kafka's client keys in snake case, with Kafka's defaults.
+
+    ``bootstrap_servers`` is ``host1:port1,host2:port2``.
+    """
+
+    bootstrap_servers: str = "localhost:9092"
+    client_id: str = "minikafka"
+    request_timeout_ms: int = 30_000
+    default_api_timeout_ms: int = 60_000
+    metadata_max_age_ms: int = 300_000
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 1_000
+    reconnect_backoff_ms: int = 50
+    reconnect_backoff_max_ms: int = 1_000
+    socket_connection_setup_timeout_ms: int = 10_000
+    max_in_flight_requests_per_connection: int = 5
+    allow_auto_create_topics: bool = True
+
+
+def parse_bootstrap_servers(text: str) -> list[tuple[str, int]]:
+    """``"a:1,b:2"`` as pairs. IPv6 hosts stand in brackets. Raises ValueError."""
+    servers: list[tuple[str, int]] = []
+    for part in text.split(","):
+        server = part.strip()
+        if not server:
+            continue
+        host, colon, port = server.rpartition(":")
+        if not colon or port.endswith("]"):
+            host, port = server, str(DEFAULT_PORT)
+        host = host.removeprefix("[").removesuffix("]")
+        if not host or not port.isdigit() or not 0 < int(port) < 65536:
+            raise ValueError(f"bootstrap.servers: {server!r} is not host:port")
+        servers.append((host, int(port)))
+    if not servers:
+        raise ValueError("bootstrap.servers names no server")
+    return servers

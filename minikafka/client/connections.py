@@ -1,0 +1,201 @@
+"""The connections of one client: opened when needed, one per broker, versions agreed on each."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from minikafka.client.config import ClientConfig, parse_bootstrap_servers
+from minikafka.core.client.answers import choose_version, error_code
+from minikafka.core.client.cluster_view import Node
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.ports import World
+from minikafka.network.backoff import ExponentialBackoff
+from minikafka.network.channel import Channel, ChannelConfig
+from minikafka.protocol.messages.api_versions import ApiVersionsRequest
+from minikafka.protocol.schema import Message
+
+# Every broker answers version 0, and any other version that it does not know in version 0's form.
+_API_VERSIONS_VERSION = 0
+
+
+class _Link:
+    """What is known of one broker address, connected or not."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self.host = host
+        self.port = port
+        self.channel: Channel | None = None
+        self.versions: dict[int, tuple[int, int]] = {}
+        self.failures = 0
+        self.retry_at_ms = 0
+        self.opening = asyncio.Lock()
+
+    @property
+    def is_open(self) -> bool:
+        return self.channel is not None and self.channel.is_open
+
+    def close(self) -> None:
+        if self.channel is not None:
+            self.channel.close()
+            self.channel = None
+
+
+class Connections:
+    """Sends requests to brokers by their ids.
+
+    Bootstrap servers have the ids -1, -2, ... A failed connection is tried again after a backoff.
+    """
+
+    def __init__(self, world: World, config: ClientConfig) -> None:
+        self._world = world
+        self._config = config
+        self._backoff = ExponentialBackoff(
+            config.reconnect_backoff_ms, config.reconnect_backoff_max_ms
+        )
+        self._channel_config = ChannelConfig(
+            connection_setup_timeout_ms=config.socket_connection_setup_timeout_ms,
+            max_in_flight=config.max_in_flight_requests_per_connection,
+        )
+        self._bootstrap = {
+            -1 - number: _Link(host, port)
+            for number, (host, port) in enumerate(parse_bootstrap_servers(config.bootstrap_servers))
+        }
+        self._links: dict[int, _Link] = {}
+        self._closed = False
+
+    def set_nodes(self, nodes: Mapping[int, Node]) -> None:
+        """The brokers that exist now. Who is gone, or lives elsewhere, is disconnected."""
+        for broker_id, link in list(self._links.items()):
+            node = nodes.get(broker_id)
+            if node is None or (node.host, node.port) != (link.host, link.port):
+                self._links.pop(broker_id).close()
+        for broker_id, node in nodes.items():
+            if broker_id not in self._links:
+                self._links[broker_id] = _Link(node.host, node.port)
+
+    def any_node(self) -> int:
+        """A broker to ask what any broker can answer: a connected one rather than another, one
+        whose last attempt did not fail rather than one whose did; dice among equals."""
+        links = {**self._links}
+        if not any(link.failures == 0 for link in links.values()):
+            links.update(self._bootstrap)
+        best = min(self._rank(link) for link in links.values())
+        equals = sorted(number for number, link in links.items() if self._rank(link) == best)
+        return equals[self._world.entropy.randrange(len(equals))]
+
+    async def request(
+        self,
+        node_id: int,
+        message: Message,
+        *,
+        at_most: int | None = None,
+        timeout_ms: int | None = None,
+    ) -> Any:
+        """The answer, in the highest version that both sides speak, not above ``at_most``.
+
+        Raises KafkaError: NETWORK_EXCEPTION (not connected, or connection lost: the request may
+        have been carried out), REQUEST_TIMED_OUT, UNSUPPORTED_VERSION.
+        """
+        try:
+            channel, version = await self._channel_for(node_id, message, at_most)
+            return await channel.request(
+                message, version, timeout_ms or self._config.request_timeout_ms
+            )
+        except OSError as error:
+            raise _as_kafka_error(error) from error
+
+    async def send(self, node_id: int, message: Message) -> None:
+        """Send a request that has no answer. Raises KafkaError as ``request``."""
+        try:
+            channel, version = await self._channel_for(node_id, message, None)
+            await channel.send(message, version)
+        except OSError as error:
+            raise _as_kafka_error(error) from error
+
+    def versions(self, node_id: int) -> Mapping[int, tuple[int, int]]:
+        """What a broker said it speaks, by API key; empty before the first connection."""
+        link = self._links.get(node_id) or self._bootstrap.get(node_id)
+        return {} if link is None else link.versions
+
+    def close(self) -> None:
+        """Hang up on all. What is in flight fails with NETWORK_EXCEPTION."""
+        self._closed = True
+        for link in (*self._links.values(), *self._bootstrap.values()):
+            link.close()
+
+    def _rank(self, link: _Link) -> tuple[bool, int]:
+        return (not link.is_open, link.failures)
+
+    async def _channel_for(
+        self, node_id: int, message: Message, at_most: int | None
+    ) -> tuple[Channel, int]:
+        link = self._links.get(node_id) or self._bootstrap.get(node_id)
+        if link is None:
+            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, f"no address known of broker {node_id}")
+        channel = link.channel
+        if channel is None or not channel.is_open:
+            channel = await self._connect(link)
+        spec = message.SPEC
+        assert spec.api_key is not None
+        version = choose_version(
+            (spec.versions.first, spec.versions.last), link.versions.get(spec.api_key), at_most
+        )
+        if version is None:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"{spec.api_key.api_name}: no version in common with {link.host}:{link.port}",
+            )
+        return channel, version
+
+    async def _connect(self, link: _Link) -> Channel:
+        """Connect and learn the versions; others that need this broker wait for the outcome."""
+        async with link.opening:
+            if link.channel is not None and link.channel.is_open:
+                return link.channel
+            clock = self._world.clock
+            wait_ms = link.retry_at_ms - clock.monotonic_ms()
+            if wait_ms > 0:
+                await clock.sleep(wait_ms)
+            if self._closed:
+                raise ConnectionError("the client is closed")
+            try:
+                channel = await self._open(link)
+            except OSError:
+                delay_ms = self._backoff.delay_ms(link.failures, self._world.entropy)
+                link.failures += 1
+                link.retry_at_ms = clock.monotonic_ms() + delay_ms
+                raise
+            link.failures = 0
+            link.channel = channel
+            return channel
+
+    async def _open(self, link: _Link) -> Channel:
+        world, config = self._world, self._config
+        channel = await Channel.open(
+            world.network,
+            world.clock,
+            link.host,
+            link.port,
+            config.client_id,
+            self._channel_config,
+        )
+        try:
+            answer = await channel.request(
+                ApiVersionsRequest(), _API_VERSIONS_VERSION, config.request_timeout_ms
+            )
+            code = error_code(answer.error_code)
+            if code is not ErrorCode.NONE:
+                raise ConnectionError(f"{channel.peer} tells no versions: {code.name}")
+        except BaseException:
+            channel.close()
+            raise
+        link.versions = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
+        return channel
+
+
+def _as_kafka_error(error: OSError) -> KafkaError:
+    if isinstance(error, TimeoutError):
+        return KafkaError(ErrorCode.REQUEST_TIMED_OUT, str(error))
+    return KafkaError(ErrorCode.NETWORK_EXCEPTION, str(error))

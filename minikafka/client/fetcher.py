@@ -1,0 +1,228 @@
+"""Keeps one long-poll fetch per leader going for the partitions whose records are used up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from minikafka.client.offsets import look_up_once
+from minikafka.client.session import ClusterSession
+from minikafka.core.client.answers import error_code
+from minikafka.core.client.fetched import fetched_records
+from minikafka.core.client.positions import LATEST_TIMESTAMP, Positions
+from minikafka.kernel.cluster import CONSUMER_REPLICA_ID, TopicPartition
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+
+# From version 13 on topics go by id, which brokers before 2.8 do not have.
+_LAST_VERSION_WITH_NAMES = 12
+
+
+@dataclass(frozen=True, slots=True)
+class FetcherConfig:
+    """``reset_timestamp``: where to go on when an offset is out of range; None is an error then."""
+
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    max_partition_bytes: int
+    isolation_level: int
+    check_crcs: bool
+    reset_timestamp: int | None
+
+
+class Fetcher:
+    """Moves ``Positions`` on: looks up offsets, fetches, follows leaders. ``news`` is set whenever
+    there may be records to take, or an error to raise."""
+
+    def __init__(
+        self, session: ClusterSession, positions: Positions, config: FetcherConfig
+    ) -> None:
+        self.news = asyncio.Event()
+        self._session = session
+        self._positions = positions
+        self._config = config
+        self._busy_leaders: set[int] = set()
+        self._failures: dict[int, int] = {}  # in a row, by leader
+        self._retry_at_ms: dict[int, int] = {}
+        self._resetting = False
+        self._reset_failures = 0
+        self._error: KafkaError | None = None
+        self._running: set[asyncio.Task[None]] = set()
+        self._tasks: asyncio.TaskGroup | None = None
+        self._closed = False
+
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        self._tasks = tasks
+        self._session.metadata.add_listener(self.news.set)
+
+    async def close(self) -> None:
+        self._closed = True
+        for task in self._running:
+            task.cancel()
+        if self._running:
+            await asyncio.wait(self._running)
+
+    def take_error(self) -> KafkaError | None:
+        """What the application has to be told, once."""
+        error, self._error = self._error, None
+        return error
+
+    def advance(self) -> None:
+        """Start whatever can be started: a lookup of offsets, a fetch per leader."""
+        if self._closed:
+            return
+        if not self._resetting and (wanted := self._positions.to_reset()):
+            self._resetting = True
+            self._spawn(self._reset(wanted))
+        now_ms = self._session.world.clock.monotonic_ms()
+        leaders = self._session.metadata.view.leaders
+        by_leader: dict[int, dict[TopicPartition, int]] = {}
+        for tp, offset in self._positions.fetchable().items():
+            leader = leaders.get(tp)
+            if leader is None:
+                self._session.metadata.add_topics([tp.topic])
+                self._session.metadata.request_update()
+            elif leader not in self._busy_leaders and self._retry_at_ms.get(leader, 0) <= now_ms:
+                by_leader.setdefault(leader, {})[tp] = offset
+        for leader, offsets in sorted(by_leader.items()):
+            self._busy_leaders.add(leader)
+            for tp in offsets:
+                self._positions.fetch_sent(tp)
+            self._spawn(self._fetch(leader, offsets))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        assert self._tasks is not None
+        task = self._tasks.create_task(work)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    async def _reset(self, wanted: Mapping[TopicPartition, int]) -> None:
+        """One attempt. What it does not find is looked up again after a backoff, for ever."""
+        session, level = self._session, self._config.isolation_level
+        try:
+            deadline_ms = session.deadline_ms()
+            found, errors = await look_up_once(session, wanted, deadline_ms, level)
+            # No record is as late as the timestamp: go on from the end.
+            beyond = {tp: LATEST_TIMESTAMP for tp, answer in found.items() if answer.offset < 0}
+            ends, more_errors = await look_up_once(session, beyond, deadline_ms, level)
+            for tp, answer in (found | ends).items():
+                if answer.offset >= 0:
+                    self._positions.resolve({tp: (wanted[tp], answer.offset)})
+            for error in errors + more_errors:
+                session.metadata.note_error(error.code)
+                if not error.code.retriable:
+                    self._error = error
+            if errors or more_errors:
+                delay_ms = session.backoff.delay_ms(self._reset_failures, session.world.entropy)
+                self._reset_failures += 1
+                await session.world.clock.sleep(delay_ms)
+            else:
+                self._reset_failures = 0
+        finally:
+            self._resetting = False
+            self.news.set()
+
+    async def _fetch(self, leader: int, offsets: Mapping[TopicPartition, int]) -> None:
+        try:
+            response = await self._session.connections.request(
+                leader,
+                self._request(offsets),
+                at_most=_LAST_VERSION_WITH_NAMES,
+                timeout_ms=self._session.config.request_timeout_ms + self._config.max_wait_ms,
+            )
+            code = error_code(response.error_code)
+            if code is not ErrorCode.NONE:
+                raise KafkaError(code, f"fetch from broker {leader}")
+        except KafkaError as error:
+            self._back_off(leader, error.code)
+            if not error.code.retriable:
+                self._error = error
+        else:
+            self._take_in(leader, response, offsets)
+        finally:
+            for tp in offsets:
+                self._positions.fetch_done(tp)
+            self._busy_leaders.discard(leader)
+            self.news.set()
+
+    def _request(self, offsets: Mapping[TopicPartition, int]) -> FetchRequest:
+        config, view = self._config, self._session.metadata.view
+        topics: dict[str, list[FetchPartition]] = {}
+        for tp, offset in offsets.items():
+            partition = view.partition(tp)
+            topics.setdefault(tp.topic, []).append(
+                FetchPartition(
+                    partition=tp.partition,
+                    current_leader_epoch=-1 if partition is None else partition.leader_epoch,
+                    fetch_offset=offset,
+                    partition_max_bytes=config.max_partition_bytes,
+                )
+            )
+        return FetchRequest(
+            replica_id=CONSUMER_REPLICA_ID,
+            max_wait_ms=config.max_wait_ms,
+            min_bytes=config.min_bytes,
+            max_bytes=config.max_bytes,
+            isolation_level=config.isolation_level,
+            topics=[FetchTopic(topic=name, partitions=rows) for name, rows in topics.items()],
+        )
+
+    def _take_in(
+        self, leader: int, response: FetchResponse, offsets: Mapping[TopicPartition, int]
+    ) -> None:
+        failed = False
+        for topic in response.responses:
+            for row in topic.partitions:
+                tp = TopicPartition(topic.topic, row.partition_index)
+                offset = offsets.get(tp)
+                # Not what we asked for, or the application went elsewhere meanwhile.
+                if offset is None or not self._positions.is_at(tp, offset):
+                    continue
+                code = error_code(row.error_code)
+                if code is ErrorCode.NONE:
+                    self._buffer(tp, offset, row)
+                else:
+                    failed = True
+                    self._partition_failed(tp, offset, code)
+        if failed:
+            self._back_off(leader, ErrorCode.NONE)
+        else:
+            self._failures.pop(leader, None)
+
+    def _buffer(self, tp: TopicPartition, offset: int, row: PartitionData) -> None:
+        aborted = [(at.producer_id, at.first_offset) for at in row.aborted_transactions or ()]
+        try:
+            records, next_position = fetched_records(
+                tp, row.records or b"", offset, aborted, self._config.check_crcs
+            )
+        except KafkaError as error:
+            self._error = error  # the position stays: the application may seek past it
+            return
+        self._positions.fetched(tp, records, next_position, row.high_watermark)
+
+    def _partition_failed(self, tp: TopicPartition, offset: int, code: ErrorCode) -> None:
+        if code is ErrorCode.OFFSET_OUT_OF_RANGE and self._config.reset_timestamp is not None:
+            self._positions.reset(tp, self._config.reset_timestamp)
+        elif code.retriable:
+            self._session.metadata.note_error(code)
+        else:
+            self._error = KafkaError(code, f"{tp} at offset {offset}")
+
+    def _back_off(self, leader: int, code: ErrorCode) -> None:
+        """Leave a broker alone for a while."""
+        session = self._session
+        session.metadata.note_error(code)
+        failures = self._failures.get(leader, 0)
+        self._failures[leader] = failures + 1
+        delay_ms = session.backoff.delay_ms(failures, session.world.entropy)
+        self._retry_at_ms[leader] = session.world.clock.monotonic_ms() + delay_ms
+        session.world.clock.call_later(delay_ms, self.news.set)

@@ -1,0 +1,160 @@
+"""Keeps the client's view of the cluster fresh, and lets others wait for what they need in it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from minikafka.client.config import ClientConfig
+from minikafka.client.connections import Connections
+from minikafka.client.waiting import wait_for_event
+from minikafka.core.client.answers import STALE_METADATA
+from minikafka.core.client.cluster_view import ClusterView, TopicView, merge
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.ports import World
+from minikafka.network.backoff import ExponentialBackoff
+from minikafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+
+T = TypeVar("T")
+
+
+class Metadata:
+    """One task asks for metadata whenever someone needs it or it is old; never two at a time.
+
+    Between two requests lies at least the retry backoff, except for a topic that is new to us.
+    """
+
+    def __init__(self, world: World, connections: Connections, config: ClientConfig) -> None:
+        self.view = ClusterView()
+        self._world = world
+        self._connections = connections
+        self._config = config
+        self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._topics: set[str] = set()  # those that the application named
+        self._needed = asyncio.Event()
+        self._urgent = asyncio.Event()
+        self._waiters: list[asyncio.Future[None]] = []
+        self._listeners: list[Callable[[], None]] = []
+        self._last_error: KafkaError | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        self._task = tasks.create_task(self._run(), name="metadata")
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    def add_listener(self, listener: Callable[[], None]) -> None:
+        """Called after every update."""
+        self._listeners.append(listener)
+
+    def add_topics(self, topics: Iterable[str]) -> None:
+        """Follow these topics from now on."""
+        new = set(topics) - self._topics
+        if new:
+            self._topics |= new
+            self._urgent.set()
+            self.request_update()
+
+    def request_update(self) -> None:
+        """What we know is wrong or not enough."""
+        self._needed.set()
+
+    def note_error(self, code: ErrorCode) -> None:
+        """An answer said ``code``: ask for an update if that is a sign of old metadata."""
+        if code in STALE_METADATA:
+            self.request_update()
+
+    async def wait_until(
+        self, found: Callable[[ClusterView], T | None], timeout_ms: int, what: str
+    ) -> T:
+        """What ``found`` returns as soon as that is not None, now or after any update.
+
+        Raises what it raises, and KafkaError when time runs out: the last error met on the way.
+        """
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                while True:
+                    result = found(self.view)
+                    if result is not None:
+                        return result
+                    self.request_update()
+                    await self._next_update()
+        except TimeoutError:
+            cause = self._last_error
+            code = ErrorCode.REQUEST_TIMED_OUT if cause is None else cause.code
+            raise KafkaError(code, f"{what}: not known after {timeout_ms} ms") from cause
+
+    async def topic(self, name: str, timeout_ms: int) -> TopicView:
+        """A topic with its partitions, created by the brokers if they do that.
+
+        Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION after the time-out, others at once.
+        """
+        self.add_topics([name])
+
+        def found(view: ClusterView) -> TopicView | None:
+            topic = view.topics.get(name)
+            if topic is None:
+                return None
+            if topic.error is ErrorCode.NONE:
+                return topic if topic.partitions else None
+            error = KafkaError(topic.error, name)
+            if not topic.error.retriable:
+                raise error
+            self._last_error = error
+            return None
+
+        return await self.wait_until(found, timeout_ms, f"topic {name}")
+
+    async def leader(self, topic_partition: TopicPartition, timeout_ms: int) -> int:
+        """The broker that leads a partition. Raises KafkaError when there is none in time."""
+        self.add_topics([topic_partition.topic])
+        return await self.wait_until(
+            lambda view: view.leaders.get(topic_partition),
+            timeout_ms,
+            f"leader of {topic_partition}",
+        )
+
+    async def _next_update(self) -> None:
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        await waiter
+
+    async def _run(self) -> None:
+        failures = 0
+        while True:
+            await wait_for_event(self._needed, self._config.metadata_max_age_ms)
+            self._needed.clear()
+            self._urgent.clear()
+            try:
+                await self._update()
+            except KafkaError as error:
+                # No broker answered in time, or one did with an error: others may do better.
+                self._last_error = error
+                failures += 1
+                self._needed.set()
+            else:
+                failures = 0
+            delay_ms = self._backoff.delay_ms(max(0, failures - 1), self._world.entropy)
+            await wait_for_event(self._urgent, delay_ms)
+
+    async def _update(self) -> None:
+        names = sorted(self._topics)
+        request = MetadataRequest(
+            topics=[MetadataRequestTopic(name=name) for name in names],
+            allow_auto_topic_creation=self._config.allow_auto_create_topics,
+        )
+        answer = await self._connections.request(self._connections.any_node(), request)
+        self.view = merge(self.view, answer, self._topics)
+        self._connections.set_nodes(self.view.nodes)
+        self._last_error = None
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+        for listener in self._listeners:
+            listener()

@@ -1,0 +1,90 @@
+"""Merging metadata: what is replaced, what stays, what must not go back."""
+
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from minikafka.core.client.cluster_view import ClusterView, merge
+from minikafka.kernel.cluster import ZERO_UUID, TopicPartition
+from minikafka.kernel.errors import ErrorCode
+
+
+@dataclass
+class BrokerRow:
+    node_id: int
+    host: str = "host"
+    port: int = 9092
+    rack: str | None = None
+
+
+@dataclass
+class PartitionRow:
+    partition_index: int
+    leader_id: int
+    leader_epoch: int = 0
+    error_code: int = 0
+    replica_nodes: list[int] = field(default_factory=lambda: [1, 2])
+    isr_nodes: list[int] = field(default_factory=lambda: [1])
+    offline_replicas: list[int] = field(default_factory=list)
+
+
+@dataclass
+class TopicRow:
+    name: str | None
+    partitions: list[PartitionRow] = field(default_factory=list)
+    error_code: int = 0
+    topic_id: UUID = ZERO_UUID
+    is_internal: bool = False
+
+
+@dataclass
+class Answer:
+    topics: list[TopicRow] = field(default_factory=list)
+    brokers: list[BrokerRow] = field(default_factory=lambda: [BrokerRow(2), BrokerRow(1)])
+    cluster_id: str | None = "abc"
+    controller_id: int = 1
+
+
+def test_a_first_answer():
+    rows = [TopicRow("t", [PartitionRow(1, 2, 7), PartitionRow(0, 1), PartitionRow(2, -1)])]
+    view = merge(ClusterView(), Answer(rows), ["t"])
+    assert (view.version, view.cluster_id, view.controller_id) == (1, "abc", 1)
+    assert list(view.nodes) == [1, 2]
+    assert view.nodes[1].host == "host"
+    assert list(view.topics["t"].partitions) == [0, 1, 2]
+    assert view.topics["t"].available == [0, 1]
+    assert view.leaders == {TopicPartition("t", 0): 1, TopicPartition("t", 1): 2}
+    found = view.partition(TopicPartition("t", 1))
+    assert found is not None
+    assert (found.leader_epoch, found.replicas, found.isr) == (7, (1, 2), (1,))
+    assert view.partition(TopicPartition("t", 9)) is None
+    assert view.partition(TopicPartition("u", 0)) is None
+
+
+def test_topics_that_are_still_wanted_stay():
+    view = merge(ClusterView(), Answer([TopicRow("a"), TopicRow("b"), TopicRow("c")]), [])
+    view = merge(view, Answer([TopicRow("a", error_code=3)]), ["a", "b"])
+    assert list(view.topics) == ["a", "b"]
+    assert view.topics["a"].error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_leader_that_is_no_known_broker_is_not_used():
+    view = merge(ClusterView(), Answer([TopicRow("t", [PartitionRow(0, 9)])]), [])
+    assert view.leaders == {}
+
+
+def test_a_lagging_broker_does_not_send_us_back():
+    view = merge(ClusterView(), Answer([TopicRow("t", [PartitionRow(0, 2, 5)])]), ["t"])
+    stale = merge(view, Answer([TopicRow("t", [PartitionRow(0, 1, 4)])]), ["t"])
+    assert stale.leaders == {TopicPartition("t", 0): 2}
+    newer = merge(stale, Answer([TopicRow("t", [PartitionRow(0, 1, 6)])]), ["t"])
+    assert newer.leaders == {TopicPartition("t", 0): 1}
+    # Old versions of the API tell no epoch: then the answer counts.
+    unknown = merge(newer, Answer([TopicRow("t", [PartitionRow(0, 2, -1)])]), ["t"])
+    assert unknown.leaders == {TopicPartition("t", 0): 2}
+
+
+def test_a_topic_made_anew_starts_afresh():
+    old = TopicRow("t", [PartitionRow(0, 2, 5)], topic_id=UUID(int=1))
+    new = TopicRow("t", [PartitionRow(0, 1, 0)], topic_id=UUID(int=2))
+    view = merge(merge(ClusterView(), Answer([old]), ["t"]), Answer([new]), ["t"])
+    assert view.leaders == {TopicPartition("t", 0): 1}

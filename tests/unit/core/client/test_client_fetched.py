@@ -1,0 +1,109 @@
+"""From fetched bytes to records: whole batches, markers, aborted transactions."""
+
+import pytest
+
+from minikafka.core.client.fetched import fetched_records
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.protocol.records.builder import build_batch
+from minikafka.protocol.records.compression import Compression
+from minikafka.protocol.records.control import (
+    ControlRecordType,
+    EndTxnMarker,
+    encode_end_txn_marker,
+)
+from minikafka.protocol.records.record import Record
+
+TP = TopicPartition("t", 3)
+
+
+def batch(base_offset: int, *values: bytes, **more: int | bool) -> bytes:
+    records = [(1_000 + i, b"k", value, [("h", None)]) for i, value in enumerate(values)]
+    return build_batch(records, base_offset=base_offset, **more)
+
+
+def marker(offset: int, producer_id: int, kind: ControlRecordType) -> bytes:
+    key, value = encode_end_txn_marker(EndTxnMarker(kind, 0))
+    return build_batch(
+        [(0, key, value, [])],
+        base_offset=offset,
+        producer_id=producer_id,
+        producer_epoch=0,
+        transactional=True,
+        control=True,
+    )
+
+
+def transactional(offset: int, producer_id: int, *values: bytes) -> bytes:
+    return batch(offset, *values, producer_id=producer_id, producer_epoch=0, transactional=True)
+
+
+def values(data: bytes, position: int = 0, aborted: list[tuple[int, int]] | None = None):
+    records, next_position = fetched_records(TP, data, position, aborted or [])
+    return [(record.offset, record.value) for record in records], next_position
+
+
+def test_a_record_has_all_its_fields():
+    (record,), position = fetched_records(TP, batch(7, b"v", leader_epoch=5), 7)
+    assert record == ("t", 3, 7, 1_000, b"k", b"v", [("h", None)], 5)
+    assert position == 8
+
+
+@pytest.mark.parametrize("codec", list(Compression))
+def test_what_lies_before_the_position_is_dropped(codec: Compression):
+    data = batch(10, b"a", b"b", b"c", compression=codec) + batch(13, b"d", compression=codec)
+    assert values(data, 11) == ([(11, b"b"), (12, b"c"), (13, b"d")], 14)
+    assert values(data, 13) == ([(13, b"d")], 14)
+
+
+def test_a_torn_last_batch_waits_for_the_next_fetch():
+    data = batch(0, b"a") + batch(1, b"b")[:-3]
+    assert values(data) == ([(0, b"a")], 1)
+    assert values(b"", 5) == ([], 5)
+
+
+def test_the_position_moves_on_over_gaps_and_markers():
+    compacted = build_batch(
+        [Record(4, 0, b"k", b"v", []), Record(9, 0, b"k", b"w", [])], base_offset=2
+    )
+    data = compacted + marker(10, 1, ControlRecordType.COMMIT)
+    assert values(data, 5) == ([(9, b"w")], 11)
+
+
+def test_a_wrong_crc_is_an_error():
+    data = bytearray(batch(0, b"abc"))
+    data[-2] ^= 1
+    with pytest.raises(KafkaError) as caught:
+        fetched_records(TP, bytes(data), 0)
+    assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
+    assert fetched_records(TP, bytes(data), 0, check_crcs=False)[1] == 1
+
+
+def test_aborted_transactions_are_hidden_and_others_interleaved_are_not():
+    data = (
+        transactional(0, 1, b"aborted")
+        + transactional(1, 2, b"committed")
+        + batch(2, b"plain")
+        + transactional(3, 1, b"aborted too")
+        + marker(4, 1, ControlRecordType.ABORT)
+        + transactional(5, 1, b"second try")
+        + marker(6, 2, ControlRecordType.COMMIT)
+        + marker(7, 1, ControlRecordType.COMMIT)
+    )
+    assert values(data, aborted=[(1, 0)]) == (
+        [(1, b"committed"), (2, b"plain"), (5, b"second try")],
+        8,
+    )
+    # Read uncommitted: no list comes with the fetch, and only the markers are hidden.
+    assert [offset for offset, _ in values(data)[0]] == [0, 1, 2, 3, 5]
+
+
+def test_a_producer_may_abort_twice_in_one_fetch():
+    data = (
+        transactional(0, 1, b"x")
+        + marker(1, 1, ControlRecordType.ABORT)
+        + transactional(2, 1, b"y")
+        + marker(3, 1, ControlRecordType.ABORT)
+        + transactional(4, 1, b"z")
+    )
+    assert values(data, aborted=[(1, 2), (1, 0)]) == ([(4, b"z")], 5)
