@@ -10,6 +10,7 @@ import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from minikafka.cli.children import Child, describe_exit
 from minikafka.kernel import events
@@ -142,7 +143,8 @@ class Supervisor:
         ready = asyncio.create_task(self._announce())
         stopping = asyncio.create_task(self._stop.wait())
         everything = asyncio.gather(*watchers)
-        await asyncio.wait({stopping, everything}, return_when=asyncio.FIRST_COMPLETED)
+        first: set[asyncio.Future[Any]] = {stopping, everything}
+        await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
         failed = not self._stop.is_set()
         self._stop.set()
         ready.cancel()
@@ -182,20 +184,18 @@ class Supervisor:
 async def wait_until_ready(addresses: Sequence[str]) -> None:
     """Return when every broker knows every broker and a controller."""
     from minikafka.client.admin import Admin
-    from minikafka.kernel.errors import KafkaError
+    from minikafka.client.config import ClientConfig
     from minikafka.world.real.world import real_world
 
     world = real_world()
     for address in addresses:
-        while True:
-            try:
-                async with Admin(world.network, world.clock, [address]) as admin:
-                    cluster = await admin.describe_cluster()
-            except (OSError, KafkaError, TimeoutError):
-                cluster = None
-            if cluster and len(cluster.brokers) >= len(addresses) and cluster.controller_id >= 0:
-                break
-            await world.clock.sleep(READY_POLL_MS)
+        config = ClientConfig(bootstrap_servers=address, retry_backoff_max_ms=READY_POLL_MS)
+        async with Admin(world, config) as admin:
+            while True:
+                cluster = await admin.describe_cluster()
+                if len(cluster.nodes) >= len(addresses) and cluster.controller_id >= 0:
+                    break
+                await world.clock.sleep(READY_POLL_MS)
 
 
 def port_is_free(number: int) -> bool:

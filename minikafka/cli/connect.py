@@ -1,0 +1,54 @@
+"""What every verb that talks to brokers shares: its options, and a client's surroundings."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, TypeVar
+
+from minikafka.client.config import ClientConfig, parse_bootstrap_servers
+from minikafka.kernel import events
+from minikafka.kernel.config import ConfigError
+from minikafka.kernel.ports import World
+
+T = TypeVar("T")
+
+
+def add_bootstrap_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--bootstrap-server", required=True, metavar="HOST:PORT,...", help="brokers to ask first"
+    )
+
+
+def client_config(args: argparse.Namespace, **more: Any) -> ClientConfig:
+    """Raises ConfigError for addresses that are none."""
+    try:
+        parse_bootstrap_servers(args.bootstrap_server)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    return ClientConfig(
+        bootstrap_servers=args.bootstrap_server, default_api_timeout_ms=30_000, **more
+    )
+
+
+def run_client(work: Callable[[World], Coroutine[Any, Any, T]]) -> T:
+    """Run ``work`` in the real world, with nothing but errors logged."""
+    from minikafka.world.real.world import real_world, run
+
+    events.configure("ERROR")
+
+    async def main() -> T:
+        return await work(real_world())
+
+    return run(main())
+
+
+def pairs(values: Iterable[str], option: str) -> dict[str, str]:
+    """``KEY=VALUE`` options as a dict. Raises ConfigError."""
+    found = {}
+    for value in values:
+        key, separator, rest = value.partition("=")
+        if not separator:
+            raise ConfigError(f"{option} needs KEY=VALUE, not {value}")
+        found[key.strip()] = rest
+    return found

@@ -1,0 +1,40 @@
+"""The verb `zookeeper`: a real ZooKeeper server in the foreground."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+
+from minikafka.cli.embedded_zookeeper import (
+    ZookeeperError,
+    ZookeeperOptions,
+    class_path,
+    find_java,
+    jar_folders,
+    run_foreground,
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--data-dir", default="minikafka-data/zookeeper", help="where it keeps data"
+    )
+    parser.add_argument("--port", type=int, default=2181)
+    parser.add_argument("--host", default="127.0.0.1", help="interface to listen on")
+    parser.add_argument(
+        "--check", action="store_true", help="only say which Java and jars would be used"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    try:
+        if args.check:
+            print(find_java(os.environ), *class_path(jar_folders(os.environ)), sep="\n")
+            return 0
+        options = ZookeeperOptions(args.data_dir, args.port, args.host)
+        return asyncio.run(run_foreground(options))
+    except ZookeeperError as error:
+        print(f"minikafka: {error}", file=sys.stderr)
+        return 1
