@@ -25,11 +25,17 @@ from minikafka.protocol.messages.create_topics import (
 )
 from minikafka.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from minikafka.protocol.messages.describe_cluster import DescribeClusterRequest
+from minikafka.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
 from minikafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 __all__ = ["Admin", "ClusterDescription", "CreatedTopic", "NewTopic"]
 
 BROKER_DEFAULT = -1
+TOPIC_RESOURCE = 2
+DEFAULT_CONFIG = 5  # the source of a value that nobody set
 
 # What the controller says of single topics that we try again. Other errors are final even if the
 # table calls them retriable: a topic to delete that does not exist, say.
@@ -181,6 +187,25 @@ class Admin(Client):
             else KafkaError(topic.error, topic.name)
             for topic in topics
         }
+
+    async def topic_configs(
+        self, names: Iterable[str], *, timeout_ms: int | None = None
+    ) -> dict[str, dict[str, str]]:
+        """What each topic has set otherwise than Kafka's defaults. Raises KafkaError."""
+        resources = [
+            DescribeConfigsResource(TOPIC_RESOURCE, name, configuration_keys=None) for name in names
+        ]
+        request = DescribeConfigsRequest(resources=resources)
+        answer = await self.session.request_any(request, self.session.deadline_ms(timeout_ms))
+        found: dict[str, dict[str, str]] = {}
+        for result in answer.results:
+            raise_for(error_code(result.error_code), result.error_message)
+            found[result.resource_name] = {
+                row.name: row.value or ""
+                for row in result.configs
+                if row.config_source != DEFAULT_CONFIG
+            }
+        return found
 
     async def wait_for_topic(
         self, name: str, partitions: int = 1, *, timeout_ms: int | None = None
