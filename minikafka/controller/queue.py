@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from minikafka.core.controller.events import ControllerEvent
-from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import Clock
 
@@ -41,11 +41,12 @@ class EventQueue:
         self._times_ms: deque[int] = deque(maxlen=QUEUE_TIME_SAMPLES)
 
     def start(self) -> None:
-        prefix = "kafka.controller:type=ControllerEventManager,name="
-        self._metrics.gauge(prefix + "EventQueueSize", lambda: len(self._events))
-        self._metrics.gauge(prefix + "EventQueueTimeMs.max", lambda: max(self._times_ms, default=0))
+        self._metrics.gauge("kafka.controller:EventQueueSize", lambda: len(self._events))
         self._metrics.gauge(
-            prefix + "EventQueueTimeMs.mean",
+            "kafka.controller:EventQueueTimeMs.max", lambda: max(self._times_ms, default=0)
+        )
+        self._metrics.gauge(
+            "kafka.controller:EventQueueTimeMs.mean",
             lambda: sum(self._times_ms) / max(1, len(self._times_ms)),
         )
 
@@ -61,15 +62,15 @@ class EventQueue:
         self._append(QueuedEvent(event, self._clock.monotonic_ms(), answer))
         return answer
 
-    def clear_and_put(self, event: ControllerEvent) -> None:
-        """Drop what waits (whoever asked hears NOT_CONTROLLER) and put ``event``."""
+    def clear_and_ask(self, event: ControllerEvent) -> asyncio.Future[Any]:
+        """Drop what waits (whoever asked hears that the controller moved) and ask ``event``."""
         waiting, self._events = self._events, deque()
         for queued in waiting:
             if queued.answer is not None and not queued.answer.done():
                 queued.answer.set_exception(
-                    KafkaError(ErrorCode.NOT_CONTROLLER, "the controller moved to another broker")
+                    KafkaError(queued.event.moved, "the controller moved to another broker")
                 )
-        self.put(event)
+        return self.ask(event)
 
     async def take(self) -> QueuedEvent:
         """The oldest event, as soon as there is one."""

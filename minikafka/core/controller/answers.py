@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
+from uuid import UUID
 
 from minikafka.core.controller.events import (
     ControllerEvent,
@@ -13,7 +15,7 @@ from minikafka.core.controller.events import (
 from minikafka.core.controller.request_batch import ControlRequest
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
-from minikafka.protocol.messages.leader_and_isr import LeaderAndIsrRequest
+from minikafka.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from minikafka.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 
 
@@ -30,6 +32,23 @@ def answer_event(broker_id: int, request: ControlRequest, response: Any) -> Cont
         error = error_of(response.error_code)
         return TopicDeletionStopReplicaResponseReceived(broker_id, epoch, error, errors)
     return UpdateMetadataResponse(broker_id, epoch, error_of(response.error_code))
+
+
+def replica_errors(
+    response: LeaderAndIsrResponse, topic_names: Mapping[UUID, str]
+) -> dict[TopicPartition, ErrorCode]:
+    """How each replica took its LeaderAndIsr. Topics that have gone meanwhile are left out."""
+    by_name = [(error.topic_name, error) for error in response.partition_errors]
+    by_id = [
+        (topic_names[topic.topic_id], error)
+        for topic in response.topics
+        if topic.topic_id in topic_names
+        for error in topic.partition_errors
+    ]
+    return {
+        TopicPartition(topic, error.partition_index): error_of(error.error_code)
+        for topic, error in (*by_name, *by_id)
+    }
 
 
 def error_of(code: int) -> ErrorCode:

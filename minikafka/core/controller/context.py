@@ -225,6 +225,22 @@ class ControllerContext:
             if not self.is_queued_for_deletion(partition.topic)
         )
 
+    def replicas_to_delete_count(self) -> int:
+        """Replicas of topics on the deletion list that are not yet deleted."""
+        return sum(
+            self.replica_state(r) is not ReplicaState.DELETION_SUCCESSFUL
+            for topic in self.topics_to_be_deleted
+            for r in self.replicas_for_topic(topic)
+        )
+
+    def replicas_ineligible_count(self) -> int:
+        """Replicas of topics on the deletion list that cannot be deleted now."""
+        return sum(
+            self.replica_state(r) is ReplicaState.DELETION_INELIGIBLE
+            for topic in self.topics_to_be_deleted
+            for r in self.replicas_for_topic(topic)
+        )
+
     def _has_preferred_leader(
         self, partition: TopicPartition, known: LeaderIsrAndControllerEpoch
     ) -> bool:

@@ -17,6 +17,8 @@ class ControllerEvent:
     """A fact or a hint. Hints (watches) carry no data: whoever takes them reads anew."""
 
     state: ClassVar[ControllerState] = ControllerState.IDLE
+    # What somebody hears who asked this of a broker that is not, or no longer, the controller.
+    moved: ClassVar[ErrorCode] = ErrorCode.NOT_CONTROLLER
 
 
 # -------------------------------------------------------------------------- election, the session
@@ -44,10 +46,17 @@ class Reelect(ControllerEvent):
 
 
 @dataclass(frozen=True, slots=True)
-class SessionExpired(ControllerEvent):
-    """The ZooKeeper session is over, and with it every claim to be the controller (``Expire``)."""
+class Expire(ControllerEvent):
+    """The ZooKeeper session is over, and with it every claim to be the controller."""
 
     state = ControllerState.CONTROLLER_CHANGE
+
+
+@dataclass(frozen=True, slots=True)
+class ShutdownEventThread(ControllerEvent):
+    """The broker stops; this is the last event."""
+
+    state = ControllerState.CONTROLLER_SHUTDOWN
 
 
 # ----------------------------------------------------------------------------------------- hints
@@ -97,6 +106,13 @@ class IsrChangeNotification(ControllerEvent):
     state = ControllerState.ISR_CHANGE
 
 
+@dataclass(frozen=True, slots=True)
+class LogDirEventNotification(ControllerEvent):
+    """The children of /log_dir_event_notification changed."""
+
+    state = ControllerState.LOG_DIR_CHANGE
+
+
 # --------------------------------------------------------------------------- requests and answers
 
 
@@ -107,6 +123,7 @@ class ControlledShutdown(ControllerEvent):
     broker_id: int
     broker_epoch: int
     state = ControllerState.CONTROLLED_SHUTDOWN
+    moved = ErrorCode.STALE_CONTROLLER_EPOCH
 
 
 @dataclass(frozen=True, slots=True)

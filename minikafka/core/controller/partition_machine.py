@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from minikafka.core.controller.context import ControllerContext
@@ -216,7 +216,7 @@ def apply(
         context.partition_states[partition] = plan.target
         changes.append(StateChange(partition, before, plan.target))
     for writes, is_new in ((plan.creates, True), (plan.updates, False)):
-        for partition, wanted in writes.items():
+        for partition in writes:
             result = results[partition]
             before = context.partition_state(partition)
             if isinstance(result, (BadVersion, NodeExists)):  # case E
@@ -225,8 +225,7 @@ def apply(
             if isinstance(result, Exception):  # case F
                 refusals.append(Refusal(partition, before, plan.target, repr(result)))
                 continue
-            known = replace(wanted.leader_and_isr, zk_version=result)  # case D
-            leadership = LeaderIsrAndControllerEpoch(known, context.epoch)
+            leadership = LeaderIsrAndControllerEpoch(result, context.epoch)  # case D
             context.leadership[partition] = leadership
             context.partition_states[partition] = PartitionState.ONLINE
             batch.add_leader_and_isr(
@@ -237,5 +236,5 @@ def apply(
                 is_new,
             )
             changes.append(StateChange(partition, before, plan.target, leadership))
-            elected[partition] = known
+            elected[partition] = result
     return PartitionOutcome(tuple(changes), tuple(refusals), tuple(retry), elected)

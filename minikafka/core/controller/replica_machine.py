@@ -183,7 +183,7 @@ def apply(
         # Told to stop whatever comes of the write, under the leader epoch that it knows.
         batch.add_stop_replica((plan.broker_id,), partition, delete=False)
     leaving: dict[TopicPartition, LeaderIsrAndControllerEpoch] = dict(plan.out_of_isr)
-    for partition, wanted in plan.updates.items():
+    for partition in plan.updates:
         replica = PartitionAndReplica(partition, plan.broker_id)
         result = results[partition]
         if isinstance(result, BadVersion):
@@ -192,9 +192,7 @@ def apply(
             before = context.replica_state(replica)
             refusals.append(Refusal(replica, before, plan.target, repr(result)))
         else:
-            leaving[partition] = replace(
-                wanted, leader_and_isr=replace(wanted.leader_and_isr, zk_version=result)
-            )
+            leaving[partition] = LeaderIsrAndControllerEpoch(result, context.epoch)
     for partition, state in sorted(leaving.items()):
         changes.append(_leave_isr(context, batch, partition, plan.broker_id, state))
     return ReplicaOutcome(tuple(changes), tuple(refusals), tuple(retry))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeAlias, TypeVar
 
 from minikafka.core.controller.context import ControllerContext
-from minikafka.kernel.cluster import LeaderIsrAndControllerEpoch, TopicPartition
+from minikafka.kernel.cluster import LeaderAndIsr, LeaderIsrAndControllerEpoch, TopicPartition
 from minikafka.kernel.ports import CoordinationError
 
 State = TypeVar("State")
@@ -15,8 +15,8 @@ Subject = TypeVar("Subject")
 
 # State znodes as read; a partition without one is not in it.
 States: TypeAlias = Mapping[TopicPartition, LeaderIsrAndControllerEpoch]
-# What became of each write: the znode's version now, or why it failed.
-WriteResults: TypeAlias = Mapping[TopicPartition, int | CoordinationError]
+# What became of each write: what is there now, with its version, or why it failed.
+WriteResults: TypeAlias = Mapping[TopicPartition, LeaderAndIsr | CoordinationError]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,17 @@
+"""What a controller needs of its broker's configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerConfig:
+    """Kafka's keys in snake case, Kafka 3.9's defaults."""
+
+    broker_id: int
+    inter_broker_listener_name: str = "PLAINTEXT"
+    delete_topic_enable: bool = True
+    unclean_leader_election_enable: bool = False
+    controller_socket_timeout_ms: int = 30_000
+    zookeeper_session_timeout_ms: int = 18_000

@@ -1,0 +1,279 @@
+"""The controller of one broker: takes one event at a time and sees it through (KafkaController)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from minikafka.controller.broker_change import BrokerDuties
+from minikafka.controller.channels import Connect, ControllerChannels
+from minikafka.controller.config import ControllerConfig
+from minikafka.controller.controlled_shutdown import ControlledShutdowns
+from minikafka.controller.deletion import TopicDeletions
+from minikafka.controller.elector import ControllerElector, StoreSource
+from minikafka.controller.failover import Failover
+from minikafka.controller.machines import StateMachines
+from minikafka.controller.queue import EventQueue, QueuedEvent
+from minikafka.controller.tools import Tools
+from minikafka.controller.topic_change import TopicDuties
+from minikafka.controller.watches import Watches
+from minikafka.core.controller import events
+from minikafka.core.controller.context import ControllerContext
+from minikafka.core.controller.events import BrokerAnswer, ControllerEvent
+from minikafka.core.controller.states import RATE_AND_TIME_METRICS, ControllerState
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.events import event_log
+from minikafka.kernel.metrics import Metrics
+from minikafka.kernel.ports import Clock, Entropy, SessionExpired
+from minikafka.zookeeper.store import ControllerMoved, MalformedZnode, ZkStore
+
+EVENT_TASK_NAME = "ControllerEventThread"
+STOP_TIMEOUT_MS = 2_000
+
+Handler = Callable[[Any], Awaitable[Any]]
+
+
+class KafkaController:
+    """Every broker runs one; the one that holds /controller is active.
+
+    Errors of an event: a refusal (``KafkaError``) goes to whoever asked; ``ControllerMoved`` means
+    that another controller is in office; ``SessionExpired`` that the next event says so; anything
+    else leaves a context that may be half-changed, so this controller resigns and whoever is
+    elected reads everything anew. An ``AssertionError`` is a bug and stops the node.
+    """
+
+    def __init__(
+        self,
+        config: ControllerConfig,
+        zk: StoreSource,
+        connect: Connect,
+        clock: Clock,
+        entropy: Entropy,
+        metrics: Metrics,
+    ) -> None:
+        """``connect`` opens a connection to a broker: ``channels.connector`` makes one."""
+        self._clock = clock
+        self._metrics = metrics
+        self._log = event_log("controller", broker=config.broker_id)
+        self._running = False
+        self._task: asyncio.Task[None] | None = None
+        self._state = ControllerState.IDLE
+        self.context = ControllerContext()
+        self.queue = EventQueue(clock, metrics)
+        watches = Watches(self.queue.put)
+        self._channels = ControllerChannels(connect, clock, config, self.queue.put, metrics)
+        self._machines = StateMachines(self.context, config, zk, self._channels.send, metrics)
+        tools = Tools(
+            config,
+            self.context,
+            zk,
+            watches,
+            self._machines,
+            self._channels,
+            entropy,
+            self._log,
+        )
+        self._deletions = TopicDeletions(tools)
+        self._brokers = BrokerDuties(tools, self._deletions)
+        self._topics = TopicDuties(tools, self._deletions)
+        self._shutdowns = ControlledShutdowns(tools)
+        self._failover = Failover(
+            tools, self._brokers, self._topics, self._deletions, lambda: self._running
+        )
+        self._elector = ControllerElector(
+            self.context,
+            self._failover.on_controller_failover,
+            self._failover.on_controller_resignation,
+            config.broker_id,
+            zk=zk,
+            watches=watches,
+            clock=clock,
+            put=self.queue.put,
+            session_timeout_ms=config.zookeeper_session_timeout_ms,
+        )
+        self._on_every_broker = self._handlers_of_every_broker()
+        self._while_active = self._handlers_of_the_controller()
+
+    # --------------------------------------------------------------------------------- lifecycle
+
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        """Stand for election, once the broker is registered in ZooKeeper."""
+        self._running = True
+        self.queue.start()
+        self._channels.start(tasks)
+        self._register_metrics()
+        self.queue.put(events.Startup())
+        self._task = tasks.create_task(self._process_events(), name=EVENT_TASK_NAME)
+
+    async def stop(self) -> None:
+        """Let the event at hand end (within bounds: ZooKeeper may be away), then leave office.
+        /controller goes with the ZooKeeper session."""
+        self._running = False
+        self._elector.close()
+        if self._task is not None:
+            done = self.queue.clear_and_ask(events.ShutdownEventThread())
+            await asyncio.wait([self._task], timeout=STOP_TIMEOUT_MS / 1000)
+            self._task.cancel()
+            await asyncio.wait([self._task])
+            done.cancel()
+        await self._failover.on_controller_resignation()
+
+    async def on_session_lost(self) -> None:
+        """The ZooKeeper session has expired: resign before a new one is opened."""
+        if self._running:
+            with suppress(KafkaError):  # stopped meanwhile, which resigns as well
+                await self.queue.clear_and_ask(events.Expire())
+
+    async def on_new_session(self, store: ZkStore) -> None:
+        """There is a new session, and the broker is registered again: stand for election."""
+        self.queue.put(events.Reelect())
+
+    # --------------------------------------------------------------------------------- questions
+
+    @property
+    def active_controller_id(self) -> int:
+        """The broker that /controller names, as far as is known here; -1 for none."""
+        return self._elector.active_controller_id
+
+    @property
+    def is_active(self) -> bool:
+        return self._elector.am_i_leader
+
+    @property
+    def state(self) -> ControllerState:
+        return self._state
+
+    async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
+        """Relieve a broker of its leaderships; the partitions that it still leads. Raises
+        ``KafkaError``: STALE_CONTROLLER_EPOCH when this is not the controller, STALE_BROKER_EPOCH,
+        BROKER_NOT_AVAILABLE."""
+        remaining: list[TopicPartition] = await self.queue.ask(
+            events.ControlledShutdown(broker_id, broker_epoch)
+        )
+        return remaining
+
+    # ------------------------------------------------------------------------------------ events
+
+    def _handlers_of_every_broker(self) -> Mapping[type[ControllerEvent], Handler]:
+        return {
+            events.Startup: lambda _: self._elector.startup(),
+            events.ControllerChange: lambda _: self._elector.on_controller_change(),
+            events.Reelect: lambda _: self._elector.on_controller_change(),
+            events.Expire: lambda _: self._elector.on_session_expired(),
+        }
+
+    def _handlers_of_the_controller(self) -> Mapping[type[ControllerEvent], Handler]:
+        return {
+            events.BrokerChange: lambda _: self._brokers.on_broker_change(),
+            events.BrokerModifications: lambda e: self._brokers.on_broker_modifications(
+                e.broker_id
+            ),
+            events.BrokerUnresponsive: lambda e: self._brokers.on_broker_unresponsive(e.broker_id),
+            events.LogDirEventNotification: lambda _: self._brokers.on_log_dir_events(),
+            events.LeaderAndIsrResponseReceived: self._brokers.on_leader_and_isr_response,
+            events.UpdateMetadataResponse: self._on_update_metadata_response,
+            events.TopicChange: lambda _: self._topics.on_topic_change(),
+            events.PartitionModifications: lambda e: self._topics.on_partition_modifications(
+                e.topic
+            ),
+            events.IsrChangeNotification: lambda _: self._topics.on_isr_change(),
+            events.TopicDeletion: lambda _: self._deletions.on_topic_deletion(),
+            events.TopicDeletionStopReplicaResponseReceived: (
+                self._deletions.on_stop_replica_response
+            ),
+            events.ControlledShutdown: self._shutdowns.on_controlled_shutdown,
+        }
+
+    async def _process_events(self) -> None:
+        while self._running:
+            queued = await self.queue.take()
+            self._state = queued.event.state
+            started_ms = self._clock.monotonic_ms()
+            await self._process(queued)
+            self._count(queued.event.state, self._clock.monotonic_ms() - started_ms)
+            self._state = ControllerState.IDLE
+
+    async def _process(self, queued: QueuedEvent) -> None:
+        """See one event through, and tell whoever asked."""
+        event, answer = queued.event, queued.answer
+        result: Any = None
+        error: Exception | None = None
+        try:
+            result = await self._handle(event)
+        except KafkaError as refusal:
+            error = refusal
+        except ControllerMoved as moved:
+            self._log.info("controller_moved", during=type(event).__name__, reason=str(moved))
+            error = KafkaError(event.moved, "the controller moved to another broker")
+            await self._recover(self._elector.on_controller_moved)
+        except SessionExpired:
+            self._log.info("session_expired", during=type(event).__name__)
+            error = KafkaError(event.moved, "the controller lost its ZooKeeper session")
+        except AssertionError:
+            raise
+        except Exception:
+            self._log.error("event_failed", event_kind=type(event).__name__, exc_info=True)
+            error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the controller failed and resigns")
+            await self._recover(self._elector.on_error)
+        if answer is None or answer.done():
+            return
+        if error is not None:
+            answer.set_exception(error)
+        else:
+            answer.set_result(result)
+
+    async def _handle(self, event: ControllerEvent) -> Any:
+        anywhere = self._on_every_broker.get(type(event))
+        if anywhere is not None:
+            return await anywhere(event)
+        handler = self._while_active.get(type(event))
+        if handler is None:
+            return None  # ShutdownEventThread: nothing is left to do
+        if not self.is_active:
+            raise KafkaError(event.moved, "this broker is not the controller")
+        if isinstance(event, BrokerAnswer) and event.controller_epoch != self.context.epoch:
+            return None  # to a request of an earlier term
+        return await handler(event)
+
+    async def _recover(self, step: Callable[[], Awaitable[None]]) -> None:
+        """Leave office as ZooKeeper allows; what it does not allow now, the next event brings."""
+        try:
+            await step()
+        except (ControllerMoved, SessionExpired, MalformedZnode) as error:
+            self._log.warning("resignation_unfinished", reason=repr(error))
+
+    async def _on_update_metadata_response(self, answer: events.UpdateMetadataResponse) -> None:
+        if answer.error is not ErrorCode.NONE:
+            self._log.error(
+                "update_metadata_refused", broker=answer.broker_id, error=answer.error.name
+            )
+
+    # ----------------------------------------------------------------------------------- metrics
+
+    def _count(self, state: ControllerState, took_ms: int) -> None:
+        name = RATE_AND_TIME_METRICS.get(state)
+        if name is not None:
+            prefix = f"kafka.controller:{name}RateAndTimeMs"
+            self._metrics.counter(f"{prefix}.count").mark()
+            self._metrics.counter(f"{prefix}.total").mark(took_ms)
+
+    def _register_metrics(self) -> None:
+        context = self.context
+        gauges: dict[str, Callable[[], float]] = {
+            "ActiveControllerCount": lambda: int(self.is_active),
+            "ControllerState": lambda: int(self._state),
+            "ActiveBrokerCount": lambda: len(context.brokers),
+            "OfflinePartitionsCount": context.offline_partition_count,
+            "PreferredReplicaImbalanceCount": context.preferred_replica_imbalance_count,
+            "GlobalTopicCount": lambda: len(context.all_topics),
+            "GlobalPartitionCount": lambda: len(context.leadership),
+            "TopicsToDeleteCount": lambda: len(context.topics_to_be_deleted),
+            "TopicsIneligibleToDeleteCount": lambda: len(context.topics_ineligible_for_deletion),
+            "ReplicasToDeleteCount": context.replicas_to_delete_count,
+            "ReplicasIneligibleToDeleteCount": context.replicas_ineligible_count,
+        }
+        for name, read in gauges.items():
+            self._metrics.gauge(f"kafka.controller:{name}", read)

@@ -1,0 +1,109 @@
+"""Taking office as the controller, and leaving it, in Kafka's order of steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from minikafka.controller.broker_change import BrokerDuties
+from minikafka.controller.deletion import TopicDeletions
+from minikafka.controller.reads import read_brokers
+from minikafka.controller.tools import Tools
+from minikafka.controller.topic_change import TopicDuties
+from minikafka.core.controller import partition_machine, replica_machine
+from minikafka.core.controller.assignment import is_being_reassigned
+from minikafka.core.controller.states import ReplicaState
+
+
+class Failover:
+    """What an election and a resignation mean. Any exception on the way in is the elector's cue to
+    resign, so that a controller that works is elected."""
+
+    def __init__(
+        self,
+        tools: Tools,
+        brokers: BrokerDuties,
+        topics: TopicDuties,
+        deletions: TopicDeletions,
+        is_running: Callable[[], bool],
+    ) -> None:
+        self._tools = tools
+        self._brokers = brokers
+        self._topics = topics
+        self._deletions = deletions
+        self._is_running = is_running
+        self._log = tools.log
+
+    async def on_controller_failover(self) -> None:
+        """Become the controller in deed.
+
+        1. /feature is made; stale notices go (their watches are armed with the reading);
+        2. the context is read: brokers, topics, leadership; every read arms its watch, so that
+           nothing that happens meanwhile is missed; the channels start;
+        3. unfinished topic deletions are taken over;
+        4. all brokers hear who is live, before any of them is told to follow somebody;
+        5. both state machines start: replicas Online or Offline, leaderless partitions elect;
+        6. deletions go on.
+        """
+        if not self._is_running():
+            self._log.info("Controller has been shut down, aborting startup/failover")
+            return
+        tools, context = self._tools, self._tools.context
+        tools.watches.begin_term()
+        await tools.store.ensure_feature_node()
+        self._log.info("deleting_stale_notifications")
+        stale = await tools.store.log_dir_events(tools.watches.term)
+        await tools.store.delete_log_dir_events(stale, tools.fence)
+        stale = await tools.store.isr_changes(tools.watches.term)
+        await tools.store.delete_isr_changes(stale, tools.fence)
+        await self._initialize_context()
+        self._log.info("fetching_topic_deletions")
+        await self._deletions.init(await tools.store.topic_deletions(tools.watches.term))
+        self._log.info("sending_update_metadata")
+        tools.machines.send_update_metadata(context.live_or_shutting_down_broker_ids())
+        await self._start_replica_machine()
+        await self._start_partition_machine()
+        self._log.info("ready_to_serve_as_the_controller", epoch=context.epoch)
+        await self._deletions.go_on()
+
+    async def _initialize_context(self) -> None:
+        self._log.info("initializing_controller_context")
+        tools, context = self._tools, self._tools.context
+        brokers, unreadable = await read_brokers(tools.store, tools.watches.term)
+        for broker_id, why in unreadable.items():
+            self._log.error("broker_registration_unreadable", broker=broker_id, why=why)
+        context.set_brokers(brokers.values())
+        topics = await tools.store.topics(tools.watches.term)
+        partitions = await self._topics.learn_topics(topics)
+        context.partitions_being_reassigned = {
+            tp for tp in partitions if is_being_reassigned(context.assignment(tp))
+        }
+        await self._topics.refresh_leadership(partitions)
+        for broker_id in sorted(context.brokers):
+            tools.channels.add_broker(context.brokers[broker_id])
+        await self._brokers.watch_registrations(sorted(context.brokers))
+        self._log.info(
+            "initialized_controller_context",
+            brokers=sorted(context.brokers),
+            topics=len(context.all_topics),
+            partitions=len(partitions),
+        )
+
+    async def _start_replica_machine(self) -> None:
+        self._log.info("starting_replica_state_machine")
+        online, offline = replica_machine.startup(self._tools.context)
+        await self._tools.machines.change_replicas(online, ReplicaState.ONLINE)
+        await self._tools.machines.change_replicas(offline, ReplicaState.OFFLINE)
+
+    async def _start_partition_machine(self) -> None:
+        self._log.info("starting_partition_state_machine")
+        partition_machine.startup(self._tools.context)
+        await self._tools.machines.trigger_online_partitions()
+
+    async def on_controller_resignation(self) -> None:
+        """Failover backwards: deaf to the cluster, silent to the brokers, without memory."""
+        self._log.debug("resigning")
+        self._tools.watches.end_term()
+        self._tools.machines.clear()
+        await self._tools.channels.shutdown()
+        self._tools.context.reset()
+        self._log.info("resigned")

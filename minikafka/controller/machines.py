@@ -1,0 +1,249 @@
+"""Runs the two state machines against ZooKeeper and the brokers: read, plan, write, apply, send."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from minikafka.controller.config import ControllerConfig
+from minikafka.controller.elector import StoreSource
+from minikafka.controller.reads import read_states
+from minikafka.core.controller import partition_machine, replica_machine
+from minikafka.core.controller.context import ControllerContext
+from minikafka.core.controller.election import ElectionStrategy
+from minikafka.core.controller.partition_machine import PartitionOutcome, PartitionPlan
+from minikafka.core.controller.replica_machine import ReplicaOutcome
+from minikafka.core.controller.request_batch import BrokerRequest, RequestBatch
+from minikafka.core.controller.states import PartitionState, ReplicaState
+from minikafka.core.controller.writes import States, WriteResults
+from minikafka.kernel.cluster import (
+    LeaderAndIsr,
+    LeaderIsrAndControllerEpoch,
+    PartitionAndReplica,
+    TopicPartition,
+)
+from minikafka.kernel.events import event_log
+from minikafka.kernel.metrics import Metrics
+from minikafka.kernel.ports import CoordinationError
+
+_UNCLEAN_KEY = "unclean.leader.election.enable"
+_LOUD = (PartitionState.NEW, PartitionState.ONLINE)
+
+
+class StateMachines:
+    """One batch of requests per call, sent when its last write is done.
+
+    A znode that somebody else wrote meanwhile is read again and planned again, as often as it
+    takes: a leader changes its ISR now and then, not all the time. Raises ``ControllerMoved``.
+    """
+
+    def __init__(
+        self,
+        context: ControllerContext,
+        config: ControllerConfig,
+        zk: StoreSource,
+        send: Callable[[BrokerRequest], None],
+        metrics: Metrics,
+    ) -> None:
+        self._context = context
+        self._config = config
+        self._zk = zk
+        self._send = send
+        self._metrics = metrics
+        self._batch = RequestBatch(config.broker_id, context, config.inter_broker_listener_name)
+        self._log = event_log("state-change", controller=config.broker_id)
+
+    def clear(self) -> None:
+        """Forget what was not sent: somebody else decides now."""
+        self._batch.clear()
+
+    # ------------------------------------------------------------------------------- partitions
+
+    async def change_partitions(
+        self,
+        partitions: Sequence[TopicPartition],
+        target: PartitionState,
+        strategy: ElectionStrategy | None = None,
+    ) -> dict[TopicPartition, LeaderAndIsr]:
+        """Take partitions to ``target``; the leaderships that came of it."""
+        elected: dict[TopicPartition, LeaderAndIsr] = {}
+        if not partitions:
+            return elected
+        self._batch.new_batch()
+        pending = list(partitions)
+        wanted = partition_machine.to_read(self._context, pending, target)
+        while pending:
+            read, unreadable = await read_states(self._zk.store, wanted)
+            self._log_unreadable(unreadable)
+            pending = [tp for tp in pending if tp not in unreadable]
+            unclean = await self._unclean_topics(read, strategy)
+            plan = partition_machine.plan(self._context, pending, target, strategy, read, unclean)
+            results = await self._write(plan.creates, plan.updates)
+            outcome = partition_machine.apply(self._context, self._batch, plan, results)
+            self._log_partitions(plan, outcome, strategy)
+            elected.update(outcome.elected)
+            pending = wanted = list(outcome.retry)
+        self._flush()
+        return elected
+
+    async def trigger_online_partitions(self) -> dict[TopicPartition, LeaderAndIsr]:
+        """Seek leaders for all partitions that have none (triggerOnlinePartitionStateChange)."""
+        waiting = partition_machine.to_trigger_online(self._context)
+        return await self.change_partitions(
+            waiting, PartitionState.ONLINE, ElectionStrategy.OFFLINE
+        )
+
+    async def _unclean_topics(
+        self, read: States, strategy: ElectionStrategy | None
+    ) -> frozenset[str]:
+        """Topics whose configuration allows an unclean leader, of those that need one."""
+        if strategy is not ElectionStrategy.OFFLINE:
+            return frozenset()
+        lost = partition_machine.without_live_isr(self._context, read)
+        topics = sorted({tp.topic for tp in lost})
+        if not topics:
+            return frozenset()
+        default = str(self._config.unclean_leader_election_enable)
+        configs = await self._zk.store.topic_configs(topics)
+        return frozenset(
+            t for t in topics if configs[t].get(_UNCLEAN_KEY, default).lower() == "true"
+        )
+
+    def _log_partitions(
+        self, plan: PartitionPlan, outcome: PartitionOutcome, strategy: ElectionStrategy | None
+    ) -> None:
+        epoch = self._context.epoch
+        for partition in sorted(plan.unclean & outcome.elected.keys()):
+            self._metrics.counter("kafka.controller:UncleanLeaderElectionsPerSec").mark()
+            leader = outcome.elected[partition].leader
+            self._log.warning(
+                f"No broker in ISR is alive for {partition}. Elect leader {leader} from live "
+                "brokers. There's potential data loss."
+            )
+        for change in outcome.changes:
+            facts = {"partition": str(change.subject), "epoch": epoch}
+            facts |= {"before": str(change.before), "after": str(change.after)}
+            facts |= _leadership_facts(change.leadership)
+            if change.before is PartitionState.OFFLINE and strategy in (
+                ElectionStrategy.OFFLINE,
+                ElectionStrategy.UNCLEAN,
+            ):
+                self._log.info(
+                    f"Selected new leader and ISR {outcome.elected[change.subject]} for offline "
+                    f"partition {change.subject}",
+                    **facts,
+                )
+            else:
+                write = self._log.info if change.after in _LOUD else self._log.debug
+                write("partition_state_changed", **facts)
+        for refusal in outcome.refusals:
+            self._log.error(
+                "partition_state_change_failed",
+                partition=str(refusal.subject),
+                before=str(refusal.before),
+                after=str(refusal.after),
+                epoch=epoch,
+                reason=refusal.reason,
+            )
+
+    # --------------------------------------------------------------------------------- replicas
+
+    async def change_replicas(
+        self, replicas: Sequence[PartitionAndReplica], target: ReplicaState
+    ) -> None:
+        """Take replicas to ``target``, broker by broker."""
+        if not replicas:
+            return
+        self._batch.new_batch()
+        for broker_id, pending in replica_machine.by_broker(replicas).items():
+            while pending:
+                wanted = replica_machine.to_read(self._context, pending, target)
+                read, unreadable = await read_states(self._zk.store, wanted)
+                self._log_unreadable(unreadable)
+                pending = [r for r in pending if r.topic_partition not in unreadable]
+                plan = replica_machine.plan(self._context, broker_id, pending, target, read)
+                results = await self._write({}, plan.updates)
+                outcome = replica_machine.apply(self._context, self._batch, plan, results)
+                self._log_replicas(outcome)
+                pending = list(outcome.retry)
+        self._flush()
+
+    def _log_replicas(self, outcome: ReplicaOutcome) -> None:
+        epoch = self._context.epoch
+        for change in outcome.changes:
+            self._log.debug(
+                "replica_state_changed",
+                partition=str(change.subject.topic_partition),
+                replica=change.subject.replica,
+                before=str(change.before),
+                after=str(change.after),
+                epoch=epoch,
+                **_leadership_facts(change.leadership),
+            )
+        for refusal in outcome.refusals:
+            self._log.error(
+                "replica_state_change_failed",
+                partition=str(refusal.subject.topic_partition),
+                replica=refusal.subject.replica,
+                before=str(refusal.before),
+                after=str(refusal.after),
+                epoch=epoch,
+                reason=refusal.reason,
+            )
+
+    def _log_unreadable(self, unreadable: Mapping[TopicPartition, str]) -> None:
+        for partition, why in unreadable.items():
+            self._log.error("partition_state_unreadable", partition=str(partition), why=why)
+
+    # --------------------------------------------------------------------------------- requests
+
+    def send_update_metadata(
+        self, broker_ids: Iterable[int], partitions: Iterable[TopicPartition] = ()
+    ) -> None:
+        """Tell these brokers who is live, and who leads these partitions."""
+        self._batch.new_batch()
+        self._batch.add_update_metadata(broker_ids, partitions)
+        self._flush()
+
+    def send_stop_replicas(self, broker_id: int, partitions: Iterable[TopicPartition]) -> None:
+        """Tell a broker to stop following, ahead of what ZooKeeper takes its time for."""
+        self._batch.new_batch()
+        for partition in partitions:
+            self._batch.add_stop_replica((broker_id,), partition, delete=False)
+        self._flush()
+
+    def _flush(self) -> None:
+        for request in self._batch.send_requests_to_brokers(self._context.epoch):
+            self._log.debug(
+                "request_queued",
+                kind=type(request.message).__name__,
+                broker=request.broker_id,
+                topics=len(request.message.topic_states),
+                epoch=self._context.epoch,
+            )
+            self._send(request)
+
+    async def _write(
+        self,
+        creates: Mapping[TopicPartition, LeaderIsrAndControllerEpoch],
+        updates: Mapping[TopicPartition, LeaderIsrAndControllerEpoch],
+    ) -> WriteResults:
+        store, fence = self._zk.store, self._context.epoch_zk_version
+        results: dict[TopicPartition, LeaderAndIsr | CoordinationError] = {}
+        if creates:
+            results.update(await store.create_states(creates, fence))
+        if updates:
+            wanted = {tp: state.leader_and_isr for tp, state in updates.items()}
+            results.update(await store.update_states(wanted, self._context.epoch, fence))
+        return results
+
+
+def _leadership_facts(leadership: LeaderIsrAndControllerEpoch | None) -> dict[str, object]:
+    if leadership is None:
+        return {}
+    known = leadership.leader_and_isr
+    return {
+        "leader": known.leader,
+        "isr": list(known.isr),
+        "leader_epoch": known.leader_epoch,
+        "zk_version": known.zk_version,
+    }

@@ -1,0 +1,39 @@
+"""What every duty of an elected controller works with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from minikafka.controller.channels import ControllerChannels
+from minikafka.controller.config import ControllerConfig
+from minikafka.controller.elector import StoreSource
+from minikafka.controller.machines import StateMachines
+from minikafka.controller.watches import Watches
+from minikafka.core.controller.context import ControllerContext
+from minikafka.kernel.events import EventLog
+from minikafka.kernel.ports import Entropy
+from minikafka.zookeeper.store import ZkStore
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """One set per controller, shared by its duties; used from the event task only."""
+
+    config: ControllerConfig
+    context: ControllerContext
+    zk: StoreSource = field(repr=False)
+    watches: Watches = field(repr=False)
+    machines: StateMachines = field(repr=False)
+    channels: ControllerChannels = field(repr=False)
+    entropy: Entropy = field(repr=False)
+    log: EventLog = field(repr=False)
+
+    @property
+    def store(self) -> ZkStore:
+        """On the current session."""
+        return self.zk.store
+
+    @property
+    def fence(self) -> int:
+        """The version of /controller_epoch that every write of this term is conditional on."""
+        return self.context.epoch_zk_version

@@ -1,0 +1,112 @@
+"""The controller's context: beginnings, liveness, figures, forgetting."""
+
+from uuid import UUID
+
+import pytest
+
+from minikafka.core.controller.context import ControllerContext
+from minikafka.core.controller.states import PartitionState, ReplicaState
+from minikafka.kernel.cluster import ReplicaAssignment
+
+
+@pytest.mark.mission("CTX-3")
+def test_before_any_election():
+    context = ControllerContext()
+    assert (context.epoch, context.epoch_zk_version) == (0, 0)
+
+
+@pytest.mark.mission("CTX-2")
+def test_the_dump_has_every_field(cluster):
+    (tp,) = cluster.topic("t", (1, 2))
+    cluster.led(tp, 1, (1, 2))
+    cluster.context.partition_states[tp] = PartitionState.ONLINE
+    cluster.context.replica_states[cluster.replica(tp, 1)] = ReplicaState.ONLINE
+    cluster.context.replicas_on_offline_dirs = {2: {tp}}
+    dump = cluster.context.dump()
+    assert {
+        "shuttingDownBrokerIds", "epoch", "epochZkVersion", "allTopics",
+        "partitionReplicaAssignment", "partitionLeadershipInfo", "partitionsBeingReassigned",
+        "partitionsUndergoingPreferredReplicaElection", "liveBrokersUnderlying",
+        "liveBrokerIdsUnderlying", "partitionStates", "replicaStates",
+    } <= dump.keys()  # fmt: skip
+    assert dump["liveBrokerIdsUnderlying"] == [1, 2, 3]
+    assert dump["partitionStates"] == {"t-0": "OnlinePartition"}
+    assert dump["replicaStates"] == {"t-0/1": "OnlineReplica"}
+    assert dump["replicasOnOfflineDirs"] == {2: ["t-0"]}
+
+
+def test_shutting_down_is_there_and_not_live(cluster):
+    (tp,) = cluster.topic("t", (1, 2))
+    cluster.context.shutting_down_broker_ids.add(2)
+    assert cluster.context.live_broker_ids() == [1, 3]
+    assert cluster.context.live_or_shutting_down_broker_ids() == [1, 2, 3]
+    assert not cluster.context.is_replica_online(2, tp)
+    assert cluster.context.is_replica_online(2, tp, or_shutting_down=True)
+
+
+def test_a_topic_has_one_id_and_an_id_one_topic(cluster):
+    cluster.topic("a", (1,))
+    cluster.context.add_topic_id("a", UUID(int=1))
+    with pytest.raises(ValueError, match="topic a"):
+        cluster.context.add_topic_id("a", UUID(int=2))
+    with pytest.raises(ValueError, match="topic b"):
+        cluster.context.add_topic_id("b", UUID(int=1))
+
+
+def test_who_leads_what(cluster):
+    a, b, c = cluster.topic("t", (1, 2), (2, 1), (1,))
+    (doomed,) = cluster.topic("doomed", (1, 2))
+    for tp in (a, c, doomed):
+        cluster.led(tp, 1, (1,))
+    cluster.led(b, 9, (9,))
+    cluster.context.topics_to_be_deleted.add("doomed")
+    assert cluster.context.partitions_with_leaders() == [a, b, c]
+    assert cluster.context.partitions_led_by(1) == [a]  # replicated ones only
+    assert cluster.context.partitions_with_offline_leader() == [b]
+    assert cluster.context.leader_epoch(a) == 3
+    assert cluster.context.leader_epoch(doomed) == -2
+    (never,) = cluster.topic("never", (1,))
+    assert cluster.context.leader_epoch(never) == -1
+
+
+def test_figures(cluster):
+    a, b, moving = cluster.topic("t", (1, 2), (2, 1), (3, 1))
+    (doomed,) = cluster.topic("doomed", (2, 1))
+    for tp in (a, b, doomed):
+        cluster.led(tp, 1, (1,))
+    cluster.led(moving, 1, (1,))
+    cluster.context.set_assignment(moving, ReplicaAssignment((3, 1), adding=(3,)))
+    assert cluster.context.preferred_replica_imbalance_count() == 2  # 3 is still catching up
+    cluster.context.topics_to_be_deleted.add("doomed")
+    assert cluster.context.preferred_replica_imbalance_count() == 1
+    cluster.led(moving, 1, (1, 3))
+    assert cluster.context.preferred_replica_imbalance_count() == 2
+    cluster.context.partition_states = {a: PartitionState.OFFLINE, doomed: PartitionState.OFFLINE}
+    assert cluster.context.offline_partition_count() == 2
+    cluster.context.topics_with_deletion_started.add("doomed")
+    assert cluster.context.offline_partition_count() == 1
+
+
+def test_a_removed_topic_leaves_nothing(cluster):
+    empty = cluster.context.dump()
+    (tp,) = cluster.topic("t", (1, 2))
+    cluster.led(tp, 1, (1, 2))
+    cluster.context.partition_states[tp] = PartitionState.ONLINE
+    cluster.context.replica_states[cluster.replica(tp, 1)] = ReplicaState.ONLINE
+    for topics in (
+        cluster.context.topics_to_be_deleted,
+        cluster.context.topics_with_deletion_started,
+        cluster.context.topics_ineligible_for_deletion,
+    ):
+        topics.add("t")
+    cluster.context.remove_topic("t")
+    assert cluster.context.dump() == empty
+    assert cluster.context.topic_names == {}
+
+
+@pytest.mark.mission("CFO-2")
+def test_after_a_resignation_nothing_is_known(cluster):
+    (tp,) = cluster.topic("t", (1, 2))
+    cluster.led(tp, 1, (1, 2))
+    cluster.context.reset()
+    assert cluster.context.dump() == ControllerContext().dump()

@@ -1,0 +1,239 @@
+"""Each replica transition with its side effects: znodes, context, requests."""
+
+from dataclasses import replace
+
+import pytest
+
+from minikafka.core.controller import replica_machine
+from minikafka.core.controller.states import ReplicaState
+from minikafka.kernel.cluster import LeaderAndIsr, ReplicaAssignment
+from minikafka.kernel.ports import NoNode
+
+R = ReplicaState
+
+
+def at(cluster, replica, state):
+    cluster.context.replica_states[replica] = state
+    return replica
+
+
+@pytest.mark.mission("RSM-9")
+def test_a_new_replica_hears_who_leads(cluster, summary):
+    (tp,) = cluster.topic("t", (1, 2, 3))
+    cluster.led(tp, 1, (1, 2))
+    cluster.move_replicas([cluster.replica(tp, 3)], R.NEW)
+    assert cluster.context.replica_state(cluster.replica(tp, 3)) is R.NEW
+    assert summary(cluster.sent()) == [
+        ("LeaderAndIsr", 3, {"t-0": (1, (1, 2), True)}),
+        ("UpdateMetadata", 1, {"t-0": (1, (1, 2))}),
+        ("UpdateMetadata", 2, {"t-0": (1, (1, 2))}),
+        ("UpdateMetadata", 3, {"t-0": (1, (1, 2))}),
+    ]
+
+
+@pytest.mark.mission("RSM-9")
+def test_a_new_replica_before_any_leader_hears_nothing(cluster):
+    (tp,) = cluster.topic("t", (1, 2))
+    cluster.move_replicas([cluster.replica(tp, 1), cluster.replica(tp, 2)], R.NEW)
+    assert cluster.sent() == []
+
+
+@pytest.mark.mission("RSM-9")
+def test_a_new_replica_may_not_lead(cluster):
+    (tp,) = cluster.topic("t", (1, 2))
+    cluster.led(tp, 1, (1, 2))
+    (outcome,) = cluster.move_replicas([cluster.replica(tp, 1)], R.NEW)
+    assert "requested to become leader" in outcome.refusals[0].reason
+    assert cluster.context.replica_state(cluster.replica(tp, 1)) is R.NON_EXISTENT
+    assert cluster.sent() == []
+
+
+@pytest.mark.mission("RSM-10")
+def test_new_to_online_joins_the_assignment(cluster):
+    (tp,) = cluster.topic("t", (1, 2))
+    cluster.led(tp, 1, (1, 2))
+    cluster.move_replicas(
+        [at(cluster, cluster.replica(tp, 2), R.NEW), at(cluster, cluster.replica(tp, 3), R.NEW)],
+        R.ONLINE,
+    )
+    assert cluster.context.assignment(tp).replicas == (1, 2, 3)
+    assert cluster.sent() == []
+
+
+@pytest.mark.mission("RSM-11")
+@pytest.mark.parametrize("before", [R.ONLINE, R.OFFLINE, R.DELETION_INELIGIBLE])
+def test_online_again_hears_who_leads(cluster, summary, before):
+    (tp,) = cluster.topic("t", (1, 2))
+    cluster.led(tp, 1, (1, 2))
+    cluster.move_replicas([at(cluster, cluster.replica(tp, 2), before)], R.ONLINE)
+    assert summary(cluster.sent())[0] == ("LeaderAndIsr", 2, {"t-0": (1, (1, 2), False)})
+
+
+@pytest.mark.mission("RSM-11")
+def test_online_again_without_any_leader_ever_hears_nothing(cluster):
+    (tp,) = cluster.topic("t", (1, 2))
+    cluster.move_replicas([at(cluster, cluster.replica(tp, 2), R.OFFLINE)], R.ONLINE)
+    assert cluster.context.replica_state(cluster.replica(tp, 2)) is R.ONLINE
+    assert cluster.sent() == []
+
+
+@pytest.mark.mission("RSM-12", "RSM-17")
+@pytest.mark.parametrize("before", [R.NEW, R.ONLINE, R.OFFLINE, R.DELETION_INELIGIBLE])
+def test_offline_leaves_the_isr_and_all_others_hear_of_it(cluster, summary, before):
+    (tp,) = cluster.topic("t", (1, 2, 3))
+    cluster.led(tp, 1, (1, 2, 3), leader_epoch=3, zk_version=7)
+    cluster.move_replicas([at(cluster, cluster.replica(tp, 2), before)], R.OFFLINE)
+    assert cluster.znodes[tp].leader_and_isr == LeaderAndIsr(1, 4, (1, 3), 8)
+    assert cluster.context.leadership[tp] == cluster.znodes[tp]
+    assert summary(cluster.sent()) == [
+        ("LeaderAndIsr", 1, {"t-0": (1, (1, 3), False)}),
+        ("LeaderAndIsr", 3, {"t-0": (1, (1, 3), False)}),
+        ("UpdateMetadata", 1, {"t-0": (1, (1, 3))}),
+        ("UpdateMetadata", 2, {"t-0": (1, (1, 3))}),
+        ("UpdateMetadata", 3, {"t-0": (1, (1, 3))}),
+        ("StopReplica", 2, {"t-0": (3, False)}),  # under the epoch that it knows
+    ]
+
+
+@pytest.mark.mission("RSM-12")
+def test_a_dead_broker_is_not_written_to(cluster, summary):
+    (tp,) = cluster.topic("t", (1, 2))
+    cluster.led(tp, 1, (1, 2))
+    cluster.context.remove_brokers([2])
+    cluster.move_replicas([at(cluster, cluster.replica(tp, 2), R.ONLINE)], R.OFFLINE)
+    assert {(kind, broker) for kind, broker, _ in summary(cluster.sent())} == {
+        ("LeaderAndIsr", 1), ("UpdateMetadata", 1), ("UpdateMetadata", 3),
+    }  # fmt: skip
+
+
+@pytest.mark.mission("RSM-12")
+def test_the_last_in_sync_stays_and_nobody_leads(cluster):
+    (tp,) = cluster.topic("t", (1, 2))
+    cluster.led(tp, 2, (2,), leader_epoch=3, zk_version=7)
+    cluster.move_replicas([at(cluster, cluster.replica(tp, 2), R.ONLINE)], R.OFFLINE)
+    assert cluster.znodes[tp].leader_and_isr == LeaderAndIsr(-1, 4, (2,), 8)
+
+
+@pytest.mark.mission("RSM-12")
+def test_out_of_the_isr_already_means_no_write(cluster, summary):
+    (tp,) = cluster.topic("t", (1, 2, 3))
+    cluster.led(tp, 1, (1, 3), leader_epoch=3, zk_version=7)
+    cluster.move_replicas([at(cluster, cluster.replica(tp, 2), R.ONLINE)], R.OFFLINE)
+    assert cluster.znodes[tp].leader_and_isr.zk_version == 7
+    assert [(kind, b) for kind, b, _ in summary(cluster.sent())][:2] == [
+        ("LeaderAndIsr", 1), ("LeaderAndIsr", 3),
+    ]  # fmt: skip
+
+
+@pytest.mark.mission("RSM-12")
+def test_an_isr_that_changed_meanwhile_is_read_again(cluster):
+    (tp,) = cluster.topic("t", (1, 2, 3))
+    current = cluster.led(tp, 1, (1, 2), zk_version=8)
+    stale = replace(current, leader_and_isr=LeaderAndIsr(1, 3, (1, 2, 3), 7))
+    first, second = cluster.move_replicas(
+        [at(cluster, cluster.replica(tp, 2), R.ONLINE)], R.OFFLINE, stale={tp: stale}
+    )
+    assert first.retry == (cluster.replica(tp, 2),)
+    assert second.retry == ()
+    assert cluster.znodes[tp].leader_and_isr == LeaderAndIsr(1, 4, (1,), 9)
+    assert cluster.context.replica_state(cluster.replica(tp, 2)) is R.OFFLINE
+
+
+@pytest.mark.mission("RSM-12")
+def test_failures_leave_the_replica_where_it_was(cluster):
+    gone, broken, newer = cluster.topic("t", (1, 2), (1, 2), (1, 2))
+    cluster.led(gone, 1, (1, 2))
+    cluster.led(broken, 1, (1, 2))
+    cluster.led(newer, 1, (1, 2), controller_epoch=6)
+    del cluster.znodes[gone]
+    cluster.fail[broken] = NoNode("x")
+    replicas = [at(cluster, cluster.replica(tp, 2), R.ONLINE) for tp in (gone, broken, newer)]
+    (outcome,) = cluster.move_replicas(replicas, R.OFFLINE)
+    reasons = {r.subject: r.reason for r in outcome.refusals}
+    assert "is empty" in reasons[replicas[0]]
+    assert "NoNode" in reasons[replicas[1]]
+    assert "another controller" in reasons[replicas[2]]
+    assert {cluster.context.replica_state(r) for r in replicas} == {R.ONLINE}
+
+
+@pytest.mark.mission("RSM-12", "DEL-2")
+def test_offline_for_deletion_tells_no_leader(cluster, summary):
+    (tp,) = cluster.topic("t", (1, 2))
+    cluster.led(tp, 1, (1, 2))
+    cluster.context.topics_to_be_deleted.add("t")
+    cluster.move_replicas([at(cluster, cluster.replica(tp, 2), R.ONLINE)], R.OFFLINE)
+    assert summary(cluster.sent()) == [("StopReplica", 2, {"t-0": (-2, False)})]
+
+
+@pytest.mark.mission("DEL-2")
+def test_offline_for_deletion_does_not_need_the_state_znode(cluster):
+    (tp,) = cluster.topic("t", (1, 2))
+    cluster.led(tp, 1, (1, 2))
+    del cluster.znodes[tp]
+    cluster.context.topics_to_be_deleted.add("t")
+    cluster.move_replicas([at(cluster, cluster.replica(tp, 2), R.ONLINE)], R.OFFLINE)
+    assert cluster.context.replica_state(cluster.replica(tp, 2)) is R.OFFLINE
+
+
+@pytest.mark.mission("RSM-12")
+def test_offline_before_any_leader_tells_it_to_stop(cluster, summary):
+    (tp,) = cluster.topic("t", (1, 2))
+    cluster.move_replicas([at(cluster, cluster.replica(tp, 2), R.NEW)], R.OFFLINE)
+    assert summary(cluster.sent()) == [
+        ("UpdateMetadata", 1, {}),
+        ("UpdateMetadata", 2, {}),
+        ("UpdateMetadata", 3, {}),
+        ("StopReplica", 2, {"t-0": (-1, False)}),
+    ]
+
+
+@pytest.mark.mission("RSM-13")
+def test_deletion_started_says_delete(cluster, summary):
+    (tp,) = cluster.topic("t", (1, 2))
+    cluster.led(tp, 1, (1, 2))
+    cluster.context.topics_to_be_deleted.add("t")
+    cluster.move_replicas([at(cluster, cluster.replica(tp, 2), R.OFFLINE)], R.DELETION_STARTED)
+    assert summary(cluster.sent()) == [("StopReplica", 2, {"t-0": (-2, True)})]
+
+
+@pytest.mark.mission("RSM-14", "RSM-15")
+@pytest.mark.parametrize("after", [R.DELETION_SUCCESSFUL, R.DELETION_INELIGIBLE])
+def test_the_end_of_a_deletion_is_only_a_mark(cluster, after):
+    (tp,) = cluster.topic("t", (1, 2))
+    cluster.led(tp, 1, (1, 2))
+    replica = at(cluster, cluster.replica(tp, 2), R.DELETION_STARTED)
+    cluster.move_replicas([replica], after)
+    assert cluster.context.replica_state(replica) is after
+    assert cluster.sent() == []
+
+
+@pytest.mark.mission("RSM-16")
+def test_non_existent_is_forgotten(cluster):
+    (tp,) = cluster.topic("t", (1, 2))
+    cluster.context.set_assignment(tp, ReplicaAssignment((1, 2), adding=(2,)))
+    replica = at(cluster, cluster.replica(tp, 2), R.DELETION_SUCCESSFUL)
+    cluster.move_replicas([replica], R.NON_EXISTENT)
+    assert cluster.context.assignment(tp) == ReplicaAssignment((1,))
+    assert replica not in cluster.context.replica_states
+    assert cluster.sent() == []
+
+
+@pytest.mark.mission("CCB-3")
+def test_startup_places_replicas(cluster):
+    (tp,) = cluster.topic("t", (1, 4))
+    online, offline = replica_machine.startup(cluster.context)
+    assert online == [cluster.replica(tp, 1)]
+    assert offline == [cluster.replica(tp, 4)]
+    assert cluster.context.replica_states == {
+        cluster.replica(tp, 1): R.ONLINE,
+        cluster.replica(tp, 4): R.DELETION_INELIGIBLE,
+    }
+
+
+def test_brokers_are_taken_one_after_the_other(cluster):
+    """Two replicas of one partition going at once are two writes to its znode."""
+    (tp,) = cluster.topic("t", (1, 2, 3))
+    cluster.led(tp, 1, (1, 2, 3), leader_epoch=3, zk_version=7)
+    replicas = [at(cluster, cluster.replica(tp, b), R.ONLINE) for b in (3, 2)]
+    cluster.move_replicas(replicas, R.OFFLINE)
+    assert cluster.znodes[tp].leader_and_isr == LeaderAndIsr(1, 5, (1,), 9)
