@@ -1,0 +1,230 @@
+"""The admin client and the connections below it, against a fake cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from minikafka.client import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    Admin,
+    ClientConfig,
+    CreatedTopic,
+    NewTopic,
+)
+from minikafka.client.config import parse_bootstrap_servers
+from minikafka.core.client.answers import choose_version, error_code
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.records.builder import build_batch
+from tests.support.fake_cluster import HANG_UP, SILENCE, FakeCluster
+from tests.support.jumping_loop import MemoryNetwork, jumping, memory_world
+
+
+@asynccontextmanager
+async def administering(**more: Any) -> AsyncIterator[tuple[Admin, FakeCluster]]:
+    world = memory_world()
+    cluster = FakeCluster(world)
+    await cluster.start()
+    more = {"bootstrap_servers": cluster.bootstrap, "request_timeout_ms": 5_000, **more}
+    async with Admin(world, ClientConfig(**more)) as admin:
+        yield admin, cluster
+
+
+async def error_of(awaitable: Any) -> ErrorCode:
+    with pytest.raises(KafkaError) as caught:
+        await awaitable
+    return caught.value.code
+
+
+@jumping
+async def test_the_life_of_a_topic():
+    async with administering() as (admin, cluster):
+        created = await admin.create_topic("t", 3, 1, {"retention.ms": "1"})
+        assert created == CreatedTopic("t", cluster.topic_ids["t"], 3, 1)
+        (wanted,) = cluster.requests(ApiKey.CREATE_TOPICS)[0].topics
+        assert [(row.name, row.value) for row in wanted.configs] == [("retention.ms", "1")]
+        view = await admin.wait_for_topic("t", 3)
+        assert sorted(view.partitions) == [0, 1, 2]
+        assert view.partitions[1].leader == 2
+        assert view.partitions[1].replicas == view.partitions[1].isr == (1, 2)
+        assert [topic.name for topic in await admin.list_topics()] == ["t"]
+        assert await error_of(admin.create_topic("t")) is ErrorCode.TOPIC_ALREADY_EXISTS
+        await admin.delete_topic("t")
+        assert await admin.list_topics() == []
+        assert await error_of(admin.delete_topic("t")) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@jumping
+async def test_outcomes_by_topic():
+    async with administering() as (admin, cluster):
+        cluster.create("there")
+        outcomes = await admin.create_topics(
+            [NewTopic("new", 1, 1), NewTopic("there"), NewTopic("placed", assignments={0: [2, 1]})]
+        )
+        assert isinstance(outcomes["new"], CreatedTopic)
+        refused = outcomes["there"]
+        assert isinstance(refused, KafkaError)
+        assert refused.code is ErrorCode.TOPIC_ALREADY_EXISTS
+        rows = cluster.requests(ApiKey.CREATE_TOPICS)[0].topics[2].assignments
+        assert [(row.partition_index, row.broker_ids) for row in rows] == [(0, [2, 1])]
+        described = await admin.describe_topics(["new", "gone"])
+        assert not isinstance(described["new"], KafkaError)
+        assert isinstance(described["gone"], KafkaError)
+        deleted = await admin.delete_topics(["new", "gone"])
+        assert deleted["new"] is None
+        assert isinstance(deleted["gone"], KafkaError)
+
+
+@jumping
+async def test_validating_creates_nothing():
+    async with administering() as (admin, _):
+        await admin.create_topics([NewTopic("t", 1, 1)], validate_only=True)
+        assert await admin.list_topics() == []
+
+
+@jumping
+async def test_internal_topics_are_listed_on_demand():
+    async with administering() as (admin, cluster):
+        cluster.create("__consumer_offsets")
+        assert await admin.list_topics() == []
+        (internal,) = await admin.list_topics(include_internal=True)
+        assert internal.is_internal
+
+
+@jumping
+async def test_the_controller_is_followed():
+    async with administering() as (admin, cluster):
+        await admin.create_topic("a", 1, 1)
+        cluster.controller = 2
+        await admin.create_topic("b", 1, 1)
+        asked = [
+            broker
+            for broker, request in cluster.seen
+            if request.SPEC.api_key is ApiKey.CREATE_TOPICS
+        ]
+        assert asked[0] == 1
+        assert asked[-1] == 2
+        assert sorted(cluster.topic_ids) == ["a", "b"]
+
+
+@pytest.mark.parametrize("fault", [HANG_UP, SILENCE])
+def test_lost_answers_are_asked_for_again(fault: str):
+    @jumping
+    async def scenario() -> None:
+        async with administering() as (admin, cluster):
+            for api in (ApiKey.METADATA, ApiKey.CREATE_TOPICS, ApiKey.API_VERSIONS):
+                cluster.fail(api, fault)
+            await admin.create_topic("t", 1, 1)
+            assert list(cluster.topic_ids) == ["t"]
+
+    scenario()
+
+
+@jumping
+async def test_without_a_controller_time_runs_out():
+    async with administering() as (admin, cluster):
+        cluster.controller = -1
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        code = await error_of(admin.create_topic("t", timeout_ms=3_000))
+        assert code is ErrorCode.REQUEST_TIMED_OUT
+        assert loop.time() - begun <= 3.1
+
+
+@jumping
+async def test_the_cluster_is_described_by_old_brokers_too():
+    async with administering() as (admin, cluster):
+        new = await admin.describe_cluster()
+        del cluster.versions[ApiKey.DESCRIBE_CLUSTER]
+    async with administering() as (admin, cluster):
+        del cluster.versions[ApiKey.DESCRIBE_CLUSTER]
+        old = await admin.describe_cluster()
+        assert cluster.requests(ApiKey.DESCRIBE_CLUSTER) == []
+    assert new == old
+    assert (new.cluster_id, new.controller_id) == ("fake", 1)
+    assert [(node.id, node.host) for node in new.nodes] == [(1, "host-1"), (2, "host-2")]
+
+
+@jumping
+async def test_offsets():
+    async with administering() as (admin, cluster):
+        cluster.create("t")
+        tp, other = TopicPartition("t", 0), TopicPartition("t", 1)
+        cluster.partitions[tp].append(build_batch([(5, None, b"v", []), (9, None, b"w", [])]))
+        for at, expected in ((LATEST_TIMESTAMP, 2), (EARLIEST_TIMESTAMP, 0), (6, 1), (10, -1)):
+            found = await admin.list_offsets({tp: at, other: at})
+            assert found[tp].offset == expected
+        cluster.fail(ApiKey.LIST_OFFSETS, ErrorCode.LEADER_NOT_AVAILABLE)
+        assert (await admin.list_offsets({tp: -1}))[tp].offset == 2
+        missing = {TopicPartition("nope", 0): -1}
+        assert await error_of(admin.list_offsets(missing, timeout_ms=1_000)) in (
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ErrorCode.REQUEST_TIMED_OUT,
+        )
+
+
+@jumping
+async def test_the_highest_common_version_is_spoken():
+    async with administering() as (admin, cluster):
+        cluster.versions[ApiKey.METADATA] = (0, 5)
+        cluster.versions[ApiKey.CREATE_TOPICS] = (0, 1)
+        created = await admin.create_topic("t", 1, 1)
+        assert created.partitions == -1, "version 1 does not tell"
+        cluster.versions[ApiKey.CREATE_TOPICS] = (90, 99)
+    async with administering() as (admin, cluster):
+        cluster.versions[ApiKey.CREATE_TOPICS] = (90, 99)
+        assert await error_of(admin.create_topic("t")) is ErrorCode.UNSUPPORTED_VERSION
+
+
+@jumping
+async def test_one_connection_per_broker_whoever_needs_it():
+    async with administering() as (admin, cluster):
+        cluster.create("t", 8)
+        at = {TopicPartition("t", number): -1 for number in range(8)}
+        await asyncio.gather(*(admin.list_offsets(at) for _ in range(10)))
+        network = admin.session.world.network
+        assert isinstance(network, MemoryNetwork)
+        assert network.connects <= 3, "a bootstrap server, then each broker"
+
+
+@jumping
+async def test_a_broker_that_moves_is_found_at_its_new_address():
+    async with administering() as (admin, cluster):
+        await admin.describe_cluster()
+        cluster.stop_broker(1)
+        cluster.controller = 2
+        await admin.create_topic("t", 1, 1)
+        await cluster.start_broker(1)
+        cluster.controller = 1
+        await admin.create_topic("u", 1, 1)
+        assert sorted(cluster.topic_ids) == ["t", "u"]
+
+
+def test_bootstrap_servers():
+    assert parse_bootstrap_servers("a:1, b:2,") == [("a", 1), ("b", 2)]
+    assert parse_bootstrap_servers("a") == [("a", 9092)]
+    assert parse_bootstrap_servers("[::1]:5,[::2]") == [("::1", 5), ("::2", 9092)]
+    for wrong in ("", ",", "a:b", "a:0", ":1", "a:70000"):
+        with pytest.raises(ValueError, match="bootstrap"):
+            parse_bootstrap_servers(wrong)
+
+
+def test_versions_in_common():
+    assert choose_version((0, 9), (3, 12)) == 9
+    assert choose_version((0, 9), (3, 5)) == 5
+    assert choose_version((0, 9), (3, 5), at_most=4) == 4
+    assert choose_version((0, 9), (3, 5), at_most=2) is None
+    assert choose_version((0, 9), (10, 12)) is None
+    assert choose_version((0, 9), None) is None
+
+
+def test_error_codes_from_the_wire():
+    assert error_code(3) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert error_code(12_345) is ErrorCode.UNKNOWN_SERVER_ERROR

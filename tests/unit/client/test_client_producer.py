@@ -1,0 +1,326 @@
+"""The producer against a fake cluster: order, retries, limits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from minikafka.client import ClientConfig, Producer, ProducerConfig, RecordMetadata
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.records.batch import parse_batches
+from minikafka.protocol.records.compression import Compression
+from tests.support.fake_cluster import HANG_UP, SILENCE, FakeCluster
+from tests.support.jumping_loop import MemoryNetwork, jumping, memory_world
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+@asynccontextmanager
+async def producing(
+    partitions: int = 2, brokers: int = 2, **keys: Any
+) -> AsyncIterator[tuple[Producer, FakeCluster]]:
+    world = memory_world()
+    cluster = FakeCluster(world, brokers)
+    cluster.create("t", partitions)
+    await cluster.start()
+    config = ClientConfig(bootstrap_servers=cluster.bootstrap, request_timeout_ms=5_000)
+    async with Producer(world, config, ProducerConfig(**keys)) as producer:
+        yield producer, cluster
+
+
+async def code_of(awaitable: Any) -> ErrorCode:
+    with pytest.raises(KafkaError) as caught:
+        await awaitable
+    return caught.value.code
+
+
+@jumping
+async def test_a_record_arrives_and_its_place_is_told():
+    async with producing() as (producer, cluster):
+        place = await producer.send_and_wait(
+            "t", b"v", b"k", partition=1, timestamp_ms=123, headers=[("h", b"1")]
+        )
+        assert place == RecordMetadata("t", 1, 0, 123)
+        assert (await producer.send_and_wait("t", None, b"k", partition=1)).offset == 1
+        first, second = cluster.partitions[T1].records()
+        assert first == (0, 123, b"k", b"v", [("h", b"1")])
+        assert second.value is None
+        assert second.timestamp > 1_600_000_000_000
+
+
+@pytest.mark.mission("PAR-2", "PAR-3")
+@jumping
+async def test_explicit_partition_then_key_decide():
+    async with producing(partitions=5) as (producer, _):
+        assert (await producer.send_and_wait("t", b"", b"abc", partition=3)).partition == 3
+        assert (await producer.send_and_wait("t", b"", b"abc")).partition == 479470107 % 5
+        assert await code_of(producer.send("t", b"", partition=5)) is (
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        )
+
+
+@pytest.mark.mission("PAR-5", "PAR-7")
+@jumping
+async def test_sticky_fills_batches_where_taking_turns_scatters():
+    requests = {}
+    for partitioner in ("sticky", "round_robin"):
+        async with producing(
+            partitions=8, partitioner=partitioner, linger_ms=5, batch_size=1_000
+        ) as (producer, cluster):
+            for _ in range(80):
+                await producer.send("t", b"x" * 79)
+                await asyncio.sleep(0.001)
+            await producer.flush()
+            batches = [batch for p in cluster.partitions.values() for batch in p.batches]
+            requests[partitioner] = producer.sender.batches_sent
+            assert len(batches) == producer.sender.batches_sent
+            assert sum(len(p.records()) for p in cluster.partitions.values()) == 80
+    assert requests["sticky"] * 3 < requests["round_robin"]
+
+
+@jumping
+async def test_linger_gathers_records_into_one_batch():
+    async with producing(linger_ms=50) as (producer, cluster):
+        promises = [await producer.send("t", b"%d" % i, partition=0) for i in range(10)]
+        places = await asyncio.gather(*promises)
+        assert [place.offset for place in places] == list(range(10))
+        assert len(cluster.partitions[T0].batches) == 1
+
+
+@pytest.mark.mission("PRD-3", "PRD-4")
+@jumping
+async def test_one_request_per_leader_with_a_batch_per_partition():
+    async with producing(partitions=6, linger_ms=10) as (producer, cluster):
+        for partition in range(6):
+            await producer.send("t", b"v", partition=partition)
+        await producer.flush()
+        shapes = [
+            (broker, sorted(row.index for row in topic.partition_data))
+            for broker, request in cluster.seen
+            if request.SPEC.api_key is ApiKey.PRODUCE
+            for topic in request.topic_data
+        ]
+        assert sorted(shapes) == [(1, [0, 2, 4]), (2, [1, 3, 5])]
+
+
+@pytest.mark.parametrize("codec", list(Compression))
+def test_compression(codec: Compression):
+    @jumping
+    async def scenario() -> None:
+        async with producing(compression=codec, linger_ms=5) as (producer, cluster):
+            for _ in range(50):
+                await producer.send("t", b"abc" * 100, partition=0)
+            await producer.flush()
+            (batch,) = parse_batches(cluster.partitions[T0].batches[0])
+            assert batch.compression is codec
+            assert cluster.values(T0) == [b"abc" * 100] * 50
+
+    scenario()
+
+
+@pytest.mark.mission("PRD-5")
+@jumping
+async def test_acks_0_waits_for_nothing():
+    async with producing(acks=0) as (producer, cluster):
+        assert (await producer.send_and_wait("t", b"v", partition=0)).offset == -1
+        await asyncio.sleep(0.01)
+        assert cluster.values(T0) == [b"v"]
+        assert [request.acks for request in cluster.requests(ApiKey.PRODUCE)] == [0]
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.REQUEST_TIMED_OUT,
+        HANG_UP,
+        SILENCE,
+    ],
+)
+def test_retriable_failures_are_tried_again_in_order(fault: Any):
+    @jumping
+    async def scenario() -> None:
+        async with producing(batch_size=1) as (producer, cluster):
+            cluster.fail(ApiKey.PRODUCE, fault, None, fault, fault)
+            promises = [await producer.send("t", b"%d" % i, partition=0) for i in range(5)]
+            places = await asyncio.gather(*promises)
+            assert [place.offset for place in places] == [0, 1, 2, 3, 4]
+            assert cluster.values(T0) == [b"0", b"1", b"2", b"3", b"4"]
+
+    scenario()
+
+
+@jumping
+async def test_a_new_leader_is_found():
+    async with producing() as (producer, cluster):
+        await producer.send_and_wait("t", b"a", partition=0)
+        cluster.move_leader(T0, 2)
+        assert (await producer.send_and_wait("t", b"b", partition=0)).offset == 1
+        assert cluster.values(T0) == [b"a", b"b"]
+
+
+@jumping
+async def test_a_broker_that_dies_and_a_leader_elsewhere():
+    async with producing() as (producer, cluster):
+        await producer.send_and_wait("t", b"a", partition=0)
+        cluster.stop_broker(1)
+        waiting = await producer.send("t", b"b", partition=0)
+        await asyncio.sleep(3)
+        assert not waiting.done()
+        cluster.move_leader(T0, 2)
+        assert (await waiting).offset == 1
+
+
+@jumping
+async def test_final_errors_are_told_at_once():
+    async with producing() as (producer, cluster):
+        cluster.fail(ApiKey.PRODUCE, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        waiting = await producer.send("t", b"a", partition=0)
+        assert await code_of(waiting) is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        assert len(cluster.requests(ApiKey.PRODUCE)) == 1
+        await producer.send_and_wait("t", b"b", partition=0)
+
+
+@jumping
+async def test_an_unknown_error_code_is_an_error():
+    async with producing() as (producer, cluster):
+        cluster.fail(ApiKey.PRODUCE, 999)
+        waiting = await producer.send("t", b"a", partition=0)
+        assert await code_of(waiting) is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+@jumping
+async def test_delivery_time_out():
+    async with producing(delivery_timeout_ms=10_000) as (producer, cluster):
+        cluster.fail(ApiKey.PRODUCE, *[ErrorCode.NOT_ENOUGH_REPLICAS] * 1_000)
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        waiting = await producer.send("t", b"a", partition=0)
+        assert await code_of(waiting) is ErrorCode.NOT_ENOUGH_REPLICAS
+        assert 8 < loop.time() - begun <= 10.1
+
+
+@jumping
+async def test_delivery_time_out_without_a_leader():
+    async with producing(delivery_timeout_ms=10_000) as (producer, cluster):
+        await producer.send_and_wait("t", b"a", partition=0)
+        cluster.move_leader(T0, -1)
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        waiting = await producer.send("t", b"b", partition=0)
+        assert await code_of(waiting) is ErrorCode.REQUEST_TIMED_OUT
+        assert loop.time() - begun <= 10.1
+
+
+@jumping
+async def test_a_batch_too_large_for_the_broker_goes_in_halves():
+    async with producing(linger_ms=5) as (producer, cluster):
+        cluster.fail(ApiKey.PRODUCE, ErrorCode.MESSAGE_TOO_LARGE)
+        promises = [await producer.send("t", b"%d" % i, partition=0) for i in range(4)]
+        places = await asyncio.gather(*promises)
+        assert [place.offset for place in places] == [0, 1, 2, 3]
+        assert len(cluster.partitions[T0].batches) == 2
+        cluster.fail(ApiKey.PRODUCE, ErrorCode.MESSAGE_TOO_LARGE)
+        single = await producer.send("t", b"alone", partition=0)
+        assert await code_of(single) is ErrorCode.MESSAGE_TOO_LARGE
+
+
+@jumping
+async def test_a_record_larger_than_a_request_is_refused():
+    async with producing(max_request_size=1_000) as (producer, _):
+        assert await code_of(producer.send("t", b"x" * 1_000)) is ErrorCode.MESSAGE_TOO_LARGE
+
+
+@jumping
+async def test_a_full_buffer_makes_the_application_wait():
+    async with producing(buffer_memory=1_000, max_block_ms=2_000) as (producer, cluster):
+        cluster.fail(ApiKey.PRODUCE, *[ErrorCode.NOT_ENOUGH_REPLICAS] * 3)
+        for _ in range(10):
+            await producer.send("t", b"x" * 200, partition=0)
+        await producer.flush()
+        assert len(cluster.values(T0)) == 10
+        cluster.fail(ApiKey.PRODUCE, *[ErrorCode.NOT_ENOUGH_REPLICAS] * 50)
+        kept = [await producer.send("t", b"x" * 200, partition=0) for _ in range(3)]
+        assert await code_of(producer.send("t", b"x" * 200, partition=0)) is (
+            ErrorCode.REQUEST_TIMED_OUT
+        )
+        cluster.faults.clear()
+        await asyncio.gather(*kept)
+
+
+@pytest.mark.mission("PAR-9")
+@jumping
+async def test_a_topic_that_is_not_there():
+    async with producing(max_block_ms=2_000) as (producer, cluster):
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        assert await code_of(producer.send("nope", b"v")) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert 1.9 < loop.time() - begun < 2.1
+        cluster.auto_create = True
+        assert (await producer.send_and_wait("nope", b"v")).offset == 0
+
+
+@jumping
+async def test_no_more_than_so_many_requests_are_in_flight():
+    async with producing(partitions=20, brokers=1) as (producer, cluster):
+        cluster.fail(ApiKey.PRODUCE, *[SILENCE] * 5)
+        for partition in range(20):
+            await producer.send("t", b"v", partition=partition)
+            await asyncio.sleep(0.01)
+        assert len(cluster.requests(ApiKey.PRODUCE)) == 5
+        await producer.flush()
+        assert sum(len(p.records()) for p in cluster.partitions.values()) == 20
+
+
+@jumping
+async def test_closing_delivers_and_aborting_does_not():
+    async with producing(linger_ms=60_000) as (producer, _):
+        promise = await producer.send("t", b"v", partition=0)
+    assert promise.result().offset == 0
+
+    async def in_trouble() -> None:
+        nonlocal promise
+        async with producing(linger_ms=60_000) as (producer, _):
+            promise = await producer.send("t", b"v", partition=0)
+            raise RuntimeError("trouble")
+
+    with pytest.raises(RuntimeError, match="trouble"):
+        await in_trouble()
+    assert isinstance(promise.exception(), KafkaError)
+    assert await code_of(producer.send("t", b"late")) is ErrorCode.NETWORK_EXCEPTION
+
+
+@jumping
+async def test_aborting_fails_what_is_in_flight():
+    async with producing() as (producer, cluster):
+        await producer.send_and_wait("t", b"v", partition=0)
+        cluster.fail(ApiKey.PRODUCE, SILENCE)
+        flying = await producer.send("t", b"a", partition=0)
+        await asyncio.sleep(0.1)
+        queued = await producer.send("t", b"b", partition=0)
+        await producer.abort()
+        assert isinstance(flying.exception(), KafkaError)
+        assert isinstance(queued.exception(), KafkaError)
+
+
+@jumping
+async def test_brokers_that_are_away_at_first():
+    world = memory_world()
+    cluster = FakeCluster(world)
+    cluster.create("t")
+    config = ClientConfig(bootstrap_servers=cluster.bootstrap)
+    async with Producer(world, config) as producer:
+        sending = asyncio.ensure_future(producer.send_and_wait("t", b"v", partition=0))
+        await asyncio.sleep(5)
+        network = world.network
+        assert isinstance(network, MemoryNetwork)
+        assert 3 <= network.connects < 40, "tried again, but not all the time"
+        await cluster.start()
+        assert (await sending).offset == 0
