@@ -1,0 +1,133 @@
+"""Where the embedded ZooKeeper finds its jars and its Java, and what it is told."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from minikafka.cli import embedded_zookeeper
+from minikafka.cli.embedded_zookeeper import (
+    MAIN_CLASS,
+    NEEDED_JARS,
+    ZookeeperError,
+    ZookeeperOptions,
+    claim_directory,
+    class_path,
+    command_line,
+    find_jar,
+    find_java,
+    jar_folders,
+    server_config,
+)
+
+
+def fill(folder: Path, *names: str) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        (folder / name).touch()
+    return folder
+
+
+def versioned(folder: Path) -> Path:
+    """As PySpark ships them, with others whose names begin alike."""
+    names = [f"{name}-1.2.3.jar" for name in NEEDED_JARS]
+    return fill(folder, *names, "zookeeper-recipes-1.2.3.jar", "slf4j-api.txt", "spark.jar")
+
+
+def make_java(folder: Path) -> Path:
+    fill(folder / "bin", "java")
+    (folder / "bin" / "java").chmod(0o755)
+    return folder / "bin" / "java"
+
+
+def test_jars_are_found_with_and_without_version(tmp_path: Path) -> None:
+    folder = versioned(tmp_path / "a")
+    assert find_jar(folder, "zookeeper") == folder / "zookeeper-1.2.3.jar"
+    assert find_jar(folder, "slf4j-nop") is None
+    fill(folder, "zookeeper.jar")
+    assert find_jar(folder, "zookeeper") == folder / "zookeeper.jar"
+
+
+def test_all_jars_come_from_the_first_folder_that_has_them(tmp_path: Path) -> None:
+    incomplete = fill(tmp_path / "a", "zookeeper.jar", "slf4j-api.jar")
+    first = versioned(tmp_path / "b")
+    fill(first, "slf4j-nop.jar")
+    second = versioned(tmp_path / "c")
+    found = class_path([tmp_path / "missing", incomplete, first, second])
+    assert [jar.name for jar in found] == [
+        *(f"{name}-1.2.3.jar" for name in NEEDED_JARS),
+        "slf4j-nop.jar",
+    ]
+    assert {jar.parent for jar in found} == {first}
+
+
+def test_without_jars_one_line_says_what_to_install(tmp_path: Path) -> None:
+    with pytest.raises(ZookeeperError) as raised:
+        class_path([tmp_path])
+    assert str(tmp_path) in str(raised.value)
+    assert "pip install 'minikafka[java]'" in str(raised.value)
+    assert "apt-get install zookeeper" in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_zookeeper_home_comes_first(tmp_path: Path) -> None:
+    folders = jar_folders({"ZOOKEEPER_HOME": str(tmp_path)})
+    assert folders[:2] == [tmp_path / "lib", tmp_path]
+    assert folders[2:] == jar_folders({})
+
+
+def test_java_home_comes_before_the_path(tmp_path: Path) -> None:
+    home, path = make_java(tmp_path / "home"), make_java(tmp_path / "path")
+    both = {"JAVA_HOME": str(tmp_path / "home"), "PATH": str(path.parent)}
+    assert find_java(both) == str(home)
+    assert find_java({"PATH": str(path.parent)}) == str(path)
+    assert find_java({**both, "JAVA_HOME": str(tmp_path / "nothing")}) == str(path)
+
+
+def test_without_java_one_line_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedded_zookeeper.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ZookeeperError, match=r"no Java .* pip install 'minikafka\[java\]'"):
+        find_java({"PATH": str(tmp_path)})
+
+
+def test_the_command(tmp_path: Path) -> None:
+    jars = versioned(tmp_path / "home" / "lib")
+    java = make_java(tmp_path / "java")
+    options = ZookeeperOptions(str(tmp_path / "data"), heap_mb=77)
+    environ = {"ZOOKEEPER_HOME": str(tmp_path / "home"), "JAVA_HOME": str(tmp_path / "java")}
+    command = command_line(options, environ)
+    assert command[:2] == [str(java), "-Xmx77m"]
+    assert command[-4] == "-cp"
+    assert command[-3] == os.pathsep.join(str(jars / f"{n}-1.2.3.jar") for n in NEEDED_JARS)
+    assert command[-2:] == [MAIN_CLASS, str(tmp_path / "data" / "zoo.cfg")]
+
+
+def test_the_configuration_honours_kafkas_session_time_outs(tmp_path: Path) -> None:
+    rows = dict(
+        line.split("=") for line in server_config(ZookeeperOptions(str(tmp_path), 2345)).split()
+    )
+    assert rows["dataDir"] == str(tmp_path)
+    assert rows["clientPort"] == "2345"
+    assert rows["maxClientCnxns"] == "0"
+    assert int(rows["minSessionTimeout"]) <= 6000
+    assert int(rows["maxSessionTimeout"]) >= 18000
+
+
+def test_a_directory_has_one_owner(tmp_path: Path) -> None:
+    options = ZookeeperOptions(str(tmp_path / "deep" / "er"))
+    lock = claim_directory(options)
+    with pytest.raises(ZookeeperError, match="deep/er is in use by another ZooKeeper"):
+        claim_directory(options)
+    os.close(lock)
+    os.close(claim_directory(options))
+    assert (tmp_path / "deep" / "er" / "zoo.cfg").read_text() == server_config(options)
+
+
+def test_a_directory_that_cannot_be_made_is_a_clear_error(tmp_path: Path) -> None:
+    fill(tmp_path, "file")
+    with pytest.raises(ZookeeperError, match=r"data directory .*file/data: Not a directory"):
+        claim_directory(ZookeeperOptions(str(tmp_path / "file" / "data")))

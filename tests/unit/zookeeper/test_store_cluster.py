@@ -1,0 +1,209 @@
+"""Brokers, ids, producer ids, configuration; requests over lost connections."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from minikafka.kernel.cluster import Broker, Endpoint
+from minikafka.kernel.ports import (
+    CoordinationError,
+    CreateOp,
+    NodeExists,
+    NoNode,
+    SessionExpired,
+    SessionState,
+    SetOp,
+    WatchEvent,
+)
+from minikafka.zookeeper import paths
+from minikafka.zookeeper.requests import MAX_MULTI_BYTES, batches, in_chunks
+from minikafka.zookeeper.store import MalformedZnode, ZkStore
+from minikafka.zookeeper.znodes import BrokerZnode
+from tests.support.znode_fake import FakeSession, FakeZookeeper
+
+
+def node(broker_id: int, port: int = 9092) -> BrokerZnode:
+    return BrokerZnode(broker_id, (Endpoint("h", port),), 5, f"rack{broker_id}")
+
+
+async def test_top_level_paths(zookeeper: FakeZookeeper, store: ZkStore) -> None:
+    assert set(paths.PERSISTENT_PATHS) <= set(zookeeper.nodes)
+    await store.create_persistent_paths()
+    assert zookeeper.multis == []  # nothing to do
+
+
+async def test_the_cluster_id_is_made_once(zookeeper: FakeZookeeper, store: ZkStore) -> None:
+    assert await store.cluster_id() is None
+    assert await store.get_or_create_cluster_id("first") == "first"
+    assert await store.get_or_create_cluster_id("second") == "first"
+    assert zookeeper.nodes["/cluster/id"].data == b'{"version":"1","id":"first"}'
+
+
+async def test_brokers_register_with_their_czxid_as_epoch(
+    zookeeper: FakeZookeeper, store: ZkStore
+) -> None:
+    seen: list[WatchEvent] = []
+    assert await store.brokers(seen.append) == {}
+    epoch = await store.register_broker(node(10))
+    assert zookeeper.nodes["/brokers/ids/10"].czxid == epoch
+    other = ZkStore(await zookeeper.open("", 0, 0))
+    await other.register_broker(node(9))
+    assert len(seen) == 1
+    changed: list[WatchEvent] = []
+    brokers = await store.brokers(None, changed.append)
+    assert list(brokers) == [9, 10]
+    assert brokers[10] == Broker(10, (Endpoint("h", 9092),), "rack10", epoch)
+    assert await store.broker(10) == brokers[10]
+    assert await store.broker(11) is None
+    await store.update_broker(node(10, 9999))
+    assert [e.path for e in changed] == ["/brokers/ids/10"]
+    assert (await store.brokers())[10].epoch == epoch
+    await store.unregister_broker(10)
+    await store.unregister_broker(10)
+    assert await store.broker_ids() == [9]
+    stat = await store.broker_stat(9)
+    assert stat is not None
+    assert stat.ephemeral_owner == other.session.session_id
+
+
+async def test_an_id_in_use_is_refused(zookeeper: FakeZookeeper, store: ZkStore) -> None:
+    await store.register_broker(node(1))
+    twin = ZkStore(await zookeeper.open("", 0, 0))
+    with pytest.raises(NodeExists, match="/brokers/ids/1"):
+        await twin.register_broker(node(1))
+
+
+async def test_what_a_former_session_left_is_replaced(
+    zookeeper: FakeZookeeper, store: ZkStore
+) -> None:
+    old = await store.register_broker(node(1))
+    reborn = ZkStore(await zookeeper.open("", 0, 0), {store.session.session_id})
+    assert await reborn.register_broker(node(1)) > old
+    owner = zookeeper.nodes["/brokers/ids/1"].owner
+    assert owner == reborn.session.session_id
+
+
+async def test_a_registration_whose_answer_was_lost(session: FakeSession, store: ZkStore) -> None:
+    session.lose_answers = 2
+    epoch = await store.register_broker(node(1))
+    assert await store.register_broker(node(1)) == epoch
+
+
+async def test_a_broken_broker_is_an_error(session: FakeSession, store: ZkStore) -> None:
+    await session.create("/brokers/ids/1", b"rubbish")
+    with pytest.raises(MalformedZnode):
+        await store.brokers()
+
+
+async def test_generated_broker_ids_start_above_the_reserved(session: FakeSession) -> None:
+    store = ZkStore(session)
+    assert [await store.generate_broker_id() for _ in range(2)] == [1001, 1002]
+    assert await store.generate_broker_id(5) == 8
+
+
+async def test_producer_ids_are_given_out_in_blocks(
+    zookeeper: FakeZookeeper, session: FakeSession, store: ZkStore
+) -> None:
+    assert await store.allocate_producer_ids(1) == range(1000)
+    taken = b'{"version":1,"broker":2,"block_start":"1000","block_end":"1999"}'
+    session.before_multis = [zookeeper.another_client(SetOp(paths.PRODUCER_ID_BLOCK, taken))]
+    assert await store.allocate_producer_ids(1) == range(2000, 3000)
+    session.lose_answers = 1
+    assert await store.allocate_producer_ids(1) == range(3000, 4000)
+    await session.delete(paths.PRODUCER_ID_BLOCK)
+    assert await store.allocate_producer_ids(1) == range(1000)
+    last = b'{"version":1,"broker":2,"block_start":"0","block_end":"9223372036854775000"}'
+    await session.set(paths.PRODUCER_ID_BLOCK, last)
+    with pytest.raises(OverflowError):
+        await store.allocate_producer_ids(1)
+
+
+async def test_the_feature_node(zookeeper: FakeZookeeper, store: ZkStore) -> None:
+    await store.ensure_feature_node()
+    await store.ensure_feature_node()
+    assert zookeeper.nodes["/feature"].data == b'{"features":{},"version":2,"status":1}'
+
+
+async def test_configuration(session: FakeSession) -> None:
+    store = ZkStore(session)
+    assert await store.entity_config("brokers", "1") == {}
+    await store.set_entity_config("brokers", "1", {"a": "1"})
+    await store.set_entity_config("brokers", "1", {"b": "2"})
+    await store.set_entity_config("brokers", paths.DEFAULT_ENTITY, {"c": "3"})
+    assert await store.entity_configs("brokers", ["1", "2", "<default>"]) == {
+        "1": {"b": "2"},
+        "2": {},
+        "<default>": {"c": "3"},
+    }
+    assert await store.configured_entities("brokers") == ["1", "<default>"]
+    assert await store.topic_configs(["t"]) == {"t": {}}
+
+
+async def test_configuration_changes_are_announced(store: ZkStore) -> None:
+    seen: list[WatchEvent] = []
+    assert await store.config_changes(seen.append) == []
+    await store.announce_config_change("topics/a")
+    await store.announce_config_change("brokers/1")
+    assert len(seen) == 1
+    names = await store.config_changes()
+    assert names == ["config_change_0000000000", "config_change_0000000001"]
+    assert await store.config_change_entities(names) == ["topics/a", "brokers/1"]
+
+
+# --------------------------------------------------------------------------------- requests
+
+
+async def test_requests_wait_while_the_session_is_suspended(
+    session: FakeSession, store: ZkStore
+) -> None:
+    session.change(SessionState.SUSPENDED)
+    reading = asyncio.ensure_future(store.topics())
+    writing = asyncio.ensure_future(store.register_broker(node(1)))
+    await asyncio.sleep(0.01)
+    assert not reading.done()
+    assert not writing.done()
+    session.change(SessionState.CONNECTED)
+    assert await reading == []
+    assert await writing == session.zookeeper.zxid
+
+
+async def test_requests_end_with_the_session(
+    zookeeper: FakeZookeeper, session: FakeSession, store: ZkStore
+) -> None:
+    session.change(SessionState.SUSPENDED)
+    waiting = asyncio.ensure_future(store.topics())
+    await asyncio.sleep(0.01)
+    zookeeper.expire(session)
+    with pytest.raises(SessionExpired):
+        await waiting
+    with pytest.raises(SessionExpired):
+        await store.topics()
+
+
+def test_batches_keep_both_bounds() -> None:
+    small = [CreateOp(f"/{n}", b"") for n in range(1200)]
+    sizes = [sum(len(group) for group in batch) for batch in batches([[op] for op in small])]
+    assert sizes == [499, 499, 202]
+    big = [[CreateOp("/a", bytes(MAX_MULTI_BYTES // 2 - 100))] for _ in range(5)]
+    assert [len(batch) for batch in batches(big)] == [2, 2, 1]
+    pairs = [[CreateOp("/a", b""), CreateOp("/b", b"")]] * 300
+    assert [len(batch) for batch in batches(pairs)] == [249, 51]
+    huge = [[CreateOp("/a", bytes(2 * MAX_MULTI_BYTES))]]
+    assert batches(huge) == [huge]
+
+
+async def test_an_error_among_many_calls_is_raised_when_all_have_ended() -> None:
+    ended = []
+
+    async def call(number: int) -> int:
+        await asyncio.sleep(0)
+        ended.append(number)
+        if number == 1:
+            raise NoNode("/x")
+        return number
+
+    with pytest.raises(CoordinationError):
+        await in_chunks([lambda n=n: call(n) for n in range(4)])  # type: ignore[misc]
+    assert ended == [0, 1, 2, 3]

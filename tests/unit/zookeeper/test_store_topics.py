@@ -1,0 +1,254 @@
+"""Topics: fenced and batched state writes, conditional ISR updates, creation and deletion."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+
+from minikafka.kernel.cluster import (
+    LeaderAndIsr,
+    LeaderIsrAndControllerEpoch,
+    ReplicaAssignment,
+    TopicPartition,
+)
+from minikafka.kernel.ports import BadVersion, NodeExists, NoNode, SetOp, WatchEvent
+from minikafka.zookeeper import paths
+from minikafka.zookeeper.store import ControllerMoved, TopicAssignment, ZkStore
+from tests.support.znode_fake import FakeSession, FakeZookeeper
+
+TOPIC_ID = UUID(int=7)
+FIRST = LeaderAndIsr(1, 0, (1, 2))
+
+
+def partitions(count: int, topic: str = "t") -> list[TopicPartition]:
+    return [TopicPartition(topic, n) for n in range(count)]
+
+
+def states(count: int) -> dict[TopicPartition, LeaderIsrAndControllerEpoch]:
+    return {tp: LeaderIsrAndControllerEpoch(FIRST, 1) for tp in partitions(count)}
+
+
+@pytest.fixture
+async def fence(store: ZkStore, zookeeper: FakeZookeeper) -> int:
+    """The zkVersion of an elected controller's epoch; topic ``t`` exists."""
+    _, zk_version = await store.register_controller_and_increment_epoch(1, 5)
+    await store.create_topic("t", TOPIC_ID, {0: [1, 2]}, {})
+    zookeeper.multis.clear()
+    return zk_version
+
+
+@pytest.mark.mission("CDU-4", "CDU-7")
+async def test_a_topic_is_made_with_its_configuration(store: ZkStore) -> None:
+    seen: list[WatchEvent] = []
+    assert await store.topics(seen.append) == []
+    await store.create_topic("t", TOPIC_ID, {0: [1, 2], 1: [2, 1]}, {"retention.ms": "5"})
+    await store.create_topic("s", None, {0: [1]}, {})
+    assert len(seen) == 1
+    assert await store.topics() == ["s", "t"]
+    assert await store.topic_exists("t")
+    assert not await store.topic_exists("u")
+    assert await store.topic_config("t") == {"retention.ms": "5"}
+    changed: list[WatchEvent] = []
+    plan = {0: ReplicaAssignment((1, 2)), 1: ReplicaAssignment((2, 1))}
+    assert await store.topic_assignments(["t", "u", "s"], changed.append) == {
+        "t": TopicAssignment(TOPIC_ID, plan),
+        "s": TopicAssignment(None, {0: ReplicaAssignment((1,))}),
+    }
+    grown = {**plan, 2: ReplicaAssignment((1, 2))}
+    await store.set_topic_assignment("t", TOPIC_ID, grown)
+    assert [e.path for e in changed] == ["/brokers/topics/t"]
+    assert (await store.topic_assignments(["t"]))["t"].partitions == grown
+
+
+async def test_a_topic_that_exists_is_not_made_again(store: ZkStore) -> None:
+    await store.create_topic("t", TOPIC_ID, {0: [1]}, {"a": "1"})
+    with pytest.raises(NodeExists, match="/brokers/topics/t"):
+        await store.create_topic("t", UUID(int=8), {0: [2]}, {"a": "2"})
+    assert await store.topic_config("t") == {"a": "1"}
+
+
+async def test_a_configuration_left_behind_is_replaced(store: ZkStore) -> None:
+    await store.set_entity_config("topics", "t", {"old": "1"})
+    await store.create_topic("t", TOPIC_ID, {0: [1]}, {"new": "2"})
+    assert await store.topic_config("t") == {"new": "2"}
+
+
+async def test_a_lost_answer_does_not_make_a_topic_twice(
+    session: FakeSession, store: ZkStore
+) -> None:
+    session.lose_answers = 1
+    await store.create_topic("t", TOPIC_ID, {0: [1]}, {})
+    assert await store.topics() == ["t"]
+
+
+async def test_first_states_are_written_in_few_multis(
+    zookeeper: FakeZookeeper, store: ZkStore, fence: int
+) -> None:
+    results = await store.create_states(states(1000), fence)
+    assert results == dict.fromkeys(partitions(1000), FIRST)
+    assert zookeeper.multis == [2, 500, 500, 3, 500, 500, 3]
+    assert await store.leader_isr_states([*partitions(1000), TopicPartition("x", 0)]) == (
+        states(1000)
+    )
+
+
+async def test_a_partition_that_has_a_state_already_is_reported(store: ZkStore, fence: int) -> None:
+    await store.create_states(states(2), fence)
+    results = await store.create_states(states(4), fence)
+    assert [type(results[tp]) for tp in partitions(4)] == [
+        NodeExists,
+        NodeExists,
+        LeaderAndIsr,
+        LeaderAndIsr,
+    ]
+
+
+async def test_states_of_a_topic_that_has_gone_are_reported(store: ZkStore, fence: int) -> None:
+    gone = TopicPartition("gone", 0)
+    results = await store.create_states({**states(1), gone: states(1)[partitions(1)[0]]}, fence)
+    assert isinstance(results[gone], NoNode)
+    assert results[partitions(1)[0]] == FIRST
+
+
+async def test_states_are_updated_each_on_its_own_version(
+    session: FakeSession, store: ZkStore, zookeeper: FakeZookeeper, fence: int
+) -> None:
+    await store.create_states(states(5), fence)
+    raced = partitions(5)[3]
+    assert await store.update_isr(raced, replace(FIRST, isr=(1,)), 1, 0) == 1
+    zookeeper.multis.clear()
+    wanted = dict.fromkeys(partitions(5), FIRST.new_leader(2))
+    wanted[TopicPartition("gone", 0)] = FIRST
+    results = await store.update_states(wanted, 1, fence)
+    assert isinstance(results[raced], BadVersion)
+    assert isinstance(results[TopicPartition("gone", 0)], NoNode)
+    done = FIRST.new_leader(2)
+    for tp in partitions(5):
+        if tp != raced:
+            assert results[tp] == replace(done, zk_version=1)
+    assert zookeeper.multis == [7, 2, 2, 2, 2, 2, 2]
+    found = await store.leader_isr_states([raced])
+    assert found[raced].leader_and_isr == LeaderAndIsr(1, 0, (1,), 1)
+
+
+@pytest.mark.mission("CEL-16")
+async def test_every_write_of_a_deposed_controller_is_refused(
+    zookeeper: FakeZookeeper, store: ZkStore, fence: int
+) -> None:
+    await store.create_states(states(2), fence)
+    zookeeper.transact([SetOp("/controller_epoch", b"2")], 0)
+    before = {path: (node.data, node.version) for path, node in zookeeper.nodes.items()}
+    wanted = dict.fromkeys(partitions(2), FIRST.new_leader(2))
+    for write in (
+        lambda: store.create_states(states(3), fence),
+        lambda: store.update_states(wanted, 1, fence),
+        lambda: store.set_topic_assignment("t", TOPIC_ID, {}, fence),
+        lambda: store.delete_topic("t", fence),
+        lambda: store.delete_topic_deletions(["t"], fence),
+        lambda: store.delete_controller(fence),
+    ):
+        with pytest.raises(ControllerMoved):
+            await write()
+    after = {path: (node.data, node.version) for path, node in zookeeper.nodes.items()}
+    assert after == before
+
+
+async def test_a_controller_deposed_between_batch_and_single_writes_is_refused(
+    session: FakeSession, store: ZkStore, zookeeper: FakeZookeeper, fence: int
+) -> None:
+    await store.create_states(states(3), fence)
+    wanted = dict.fromkeys(partitions(3), FIRST.new_leader(2))
+    wanted[partitions(3)[1]] = replace(FIRST, zk_version=9)
+
+    depose = zookeeper.another_client(SetOp("/controller_epoch", b"2"))
+    session.before_multis = [zookeeper.another_client(), depose]  # the batch, the first single one
+    with pytest.raises(ControllerMoved):
+        await store.update_states(wanted, 1, fence)
+
+
+async def test_state_writes_whose_answers_were_lost_count_as_done(
+    session: FakeSession, store: ZkStore, fence: int
+) -> None:
+    session.lose_answers = 3
+    assert await store.create_states(states(3), fence) == dict.fromkeys(partitions(3), FIRST)
+    session.lose_answers = 1
+    wanted = dict.fromkeys(partitions(3), FIRST.new_leader(2))
+    results = await store.update_states(wanted, 1, fence)
+    assert results == dict.fromkeys(partitions(3), replace(FIRST.new_leader(2), zk_version=1))
+    session.lose_requests = 2
+    again = {tp: r for tp, r in results.items() if isinstance(r, LeaderAndIsr)}
+    results = await store.update_states(again, 1, fence)
+    assert {r.zk_version for r in results.values() if isinstance(r, LeaderAndIsr)} == {2}
+
+
+async def test_after_a_lost_batch_what_was_overtaken_is_told_apart(
+    session: FakeSession, store: ZkStore, zookeeper: FakeZookeeper, fence: int
+) -> None:
+    """The batch was done, its answer lost, and a leader has changed one ISR since."""
+    await store.create_states(states(3), fence)
+    raced = partitions(3)[1]
+    session.lose_answers = 1
+    overtake = zookeeper.another_client(SetOp(paths.partition_state(raced), b"{}"))
+    session.before_multis = [zookeeper.another_client(), overtake]
+    wanted = dict.fromkeys(partitions(3), FIRST.new_leader(2))
+    results = await store.update_states(wanted, 1, fence)
+    done = replace(FIRST.new_leader(2), zk_version=1)
+    assert isinstance(results.pop(raced), BadVersion)
+    assert results == {partitions(3)[0]: done, partitions(3)[2]: done}
+
+
+async def test_a_leader_writes_its_isr_conditionally(
+    session: FakeSession, store: ZkStore, fence: int
+) -> None:
+    tp = partitions(1)[0]
+    await store.create_states(states(1), fence)
+    shrunk = replace(FIRST, isr=(1,))
+    assert await store.update_isr(tp, shrunk, 1, 0) == 1
+    assert await store.update_isr(tp, FIRST, 1, 0) is None
+    assert await store.update_isr(tp, shrunk, 1, 0) == 1  # what we meant is there already
+    session.lose_answers = 1
+    assert await store.update_isr(tp, FIRST, 1, 1) == 2
+    assert await store.update_isr(TopicPartition("gone", 0), FIRST, 1, 0) is None
+
+
+@pytest.mark.mission("CDU-5")
+async def test_a_topic_is_marked_and_deleted_to_the_last_node(
+    session: FakeSession, zookeeper: FakeZookeeper, store: ZkStore, fence: int
+) -> None:
+    before = set(zookeeper.nodes) - {"/brokers/topics/t", "/config/topics/t"}
+    await store.create_states(states(300), fence)
+    seen: list[WatchEvent] = []
+    assert await store.topic_deletions(seen.append) == []
+    await store.request_topic_deletion("t")
+    with pytest.raises(NodeExists):
+        await store.request_topic_deletion("t")
+    assert len(seen) == 1
+    assert await store.topic_deletions() == ["t"]
+    assert await store.topic_marked_for_deletion("t")
+    zookeeper.multis.clear()
+    await store.delete_topic("t", fence)
+    assert set(zookeeper.nodes) == before
+    assert zookeeper.multis == [500, 106]
+    await store.delete_topic("t", fence)  # nothing left to do
+
+
+async def test_a_deletion_goes_on_where_another_controller_stopped(
+    session: FakeSession, zookeeper: FakeZookeeper, store: ZkStore, fence: int
+) -> None:
+    await store.create_states(states(2), fence)
+    await store.request_topic_deletion("t")
+    await session.delete("/brokers/topics/t/partitions/0/state")
+    await session.delete("/config/topics/t")
+    await store.delete_topic("t", fence)
+    assert await store.topics() == []
+    assert await store.topic_deletions() == []
+
+
+async def test_deletions_of_unknown_topics_are_taken_off_the_list(
+    store: ZkStore, fence: int
+) -> None:
+    await store.request_topic_deletion("ghost")
+    await store.delete_topic_deletions(["ghost", "never"], fence)
+    assert await store.topic_deletions() == []
