@@ -33,6 +33,7 @@ from minikafka.protocol.records.compression import Compression
 __all__ = ["Producer", "ProducerConfig", "RecordMetadata"]
 
 _DRAW = 1 << 31
+_BYTES_OR_NONE = (bytes, bytearray, memoryview, type(None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +111,10 @@ class Producer(Client):
 
         Waits up to ``max_block_ms`` for the topic's metadata and for room in the buffer; raises
         KafkaError: UNKNOWN_TOPIC_OR_PARTITION, MESSAGE_TOO_LARGE, REQUEST_TIMED_OUT (no room).
+        Keys and values are bytes: TypeError for anything else.
         """
+        if not (isinstance(value, _BYTES_OR_NONE) and isinstance(key, _BYTES_OR_NONE)):
+            raise TypeError("keys and values are bytes or None")
         if self._closed:
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "the producer is closed")
         session = self.session

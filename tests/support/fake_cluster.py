@@ -99,8 +99,10 @@ class FakeCluster:
     ``seen``: (broker, request) of all that came in. Versions are as ``versions`` says.
     """
 
-    def __init__(self, world: World, brokers: int = 2) -> None:
+    def __init__(self, world: World, brokers: int = 2, loopback: bool = False) -> None:
         self.world = world
+        self.loopback = loopback
+        self.addresses = {broker: (f"host-{broker}", 9092) for broker in range(1, brokers + 1)}
         self.brokers = list(range(1, brokers + 1))
         self.controller = 1
         self.auto_create = False
@@ -115,16 +117,19 @@ class FakeCluster:
 
     @property
     def bootstrap(self) -> str:
-        return ",".join(f"host-{broker}:9092" for broker in self.brokers)
+        return ",".join(f"{host}:{port}" for host, port in self.addresses.values())
 
     async def start(self) -> None:
         for broker in self.brokers:
             await self.start_broker(broker)
 
     async def start_broker(self, broker: int) -> None:
-        self._listeners[broker] = await self.world.network.listen(
-            lambda: _FakeConnection(self, broker), f"host-{broker}", 9092
+        host, port = ("127.0.0.1", 0) if self.loopback else self.addresses[broker]
+        listener = await self.world.network.listen(
+            lambda: _FakeConnection(self, broker), host, port
         )
+        self._listeners[broker] = listener
+        self.addresses[broker] = (host, listener.port)
 
     def stop_broker(self, broker: int) -> None:
         self._listeners.pop(broker).close()
@@ -206,7 +211,7 @@ class FakeCluster:
                 )
             )
         nodes = [
-            MetadataResponseBroker(node, f"host-{node}", 9092) for node in sorted(self._listeners)
+            MetadataResponseBroker(node, *self.addresses[node]) for node in sorted(self._listeners)
         ]
         reply(
             MetadataResponse(
@@ -337,7 +342,7 @@ class FakeCluster:
         reply(DeleteTopicsResponse(responses=rows))
 
     def _describe_cluster(self, broker: int, request: Any, fault: ErrorCode, reply: Any) -> None:
-        brokers = [DescribeClusterBroker(node, f"host-{node}", 9092) for node in self._listeners]
+        brokers = [DescribeClusterBroker(node, *self.addresses[node]) for node in self._listeners]
         reply(
             DescribeClusterResponse(
                 cluster_id="fake", controller_id=self.controller, brokers=brokers

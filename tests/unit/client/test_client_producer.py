@@ -239,6 +239,13 @@ async def test_a_record_larger_than_a_request_is_refused():
 
 
 @jumping
+async def test_text_is_refused():
+    async with producing() as (producer, _):
+        with pytest.raises(TypeError):
+            await producer.send("t", "text")  # type: ignore[arg-type]
+
+
+@jumping
 async def test_a_full_buffer_makes_the_application_wait():
     async with producing(buffer_memory=1_000, max_block_ms=2_000) as (producer, cluster):
         cluster.fail(ApiKey.PRODUCE, *[ErrorCode.NOT_ENOUGH_REPLICAS] * 3)

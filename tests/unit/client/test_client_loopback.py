@@ -1,0 +1,48 @@
+"""The same client on the real clock, network and loop: one conversation over loopback."""
+
+import pytest
+
+from minikafka.client import (
+    Admin,
+    ClientConfig,
+    Consumer,
+    ConsumerConfig,
+    Producer,
+    ProducerConfig,
+)
+from minikafka.kernel.ports import World
+from minikafka.protocol.records.compression import Compression
+from minikafka.world.real.clock import RealClock
+from minikafka.world.real.network import RealNetwork
+from minikafka.world.real.world import run
+from tests.support.fake_cluster import FakeCluster
+from tests.support.jumping_loop import memory_world
+
+
+@pytest.mark.mission("PAR-8")
+def test_a_topic_is_created_written_and_read():
+    async def scenario() -> None:
+        memory = memory_world()
+        world = World(RealClock(), RealNetwork(), memory.files, memory.coordination, memory.entropy)
+        cluster = FakeCluster(world, brokers=2, loopback=True)
+        await cluster.start()
+        config = ClientConfig(bootstrap_servers=cluster.bootstrap)
+        async with Admin(world, config) as admin:
+            await admin.create_topic("t", 4, 1)
+            await admin.wait_for_topic("t", 4)
+        compressed = ProducerConfig(compression=Compression.LZ4, linger_ms=1)
+        async with Producer(world, config, compressed) as producer:
+            for i in range(1_000):
+                await producer.send("t", b"%d" % i, b"%d" % (i % 10))
+        async with Consumer(world, config, ConsumerConfig(auto_offset_reset="earliest")) as reader:
+            await reader.assign_topics("t")
+            records = [record async for record in reader.read_to()]
+        assert sorted(int(record.value or b"") for record in records) == list(range(1_000))
+        # Per key, and therefore per partition, the order is that of sending.
+        for key in {record.key for record in records}:
+            mine = [int(record.value or b"") for record in records if record.key == key]
+            assert mine == sorted(mine)
+        for broker in cluster.brokers:
+            cluster.stop_broker(broker)
+
+    run(scenario())
