@@ -15,7 +15,6 @@ from minikafka.protocol.schema import Encoder, Message
 from minikafka.protocol.source import SourceWriter
 from minikafka.protocol.types import STRING, UUID_TYPE, Fixed, Sized
 
-
 _ONE_BYTE = tuple(bytes((n,)) for n in range(128))
 
 

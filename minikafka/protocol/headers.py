@@ -50,11 +50,11 @@ def decode_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
         if length >= 0:
             position += length
             if position > len(frame):
-                raise DecodeError("request header: the client id goes beyond the frame")
+                raise DecodeError("the client id goes beyond the frame")
             client_id = frame[10:position].tobytes().decode()
         if api_version >= _FIRST_FLEXIBLE.get(api_key, NEVER):
             position = _skip_tags(frame, position) if frame[position] else position + 1
-    except (struct.error, IndexError, UnicodeDecodeError) as error:
+    except (DecodeError, struct.error, IndexError, UnicodeDecodeError) as error:
         raise DecodeError(f"request header: {error}") from error
     return RequestHeader(api_key, api_version, correlation_id, client_id), position
 
@@ -103,7 +103,7 @@ def decode_response(response_cls: type[M], version: int, frame: Buffer) -> tuple
         position = 4
         if version >= response_cls.SPEC.first_flexible_header:
             position = _skip_tags(frame, 4)
-    except (struct.error, IndexError) as error:
+    except (DecodeError, struct.error, IndexError) as error:
         raise DecodeError(f"response header: {error}") from error
     return correlation_id, decode(response_cls, version, frame, position)
 
@@ -115,5 +115,5 @@ def _skip_tags(frame: Buffer, position: int) -> int:
         size, position = read_uvarint(frame, position)
         position += size
     if position > len(frame):
-        raise DecodeError("header: a tagged field goes beyond the frame")
+        raise DecodeError("a tagged field goes beyond the frame")
     return position

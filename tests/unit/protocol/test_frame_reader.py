@@ -1,0 +1,127 @@
+"""However a stream is chopped up, the reader finds the same frames in it."""
+
+import struct
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from minikafka.protocol.frames import BIG_BYTES, BUFFER_BYTES, FrameError, FrameReader
+
+LIMIT = 100 << 20
+
+
+def framed(payload: bytes) -> bytes:
+    return struct.pack(">i", len(payload)) + payload
+
+
+def feed(reader: FrameReader, stream: bytes, chunks: list[int]) -> list[bytes]:
+    """The frames, with at most ``chunks[i % len(chunks)]`` bytes arriving in step i."""
+    frames: list[bytes] = []
+    position = step = 0
+    while position < len(stream):
+        buffer = reader.get_buffer(-1)
+        assert len(buffer) > 0
+        n = min(chunks[step % len(chunks)], len(buffer), len(stream) - position)
+        buffer[:n] = stream[position : position + n]
+        frames += [bytes(frame) for frame in reader.buffer_updated(n)]
+        position += n
+        step += 1
+    return frames
+
+
+def payloads() -> st.SearchStrategy[list[bytes]]:
+    edges = [0, 1, 3, 4, 5, 100, BUFFER_BYTES - 5, BUFFER_BYTES - 4, BUFFER_BYTES - 3]
+    sizes = st.sampled_from([*edges, BUFFER_BYTES, 3 * BUFFER_BYTES + 1]) | st.integers(0, 2000)
+    return st.lists(
+        st.builds(lambda size, byte: bytes([byte]) * size, sizes, st.integers(0, 255)), max_size=12
+    )
+
+
+@pytest.mark.parametrize("reuse", [True, False])
+@settings(max_examples=60, deadline=None)
+@given(
+    sent=payloads(),
+    chunks=st.lists(
+        st.sampled_from([1000, 1460, BUFFER_BYTES, 1 << 20]) | st.integers(1, 9), min_size=1
+    ).filter(lambda sizes: sum(sizes) / len(sizes) > 400),
+)
+def test_any_chunking_gives_the_same_frames(
+    reuse: bool, sent: list[bytes], chunks: list[int]
+) -> None:
+    reader = FrameReader(LIMIT, reuse)
+    assert feed(reader, b"".join(map(framed, sent)), chunks) == sent
+    assert reader.buffered_bytes == 0
+
+
+@pytest.mark.parametrize("reuse", [True, False])
+def test_byte_by_byte(reuse: bool) -> None:
+    sent = [b"", b"a", b"bcd", b"", b"x" * 300]
+    assert feed(FrameReader(LIMIT, reuse), b"".join(map(framed, sent)), [1]) == sent
+
+
+@pytest.mark.parametrize("reuse", [True, False])
+def test_a_frame_beyond_the_first_big_allocation_grows_into_its_size(reuse: bool) -> None:
+    sent = [b"a" * (3 * BIG_BYTES + 7), b"small", b"b" * BIG_BYTES, b"c" * (9 * BIG_BYTES)]
+    assert feed(FrameReader(LIMIT, reuse), b"".join(map(framed, sent)), [200_000]) == sent
+
+
+def test_owned_frames_survive_what_comes_later() -> None:
+    reader = FrameReader(LIMIT, reuse=False)
+    sent = [b"first", b"1" * 100_000, b"second", b"2" * 100_000]
+    stream = memoryview(b"".join(map(framed, sent)))
+    kept: list[memoryview] = []
+    while stream:
+        buffer = reader.get_buffer(-1)
+        n = min(len(buffer), len(stream), 30_000)
+        buffer[:n] = stream[:n]
+        kept += reader.buffer_updated(n)
+        stream = stream[n:]
+    assert kept == sent
+
+
+def test_small_frames_of_one_read_are_views_into_one_buffer() -> None:
+    reader = FrameReader(LIMIT, reuse=True)
+    buffer = reader.get_buffer(-1)
+    stream = framed(b"one") + framed(b"two") + framed(b"three")[:6]
+    buffer[: len(stream)] = stream
+    first, second = reader.buffer_updated(len(stream))
+    assert first.obj is second.obj is buffer.obj
+    assert reader.buffered_bytes == 6
+    rest = reader.get_buffer(-1)
+    assert rest.obj is buffer.obj
+    rest[:3] = b"ree"
+    assert reader.buffer_updated(3) == [b"three"]
+
+
+def test_big_frames_that_follow_each_other_share_one_buffer() -> None:
+    reader = FrameReader(LIMIT, reuse=True)
+    seen = set()
+    stream = memoryview(framed(b"z" * 1_000_000) * 5)
+    while stream:
+        buffer = reader.get_buffer(-1)
+        n = min(len(buffer), len(stream))
+        buffer[:n] = stream[:n]
+        seen |= {id(frame.obj) for frame in reader.buffer_updated(n)}
+        stream = stream[n:]
+    assert len(seen) == 1
+
+
+def test_memory_follows_what_arrives_and_not_what_is_claimed() -> None:
+    reader = FrameReader(LIMIT, reuse=True)
+    reader.get_buffer(-1)[:4] = struct.pack(">i", LIMIT)
+    assert reader.buffer_updated(4) == []
+    big = reader.get_buffer(-1)
+    assert len(big) <= BIG_BYTES
+    assert reader.buffered_bytes == 4
+
+
+@pytest.mark.parametrize("reuse", [True, False])
+@pytest.mark.parametrize("size", [-1, -(1 << 31), 1001, (1 << 31) - 1])
+def test_a_length_that_no_frame_may_have(size: int, reuse: bool) -> None:
+    reader = FrameReader(1000, reuse)
+    stream = framed(b"x" * 1000) + framed(b"good") + struct.pack(">i", size) + b"junk"
+    reader.get_buffer(-1)[: len(stream)] = stream
+    with pytest.raises(FrameError, match=f"frame of {size} bytes, 1000 allowed") as raised:
+        reader.buffer_updated(len(stream))
+    assert list(raised.value.frames) == [b"x" * 1000, b"good"]
