@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from minikafka.kernel.cluster import Endpoint, TopicPartition
-from minikafka.kernel.ports import CreateOp, DeleteOp, NodeExists, SetOp, WatchEvent, WatchKind
+from minikafka.kernel.ports import (
+    CoordinationOp,
+    CreateOp,
+    DeleteOp,
+    NodeExists,
+    SetOp,
+    WatchEvent,
+    WatchKind,
+)
 from minikafka.zookeeper.store import ControllerMoved, ZkStore
 from minikafka.zookeeper.znodes import BrokerZnode
 from tests.support.znode_fake import FakeSession, FakeZookeeper
@@ -143,7 +151,7 @@ async def test_the_repair_never_hits_a_controller_elected_meanwhile(
 
     def meanwhile() -> None:
         zookeeper.transact([DeleteOp("/controller")], 0)
-        elected = [
+        elected: list[CoordinationOp] = [
             CreateOp("/controller", b'{"brokerid":1}', ephemeral=True),
             SetOp("/controller_epoch", b"2", 1),
         ]
