@@ -63,22 +63,18 @@ class In:
 
 @dataclass(slots=True, eq=False)
 class MessageSpec:
-    """What a message class says of itself, and its compiled codecs by version."""
+    """What a message class says of itself, and its compiled codecs by version.
+
+    ``first_flexible_header``: the first version whose header has tagged fields.
+    """
 
     versions: VersionRange
     first_flexible: int
+    first_flexible_header: int = NEVER
     api_key: ApiKey | None = None
     is_request: bool = False
     encoders: dict[int, Encoder] = field(default_factory=dict, repr=False)
     decoders: dict[int, Decoder] = field(default_factory=dict, repr=False)
-
-    @property
-    def first_flexible_header(self) -> int:
-        """The first version whose header has tagged fields. The response to ApiVersions never
-        has: its reader does not know yet what the broker speaks (KIP-511)."""
-        if self.api_key is ApiKey.API_VERSIONS and not self.is_request:
-            return NEVER
-        return self.first_flexible
 
 
 class Message:
@@ -103,6 +99,12 @@ def data(versions: str, flexible: str | None = None) -> MessageSpec:
 
 
 def _of_api(api_key: ApiKey, *, is_request: bool) -> MessageSpec:
+    # Who reads an ApiVersions response does not know yet what the broker speaks (KIP-511).
+    never = api_key is ApiKey.API_VERSIONS and not is_request
     return MessageSpec(
-        VersionRange(0, api_key.max_version), api_key.first_flexible, api_key, is_request
+        versions=VersionRange(0, api_key.max_version),
+        first_flexible=api_key.first_flexible,
+        first_flexible_header=NEVER if never else api_key.first_flexible,
+        api_key=api_key,
+        is_request=is_request,
     )
