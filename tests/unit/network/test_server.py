@@ -7,10 +7,7 @@ import pytest
 
 from minikafka.network.connection import IDLE_SWEEPS, ReplySlot
 from minikafka.network.server import Connection, ServerConfig
-
-
-def framed(body: bytes) -> bytes:
-    return struct.pack(">i", len(body)) + body
+from tests.support.network_lab import framed
 
 
 def echo(connection: Connection, frame: memoryview) -> None:

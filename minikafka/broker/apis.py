@@ -1,0 +1,235 @@
+"""From a frame to a handler and back: the route table, the version gate, errors of requests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from minikafka.broker.context import ImmediateHandler, RequestContext, TaskHandler
+from minikafka.broker.handlers.api_versions import ApiVersionsHandler
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.events import EventLog, event_log
+from minikafka.network.connection import Connection, ReplySlot
+from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.codec import DecodeError, decode
+from minikafka.protocol.headers import (
+    RequestHeader,
+    decode_request_header,
+    encode_response,
+    encode_response_parts,
+)
+from minikafka.protocol.layout import layout_of
+from minikafka.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from minikafka.protocol.messages.registry import REQUESTS, RESPONSES
+from minikafka.protocol.schema import Message
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Who serves an API, in which versions; ``max_version`` None is all that 3.9 has.
+
+    ``task`` handlers run as tasks of the node, so the request must have no memoryviews; the others
+    answer in the same breath, or park. ``in_parts`` for replies that carry record batches: these
+    are not copied.
+    """
+
+    api_key: ApiKey
+    handler: ImmediateHandler | TaskHandler
+    task: bool = False
+    min_version: int = 0
+    max_version: int | None = None
+    in_parts: bool = False
+
+    @property
+    def last_version(self) -> int:
+        return self.api_key.max_version if self.max_version is None else self.max_version
+
+    @property
+    def listed(self) -> ApiVersion:
+        return ApiVersion(self.api_key, self.min_version, self.last_version)
+
+
+class _Row:
+    """A route, unfolded for the hot path."""
+
+    __slots__ = ("first", "handler", "last", "request_class", "route")
+
+    def __init__(self, route: Route) -> None:
+        self.route = route
+        self.handler = route.handler
+        self.request_class = REQUESTS[route.api_key]
+        self.first = route.min_version
+        self.last = route.last_version
+
+
+class PendingReply:
+    """The one reply of one request; what handlers get as ``reply``."""
+
+    __slots__ = ("_correlation_id", "_in_parts", "_slot", "version")
+
+    def __init__(self, slot: ReplySlot, correlation_id: int, version: int, in_parts: bool) -> None:
+        self._slot = slot
+        self._correlation_id = correlation_id
+        self.version = version
+        self._in_parts = in_parts
+
+    def __call__(self, response: Message | None) -> None:
+        """Raises EncodeError when the version cannot carry the response: a bug of the handler."""
+        if response is None:
+            self._slot.send(None)
+        elif self._in_parts:
+            self._slot.send(encode_response_parts(self._correlation_id, response, self.version))
+        else:
+            self._slot.send(encode_response(self._correlation_id, response, self.version))
+
+
+class Apis:
+    """Kafka's ``KafkaApis``: everything that may go wrong with a request goes wrong here.
+
+    A header or body that cannot be read, an unknown key, a version that is not served: that
+    connection is closed with a logged reason, except ApiVersions, which is answered in version 0
+    (KIP-511). A ``KafkaError`` from a handler becomes the error code of the response, or closes
+    the connection where the response has none at its top. Any other exception is a bug and stops
+    the node.
+    """
+
+    def __init__(
+        self, broker_id: int, routes: Sequence[Route], log: EventLog | None = None
+    ) -> None:
+        self._log = log or event_log("apis", broker=broker_id)
+        rows = [*(route.listed for route in routes), ApiVersion(ApiKey.API_VERSIONS, 0, 4)]
+        rows.sort(key=lambda row: row.api_key)
+        self._served = rows
+        api_versions = Route(ApiKey.API_VERSIONS, ApiVersionsHandler(rows))
+        self._rows = {int(route.api_key): _Row(route) for route in (*routes, api_versions)}
+        assert len(self._rows) == len(rows), "one route per API"
+        self._tasks: asyncio.TaskGroup | None = None
+        self._bug: asyncio.Future[None] | None = None
+        self._watch: asyncio.Task[None] | None = None
+
+    @property
+    def served(self) -> list[ApiVersion]:
+        """What ApiVersions lists, by key."""
+        return list(self._served)
+
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        """``tasks`` is the node's: task handlers run there, and a bug in any handler ends it."""
+        self._tasks = tasks
+        self._bug = asyncio.get_running_loop().create_future()
+        self._watch = tasks.create_task(self._raise_bug(self._bug), name="apis-bug-watch")
+
+    def close(self) -> None:
+        """No more bugs to wait for. Requests under way end with the node's tasks."""
+        if self._bug is not None and not self._bug.done():
+            self._bug.set_result(None)
+
+    def on_frame(self, connection: Connection, frame: memoryview) -> None:
+        """Serve one request. ``frame`` is not kept (see ``Connection``)."""
+        try:
+            header, position = decode_request_header(frame)
+        except DecodeError as error:
+            connection.refuse("bad_header", error=str(error))
+            return
+        version = header.api_version
+        row = self._rows.get(header.api_key)
+        if row is None:
+            connection.refuse("unknown_api", api_key=header.api_key, api_version=version)
+            return
+        route = row.route
+        if version < row.first or version > row.last:
+            self._refuse_version(connection, route, header, len(frame))
+            return
+        try:
+            request = decode(row.request_class, version, frame, position)
+        except DecodeError as error:
+            api_name = route.api_key.api_name
+            connection.refuse("bad_request", api=api_name, api_version=version, error=str(error))
+            return
+        slot = connection.open_slot(len(frame))
+        reply = PendingReply(slot, header.correlation_id, version, route.in_parts)
+        context = RequestContext(header, connection.listener, connection.client_host)
+        if route.task:
+            self._start(route, connection, context, request, reply)
+            return
+        try:
+            cast(ImmediateHandler, row.handler)(context, request, reply)
+        except KafkaError as error:
+            self._answer_error(route, connection, error, reply)
+        except Exception as bug:
+            self._stop_node(bug)
+            raise
+
+    # -- tasks
+
+    def _start(
+        self,
+        route: Route,
+        connection: Connection,
+        context: RequestContext,
+        request: Message,
+        reply: PendingReply,
+    ) -> None:
+        assert self._tasks is not None, "requests are served after start"
+        self._tasks.create_task(
+            self._serve(route, connection, context, request, reply),
+            name=f"{route.api_key.api_name}-{context.header.correlation_id}",
+        )
+
+    async def _serve(
+        self,
+        route: Route,
+        connection: Connection,
+        context: RequestContext,
+        request: Message,
+        reply: PendingReply,
+    ) -> None:
+        """To the end, even when the connection is gone by then: the reply is dropped."""
+        try:
+            response = await cast(TaskHandler, route.handler)(context, request)
+        except KafkaError as error:
+            self._answer_error(route, connection, error, reply)
+        else:
+            reply(response)
+
+    # -- what goes wrong
+
+    def _refuse_version(
+        self, connection: Connection, route: Route, header: RequestHeader, size: int
+    ) -> None:
+        if route.api_key is not ApiKey.API_VERSIONS:
+            api_name = route.api_key.api_name
+            connection.refuse("unsupported_version", api=api_name, api_version=header.api_version)
+            return
+        # As Kafka: the versions of ApiVersions alone, from which the client picks the next try.
+        response = ApiVersionsResponse(
+            error_code=ErrorCode.UNSUPPORTED_VERSION,
+            api_keys=[row for row in self._served if row.api_key == ApiKey.API_VERSIONS],
+        )
+        PendingReply(connection.open_slot(size), header.correlation_id, 0, False)(response)
+
+    def _answer_error(
+        self, route: Route, connection: Connection, error: KafkaError, reply: PendingReply
+    ) -> None:
+        response: Any = RESPONSES[route.api_key]()
+        fields = _top_fields(type(response), reply.version)
+        if "error_code" not in fields:
+            connection.refuse("request_failed", api=route.api_key.api_name, error=str(error))
+            return
+        response.error_code = error.code
+        if "error_message" in fields:
+            response.error_message = error.message
+        reply(response)
+
+    def _stop_node(self, bug: Exception) -> None:
+        if self._bug is not None and not self._bug.done():
+            self._bug.set_exception(bug)
+
+    async def _raise_bug(self, bug: asyncio.Future[None]) -> None:
+        await bug
+
+
+def _top_fields(response_class: type[Message], version: int) -> set[str]:
+    layout = layout_of(response_class, version, version >= response_class.SPEC.first_flexible)
+    return {field.name for field in (*layout.plain, *layout.tagged)}

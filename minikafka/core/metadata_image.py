@@ -1,0 +1,163 @@
+"""The cluster as UpdateMetadata requests tell it: one immutable snapshot, and the next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from uuid import UUID
+
+from minikafka.kernel.cluster import (
+    LEADER_DURING_DELETE,
+    NO_LEADER,
+    ZERO_UUID,
+    Broker,
+    Endpoint,
+    TopicPartition,
+)
+from minikafka.protocol.messages.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+)
+
+# Kafka's SecurityProtocol ids.
+SECURITY_PROTOCOLS: Mapping[int, str] = MappingProxyType(
+    {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SSL"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """What the controller said last of one partition."""
+
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    replicas: tuple[int, ...]
+    offline_replicas: tuple[int, ...] = ()
+    controller_epoch: int = -1
+    zk_version: int = 0
+
+    @property
+    def has_leader(self) -> bool:
+        return self.leader != NO_LEADER
+
+
+Partitions = Mapping[int, PartitionState]
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataImage:
+    """Never changed; ``apply`` makes the next one, sharing what stays the same.
+
+    ``brokers``: the live ones. ``topics``: partitions by index, by topic. A topic without an id
+    (a controller older than 2.8) is in ``topics`` but not in ``topic_ids``.
+    """
+
+    brokers: Mapping[int, Broker] = field(default_factory=dict)
+    topics: Mapping[str, Partitions] = field(default_factory=dict)
+    topic_ids: Mapping[str, UUID] = field(default_factory=dict)
+    topic_names: Mapping[UUID, str] = field(default_factory=dict)
+    controller_id: int | None = None
+
+    def partition(self, topic_partition: TopicPartition) -> PartitionState | None:
+        partitions = self.topics.get(topic_partition.topic)
+        return None if partitions is None else partitions.get(topic_partition.partition)
+
+    def endpoint(self, broker: int, listener: str) -> Endpoint | None:
+        """None when the broker is not alive, or has no such listener."""
+        alive = self.brokers.get(broker)
+        return None if alive is None else alive.endpoint(listener)
+
+
+def apply(
+    image: MetadataImage, request: UpdateMetadataRequest
+) -> tuple[MetadataImage, list[TopicPartition]]:
+    """The next image, and the partitions that are gone: those whose leader is
+    ``LEADER_DURING_DELETE``, in the order of the request.
+
+    Live brokers and the controller are replaced as a whole, partitions are added to what was
+    known. A topic goes with its last partition.
+    """
+    topics = dict(image.topics)
+    topic_ids = _topic_ids(image, request)
+    touched: dict[str, dict[int, PartitionState]] = {}
+    deleted: dict[TopicPartition, None] = {}
+    for topic, state in _partition_states(request):
+        partitions = touched.get(topic)
+        if partitions is None:
+            partitions = touched[topic] = dict(topics.get(topic, {}))
+        if state.leader == LEADER_DURING_DELETE:
+            partitions.pop(state.partition_index, None)
+            deleted[TopicPartition(topic, state.partition_index)] = None
+        else:
+            partitions[state.partition_index] = _partition_state(state)
+            deleted.pop(TopicPartition(topic, state.partition_index), None)
+    for topic, partitions in touched.items():
+        if partitions:
+            topics[topic] = partitions
+        else:
+            topics.pop(topic, None)
+            topic_ids.pop(topic, None)
+    same_ids = topic_ids == image.topic_ids
+    next_image = MetadataImage(
+        brokers={broker.id: _broker(broker) for broker in request.live_brokers},
+        topics=topics if touched else image.topics,
+        topic_ids=image.topic_ids if same_ids else topic_ids,
+        topic_names=image.topic_names if same_ids else {i: name for name, i in topic_ids.items()},
+        controller_id=request.controller_id if request.controller_id >= 0 else None,
+    )
+    return next_image, list(deleted)
+
+
+def topics_of(request: UpdateMetadataRequest) -> list[str]:
+    """The topics that a request says something of, each once, in its order."""
+    return list(dict.fromkeys(topic for topic, _ in _partition_states(request)))
+
+
+def _topic_ids(image: MetadataImage, request: UpdateMetadataRequest) -> dict[str, UUID]:
+    topic_ids = dict(image.topic_ids)
+    for topic in request.topic_states:
+        if topic.topic_id != ZERO_UUID:
+            topic_ids[topic.topic_name] = topic.topic_id
+        else:
+            topic_ids.pop(topic.topic_name, None)
+    for state in request.ungrouped_partition_states:
+        topic_ids.pop(state.topic_name, None)
+    return topic_ids
+
+
+def _partition_states(
+    request: UpdateMetadataRequest,
+) -> Iterable[tuple[str, UpdateMetadataPartitionState]]:
+    for state in request.ungrouped_partition_states:  # versions 0-4
+        yield state.topic_name, state
+    for topic in request.topic_states:
+        for state in topic.partition_states:
+            yield topic.topic_name, state
+
+
+def _partition_state(state: UpdateMetadataPartitionState) -> PartitionState:
+    return PartitionState(
+        leader=state.leader,
+        leader_epoch=state.leader_epoch,
+        isr=tuple(state.isr),
+        replicas=tuple(state.replicas),
+        offline_replicas=tuple(state.offline_replicas),
+        controller_epoch=state.controller_epoch,
+        zk_version=state.zk_version,
+    )
+
+
+def _broker(broker: UpdateMetadataBroker) -> Broker:
+    if not broker.endpoints and broker.v0_host:  # version 0 knew one plaintext endpoint
+        return Broker(broker.id, (Endpoint(broker.v0_host, broker.v0_port),), broker.rack or None)
+    endpoints = []
+    for endpoint in broker.endpoints:
+        protocol = SECURITY_PROTOCOLS.get(endpoint.security_protocol, "PLAINTEXT")
+        # Before version 3 a listener was its security protocol.
+        endpoints.append(
+            Endpoint(endpoint.host, endpoint.port, endpoint.listener or protocol, protocol)
+        )
+    return Broker(broker.id, tuple(endpoints), broker.rack or None)

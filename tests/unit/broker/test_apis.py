@@ -1,0 +1,288 @@
+"""The route table and the version gate, over loopback sockets."""
+
+import asyncio
+import struct
+from typing import Any
+
+import pytest
+
+from minikafka.broker.apis import Apis, Route
+from minikafka.broker.context import Reply, RequestContext
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.headers import RequestHeader, decode_response, encode_request
+from minikafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from minikafka.protocol.messages.describe_cluster import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from minikafka.protocol.messages.fetch import FetchRequest, FetchResponse
+from minikafka.protocol.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from minikafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from minikafka.protocol.messages.produce import ProduceRequest
+from tests.support.network_lab import Lab, Peer
+
+
+def cluster(context: RequestContext, request: DescribeClusterRequest, reply: Reply) -> None:
+    reply(DescribeClusterResponse(cluster_id=f"{context.client_id}@{context.listener}"))
+
+
+class Stage:
+    """A server with some routes, in a task group as the node has one."""
+
+    def __init__(self, lab: Lab, *routes: Route) -> None:
+        self.lab = lab
+        self.apis = Apis(1, routes or [Route(ApiKey.DESCRIBE_CLUSTER, cluster)], lab.log)
+        self.stop = asyncio.Event()
+        self.running: asyncio.Task[None] | None = None
+
+    async def open(self) -> Peer:
+        started = asyncio.Event()
+
+        async def run() -> None:
+            async with asyncio.TaskGroup() as tasks:
+                self.apis.start(tasks)
+                started.set()
+                await self.stop.wait()
+                self.apis.close()
+
+        self.running = asyncio.ensure_future(run())
+        await started.wait()
+        self.server = await self.lab.serve(self.apis.on_frame)
+        return await self.lab.connect(self.server)
+
+    async def close(self) -> None:
+        self.stop.set()
+        assert self.running is not None
+        await self.running
+
+
+def send(peer: Peer, message: Any, version: int, correlation_id: int = 7) -> None:
+    header = RequestHeader(message.SPEC.api_key, version, correlation_id, "me")
+    peer.writer.write(encode_request(header, message))
+
+
+async def receive(peer: Peer, response_class: Any, version: int) -> tuple[int, Any]:
+    return decode_response(response_class, version, memoryview(await peer.receive()))
+
+
+@pytest.fixture
+async def lab():
+    lab = Lab()
+    yield lab
+    await lab.stop()
+
+
+@pytest.mark.mission("PRO-2", "PRO-3")
+async def test_a_request_finds_its_handler(lab) -> None:
+    stage = Stage(lab)
+    peer = await stage.open()
+    send(peer, DescribeClusterRequest(), 0, correlation_id=-5)
+    correlation_id, response = await receive(peer, DescribeClusterResponse, 0)
+    assert correlation_id == -5
+    assert response.cluster_id == "me@PLAINTEXT"
+    await stage.close()
+
+
+async def test_api_versions_lists_what_is_served(lab) -> None:
+    stage = Stage(
+        lab,
+        Route(ApiKey.METADATA, cluster, max_version=9),
+        Route(ApiKey.FETCH, cluster, min_version=4),
+    )
+    peer = await stage.open()
+    request = ApiVersionsRequest("librdkafka", "2.6.0")
+    for version in range(5):
+        send(peer, request, version)
+        correlation_id, response = await receive(peer, ApiVersionsResponse, version)
+        assert correlation_id == 7
+        rows = [(row.api_key, row.min_version, row.max_version) for row in response.api_keys]
+        assert rows == [(1, 4, 17), (3, 0, 9), (18, 0, 4)]
+    await stage.close()
+
+
+@pytest.mark.parametrize("names", [("", "1"), ("a", ""), ("a b", "1"), ("-a", "1"), ("a", "1\n")])
+async def test_software_names_must_be_printable(lab, names) -> None:
+    stage = Stage(lab)
+    peer = await stage.open()
+    send(peer, ApiVersionsRequest(*names), 3)
+    _, response = await receive(peer, ApiVersionsResponse, 3)
+    assert response.error_code == ErrorCode.INVALID_REQUEST
+    await stage.close()
+
+
+async def test_api_versions_too_new_is_answered_in_version_0(lab) -> None:
+    stage = Stage(lab)
+    peer = await stage.open()
+    peer.send(struct.pack(">hhih", 18, 99, 7, 2) + b"me" + b"\x00whatever comes in version 99")
+    correlation_id, response = await receive(peer, ApiVersionsResponse, 0)
+    assert correlation_id == 7
+    assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert [(r.api_key, r.min_version, r.max_version) for r in response.api_keys] == [(18, 0, 4)]
+    send(peer, ApiVersionsRequest(), 0)  # the client falls back
+    assert (await receive(peer, ApiVersionsResponse, 0))[1].error_code == 0
+    await stage.close()
+
+
+BAD_FRAMES = {
+    "bad_header": b"\x00",
+    "unknown_api": struct.pack(">hhih", 999, 0, 7, -1),
+    "unserved_api": struct.pack(">hhih", 3, 0, 7, -1),
+    "unsupported_version": struct.pack(">hhih", 60, 2, 7, -1) + b"\0",
+    "negative_version": struct.pack(">hhih", 60, -1, 7, -1),
+    "bad_request": struct.pack(">hhih", 60, 0, 7, -1) + b"\0",
+}
+REASONS = {"unserved_api": "unknown_api", "negative_version": "unsupported_version"}
+
+
+@pytest.mark.parametrize("what", BAD_FRAMES)
+async def test_what_cannot_be_served_closes_that_connection_only(lab, what: str) -> None:
+    stage = Stage(lab)
+    other = await stage.open()
+    peer = await lab.connect(stage.server)
+    send(peer, DescribeClusterRequest(), 0)
+    peer.send(BAD_FRAMES[what])
+    send(peer, DescribeClusterRequest(), 0)
+    await receive(peer, DescribeClusterResponse, 0)
+    assert await peer.is_closed()
+    assert lab.log.reasons() == [REASONS.get(what, what)]
+    send(other, DescribeClusterRequest(), 0)
+    await receive(other, DescribeClusterResponse, 0)
+    await stage.close()
+
+
+def failing(*_: Any) -> None:
+    raise KafkaError(ErrorCode.INVALID_REQUEST, "no, thanks")
+
+
+async def failing_task(context: RequestContext, request: Any) -> Any:
+    failing()
+
+
+@pytest.mark.parametrize(
+    "route",
+    [
+        Route(ApiKey.DESCRIBE_CLUSTER, failing),
+        Route(ApiKey.DESCRIBE_CLUSTER, failing_task, task=True),
+    ],
+)
+async def test_a_kafka_error_becomes_the_error_of_the_response(lab, route) -> None:
+    stage = Stage(lab, route)
+    peer = await stage.open()
+    send(peer, DescribeClusterRequest(), 0)
+    _, response = await receive(peer, DescribeClusterResponse, 0)
+    assert response.error_code == ErrorCode.INVALID_REQUEST
+    assert response.error_message == "no, thanks"
+    await stage.close()
+
+
+@pytest.mark.parametrize(
+    ("route", "request_", "version"),
+    [
+        (Route(ApiKey.METADATA, failing), MetadataRequest(), 5),
+        (Route(ApiKey.METADATA, failing_task, task=True), MetadataRequest(), 5),
+        (Route(ApiKey.PRODUCE, failing), ProduceRequest(acks=0), 9),
+        (Route(ApiKey.FETCH, failing), FetchRequest(), 6),  # no error code at its top before 7
+        (Route(ApiKey.FIND_COORDINATOR, failing), FindCoordinatorRequest(), 4),
+    ],
+)
+async def test_a_kafka_error_closes_where_the_response_has_no_place_for_it(
+    lab, route, request_, version
+) -> None:
+    stage = Stage(lab, route)
+    peer = await stage.open()
+    send(peer, request_, version)
+    assert await peer.is_closed()
+    assert lab.log.reasons() == ["request_failed"]
+    await stage.close()
+
+
+async def test_an_error_code_is_used_where_the_version_has_it(lab) -> None:
+    stage = Stage(lab, Route(ApiKey.FETCH, failing), Route(ApiKey.FIND_COORDINATOR, failing))
+    peer = await stage.open()
+    send(peer, FetchRequest(), 7)
+    send(peer, FindCoordinatorRequest(), 3)
+    assert (await receive(peer, FetchResponse, 7))[1].error_code == ErrorCode.INVALID_REQUEST
+    _, found = await receive(peer, FindCoordinatorResponse, 3)
+    assert (found.error_code, found.error_message) == (ErrorCode.INVALID_REQUEST, "no, thanks")
+    await stage.close()
+
+
+def buggy(*_: Any) -> None:
+    raise LookupError("a bug")
+
+
+async def buggy_task(context: RequestContext, request: Any) -> Any:
+    buggy()
+
+
+@pytest.mark.parametrize(
+    "route",
+    [
+        Route(ApiKey.DESCRIBE_CLUSTER, buggy),
+        Route(ApiKey.DESCRIBE_CLUSTER, buggy_task, task=True),
+        Route(ApiKey.DESCRIBE_CLUSTER, lambda c, r, reply: reply(object())),
+    ],
+)
+async def test_a_bug_in_a_handler_stops_the_node(lab, route) -> None:
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
+    stage = Stage(lab, route)
+    peer = await stage.open()
+    send(peer, DescribeClusterRequest(), 0)
+    assert stage.running is not None
+    with pytest.raises(ExceptionGroup) as failed:
+        await stage.running
+    assert isinstance(failed.value.exceptions[0], LookupError | AttributeError)
+
+
+async def test_tasks_keep_the_order_of_replies_and_survive_their_connection(lab) -> None:
+    gate = asyncio.Event()
+    finished = []
+
+    async def slow(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+        await gate.wait()
+        finished.append(context.header.correlation_id)
+        return MetadataResponse(controller_id=5)
+
+    routes = [Route(ApiKey.METADATA, slow, task=True), Route(ApiKey.DESCRIBE_CLUSTER, cluster)]
+    stage = Stage(lab, *routes)
+    peer = await stage.open()
+    gone = await lab.connect(stage.server)
+    send(gone, MetadataRequest(), 5, correlation_id=1)
+    send(peer, MetadataRequest(), 5, correlation_id=2)
+    send(peer, DescribeClusterRequest(), 0, correlation_id=3)
+    await lab.until(lambda: stage.server.connection_count == 2)
+    gone.close()
+    await lab.until(lambda: stage.server.connection_count == 1)
+    gate.set()
+    assert (await receive(peer, MetadataResponse, 5))[0] == 2
+    assert (await receive(peer, DescribeClusterResponse, 0))[0] == 3
+    assert sorted(finished) == [1, 2]
+    await stage.close()
+
+
+async def test_no_reply_means_no_bytes(lab) -> None:
+    routes = [
+        Route(ApiKey.PRODUCE, lambda context, request, reply: reply(None)),
+        Route(ApiKey.DESCRIBE_CLUSTER, cluster),
+    ]
+    stage = Stage(lab, *routes)
+    peer = await stage.open()
+    send(peer, ProduceRequest(acks=0), 9, correlation_id=1)
+    send(peer, DescribeClusterRequest(), 0, correlation_id=2)
+    assert (await receive(peer, DescribeClusterResponse, 0))[0] == 2
+    await stage.close()
+
+
+async def test_replies_in_parts_are_the_same_bytes(lab) -> None:
+    def fetch(context: RequestContext, request: FetchRequest, reply: Reply) -> None:
+        reply(FetchResponse(session_id=9))
+
+    stage = Stage(lab, Route(ApiKey.FETCH, fetch, min_version=4, in_parts=True))
+    peer = await stage.open()
+    send(peer, FetchRequest(), 12)
+    assert (await receive(peer, FetchResponse, 12))[1].session_id == 9
+    await stage.close()

@@ -1,0 +1,140 @@
+"""The metadata image: what one UpdateMetadata after the other makes of it."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from minikafka.core.metadata_image import MetadataImage, apply, topics_of
+from minikafka.kernel.cluster import LEADER_DURING_DELETE, Broker, Endpoint, TopicPartition
+from minikafka.protocol.messages.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataRequest,
+)
+from tests.support.cluster_metadata import deletion, live_broker, partition_state, topic_id, update
+
+
+def image_of(*requests: UpdateMetadataRequest) -> MetadataImage:
+    image = MetadataImage()
+    for request in requests:
+        image, _ = apply(image, request)
+    return image
+
+
+def test_partitions_are_added_and_replaced() -> None:
+    image = image_of(
+        update({"a": [partition_state(0, 1), partition_state(1, 2)]}),
+        update({"a": [partition_state(1, 3, leader_epoch=1)], "b": [partition_state(0, 2)]}),
+    )
+    assert {t: {p: s.leader for p, s in ps.items()} for t, ps in image.topics.items()} == {
+        "a": {0: 1, 1: 3},
+        "b": {0: 2},
+    }
+    state = image.partition(TopicPartition("a", 1))
+    assert state is not None
+    assert state.leader_epoch == 1
+    assert image.partition(TopicPartition("a", 9)) is None
+    assert image.partition(TopicPartition("z", 0)) is None
+    assert image.topic_names[topic_id("b")] == "b"
+
+
+def test_an_image_is_never_changed() -> None:
+    first = image_of(update({"a": [partition_state(0, 1)]}))
+    second, _ = apply(first, update({"a": [partition_state(0, 2)], "b": [partition_state(0, 1)]}))
+    third, _ = apply(second, deletion("a", 1))
+    assert first.topics["a"][0].leader == 1
+    assert set(first.topics) == {"a"}
+    assert set(second.topics) == {"a", "b"}
+    assert set(third.topics) == {"b"}
+    assert third.topics["b"] is second.topics["b"]
+
+
+def test_live_brokers_and_controller_are_replaced_as_a_whole() -> None:
+    image = image_of(update(brokers=(1, 2, 3)), update(brokers=(2,), controller=2))
+    assert set(image.brokers) == {2}
+    assert image.controller_id == 2
+    assert image_of(update(controller=-1)).controller_id is None
+
+
+def test_a_topic_goes_with_its_last_partition() -> None:
+    image = image_of(update({"a": [partition_state(0, 1), partition_state(1, 1)]}))
+    image, deleted = apply(image, update({"a": [partition_state(0, LEADER_DURING_DELETE)]}))
+    assert deleted == [TopicPartition("a", 0)]
+    assert image.topic_ids == {"a": topic_id("a")}
+    image, deleted = apply(image, update({"a": [partition_state(1, LEADER_DURING_DELETE)]}))
+    assert deleted == [TopicPartition("a", 1)]
+    assert (image.topics, image.topic_ids, image.topic_names) == ({}, {}, {})
+
+
+def test_deleted_and_created_again_in_one_request_is_not_deleted() -> None:
+    image = image_of(update({"a": [partition_state(0, 1)]}))
+    states = [partition_state(0, LEADER_DURING_DELETE), partition_state(0, 2)]
+    image, deleted = apply(image, update({"a": states}))
+    assert deleted == []
+    assert image.topics["a"][0].leader == 2
+
+
+def test_a_topic_may_lose_its_id_or_get_another() -> None:
+    image = image_of(update({"a": [partition_state(0, 1)]}))
+    image, _ = apply(image, update({"a": [partition_state(0, 1)]}, with_ids=False))
+    assert (image.topic_ids, image.topic_names) == ({}, {})
+    request = update({"a": [partition_state(0, 1)]})
+    request.topic_states[0].topic_id = topic_id("other")
+    image, _ = apply(image, request)
+    assert image.topic_names == {topic_id("other"): "a"}
+
+
+def test_old_versions_say_it_differently() -> None:
+    request = UpdateMetadataRequest(
+        controller_id=1,
+        ungrouped_partition_states=[partition_state(0, 1, topic="a")],
+        live_brokers=[
+            UpdateMetadataBroker(1, v0_host="h", v0_port=9092),
+            UpdateMetadataBroker(2, endpoints=[UpdateMetadataEndpoint(9093, "h", "", 1)]),
+        ],
+    )
+    image = image_of(request)
+    assert image.topics["a"][0].leader == 1
+    assert topics_of(request) == ["a"]
+    assert image.brokers[1] == Broker(1, (Endpoint("h", 9092),), None)
+    assert image.brokers[2].endpoints == (Endpoint("h", 9093, "SSL", "SSL"),)
+
+
+def test_endpoints_by_listener() -> None:
+    image = image_of(update(brokers=[live_broker(1, ("IN", "OUT"), "r1"), live_broker(2, ("IN",))]))
+    assert image.brokers[1].rack == "r1"
+    endpoint = image.endpoint(1, "OUT")
+    assert endpoint is not None
+    assert endpoint.port == 9101
+    assert image.endpoint(2, "OUT") is None
+    assert image.endpoint(3, "IN") is None
+
+
+changes = st.lists(
+    st.lists(
+        st.tuples(st.sampled_from("ab"), st.integers(0, 2), st.sampled_from([-2, -1, 1, 2])),
+        max_size=4,
+    ),
+    max_size=8,
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(changes)
+def test_equals_a_plain_dictionary_of_partitions(requests) -> None:
+    image, twin = MetadataImage(), {}
+    for states in requests:
+        request = update(brokers=())
+        for topic, index, leader in states:
+            more = update({topic: [partition_state(index, leader)]})
+            request.topic_states += more.topic_states
+        image, deleted = apply(image, request)
+        for topic, index, leader in states:
+            if leader == LEADER_DURING_DELETE:
+                twin.pop((topic, index), None)
+            else:
+                twin[topic, index] = leader
+        found = {(t, p): s.leader for t, ps in image.topics.items() for p, s in ps.items()}
+        assert found == twin
+        assert set(image.topic_ids) == set(image.topics)
+        assert image.topic_names == {i: t for t, i in image.topic_ids.items()}
+        assert not any(tuple(tp) in twin for tp in deleted)

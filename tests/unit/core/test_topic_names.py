@@ -1,0 +1,27 @@
+"""Legal topic names, and names that collide."""
+
+import pytest
+
+from minikafka.core.topic_names import collide, may_collide, name_problem, require_valid
+from minikafka.kernel.errors import ErrorCode, KafkaError
+
+
+@pytest.mark.parametrize("name", ["a", "A-b_c.9", "...", "x" * 249, "__consumer_offsets"])
+def test_legal(name: str) -> None:
+    assert name_problem(name) is None
+    require_valid(name)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "x" * 250, "a b", "ä", "a/b", "a\n", "٣"])
+def test_illegal(name: str) -> None:
+    with pytest.raises(KafkaError, match="Topic name is invalid") as refused:
+        require_valid(name)
+    assert refused.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+def test_dots_and_underscores_collide() -> None:
+    assert collide("a.b", "a_b")
+    assert not collide("a.b", "a-b")
+    assert may_collide("a.b")
+    assert may_collide("a_b")
+    assert not may_collide("a-b")
