@@ -119,7 +119,7 @@ class KafkaController:
             self._task.cancel()
             await asyncio.wait([self._task])
             done.cancel()
-        await self._failover.on_controller_resignation()
+        await self._elector.abdicate()
 
     async def on_session_lost(self) -> None:
         """The ZooKeeper session has expired: resign before a new one is opened."""

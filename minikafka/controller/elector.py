@@ -262,6 +262,12 @@ class ControllerElector:
 
     async def on_session_expired(self) -> None:
         """The session is over; whatever /controller says, it is not this broker's any more."""
+        await self.abdicate()
+
+    async def abdicate(self) -> None:
+        """Leave office without a word to ZooKeeper: the session that owns /controller is over, or
+        about to be."""
+        self.close()
         self._watches.forget_session()
         self.active_controller_id = NO_CONTROLLER
         if self._leading:

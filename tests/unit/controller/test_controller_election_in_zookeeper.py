@@ -1,0 +1,360 @@
+"""Who becomes controller, who resigns, and what is repaired."""
+
+import json
+
+import pytest
+from structlog.testing import capture_logs
+
+from minikafka.controller.elector import STAND_DOWN_MS
+from minikafka.core.controller.events import ControlledShutdown
+from minikafka.kernel.errors import KafkaError
+from minikafka.zookeeper.store import ControllerMoved
+
+
+def lines(logs):
+    return [entry["event"] for entry in logs]
+
+
+@pytest.mark.mission("CEL-1", "CEL-2", "CEL-9", "CEL-14")
+async def test_the_first_broker_becomes_the_controller(new_cluster):
+    with capture_logs() as logs:
+        async with new_cluster() as cluster:
+            (controller,) = await cluster.start(1)
+            assert controller.is_active
+            assert controller.active_controller_id == 1
+            node = cluster.tree.nodes["/controller"]
+            assert node.owner == cluster.nodes[1].session.session_id
+            content = json.loads(node.data)
+            assert content["brokerid"] == 1
+            assert content["timestamp"] == str(cluster.clock.wall_ms())
+            assert cluster.tree.nodes["/controller_epoch"].data == b"1"
+            assert controller.context.epoch == 1
+    assert lines(logs).count("1 successfully elected as leader") == 1
+
+
+@pytest.mark.mission("CEL-1", "CEL-3", "CEL-5")
+async def test_the_second_broker_gives_up_without_trying(new_cluster):
+    with capture_logs() as logs:
+        async with new_cluster() as cluster:
+            first, second = await cluster.start(1, 2)
+            assert (first.is_active, second.is_active) == (True, False)
+            assert second.active_controller_id == 1
+            assert ("multi", "/controller") not in cluster.nodes[2].trace
+    assert "Broker 1 has been elected as leader, so stopping the election process." in lines(logs)
+
+
+@pytest.mark.mission("CEL-8", "CDU-11", "CRS-4")
+async def test_the_watch_is_set_before_the_first_election(new_cluster):
+    async with new_cluster() as cluster:
+        await cluster.start(1, 2)
+        trace = [call for call in cluster.nodes[1].trace if call[1] == "/controller"]
+        assert trace[0] == ("exists", "/controller")
+        assert trace.index(("multi", "/controller")) > 0
+        session = cluster.nodes[2].session.session_id
+        assert cluster.tree.census(session) == ["/controller"]  # all that a plain broker watches
+
+
+@pytest.mark.mission("CEL-4", "CEL-6", "CEL-14")
+async def test_of_five_that_try_at_once_one_wins(new_cluster):
+    async with new_cluster() as cluster:
+        for broker_id in range(1, 6):
+            cluster.make_controller(await cluster.register(broker_id))
+        for node in cluster.nodes.values():
+            node.controller.start(cluster.tasks)
+        await cluster.settle()
+        controllers = [n.controller for n in cluster.nodes.values()]
+        assert sum(c.is_active for c in controllers) == 1
+        assert len({c.active_controller_id for c in controllers}) == 1
+        assert cluster.tree.nodes["/controller_epoch"].data == b"1"
+
+
+@pytest.mark.mission("CEL-10")
+async def test_who_lost_the_race_says_so(new_cluster):
+    with capture_logs() as logs:
+        async with new_cluster() as cluster:
+            for broker_id in (1, 2):
+                cluster.make_controller(await cluster.register(broker_id))
+            for node in cluster.nodes.values():
+                node.controller.start(cluster.tasks)
+            await cluster.settle()
+            winner = cluster.active.active_controller_id
+    assert f"Broker {winner} was elected as leader instead of broker {3 - winner}" in lines(logs)
+
+
+@pytest.mark.mission("CEL-10", "CEL-13")
+async def test_a_winner_that_is_gone_at_once_means_another_round(new_cluster):
+    with capture_logs() as logs:
+        async with new_cluster() as cluster:
+            node = await cluster.register(1)
+            controller = cluster.make_controller(node)
+            register = node.store.register_controller_and_increment_epoch
+            moved = []
+
+            async def beaten(broker_id, wall_ms):
+                if not moved:
+                    moved.append(1)
+                    raise ControllerMoved("somebody was faster, and is gone")
+                return await register(broker_id, wall_ms)
+
+            node.store.register_controller_and_increment_epoch = beaten
+            controller.start(cluster.tasks)
+            await cluster.settle()
+            assert controller.is_active
+    assert (
+        "A leader has been elected but just resigned, this will result in another round of election"
+        in lines(logs)
+    )
+
+
+@pytest.mark.mission("CEL-11", "CCB-4")
+async def test_an_error_in_taking_office_leads_to_another_controller(new_cluster):
+    with capture_logs() as logs:
+        async with new_cluster() as cluster:
+            node = await cluster.register(1)
+            cluster.make_controller(node).start(cluster.tasks)
+            node.session.fail["children", "/brokers/topics"] = RuntimeError("injected")
+            await cluster.settle()
+            assert not node.controller.is_active
+            assert "/controller" not in cluster.tree.nodes
+            assert node.controller.context.epoch == 0  # nothing of the term stays
+            (second,) = await cluster.start(2)
+            assert second.is_active
+            assert second.context.epoch == 2
+            cluster.clock.advance(
+                STAND_DOWN_MS
+            )  # the first one may stand again, and finds the second
+            await cluster.settle()
+            assert node.controller.active_controller_id == 2
+    assert "Error while electing or becoming leader on broker 1" in lines(logs)
+
+
+@pytest.mark.mission("CEL-11", "CCB-4")
+async def test_alone_it_tries_again_after_a_while(new_cluster):
+    async with new_cluster() as cluster:
+        node = await cluster.register(1)
+        cluster.make_controller(node).start(cluster.tasks)
+        node.session.fail["children", "/brokers/topics"] = RuntimeError("injected")
+        await cluster.settle()
+        assert not node.controller.is_active
+        cluster.clock.advance(STAND_DOWN_MS)
+        await cluster.settle()
+        assert node.controller.is_active
+        assert node.controller.context.epoch == 2
+
+
+@pytest.mark.mission("CFO-3", "CFO-4", "CEL-6")
+async def test_a_deleted_node_means_an_election_and_the_old_one_resigns_first(new_cluster):
+    with capture_logs() as logs:
+        async with new_cluster() as cluster:
+            await cluster.start(1, 2)
+            cluster.tree.delete("/controller")
+            await cluster.settle()
+            assert cluster.active.context.epoch == 2
+            assert cluster.tree.nodes["/controller_epoch"].data == b"2"
+    said = lines(logs)
+    assert said.index("resigned") < said.index("initializing_controller_context", 20)
+
+
+@pytest.mark.mission("CFO-5", "CEL-6", "CEL-17")
+async def test_a_dead_controller_is_replaced(new_cluster):
+    async with new_cluster() as cluster:
+        await cluster.start(1, 2, 3)
+        await cluster.kill(1)
+        assert cluster.active.active_controller_id in (2, 3)
+        ids = {n.controller.active_controller_id for n in cluster.nodes.values()}
+        assert ids == {cluster.active.active_controller_id}
+        assert cluster.active.context.live_broker_ids() == [2, 3]
+
+
+@pytest.mark.mission("CFO-5")
+async def test_a_stopped_controller_is_replaced(new_cluster):
+    async with new_cluster() as cluster:
+        first, second = await cluster.start(1, 2)
+        await first.stop()
+        await cluster.nodes[1].session.close()
+        await cluster.settle()
+        assert (first.is_active, second.is_active) == (False, True)
+        assert second.context.epoch == 2
+
+
+@pytest.mark.mission("CFO-1", "CFO-2", "CFO-6")
+async def test_another_id_written_by_hand_makes_the_old_one_resign_and_all_elect(new_cluster):
+    """R-13: Kafka would be left without a controller."""
+    with capture_logs() as logs:
+        async with new_cluster() as cluster:
+            await cluster.start(1, 2, 3)
+            cluster.tree.set("/controller", b'{"version":1,"brokerid":2,"timestamp":"1"}')
+            await cluster.settle()
+            assert cluster.active.context.epoch == 2
+            owner = cluster.tree.nodes["/controller"].owner
+            named = json.loads(cluster.tree.nodes["/controller"].data)["brokerid"]
+            assert cluster.nodes[named].session.session_id == owner
+            assert cluster.active.active_controller_id == named
+    assert "controller_node_repaired" in lines(logs)
+
+
+@pytest.mark.mission("CEL-4")
+@pytest.mark.parametrize("data", [b"", b"garbage", b"{}", b'{"version":1}', b"\xff\xfe"])
+async def test_a_node_that_cannot_be_read_is_cleared_away(new_cluster, data):
+    """R-1: Kafka would wait until it goes by itself."""
+    async with new_cluster() as cluster:
+        cluster.tree.create("/controller", data)
+        (controller,) = await cluster.start(1)
+        assert controller.is_active
+
+
+@pytest.mark.mission("CEL-4", "CFO-2")
+async def test_a_node_garbled_under_a_controller_is_cleared_away(new_cluster):
+    async with new_cluster() as cluster:
+        await cluster.start(1, 2)
+        cluster.tree.set("/controller", b"garbage")
+        await cluster.settle()
+        assert cluster.active.context.epoch == 2
+
+
+@pytest.mark.mission("CEL-12", "CEL-13")
+async def test_the_node_of_an_own_old_session_gets_time_to_go(new_cluster):
+    """Branch 1: same id. ZooKeeper takes it back within the time-out."""
+    async with new_cluster() as cluster:
+        ghost = cluster.tree.open()
+        cluster.tree.create(
+            "/controller", b'{"version":1,"brokerid":1,"timestamp":"1"}', ghost.session_id
+        )
+        (controller,) = await cluster.start(1)
+        assert not controller.is_active
+        cluster.tree.forget(ghost.session_id)
+        await cluster.settle()
+        assert controller.is_active
+
+
+@pytest.mark.mission("CEL-12", "CEL-13")
+async def test_the_node_of_an_own_old_session_that_stays_is_deleted_after_the_time_out(new_cluster):
+    async with new_cluster() as cluster:
+        ghost = cluster.tree.open()
+        cluster.tree.create(
+            "/controller", b'{"version":1,"brokerid":1,"timestamp":"1"}', ghost.session_id
+        )
+        (controller,) = await cluster.start(1)
+        cluster.clock.advance(17_999)
+        await cluster.settle()
+        assert not controller.is_active
+        cluster.clock.advance(1)
+        await cluster.settle()
+        assert controller.is_active
+
+
+@pytest.mark.mission("CFO-2", "CRS-4")
+async def test_after_a_resignation_it_is_deaf(new_cluster):
+    async with new_cluster() as cluster:
+        first, second = await cluster.start(1, 2)
+        cluster.tree.delete("/controller")
+        await cluster.settle()
+        assert second.is_active
+        cluster.brokers.take()
+        await cluster.create_topic("t", (1, 2))
+        assert {m.controller_id for _, m in cluster.brokers.take()} == {2}
+        assert first.context.all_topics == set()
+
+
+@pytest.mark.mission("CEL-16", "CCB-4")
+async def test_a_controller_that_was_fenced_resigns_without_a_write(new_cluster):
+    """The old one was paused; its node is gone, another one is in office, it does not know yet."""
+    async with new_cluster() as cluster:
+        first, second = await cluster.start(1, 2)
+        (tp,) = await cluster.create_topic("t", (1, 2))
+        before = await cluster.state(tp)
+        deaf = first._elector._watches
+        deaf._controller = lambda watch: None  # it hears nothing of the change
+        cluster.tree.delete("/controller")
+        await cluster.settle()
+        assert (first.is_active, second.is_active) == (True, True)
+        with pytest.raises(KafkaError, match="moved"):
+            await first.queue.ask(ControlledShutdown(1, -1))
+        await cluster.settle()
+        assert not first.is_active
+        assert first.active_controller_id == 2
+        leader, isr, _ = await cluster.state(tp)
+        assert (leader, isr) == before[:2]
+
+
+@pytest.mark.mission("CEL-16")
+async def test_an_epoch_raised_by_hand_makes_the_controller_resign(new_cluster):
+    async with new_cluster() as cluster:
+        (controller,) = await cluster.start(1)
+        cluster.tree.set("/controller_epoch", b"41")
+        await cluster.create_topic("t", (1,))
+        await cluster.settle()
+        assert controller.is_active
+        assert controller.context.epoch == 42
+
+
+@pytest.mark.mission("CEL-12")
+async def test_a_lost_session_ends_the_term_and_a_new_one_stands_again(new_cluster):
+    async with new_cluster() as cluster:
+        first, second = await cluster.start(1, 2)
+        node = cluster.nodes[1]
+        cluster.tree.expire(node.session.session_id)
+        await first.on_session_lost()
+        assert not first.is_active
+        assert first.active_controller_id == -1
+        await cluster.settle()
+        assert second.is_active
+        await cluster.register(1)
+        await first.on_new_session(node.store)
+        await cluster.settle()
+        assert first.active_controller_id == 2
+        assert second.context.live_broker_ids() == [1, 2]
+
+
+@pytest.mark.mission("CEL-12")
+async def test_alone_it_is_elected_again_in_its_new_session(new_cluster):
+    async with new_cluster() as cluster:
+        (controller,) = await cluster.start(1)
+        await cluster.lose_session(1)
+        assert controller.is_active
+        assert controller.context.epoch == 2
+
+
+@pytest.mark.mission("CCB-5")
+async def test_a_stopping_broker_does_not_take_office(new_cluster):
+    with capture_logs() as logs:
+        async with new_cluster() as cluster:
+            (controller,) = await cluster.start(1)
+            controller._running = False
+            await controller._failover.on_controller_failover()
+            controller._running = True
+    assert "Controller has been shut down, aborting startup/failover" in lines(logs)
+
+
+@pytest.mark.mission("CEL-7")
+async def test_the_electors_surface(new_cluster):
+    async with new_cluster() as cluster:
+        (controller,) = await cluster.start(1)
+        elector = controller._elector
+        assert elector.election_path == "/controller"
+        assert elector.am_i_leader
+
+
+async def test_an_error_in_an_event_makes_the_controller_resign(new_cluster):
+    async with new_cluster() as cluster:
+        (controller,) = await cluster.start(1)
+        cluster.nodes[1].session.fail["get", "/brokers/topics/t"] = RuntimeError("injected")
+        await cluster.create_topic("t", (1,))
+        await cluster.create_topic("u", (1,))
+        assert not controller.is_active
+        cluster.clock.advance(STAND_DOWN_MS)
+        await cluster.settle()
+        assert controller.is_active
+        assert controller.context.all_topics == {"t", "u"}
+
+
+async def test_a_garbled_epoch_is_waited_out(new_cluster):
+    async with new_cluster() as cluster:
+        cluster.tree.create("/controller_epoch", b"nonsense")
+        (controller,) = await cluster.start(1)
+        assert not controller.is_active
+        cluster.tree.set("/controller_epoch", b"7")
+        cluster.clock.advance(STAND_DOWN_MS)
+        await cluster.settle()
+        assert controller.is_active
+        assert controller.context.epoch == 8
