@@ -41,12 +41,21 @@ def test_every_module_says_on_its_first_line_what_it_owns() -> None:
 
 
 def swallows(handler: ast.ExceptHandler) -> bool:
-    """Catches everything and lets nothing on."""
+    """Catches everything, at most logs it, and goes on."""
     names = (
         [n.id for n in ast.walk(handler.type) if isinstance(n, ast.Name)] if handler.type else []
     )
     broad = handler.type is None or bool({"Exception", "BaseException"} & set(names))
-    return broad and not any(isinstance(n, ast.Raise | ast.Return) for n in ast.walk(handler))
+    return broad and all(is_idle(statement) for statement in handler.body)
+
+
+def is_idle(statement: ast.stmt) -> bool:
+    if isinstance(statement, ast.Pass | ast.Continue):
+        return True
+    if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
+        return False
+    called = statement.value.func
+    return isinstance(called, ast.Attribute) and "log" in ast.unparse(called.value)
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=relative)

@@ -1,0 +1,43 @@
+"""The state znodes as a leader writes them, on whatever ZooKeeper session the node has now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from minikafka.kernel.cluster import LeaderAndIsr, TopicPartition
+
+
+class PartitionStates(Protocol):
+    """What is needed of the store of one session."""
+
+    async def update_isr(
+        self,
+        topic_partition: TopicPartition,
+        leader_and_isr: LeaderAndIsr,
+        controller_epoch: int,
+        expected_zk_version: int,
+    ) -> int | None: ...
+
+    async def propagate_isr_changes(self, partitions: Sequence[TopicPartition]) -> None: ...
+
+
+class ZkIsrStore:
+    """See ``isr_maintenance.IsrStore``. ``store`` gives the store of the current session."""
+
+    def __init__(self, store: Callable[[], PartitionStates]) -> None:
+        self._store = store
+
+    async def update_isr(
+        self,
+        topic_partition: TopicPartition,
+        leader_and_isr: LeaderAndIsr,
+        controller_epoch: int,
+        expected_zk_version: int,
+    ) -> int | None:
+        return await self._store().update_isr(
+            topic_partition, leader_and_isr, controller_epoch, expected_zk_version
+        )
+
+    async def propagate_isr_changes(self, partitions: Sequence[TopicPartition]) -> None:
+        await self._store().propagate_isr_changes(partitions)

@@ -1,0 +1,232 @@
+"""One broker, put together: makes the parts, hands them to each other, starts and stops them."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from dataclasses import replace
+
+from minikafka import node_config as views
+from minikafka.broker.apis import Apis
+from minikafka.broker.controlled_shutdown import ControlledShutdown
+from minikafka.controller.channels import connector
+from minikafka.controller.driver import KafkaController
+from minikafka.kernel.cluster import NO_EPOCH, Endpoint
+from minikafka.kernel.config import Config, ConfigError
+from minikafka.kernel.errors import KafkaError
+from minikafka.kernel.events import event_log
+from minikafka.kernel.listeners import listeners
+from minikafka.kernel.metrics import Metrics
+from minikafka.kernel.ports import CoordinationError, NodeExists, World
+from minikafka.network.server import Server
+from minikafka.node_parts import BrokerParts
+from minikafka.storage.log_manager import LogManager
+from minikafka.zookeeper.session import ZkSession
+from minikafka.zookeeper.store import ZkStore
+from minikafka.zookeeper.znodes import BrokerZnode
+
+REGISTER_RETRY_MS = 500
+# What ends a node with one clear line; everything else is a bug, shown in full.
+EXPECTED_FAILURES = (ConfigError, KafkaError, CoordinationError, OSError)
+
+
+class BrokerNode:
+    """Kafka's ``KafkaServer`` in ZooKeeper mode, in any world.
+
+    ``run`` returns after ``request_stop``. It raises ConfigError, KafkaError, CoordinationError or
+    OSError for what the user can mend (ZooKeeper away, port or directory taken), an ExceptionGroup
+    for a bug. ``hostname`` is advertised where no listener names a host.
+    """
+
+    def __init__(self, world: World, config: Config, hostname: str = "localhost") -> None:
+        self._world = world
+        self._config = config
+        self._listeners = listeners(config, hostname)
+        self.metrics = Metrics()
+        self.broker_id = config.integer("broker.id")
+        self.broker_epoch = NO_EPOCH
+        self.started = asyncio.Event()
+        self._stop_requested = asyncio.Event()
+        self._log = event_log("node", broker=self.broker_id)
+        self._zk = ZkSession(
+            world.coordination, world.clock, views.zookeeper(config), self.broker_id
+        )
+        self._logs = LogManager(world.files, world.clock, views.log_manager(config))
+        self._servers: list[Server] = []
+
+    @property
+    def ports(self) -> list[int]:
+        """The ports bound, in the order of the listeners."""
+        return [server.port for server in self._servers]
+
+    def request_stop(self, reason: str = "") -> None:
+        """Ask ``run`` to end in order. A second request changes nothing."""
+        self._log.info("stop_requested", reason=reason)
+        self._stop_requested.set()
+
+    async def run(self) -> None:
+        """Start, serve until asked to stop, stop in order."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                await self._start(tasks)
+                await self._stop_requested.wait()
+                await self._stop()
+        except BaseExceptionGroup as group:
+            expected = sole_failure(group)
+            if expected is None:
+                raise
+            raise expected from None
+        finally:
+            self._logs.close()
+
+    # ------------------------------------------------------------------------------------- start
+
+    async def _start(self, tasks: asyncio.TaskGroup) -> None:
+        if self._config.without_effect:
+            self._log.warning("settings_without_effect", keys=list(self._config.without_effect))
+        await self._zk.start(tasks)
+        store = self._zk.store
+        await store.create_persistent_paths()
+        proposed = base64.urlsafe_b64encode(self._world.entropy.random_bytes(16)).decode()[:22]
+        cluster_id = await store.get_or_create_cluster_id(proposed)
+        self.broker_id = await self._identify(store, cluster_id)
+        self._log = event_log("node", broker=self.broker_id)
+        await self._logs.start(tasks)
+        self._make_parts(cluster_id)
+        await self._parts.start(tasks)
+        self._apis.start(tasks)
+        await self._listen()
+        await self._register(store)
+        self._zk.on_session_lost(self._controller.on_session_lost)
+        self._zk.on_new_session(self._register)
+        self._zk.on_new_session(self._controller.on_new_session)
+        self._controller.start(tasks)
+        self._log.info("started", cluster=cluster_id, epoch=self.broker_epoch, ports=self.ports)
+        self.started.set()
+
+    async def _identify(self, store: ZkStore, cluster_id: str) -> int:
+        """The broker id of the configuration, of the log directories, or a new one; the
+        directories remember it, and refuse another broker or cluster (ConfigError)."""
+        configured = self.broker_id
+        if configured > self._config.integer("reserved.broker.max.id"):
+            raise ConfigError(f"broker.id {configured} is above reserved.broker.max.id")
+        known = await self._logs.broker_id()
+        if configured == -1 and known is None:
+            if not self._config.boolean("broker.id.generation.enable"):
+                raise ConfigError("broker.id is needed: broker.id.generation.enable is false")
+            configured = await store.generate_broker_id(
+                self._config.integer("reserved.broker.max.id")
+            )
+        broker_id = configured if configured != -1 or known is None else known
+        await self._logs.claim(broker_id, cluster_id)
+        return broker_id
+
+    def _make_parts(self, cluster_id: str) -> None:
+        world, listener = self._world, self._listeners.inter_broker
+        controller_config = views.controller(self._config, self.broker_id, listener)
+        self._controller = KafkaController(
+            controller_config,
+            self._zk,
+            connector(world.network, world.clock, controller_config),
+            world.clock,
+            world.entropy,
+            self.metrics,
+        )
+        self._parts = BrokerParts(
+            world,
+            self._config,
+            self.broker_id,
+            cluster_id,
+            listener,
+            self._zk,
+            self._logs,
+            self._controller,
+            lambda: self.broker_epoch,
+            self.metrics,
+        )
+        self._apis = Apis(self.broker_id, self._parts.routes())
+        self._controlled_shutdown = ControlledShutdown(
+            world.network,
+            world.clock,
+            self._parts.cache,
+            self.broker_id,
+            views.controlled_shutdown(self._config, listener),
+        )
+
+    async def _listen(self) -> None:
+        """Raises OSError (address in use)."""
+        config = views.server(self._config)
+        for endpoint in self._listeners.bound:
+            server = Server(
+                self._world.network,
+                self._world.clock,
+                config,
+                self._apis.on_frame,
+                endpoint.listener,
+            )
+            await server.start(endpoint.host, endpoint.port)
+            self._servers.append(server)
+
+    async def _register(self, store: ZkStore) -> None:
+        """Make /brokers/ids/<id>. A node left by an earlier life of this broker goes with its
+        session: wait for that, at most two session time-outs. Raises ConfigError after."""
+        node = BrokerZnode(
+            broker_id=self.broker_id,
+            endpoints=self._advertised(),
+            timestamp_ms=self._world.clock.wall_ms(),
+            rack=self._config.optional("broker.rack"),
+        )
+        clock = self._world.clock
+        deadline_ms = clock.monotonic_ms() + 2 * self._config.integer(
+            "zookeeper.session.timeout.ms"
+        )
+        while True:
+            try:
+                self.broker_epoch = await store.register_broker(node)
+                break
+            except NodeExists:
+                if clock.monotonic_ms() >= deadline_ms:
+                    raise ConfigError(
+                        f"another broker is registered with broker.id {self.broker_id}"
+                    ) from None
+                self._log.info("waiting_for_old_registration_to_expire")
+                await clock.sleep(REGISTER_RETRY_MS)
+        self._log.info("registered", epoch=self.broker_epoch)
+
+    def _advertised(self) -> tuple[Endpoint, ...]:
+        """With the real ports where 0 was asked for."""
+        asked = self._listeners.bound
+        chosen = {e.listener: port for e, port in zip(asked, self.ports, strict=True) if not e.port}
+        return tuple(
+            replace(e, port=chosen.get(e.listener, e.port)) for e in self._listeners.advertised
+        )
+
+    # -------------------------------------------------------------------------------------- stop
+
+    async def _stop(self) -> None:
+        """The steps of ``kafka-shutdown-hook``: leaders away, no more requests, controller,
+        replicas, ZooKeeper, logs on disk."""
+        await self._controlled_shutdown.run(self.broker_epoch)
+        for server in self._servers:
+            await server.close()
+        await self._controller.stop()
+        await self._parts.stop()
+        self._apis.close()
+        await self._zk.close()
+        await self._logs.shutdown()
+        self._log.info("stopped")
+
+
+def sole_failure(group: BaseExceptionGroup[BaseException]) -> BaseException | None:
+    """The one expected failure that a group holds, or None."""
+    leaves: list[BaseException] = []
+    pending: list[BaseException] = [group]
+    while pending:
+        error = pending.pop()
+        if isinstance(error, BaseExceptionGroup):
+            pending.extend(error.exceptions)
+        else:
+            leaves.append(error)
+    if len(leaves) == 1 and isinstance(leaves[0], EXPECTED_FAILURES):
+        return leaves[0]
+    return None

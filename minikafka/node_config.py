@@ -1,0 +1,114 @@
+"""The small frozen views of a broker's configuration, one for each part of the node."""
+
+from __future__ import annotations
+
+from minikafka.broker.auto_topic_creation import AutoTopicCreationConfig
+from minikafka.broker.controlled_shutdown import ControlledShutdownConfig
+from minikafka.broker.isr_maintenance import IsrConfig
+from minikafka.broker.node_to_controller import NodeToControllerConfig
+from minikafka.broker.replica_fetcher import ReplicaFetcherConfig
+from minikafka.broker.replica_manager import ReplicaManagerConfig
+from minikafka.broker.topic_admin import TopicAdminConfig
+from minikafka.controller.config import ControllerConfig
+from minikafka.kernel.config import Config
+from minikafka.network.connection import ServerConfig
+from minikafka.storage.log_manager import LogManagerConfig
+from minikafka.zookeeper.session import ZkSessionConfig
+
+
+def zookeeper(config: Config) -> ZkSessionConfig:
+    return ZkSessionConfig(
+        config.string("zookeeper.connect"),
+        config.integer("zookeeper.session.timeout.ms"),
+        config.optional("zookeeper.connection.timeout.ms"),
+    )
+
+
+def server(config: Config) -> ServerConfig:
+    return ServerConfig(
+        socket_request_max_bytes=config.integer("socket.request.max.bytes"),
+        max_connections=config.integer("max.connections"),
+        connections_max_idle_ms=config.integer("connections.max.idle.ms"),
+        queued_max_requests=config.integer("queued.max.requests"),
+    )
+
+
+def log_dirs(config: Config) -> tuple[str, ...]:
+    dirs = config.optional("log.dirs") or (config.string("log.dir"),)
+    return tuple(dirs)
+
+
+def log_manager(config: Config) -> LogManagerConfig:
+    return LogManagerConfig(
+        log_dirs=log_dirs(config),
+        num_recovery_threads_per_data_dir=config.integer("num.recovery.threads.per.data.dir"),
+        log_flush_offset_checkpoint_interval_ms=config.integer(
+            "log.flush.offset.checkpoint.interval.ms"
+        ),
+    )
+
+
+def replica_manager(config: Config, broker_id: int, listener: str) -> ReplicaManagerConfig:
+    return ReplicaManagerConfig(
+        broker_id=broker_id,
+        inter_broker_listener_name=listener,
+        replica_high_watermark_checkpoint_interval_ms=config.integer(
+            "replica.high.watermark.checkpoint.interval.ms"
+        ),
+        producer_purgatory_purge_interval_requests=config.integer(
+            "producer.purgatory.purge.interval.requests"
+        ),
+        fetch_purgatory_purge_interval_requests=config.integer(
+            "fetch.purgatory.purge.interval.requests"
+        ),
+        isr=IsrConfig(replica_lag_time_max_ms=config.integer("replica.lag.time.max.ms")),
+        fetcher=ReplicaFetcherConfig(
+            replica_fetch_wait_max_ms=config.integer("replica.fetch.wait.max.ms"),
+            replica_fetch_min_bytes=config.integer("replica.fetch.min.bytes"),
+            replica_fetch_max_bytes=config.integer("replica.fetch.max.bytes"),
+            replica_fetch_response_max_bytes=config.integer("replica.fetch.response.max.bytes"),
+            replica_fetch_backoff_ms=config.integer("replica.fetch.backoff.ms"),
+            replica_socket_timeout_ms=config.integer("replica.socket.timeout.ms"),
+        ),
+    )
+
+
+def controller(config: Config, broker_id: int, listener: str) -> ControllerConfig:
+    return ControllerConfig(
+        broker_id=broker_id,
+        inter_broker_listener_name=listener,
+        delete_topic_enable=config.boolean("delete.topic.enable"),
+        unclean_leader_election_enable=config.boolean("unclean.leader.election.enable"),
+        controller_socket_timeout_ms=config.integer("controller.socket.timeout.ms"),
+        zookeeper_session_timeout_ms=config.integer("zookeeper.session.timeout.ms"),
+    )
+
+
+def to_controller(config: Config, listener: str) -> NodeToControllerConfig:
+    return NodeToControllerConfig(
+        inter_broker_listener=listener,
+        controller_socket_timeout_ms=config.integer("controller.socket.timeout.ms"),
+    )
+
+
+def topic_admin(config: Config) -> TopicAdminConfig:
+    return TopicAdminConfig(
+        num_partitions=config.integer("num.partitions"),
+        default_replication_factor=config.integer("default.replication.factor"),
+    )
+
+
+def auto_topic_creation(config: Config) -> AutoTopicCreationConfig:
+    return AutoTopicCreationConfig(
+        auto_create_topics_enable=config.boolean("auto.create.topics.enable")
+    )
+
+
+def controlled_shutdown(config: Config, listener: str) -> ControlledShutdownConfig:
+    return ControlledShutdownConfig(
+        enable=config.boolean("controlled.shutdown.enable"),
+        max_retries=config.integer("controlled.shutdown.max.retries"),
+        retry_backoff_ms=config.integer("controlled.shutdown.retry.backoff.ms"),
+        controller_socket_timeout_ms=config.integer("controller.socket.timeout.ms"),
+        inter_broker_listener=listener,
+    )

@@ -1,0 +1,188 @@
+"""The data path and the request handlers of one broker, and the routes that lead to them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+
+from minikafka import node_config as views
+from minikafka.broker.apis import Route
+from minikafka.broker.auto_topic_creation import AutoTopicCreation
+from minikafka.broker.config_entries import ConfigEntries
+from minikafka.broker.controller_fence import ControllerFence
+from minikafka.broker.handlers.controlled_shutdown import ControlledShutdownHandler
+from minikafka.broker.handlers.create_topics import CreateTopicsHandler
+from minikafka.broker.handlers.delete_topics import DeleteTopicsHandler
+from minikafka.broker.handlers.describe_cluster import DescribeClusterHandler
+from minikafka.broker.handlers.describe_configs import DescribeConfigsHandler
+from minikafka.broker.handlers.fetch import FetchConfig, FetchHandler
+from minikafka.broker.handlers.find_coordinator import FindCoordinatorHandler
+from minikafka.broker.handlers.init_producer_id import InitProducerIdHandler
+from minikafka.broker.handlers.leader_and_isr import LeaderAndIsrHandler
+from minikafka.broker.handlers.list_offsets import ListOffsetsHandler
+from minikafka.broker.handlers.metadata import MetadataHandler
+from minikafka.broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
+from minikafka.broker.handlers.produce import ProduceHandler
+from minikafka.broker.handlers.stop_replica import StopReplicaHandler
+from minikafka.broker.handlers.update_metadata import UpdateMetadataHandler
+from minikafka.broker.isr_store import ZkIsrStore
+from minikafka.broker.metadata_cache import MetadataCache
+from minikafka.broker.node_to_controller import NodeToController
+from minikafka.broker.producer_ids import ProducerIds
+from minikafka.broker.replica_fetcher import SourceChannel
+from minikafka.broker.replica_manager import ReplicaManager
+from minikafka.broker.timer_driver import Reaper, expiration_reaper_name
+from minikafka.broker.topic_admin import TopicAdmin
+from minikafka.broker.topic_config_cache import TopicConfigCache
+from minikafka.controller.driver import KafkaController
+from minikafka.core.purgatory import DelayedOperation, Purgatory
+from minikafka.kernel.config import Config
+from minikafka.kernel.metrics import Metrics
+from minikafka.kernel.ports import World
+from minikafka.kernel.settings import BROKER_CONFIG, TOPIC_CONFIG, topic_defaults
+from minikafka.network.channel import Channel, ChannelConfig
+from minikafka.protocol.api_keys import ApiKey
+from minikafka.storage.log_manager import LogManager
+from minikafka.zookeeper.session import ZkSession
+
+FIRST_FETCH_VERSION = 4  # older ones want formats 0 and 1 of record batches
+
+
+class BrokerParts:
+    """Everything between the connections and the logs. ``broker_epoch`` is this broker's now."""
+
+    def __init__(
+        self,
+        world: World,
+        config: Config,
+        broker_id: int,
+        cluster_id: str,
+        listener: str,
+        zk: ZkSession,
+        logs: LogManager,
+        controller: KafkaController,
+        broker_epoch: Callable[[], int],
+        metrics: Metrics,
+    ) -> None:
+        self._world = world
+        self._config = config
+        self._broker_id = broker_id
+        self._cluster_id = cluster_id
+        self._zk = zk
+        self._controller = controller
+        self.cache = MetadataCache(broker_id)
+        self.fence = ControllerFence(broker_id, broker_epoch)
+        self._entries = ConfigEntries(config, BROKER_CONFIG, TOPIC_CONFIG)
+        self._topic_reaper: Reaper[DelayedOperation] = Reaper(
+            world.clock, Purgatory("topic"), expiration_reaper_name(broker_id, "topic")
+        )
+        self._topics = TopicAdmin(
+            lambda: zk.store,
+            self.cache,
+            self._topic_reaper,
+            world.entropy,
+            views.topic_admin(config),
+            self._entries.check_topic,
+        )
+        self._to_controller = NodeToController(
+            world.network,
+            world.clock,
+            world.entropy,
+            self.cache,
+            broker_id,
+            views.to_controller(config, listener),
+        )
+        self._creation = AutoTopicCreation(
+            views.auto_topic_creation(config),
+            self._topics,
+            lambda: controller.is_active,
+            self._to_controller,
+        )
+        self.replicas = ReplicaManager(
+            views.replica_manager(config, broker_id, listener),
+            world.clock,
+            logs,
+            self.cache,
+            TopicConfigCache(self._read_topic_configs, topic_defaults(config)),
+            ZkIsrStore(lambda: zk.store),
+            self._open_channel,
+            broker_epoch,
+            metrics,
+        )
+
+    async def start(self, tasks: asyncio.TaskGroup) -> None:
+        await self.replicas.start(tasks)
+        self._to_controller.start(tasks)
+        self._creation.start(tasks)
+
+    async def stop(self) -> None:
+        await self._to_controller.close()
+        self._topic_reaper.close()
+        await self.replicas.stop()
+
+    async def _read_topic_configs(self, topics: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
+        return await self._zk.store.topic_configs(topics)
+
+    async def _open_channel(self, host: str, port: int) -> SourceChannel:
+        return await Channel.open(
+            self._world.network,
+            self._world.clock,
+            host,
+            port,
+            f"broker-{self._broker_id}-fetcher",
+            ChannelConfig(max_in_flight=1),
+        )
+
+    def routes(self) -> list[Route]:
+        """What this broker serves, one row an API (ApiVersions itself is added by ``Apis``)."""
+        replicas, cache, config = self.replicas, self.cache, self._config
+        fetch_config = FetchConfig(config.integer("fetch.max.bytes"))
+        return [
+            Route(ApiKey.PRODUCE, ProduceHandler(replicas, cache)),
+            Route(
+                ApiKey.FETCH,
+                FetchHandler(replicas, cache, fetch_config),
+                min_version=FIRST_FETCH_VERSION,
+                in_parts=True,
+            ),
+            Route(ApiKey.LIST_OFFSETS, ListOffsetsHandler(replicas)),
+            Route(ApiKey.METADATA, MetadataHandler(cache, self._creation, self._cluster_id)),
+            Route(ApiKey.OFFSET_FOR_LEADER_EPOCH, OffsetForLeaderEpochHandler(replicas)),
+            Route(ApiKey.FIND_COORDINATOR, FindCoordinatorHandler()),
+            Route(ApiKey.DESCRIBE_CLUSTER, DescribeClusterHandler(cache, self._cluster_id)),
+            *self._routes_of_the_controller(),
+            *self._routes_to_the_controller(),
+        ]
+
+    def _routes_of_the_controller(self) -> list[Route]:
+        """What the controller orders its brokers."""
+        update_metadata = UpdateMetadataHandler(
+            self.cache, self.fence.check, self._topics.topic_changed
+        )
+        return [
+            Route(ApiKey.LEADER_AND_ISR, LeaderAndIsrHandler(self.replicas, self.fence), task=True),
+            Route(ApiKey.STOP_REPLICA, StopReplicaHandler(self.replicas, self.fence), task=True),
+            Route(ApiKey.UPDATE_METADATA, update_metadata),
+        ]
+
+    def _routes_to_the_controller(self) -> list[Route]:
+        """What clients and brokers ask of the controller, or of ZooKeeper."""
+        controller, config = self._controller, self._config
+        create = CreateTopicsHandler(lambda: controller.is_active, self._topics, self._entries)
+        delete = DeleteTopicsHandler(
+            lambda: controller.is_active,
+            self._topics,
+            self.cache,
+            config.boolean("delete.topic.enable"),
+        )
+        describe = DescribeConfigsHandler(
+            self._broker_id, self.cache, self._entries, lambda: self._zk.store
+        )
+        producer_ids = ProducerIds(lambda: self._zk.store, self._broker_id)
+        return [
+            Route(ApiKey.CONTROLLED_SHUTDOWN, ControlledShutdownHandler(controller), task=True),
+            Route(ApiKey.CREATE_TOPICS, create, task=True),
+            Route(ApiKey.DELETE_TOPICS, delete, task=True),
+            Route(ApiKey.DESCRIBE_CONFIGS, describe, task=True),
+            Route(ApiKey.INIT_PRODUCER_ID, InitProducerIdHandler(producer_ids), task=True),
+        ]
