@@ -1,0 +1,1 @@
+"""Decisions about a partition's log: what may be appended, by whom, what survives a crash."""

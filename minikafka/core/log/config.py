@@ -1,0 +1,32 @@
+"""The settings of one log, as the broker and the topic together define them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+CREATE_TIME: Final = "CreateTime"
+LOG_APPEND_TIME: Final = "LogAppendTime"
+NO_LIMIT: Final = 2**63 - 1
+KEEP_PRODUCER_COMPRESSION: Final = "producer"
+
+
+@dataclass(frozen=True, slots=True)
+class LogConfig:
+    """Kafka's topic settings, with the defaults of Kafka 3.9.
+
+    ``index_size_max_bytes`` is Kafka's ``segment.index.bytes``. ``compression_type`` is
+    ``producer``, ``uncompressed`` or the name of a codec. A segment's age is told by the timestamps
+    of its batches, so ``segment_ms`` never rolls a segment whose first batch has none.
+    """
+
+    segment_bytes: int = 1024 * 1024 * 1024
+    segment_ms: int = 7 * 24 * 60 * 60 * 1000
+    index_interval_bytes: int = 4096
+    index_size_max_bytes: int = 10 * 1024 * 1024
+    max_message_bytes: int = 1024 * 1024 + 12
+    message_timestamp_type: str = CREATE_TIME
+    message_timestamp_before_max_ms: int = NO_LIMIT
+    message_timestamp_after_max_ms: int = NO_LIMIT
+    compression_type: str = KEEP_PRODUCER_COMPRESSION
+    cleanup_policy: str = "delete"

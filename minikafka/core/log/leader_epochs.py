@@ -1,0 +1,98 @@
+"""Where each leader epoch starts in a log. Kafka: ``LeaderEpochFileCache``."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+UNDEFINED_EPOCH: Final = -1
+UNDEFINED_OFFSET: Final = -1
+
+
+class EpochEntry(NamedTuple):
+    """``start_offset`` is the first offset written (or to be written) in ``epoch``."""
+
+    epoch: int
+    start_offset: int
+
+
+class LeaderEpochCache:
+    """Epochs and their start offsets, both rising."""
+
+    def __init__(self, entries: Iterable[EpochEntry] = ()) -> None:
+        self._epochs: list[int] = []
+        self._offsets: list[int] = []
+        for entry in sorted(entries):
+            self._epochs.append(entry.epoch)
+            self._offsets.append(entry.start_offset)
+
+    def __len__(self) -> int:
+        return len(self._epochs)
+
+    @property
+    def entries(self) -> list[EpochEntry]:
+        return [EpochEntry(*pair) for pair in zip(self._epochs, self._offsets, strict=True)]
+
+    @property
+    def latest_epoch(self) -> int | None:
+        return self._epochs[-1] if self._epochs else None
+
+    def assign(self, epoch: int, start_offset: int) -> bool:
+        """Let ``epoch`` start at ``start_offset``; True if that changed anything.
+
+        An epoch that is the latest already keeps its start unless the new one is lower. Entries
+        that contradict the new one (a later epoch, a later start) are dropped.
+        """
+        assert epoch >= 0
+        assert start_offset >= 0
+        if self._epochs and epoch == self._epochs[-1] and start_offset >= self._offsets[-1]:
+            return False
+        while self._epochs and (self._epochs[-1] >= epoch or self._offsets[-1] >= start_offset):
+            self._epochs.pop()
+            self._offsets.pop()
+        self._epochs.append(epoch)
+        self._offsets.append(start_offset)
+        return True
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEntry:
+        """The largest known epoch not above ``epoch``, and where it ends; (-1, -1) if unknown.
+
+        A. The latest epoch: it ends at the log end. B. Above the latest, or undefined: unknown.
+        C. Below the first known epoch: that epoch itself, ending where the first known one starts
+        (what lay before has been deleted). D. Otherwise: the epoch before the next higher one,
+        ending where that starts.
+        """
+        if epoch == UNDEFINED_EPOCH or not self._epochs or epoch > self._epochs[-1]:  # B
+            return EpochEntry(UNDEFINED_EPOCH, UNDEFINED_OFFSET)
+        if epoch == self._epochs[-1]:  # A
+            return EpochEntry(epoch, log_end_offset)
+        higher = bisect_right(self._epochs, epoch)
+        if higher == 0:  # C
+            return EpochEntry(epoch, self._offsets[0])
+        return EpochEntry(self._epochs[higher - 1], self._offsets[higher])  # D
+
+    def epoch_for_offset(self, offset: int) -> int | None:
+        """The epoch in which ``offset`` was written, or None when it lies before all known."""
+        index = bisect_right(self._offsets, offset) - 1
+        return self._epochs[index] if index >= 0 else None
+
+    def truncate_from_end(self, end_offset: int) -> bool:
+        """Forget epochs that start at or after ``end_offset``; True if there were any."""
+        keep = bisect_left(self._offsets, end_offset)
+        changed = keep < len(self._offsets)
+        del self._epochs[keep:], self._offsets[keep:]
+        return changed
+
+    def truncate_from_start(self, start_offset: int) -> bool:
+        """Forget epochs that end before ``start_offset``; the one in force there starts there."""
+        drop = bisect_right(self._offsets, start_offset) - 1
+        if drop < 0 or (drop == 0 and self._offsets[0] == start_offset):
+            return False
+        del self._epochs[:drop], self._offsets[:drop]
+        self._offsets[0] = start_offset
+        return True
+
+    def clear(self) -> None:
+        self._epochs.clear()
+        self._offsets.clear()

@@ -1,0 +1,219 @@
+"""What a log knows of each idempotent producer, and which of its batches may come next.
+
+Kafka: ``ProducerStateManager``, ``ProducerAppendInfo``, ``ProducerStateEntry``.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from minikafka.core.log.append import AppendOrigin
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.protocol.records.batch import (
+    CONTROL_FLAG,
+    MAX_SEQUENCE,
+    NO_PRODUCER_EPOCH,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    TRANSACTIONAL_FLAG,
+    RecordBatch,
+)
+from minikafka.protocol.records.control import decode_end_txn_marker
+from minikafka.protocol.records.record import decode_batch
+
+BATCHES_RETAINED: Final = 5
+NO_OFFSET: Final = -1
+NO_COORDINATOR_EPOCH: Final = -1
+
+
+class BatchMetadata(NamedTuple):
+    """One appended batch of a producer, by which a retry of it is recognised."""
+
+    first_sequence: int
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+
+    @property
+    def first_offset(self) -> int:
+        return self.last_offset - self.offset_delta
+
+
+class ProducerEntry:
+    """One producer id: its epoch, its last batches (oldest first), its open transaction."""
+
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "current_txn_first_offset",
+        "last_timestamp",
+        "producer_epoch",
+        "producer_id",
+    )
+
+    def __init__(
+        self,
+        producer_id: int,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+        coordinator_epoch: int = NO_COORDINATOR_EPOCH,
+        last_timestamp: int = NO_TIMESTAMP,
+        current_txn_first_offset: int = NO_OFFSET,
+        batches: Iterable[BatchMetadata] = (),
+    ) -> None:
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.coordinator_epoch = coordinator_epoch
+        self.last_timestamp = last_timestamp
+        self.current_txn_first_offset = current_txn_first_offset
+        self.batches: deque[BatchMetadata] = deque(batches, maxlen=BATCHES_RETAINED)
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    @property
+    def last_offset(self) -> int:
+        return self.batches[-1].last_offset if self.batches else NO_OFFSET
+
+    @property
+    def last_offset_delta(self) -> int:
+        return self.batches[-1].offset_delta if self.batches else 0
+
+    def enter_epoch(self, producer_epoch: int) -> None:
+        """Sequences of another epoch mean nothing in this one."""
+        if producer_epoch != self.producer_epoch:
+            self.producer_epoch = producer_epoch
+            self.batches.clear()
+
+
+class ProducerStates:
+    """The producers of one log. Holds as many as wrote within the expiration time."""
+
+    def __init__(self) -> None:
+        self._entries: dict[int, ProducerEntry] = {}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @property
+    def entries(self) -> list[ProducerEntry]:
+        return list(self._entries.values())
+
+    def entry(self, producer_id: int) -> ProducerEntry | None:
+        return self._entries.get(producer_id)
+
+    def check(self, batch: RecordBatch, origin: AppendOrigin) -> BatchMetadata | None:
+        """May this batch of a known producer be appended now?
+
+        None: yes. The metadata of an earlier batch: this is a retry of that one, and it is not to
+        be appended again (only the last five are remembered). Raises KafkaError:
+        INVALID_PRODUCER_EPOCH for a producer that a newer one has fenced,
+        OUT_OF_ORDER_SEQUENCE_NUMBER for a gap or a retry too old to be known, INVALID_TXN_STATE
+        for a plain batch inside a transaction.
+        """
+        entry = self._entries.get(batch.producer_id)
+        if entry is None:
+            return None
+        epoch = batch.producer_epoch
+        if origin is AppendOrigin.CLIENT:
+            first = batch.base_sequence
+            if epoch == entry.producer_epoch:
+                last = entry.last_sequence
+                if first != last + 1 and not (first == 0 and last == MAX_SEQUENCE):
+                    return _duplicate_or_raise(entry, batch)
+            elif first != 0 and epoch > entry.producer_epoch != NO_PRODUCER_EPOCH:
+                raise KafkaError(
+                    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                    f"producer {entry.producer_id} starts epoch {epoch} (after "
+                    f"{entry.producer_epoch}) with sequence number {first}",
+                )
+        if epoch < entry.producer_epoch:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"epoch {epoch} of producer {entry.producer_id} is smaller than the last seen "
+                f"epoch {entry.producer_epoch}",
+            )
+        if entry.current_txn_first_offset >= 0 and not batch.attributes & (
+            TRANSACTIONAL_FLAG | CONTROL_FLAG
+        ):
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"expected a transactional write from producer {entry.producer_id}",
+            )
+        return None
+
+    def update(self, batch: RecordBatch, first_offset: int, max_timestamp: int) -> None:
+        """Take note of a batch that is in the log now, at ``first_offset``.
+
+        ``batch`` is the header as it came (its own base offset is not looked at). A control batch
+        must be there with its payload.
+        """
+        entry = self._entries.get(batch.producer_id)
+        if entry is None:
+            entry = self._entries[batch.producer_id] = ProducerEntry(batch.producer_id)
+        if batch.attributes & CONTROL_FLAG:
+            _end_transaction(entry, batch)
+            return
+        if batch.producer_epoch != entry.producer_epoch:
+            entry.enter_epoch(batch.producer_epoch)
+        delta = batch.last_offset_delta
+        first = batch.base_sequence
+        if first + delta <= MAX_SEQUENCE and first != NO_SEQUENCE:
+            last = first + delta
+        else:
+            last = batch.last_sequence
+        entry.batches.append(BatchMetadata(first, last, first_offset + delta, delta, max_timestamp))
+        entry.last_timestamp = max_timestamp
+        if batch.attributes & TRANSACTIONAL_FLAG and entry.current_txn_first_offset < 0:
+            entry.current_txn_first_offset = first_offset
+
+    def load(self, entries: Iterable[ProducerEntry]) -> None:
+        """Take over the producers of a snapshot."""
+        self._entries = {entry.producer_id: entry for entry in entries}
+
+    def clear(self) -> None:
+        self._entries.clear()
+
+    def expire(self, now_ms: int, expiration_ms: int) -> None:
+        """Forget producers that have been silent for ``expiration_ms``, unless in a transaction."""
+        self._entries = {
+            producer_id: entry
+            for producer_id, entry in self._entries.items()
+            if entry.current_txn_first_offset >= 0 or now_ms - entry.last_timestamp < expiration_ms
+        }
+
+
+def _duplicate_or_raise(entry: ProducerEntry, batch: RecordBatch) -> BatchMetadata:
+    first, last = batch.base_sequence, batch.last_sequence
+    for known in entry.batches:
+        if known.first_sequence == first and known.last_sequence == last:
+            return known
+    raise KafkaError(
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        f"out of order sequence number for producer {entry.producer_id}: {first} (incoming), "
+        f"{entry.last_sequence} (current end)",
+    )
+
+
+def _end_transaction(entry: ProducerEntry, batch: RecordBatch) -> None:
+    """A marker ends the open transaction; it may come with a raised epoch, fencing the producer."""
+    record = next(decode_batch(batch), None)
+    marker = None if record is None else decode_end_txn_marker(record)
+    if record is None or marker is None:
+        return
+    entry.enter_epoch(batch.producer_epoch)
+    entry.coordinator_epoch = marker.coordinator_epoch
+    entry.current_txn_first_offset = NO_OFFSET
+    entry.last_timestamp = record.timestamp
+
+
+def first_sequence(last_sequence: int, offset_delta: int) -> int:
+    """The sequence ``offset_delta`` before ``last_sequence``, across the wrap after 2**31 - 1."""
+    if last_sequence == NO_SEQUENCE:
+        return NO_SEQUENCE
+    if last_sequence >= offset_delta:
+        return last_sequence - offset_delta
+    return MAX_SEQUENCE - (offset_delta - last_sequence) + 1

@@ -1,0 +1,77 @@
+"""Walking over the batches of a segment file, reading no more of it than needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from minikafka.kernel.ports import File
+from minikafka.protocol.records.batch import (
+    BATCH_OVERHEAD,
+    LOG_OVERHEAD,
+    MAGIC_V2,
+    CorruptRecordError,
+    RecordBatch,
+    parse_batch,
+)
+
+HEADER_CHUNK_BYTES: Final = 8 * 1024
+WHOLE_CHUNK_BYTES: Final = 1024 * 1024
+
+
+class FoundBatch(NamedTuple):
+    """A batch and where it starts in the file."""
+
+    position: int
+    batch: RecordBatch
+
+    @property
+    def end_position(self) -> int:
+        return self.position + self.batch.size_bytes
+
+
+def scan(file: File, start: int, end: int, *, whole: bool = False) -> Iterator[FoundBatch]:
+    """The batches in ``[start, end)`` of ``file``; ``start`` is where one begins.
+
+    ``batch.buffer`` holds the header, and with ``whole`` (or for a control batch) the records too.
+    Raises CorruptRecordError where there is no whole batch of magic 2, and OSError.
+    """
+    chunk = b""
+    chunk_start = position = start
+    chunk_bytes = WHOLE_CHUNK_BYTES if whole else HEADER_CHUNK_BYTES
+    while position < end:
+        at = position - chunk_start
+        if at + BATCH_OVERHEAD > len(chunk):
+            chunk = file.read(min(chunk_bytes, end - position), position)
+            chunk_start, at = position, 0
+            if len(chunk) < BATCH_OVERHEAD:
+                raise CorruptRecordError(f"{len(chunk)} bytes at {position} are no batch")
+        batch = parse_batch(chunk, at)
+        size = batch.length + LOG_OVERHEAD
+        if batch.magic != MAGIC_V2 or size < BATCH_OVERHEAD or position + size > end:
+            raise CorruptRecordError(
+                f"no batch at {position}: magic {batch.magic}, {size} bytes, {end - position} left"
+            )
+        if (whole or batch.is_control) and at + size > len(chunk):
+            chunk = file.read(max(min(chunk_bytes, end - position), size), position)
+            chunk_start = position
+            if len(chunk) < size:
+                raise CorruptRecordError(f"the file ends inside the batch at {position}")
+            batch = parse_batch(chunk, 0)
+        yield FoundBatch(position, batch)
+        position += size
+
+
+def whole_batches_end(data: bytes, start: int) -> int:
+    """Where the last whole batch in ``data`` ends; ``start`` is where one begins.
+
+    The caller knows that ``data`` is a part of a log and that it was cut anywhere.
+    """
+    end = len(data)
+    position = start
+    while position + LOG_OVERHEAD <= end:
+        size = int.from_bytes(data[position + 8 : position + 12], "big") + LOG_OVERHEAD
+        if position + size > end:
+            break
+        position += size
+    return position

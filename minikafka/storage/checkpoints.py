@@ -1,0 +1,86 @@
+"""The small text files of a log directory: offsets per partition, and leader epochs of one log.
+
+    0                      version
+    2                      number of lines that follow
+    topic 0 42             or, in leader-epoch-checkpoint: epoch and start offset
+    topic 1 7
+
+Kafka: ``CheckpointFile``, ``OffsetCheckpointFile``, ``LeaderEpochCheckpointFile``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from typing import Final
+
+from minikafka.core.log.leader_epochs import EpochEntry
+from minikafka.kernel.cluster import TopicPartition
+
+REPLICATION_OFFSET: Final = "replication-offset-checkpoint"
+RECOVERY_POINT: Final = "recovery-point-offset-checkpoint"
+LOG_START_OFFSET: Final = "log-start-offset-checkpoint"
+LEADER_EPOCH: Final = "leader-epoch-checkpoint"
+
+_VERSION: Final = 0
+
+
+class CheckpointError(ValueError):
+    """Not the text of a checkpoint file."""
+
+
+def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
+    """Lines sorted by topic and partition."""
+    return _encode(f"{tp.topic} {tp.partition} {offset}" for tp, offset in sorted(offsets.items()))
+
+
+def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
+    """Raises CheckpointError."""
+    offsets = {}
+    for topic, partition, offset in _decode(data, fields=3):
+        offsets[TopicPartition(topic, _number(partition))] = _number(offset)
+    return offsets
+
+
+def encode_epochs(entries: Iterable[EpochEntry]) -> bytes:
+    return _encode(f"{entry.epoch} {entry.start_offset}" for entry in entries)
+
+
+def decode_epochs(data: bytes) -> list[EpochEntry]:
+    """Raises CheckpointError, also when epochs or offsets do not rise."""
+    entries = [EpochEntry(_number(e), _number(o)) for e, o in _decode(data, fields=2)]
+    for before, after in pairwise(entries):
+        if before.epoch >= after.epoch or before.start_offset > after.start_offset:
+            raise CheckpointError(f"epoch {after} after {before}")
+    return entries
+
+
+def _encode(lines: Iterable[str]) -> bytes:
+    rows = list(lines)
+    return "\n".join((str(_VERSION), str(len(rows)), *rows, "")).encode()
+
+
+def _decode(data: bytes, fields: int) -> list[list[str]]:
+    """An empty file holds no lines: Kafka makes one before it writes it for the first time."""
+    try:
+        lines = data.decode().splitlines()
+    except UnicodeDecodeError as error:
+        raise CheckpointError(f"not a text: {error}") from error
+    if not lines:
+        return []
+    if _number(lines[0]) != _VERSION:
+        raise CheckpointError(f"unknown version {lines[0]}")
+    if len(lines) < 2 or _number(lines[1]) != len(lines) - 2:
+        raise CheckpointError(f"{len(lines) - 2} lines where {lines[1:2]} are promised")
+    rows = [line.split() for line in lines[2:]]
+    for row in rows:
+        if len(row) != fields:
+            raise CheckpointError(f"malformed line {' '.join(row)!r}")
+    return rows
+
+
+def _number(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError as error:
+        raise CheckpointError(f"{text!r} is no number") from error

@@ -1,0 +1,182 @@
+"""Reading from the segments of a log: from an offset to bytes, and from a time to an offset."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.protocol.records.batch import NO_TIMESTAMP, parse_batches
+from minikafka.protocol.records.record import decode_batch
+from minikafka.storage.batch_scan import FoundBatch, whole_batches_end
+from minikafka.storage.segment import LogSegment
+from minikafka.storage.segments import LogSegments
+
+_PLACES_LIMIT: Final = 16
+
+
+class LogRead(NamedTuple):
+    """``records``: whole batches, perhaps none. The first may start before the offset asked for,
+    which lies in it. ``first_offset`` is its base offset, or the offset asked for when there is
+    no batch."""
+
+    records: bytes
+    first_offset: int
+    start_offset: int
+
+
+class FoundOffset(NamedTuple):
+    """A record found by its time (ms). ``leader_epoch`` is that of its batch, or -1."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int
+
+
+class Place(NamedTuple):
+    """Where the first batch that ends at or after some offset starts, or will be appended."""
+
+    segment: LogSegment
+    position: int
+
+
+class Extent(NamedTuple):
+    """What to read: ``length`` bytes, of ``available`` up to the bound."""
+
+    place: Place
+    length: int
+    available: int
+
+
+class LogReader:
+    """Remembers where the last few reads ended, which is where the next ones will start.
+
+    Everything raises OSError, and KafkaError(CORRUPT_MESSAGE) where the file holds no batch.
+    """
+
+    def __init__(self, segments: LogSegments) -> None:
+        self._segments = segments
+        self._places: dict[int, Place] = {}
+
+    def forget(self) -> None:
+        """Segments have been truncated or removed."""
+        self._places.clear()
+
+    # ---- by offset
+
+    def extent(
+        self, start: int, bound: int, log_end: int, max_bytes: int, min_one_message: bool
+    ) -> Extent | None:
+        """What a read of ``max_bytes`` from ``start`` covers, below ``bound``; None: nothing."""
+        place = self._place(start, log_end)
+        stop = self._place(bound, log_end)
+        segment = place.segment
+        end = stop.position if stop.segment is segment else segment.size_bytes
+        available = end - place.position
+        if available <= max_bytes:
+            return Extent(place, available, available) if available > 0 else None
+        length = max_bytes
+        if min_one_message:
+            first = next(segment.batches(place.position, end))
+            length = max(length, first.batch.size_bytes)
+        return Extent(place, length, available)
+
+    def read(self, extent: Extent, start: int) -> LogRead:
+        place = extent.place
+        return self.trim(extent, place.segment.read(extent.length, place.position), start)
+
+    async def read_cold(self, extent: Extent, start: int) -> LogRead:
+        place = extent.place
+        data = await place.segment.read_cold(extent.length, place.position)
+        return self.trim(extent, data, start)
+
+    def trim(self, extent: Extent, data: bytes, start: int) -> LogRead:
+        """``data``, as read, without the torn batch at its end."""
+        if extent.length < extent.available:
+            (segment, position) = extent.place
+            indexed = segment.offset_index.lookup_position(position + len(data)).position
+            end = whole_batches_end(data, max(indexed - position, 0))
+            if end < len(data):
+                data = data[:end]
+        if not data:
+            return LogRead(b"", start, start)
+        return LogRead(data, int.from_bytes(data[:8], "big"), start)
+
+    def available_bytes(self, start: int, bound: int, log_end: int) -> int:
+        """Bytes from the batch that holds ``start`` up to the one that holds ``bound``."""
+        place, stop = self._place(start, log_end), self._place(bound, log_end)
+        total = stop.position - place.position
+        segment: LogSegment | None = place.segment
+        while segment is not None and segment is not stop.segment:
+            total += segment.size_bytes
+            segment = self._segments.after(segment.base_offset)
+        return total
+
+    def _place(self, offset: int, log_end: int) -> Place:
+        place = self._places.get(offset)
+        if place is not None:
+            segment, position = place
+            if position < segment.size_bytes or segment is self._segments.active:
+                return place
+        if offset >= log_end:
+            active = self._segments.active
+            if active is None:
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the log has no segments")
+            place = Place(active, active.size_bytes)
+        else:
+            place = self._find_place(offset)
+        if len(self._places) >= _PLACES_LIMIT:
+            del self._places[next(iter(self._places))]
+        self._places[offset] = place
+        return place
+
+    def _find_place(self, offset: int) -> Place:
+        segment = self._segments.floor(offset) or self._segments.first
+        while segment is not None:
+            found = segment.find(offset)
+            if found is not None:
+                return Place(segment, found.position)
+            following = self._segments.after(segment.base_offset)
+            if following is None:
+                return Place(segment, segment.size_bytes)
+            segment = following
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the log has no segments")
+
+    # ---- by time
+
+    def find_timestamp(self, timestamp: int, start_offset: int) -> FoundOffset | None:
+        """The first record at or after ``start_offset`` whose timestamp is not below
+        ``timestamp``. Kafka: ``LogSegment.findOffsetByTimestamp``."""
+        for segment in self._segments:
+            if segment.max_timestamp < timestamp:
+                continue
+            indexed = segment.time_index.lookup(timestamp).offset
+            position = segment.offset_index.lookup(max(indexed, start_offset)).position
+            for found in segment.batches(position):
+                batch = found.batch
+                if batch.max_timestamp >= timestamp and batch.last_offset >= start_offset:
+                    record = _first_record(segment, found, timestamp, start_offset)
+                    if record is not None:
+                        return record
+        return None
+
+    def find_max_timestamp(self) -> FoundOffset | None:
+        """The first record with the largest timestamp (KIP-734)."""
+        latest = max(self._segments, key=lambda segment: segment.max_timestamp, default=None)
+        if latest is None or latest.max_timestamp == NO_TIMESTAMP:
+            return None
+        timestamp = latest.max_timestamp
+        position = latest.offset_index.lookup(latest.offset_of_max_timestamp).position
+        for found in latest.batches(position):
+            if found.batch.max_timestamp == timestamp:
+                return _first_record(latest, found, timestamp, found.batch.base_offset)
+        return None
+
+
+def _first_record(
+    segment: LogSegment, found: FoundBatch, timestamp: int, start_offset: int
+) -> FoundOffset | None:
+    (batch,) = parse_batches(segment.read(found.batch.size_bytes, found.position))
+    for record in decode_batch(batch):
+        if record.timestamp >= timestamp and record.offset >= start_offset:
+            return FoundOffset(record.offset, record.timestamp, batch.partition_leader_epoch)
+    return None

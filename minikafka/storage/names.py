@@ -1,0 +1,65 @@
+"""How the files and directories of logs are named."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+from uuid import NAMESPACE_URL, uuid5
+
+from minikafka.kernel.cluster import TopicPartition
+
+LOG_SUFFIX: Final = ".log"
+INDEX_SUFFIX: Final = ".index"
+TIME_INDEX_SUFFIX: Final = ".timeindex"
+TXN_INDEX_SUFFIX: Final = ".txnindex"
+SNAPSHOT_SUFFIX: Final = ".snapshot"
+DELETED_SUFFIX: Final = ".deleted"
+CLEANED_SUFFIX: Final = ".cleaned"
+INDEX_SUFFIXES: Final = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
+
+DELETE_DIR_SUFFIX: Final = "-delete"
+_MAX_NAME_CHARACTERS: Final = 255
+
+_LOG_DIRECTORY: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>0|[1-9][0-9]*)")
+
+
+def file_name(offset: int, suffix: str) -> str:
+    """E.g. ``00000000000000000042.log``: 20 digits, so that names sort as offsets do."""
+    return f"{offset:020d}{suffix}"
+
+
+def offset_of(name: str, suffix: str) -> int | None:
+    """The offset in the name of a file with that suffix, or None for any other name."""
+    stem = name.removesuffix(suffix)
+    if stem == name or len(stem) != 20 or not (stem.isascii() and stem.isdigit()):
+        return None
+    return int(stem)
+
+
+def offsets_of(names: list[str], suffix: str) -> list[int]:
+    """The offsets of all files with that suffix, rising."""
+    offsets = (offset_of(name, suffix) for name in names)
+    return sorted(offset for offset in offsets if offset is not None)
+
+
+def directory_name(topic_partition: TopicPartition) -> str:
+    return f"{topic_partition.topic}-{topic_partition.partition}"
+
+
+def parse_directory_name(name: str) -> TopicPartition | None:
+    """The partition whose log lies in a directory of that name; None for any other directory, such
+    as those that end in ``-delete``, ``-future`` or ``-stray``."""
+    match = _LOG_DIRECTORY.fullmatch(name)
+    if match is None:
+        return None
+    return TopicPartition(match["topic"], int(match["partition"]))
+
+
+def delete_directory_name(topic_partition: TopicPartition, seed: str) -> str:
+    """``<topic>-<partition>.<32 hex digits>-delete``; the digits follow from ``seed``.
+
+    A topic name that would make it too long for a file system is cut (as Kafka does).
+    """
+    digits = uuid5(NAMESPACE_URL, seed).hex
+    suffix = f"-{topic_partition.partition}.{digits}{DELETE_DIR_SUFFIX}"
+    return topic_partition.topic[: _MAX_NAME_CHARACTERS - len(suffix)] + suffix

@@ -1,0 +1,85 @@
+"""The producers of one log, and the ``.snapshot`` files from which they are loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from minikafka.core.log.producer_snapshot import (
+    CorruptSnapshotError,
+    decode_snapshot,
+    encode_snapshot,
+)
+from minikafka.core.log.producer_state import ProducerStates
+from minikafka.core.log.recovery import choose_snapshots, stray_snapshots
+from minikafka.kernel.ports import Files
+from minikafka.protocol.records.batch import RecordBatch
+from minikafka.storage.names import SNAPSHOT_SUFFIX, file_name, offsets_of
+
+
+class ProducerStore:
+    """``states`` hold what happened below ``end_offset``. Raises OSError where it reads or writes.
+
+    Snapshots are written without waiting for the disk: each carries a CRC, and one that does not
+    pass is dropped for an older one and a longer replay.
+    """
+
+    def __init__(self, files: Files, directory: str) -> None:
+        self.states = ProducerStates()
+        self._files = files
+        self._directory = directory
+        self._snapshot_offset = -1  # of the newest snapshot
+
+    def _path(self, offset: int) -> str:
+        return f"{self._directory}/{file_name(offset, SNAPSHOT_SUFFIX)}"
+
+    def snapshots(self) -> list[int]:
+        """Offsets of the snapshot files, rising."""
+        return offsets_of(self._files.list(self._directory), SNAPSHOT_SUFFIX)
+
+    def take_snapshot(self, offset: int) -> None:
+        """Write what is known up to ``offset``, unless the newest snapshot does so already."""
+        if offset > self._snapshot_offset:
+            data = encode_snapshot(self.states.entries)
+            self._files.replace_unsynced(self._path(offset), data)
+            self._snapshot_offset = offset
+
+    def remove_strays(self, base_offsets: Iterable[int]) -> None:
+        """Delete snapshots that belong to no segment."""
+        for offset in stray_snapshots(self.snapshots(), list(base_offsets)):
+            self._files.remove(self._path(offset))
+
+    def reload(
+        self,
+        log_start_offset: int,
+        log_end_offset: int,
+        batches_from: Callable[[int], Iterator[RecordBatch]],
+    ) -> None:
+        """Start again from the newest snapshot within the log, and replay the batches after it.
+
+        ``batches_from(offset)`` gives the batches that end at or after ``offset``, up to the log
+        end. Snapshots outside the log, or corrupt, are deleted.
+        """
+        choice = choose_snapshots(self.snapshots(), log_start_offset, log_end_offset)
+        for offset in choice.drop:
+            self._files.remove(self._path(offset))
+        self.states.clear()
+        self._snapshot_offset = log_start_offset
+        for offset in choice.use:
+            try:
+                self.states.load(decode_snapshot(self._files.read_all(self._path(offset))))
+            except CorruptSnapshotError:
+                self._files.remove(self._path(offset))
+            else:
+                self._snapshot_offset = offset
+                break
+        if self._snapshot_offset < log_end_offset:
+            for batch in batches_from(self._snapshot_offset):
+                if batch.producer_id >= 0:
+                    self.states.update(batch, batch.base_offset, batch.max_timestamp)
+
+    def clear(self, offset: int) -> None:
+        """Forget all, and let the log start anew at ``offset``."""
+        for snapshot in self.snapshots():
+            self._files.remove(self._path(snapshot))
+        self.states.clear()
+        self._snapshot_offset = offset

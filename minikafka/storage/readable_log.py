@@ -1,0 +1,112 @@
+"""Reading the log of one partition: by offset, by time, by leader epoch."""
+
+from __future__ import annotations
+
+from minikafka.core.log.leader_epochs import EpochEntry
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.storage.epoch_store import LeaderEpochStore
+from minikafka.storage.log_reader import Extent, FoundOffset, LogRead, LogReader
+from minikafka.storage.segments import LogSegments
+
+
+class ReadableLog:
+    """Records from ``log_start_offset`` up to ``log_end_offset`` (exclusive) in ``segments``."""
+
+    def __init__(
+        self, topic_partition: TopicPartition, segments: LogSegments, epochs: LeaderEpochStore
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.log_start_offset = 0
+        self.log_end_offset = 0
+        self.segments = segments
+        self.epochs = epochs
+        self._reader = LogReader(segments)
+        self._truncations = 0
+
+    @property
+    def latest_epoch(self) -> int | None:
+        """The last leader epoch that has, or is going to have, records here."""
+        return self.epochs.latest_epoch
+
+    @property
+    def size_bytes(self) -> int:
+        return self.segments.size_bytes
+
+    def _forget_places(self) -> None:
+        """Segments have been truncated or removed."""
+        self._truncations += 1
+        self._reader.forget()
+
+    def read(
+        self, start_offset: int, max_bytes: int, upper_bound_offset: int, min_one_message: bool
+    ) -> LogRead:
+        """Whole batches from the one that holds ``start_offset`` on, below ``upper_bound_offset``.
+
+        At most ``max_bytes``, unless ``min_one_message`` and the first batch alone is larger.
+        Raises KafkaError(OFFSET_OUT_OF_RANGE), and what LogReader raises.
+        """
+        extent = self._extent(start_offset, max_bytes, upper_bound_offset, min_one_message)
+        if extent is None:
+            return LogRead(b"", start_offset, start_offset)
+        return self._reader.read(extent, start_offset)
+
+    async def read_cold(
+        self, start_offset: int, max_bytes: int, upper_bound_offset: int, min_one_message: bool
+    ) -> LogRead:
+        """As ``read``, without stalling the loop when the records are not in the page cache.
+
+        Only what is in the log when it returns is returned.
+        """
+        while True:
+            extent = self._extent(start_offset, max_bytes, upper_bound_offset, min_one_message)
+            if extent is None:
+                return LogRead(b"", start_offset, start_offset)
+            truncations = self._truncations
+            found = await self._reader.read_cold(extent, start_offset)
+            if truncations == self._truncations:
+                return found
+
+    def available_bytes(self, start_offset: int, upper_bound_offset: int) -> int:
+        """How many bytes ``read`` could give in all, without reading them."""
+        bound = self._bound(start_offset, upper_bound_offset)
+        if bound is None:
+            return 0
+        return self._reader.available_bytes(start_offset, bound, self.log_end_offset)
+
+    def _extent(
+        self, start_offset: int, max_bytes: int, upper_bound_offset: int, min_one_message: bool
+    ) -> Extent | None:
+        bound = self._bound(start_offset, upper_bound_offset)
+        if bound is None:
+            return None
+        end = self.log_end_offset
+        return self._reader.extent(start_offset, bound, end, max_bytes, min_one_message)
+
+    def _bound(self, start_offset: int, upper_bound_offset: int) -> int | None:
+        """Where reading ends; None when it would end before it starts."""
+        end = self.log_end_offset
+        if not self.log_start_offset <= start_offset <= end:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {start_offset} of {self.topic_partition} is outside "
+                f"[{self.log_start_offset}, {end}]",
+            )
+        bound = min(upper_bound_offset, end)
+        return bound if start_offset < bound else None
+
+    def offset_by_timestamp(self, timestamp: int, upper_bound_offset: int) -> FoundOffset | None:
+        """The first record whose timestamp (ms) is not below ``timestamp``; None when there is
+        none below ``upper_bound_offset``. Raises what LogReader raises."""
+        found = self._reader.find_timestamp(timestamp, self.log_start_offset)
+        return found if found is not None and found.offset < upper_bound_offset else None
+
+    def offset_of_max_timestamp(self, upper_bound_offset: int) -> FoundOffset | None:
+        """The first record with the largest timestamp; None when there is none, or it is not below
+        ``upper_bound_offset``. Raises what LogReader raises."""
+        found = self._reader.find_max_timestamp()
+        return found if found is not None and found.offset < upper_bound_offset else None
+
+    def end_offset_for_epoch(self, epoch: int) -> EpochEntry:
+        """(epoch, end offset) as ``LeaderEpochCache.end_offset_for``; (-1, -1) when unknown."""
+        return self.epochs.end_offset_for(epoch, self.log_end_offset)

@@ -1,0 +1,277 @@
+"""One segment of a log: the ``.log`` file and its two indexes."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+
+from minikafka.core.log.config import LogConfig
+from minikafka.core.log.index_math import MAX_RELATIVE_OFFSET
+from minikafka.core.log.recovery import batch_survives
+from minikafka.kernel.errors import KafkaError
+from minikafka.kernel.ports import Buffer, File, Files
+from minikafka.protocol.records.batch import NO_TIMESTAMP, RecordBatch
+from minikafka.storage.batch_scan import FoundBatch, scan
+from minikafka.storage.names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, file_name
+from minikafka.storage.offset_index import OffsetIndex
+from minikafka.storage.time_index import TimeIndex
+
+
+class LogSegment:
+    """Batches from ``base_offset`` on. Raises OSError wherever it reads or writes.
+
+    ``size_bytes`` is how far the file is valid: bytes beyond it, left by a write that failed, are
+    never read. ``max_timestamp`` (ms, or -1) is the largest so far, in the batch that ends at
+    ``offset_of_max_timestamp``; ``first_timestamp`` is the largest of the first batch.
+    ``max_offset`` is the last offset that the indexes can express; when ``indexes_full``, the next
+    batch has to go to a new segment.
+    """
+
+    def __init__(self, files: Files, directory: str, base_offset: int, config: LogConfig) -> None:
+        self.base_offset = base_offset
+        self.max_offset = base_offset + MAX_RELATIVE_OFFSET
+        self.size_bytes = 0
+        self.indexes_full = False
+        self.max_timestamp = NO_TIMESTAMP
+        self.offset_of_max_timestamp = base_offset
+        self.first_timestamp = NO_TIMESTAMP
+        self.path = f"{directory}/{file_name(base_offset, LOG_SUFFIX)}"
+        index_path = f"{directory}/{file_name(base_offset, INDEX_SUFFIX)}"
+        time_index_path = f"{directory}/{file_name(base_offset, TIME_INDEX_SUFFIX)}"
+        limit = config.index_size_max_bytes
+        self.offset_index = OffsetIndex(files, index_path, base_offset, limit)
+        self.time_index = TimeIndex(files, time_index_path, base_offset, limit)
+        self._files = files
+        self._index_interval_bytes = config.index_interval_bytes
+        self._indexed_position = 0  # where the last batch with an index entry starts, or 0
+        self._torn = False  # the file may be longer than size_bytes
+        self._handle: File | None = None
+
+    @property
+    def _file(self) -> File:
+        assert self._handle is not None, "the segment is not open"
+        return self._handle
+
+    # ---- life
+
+    def create(self) -> None:
+        """Make the three files, empty, over whatever is there."""
+        self._handle = self._files.open(self.path, create=True)
+        self._handle.truncate(0)
+        self.offset_index.create()
+        self.time_index.create()
+
+    def open(self) -> None:
+        """Take the ``.log`` file as it is; the indexes follow by ``attach`` or ``recover``."""
+        self._handle = self._files.open(self.path)
+        self.size_bytes = self._handle.size()
+
+    def attach_indexes(self) -> bool:
+        """Take the indexes as they are. False when they are missing or cannot be right."""
+        try:
+            self.offset_index.attach()
+            self.time_index.attach()
+        except FileNotFoundError:
+            return False
+        if not (self.offset_index.is_sane(self.size_bytes) and self.time_index.is_sane()):
+            return False
+        last = self.time_index.last_entry()
+        self.max_timestamp, self.offset_of_max_timestamp = last
+        return True
+
+    def activate(self) -> int:
+        """Make ready for appends to a segment whose indexes are attached; returns its next offset.
+
+        Raises CorruptRecordError when there is no batch where one should be.
+        """
+        self.offset_index.load()
+        self.time_index.load()
+        self._indexed_position = self.size_bytes
+        self._note_full()
+        first = next(self.batches(), None)
+        self.first_timestamp = NO_TIMESTAMP if first is None else first.batch.max_timestamp
+        return self.next_offset()
+
+    def next_offset(self) -> int:
+        """The offset after the last batch; reads from the last index entry on."""
+        next_offset = self.base_offset
+        for found in self.batches(self.offset_index.last_entry().position):
+            next_offset = found.batch.next_offset
+        return next_offset
+
+    def deactivate(self) -> None:
+        """The segment grows no more: complete its time index, write out both indexes."""
+        self._complete()
+        self.offset_index.release()
+        self.time_index.release()
+
+    def persist(self) -> None:
+        """Bring everything into the files, which ends the segment as a clean shutdown does."""
+        self._complete()
+        self.offset_index.persist()
+        self.time_index.persist()
+
+    def _complete(self) -> None:
+        if self._torn:
+            self._file.truncate(self.size_bytes)
+            self._torn = False
+        if self.max_timestamp > NO_TIMESTAMP:
+            self.time_index.load()
+            self.time_index.maybe_append(self.max_timestamp, self.offset_of_max_timestamp)
+
+    async def flush(self) -> None:
+        """Return when all that was appended before the call is on disk, or the segment is gone."""
+        for flushable in (self._file, self.offset_index, self.time_index):
+            if self._handle is not None:
+                await flushable.flush()
+
+    def close(self) -> None:
+        self.offset_index.close()
+        self.time_index.close()
+        if self._handle is not None:
+            self._handle.close()
+            self._handle = None
+
+    def remove(self) -> None:
+        """Close and delete the files; the log file last, for an index alone is an orphan."""
+        self.close()
+        self.offset_index.remove()
+        self.time_index.remove()
+        self._files.remove(self.path)
+
+    # ---- appending
+
+    def append(self, data: Buffer, last_offset: int, max_timestamp: int) -> None:
+        """One batch. When OSError is raised, nothing was appended."""
+        position = self.size_bytes
+        self._write(data, position)
+        self.size_bytes = position + len(data)
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp = max_timestamp
+            self.offset_of_max_timestamp = last_offset
+        if position - self._indexed_position > self._index_interval_bytes:
+            self._add_index_entries(last_offset, position)
+        elif position == 0:
+            self.first_timestamp = max_timestamp
+
+    def append_batches(self, data: Buffer, batches: Sequence[RecordBatch]) -> None:
+        """Several batches, lying one after the other in ``data``, in one write."""
+        position = self.size_bytes
+        self._write(data, position)
+        for batch in batches:
+            self._take_in(batch, position)
+            position += batch.size_bytes
+        self.size_bytes = position
+
+    def _write(self, data: Buffer, position: int) -> None:
+        try:
+            self._file.write(data, position)
+        except OSError:
+            # The next append writes over the torn tail, and reads stop before it; so when it
+            # cannot be cut off now either, that can wait until the segment is completed.
+            self._torn = True
+            with contextlib.suppress(OSError):
+                self._file.truncate(position)
+                self._torn = False
+            raise
+
+    def _take_in(self, batch: RecordBatch, position: int) -> None:
+        """Note a batch that starts at ``position``: timestamps, and index entries if due."""
+        if batch.max_timestamp > self.max_timestamp:
+            self.max_timestamp = batch.max_timestamp
+            self.offset_of_max_timestamp = batch.last_offset
+        if position == 0:
+            self.first_timestamp = batch.max_timestamp
+        if position - self._indexed_position > self._index_interval_bytes:
+            self._add_index_entries(batch.last_offset, position)
+
+    def _add_index_entries(self, last_offset: int, position: int) -> None:
+        # The batch is in the log already. Should an index fail to write its entries out, they stay
+        # in memory and the roll, flush or close that has to write them reports the error.
+        if self.indexes_full:
+            return
+        self._indexed_position = position
+        with contextlib.suppress(OSError):
+            self.offset_index.append(last_offset, position)
+        with contextlib.suppress(OSError):
+            self.time_index.maybe_append(self.max_timestamp, self.offset_of_max_timestamp)
+        self._note_full()
+
+    def _note_full(self) -> None:
+        self.indexes_full = self.offset_index.is_full or self.time_index.is_full
+
+    # ---- reading
+
+    def read(self, length: int, position: int) -> bytes:
+        return self._file.read(length, position)
+
+    async def read_cold(self, length: int, position: int) -> bytes:
+        return await self._file.read_cold(length, position)
+
+    def batches(self, start: int = 0, end: int | None = None) -> Iterator[FoundBatch]:
+        """Headers from position ``start`` on. Raises CorruptRecordError."""
+        return scan(self._file, start, self.size_bytes if end is None else end)
+
+    def find(self, offset: int) -> FoundBatch | None:
+        """The first batch that ends at or after ``offset``; None when all end before it.
+
+        Raises CorruptRecordError.
+        """
+        for found in self.batches(self.offset_index.lookup(offset).position):
+            if found.batch.last_offset >= offset:
+                return found
+        return None
+
+    # ---- truncation and recovery
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the batch that holds ``offset``, and all after it. Raises CorruptRecordError."""
+        found = self.find(offset)
+        self.offset_index.load()
+        self.time_index.load()
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        if found is not None:
+            self._file.truncate(found.position)
+            self.size_bytes = found.position
+            self._torn = False
+        self._indexed_position = self.size_bytes
+        self._note_full()
+        if self.size_bytes == 0:
+            self.first_timestamp = NO_TIMESTAMP
+        self._reread_max_timestamp()
+
+    def _reread_max_timestamp(self) -> None:
+        last = self.time_index.last_entry()
+        self.max_timestamp, self.offset_of_max_timestamp = last
+        for found in self.batches(self.offset_index.lookup(last.offset).position):
+            if found.batch.max_timestamp > self.max_timestamp:
+                self.max_timestamp = found.batch.max_timestamp
+                self.offset_of_max_timestamp = found.batch.last_offset
+
+    def recover(self) -> Iterator[RecordBatch]:
+        """Read everything, cut the file after the last batch that is whole and true, rebuild the
+        indexes on the way; yields the batches kept. Kafka: ``LogSegment.recover``.
+        """
+        self.offset_index.create()
+        self.time_index.create()
+        self._indexed_position = 0
+        self.indexes_full = False
+        self.max_timestamp = self.first_timestamp = NO_TIMESTAMP
+        self.offset_of_max_timestamp = end_offset = self.base_offset
+        valid_bytes = 0
+        try:
+            for found in scan(self._file, 0, self.size_bytes, whole=True):
+                batch = found.batch
+                if not batch_survives(batch, self.base_offset, end_offset):
+                    break
+                self._take_in(batch, found.position)
+                valid_bytes = found.end_position
+                end_offset = batch.next_offset
+                yield batch
+        except KafkaError:
+            pass  # no batch here: what was read so far is what there is
+        if valid_bytes < self.size_bytes:
+            self._file.truncate(valid_bytes)
+            self.size_bytes = valid_bytes
+        self.persist()

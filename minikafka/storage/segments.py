@@ -1,0 +1,64 @@
+"""The segments of one log, in order."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+
+from minikafka.storage.segment import LogSegment
+
+
+class LogSegments:
+    """Ordered by base offset; the last one is active. Kafka: ``LogSegments``."""
+
+    def __init__(self) -> None:
+        self._segments: list[LogSegment] = []
+        self._base_offsets: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def __iter__(self) -> Iterator[LogSegment]:
+        """Over a copy, so that segments may go meanwhile."""
+        return iter(self._segments[:])
+
+    @property
+    def base_offsets(self) -> list[int]:
+        return self._base_offsets[:]
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size_bytes for segment in self._segments)
+
+    @property
+    def first(self) -> LogSegment | None:
+        return self._segments[0] if self._segments else None
+
+    @property
+    def active(self) -> LogSegment | None:
+        return self._segments[-1] if self._segments else None
+
+    def add(self, segment: LogSegment) -> None:
+        """Raises nothing; ``segment`` must lie after all others."""
+        assert not self._base_offsets or segment.base_offset > self._base_offsets[-1]
+        self._segments.append(segment)
+        self._base_offsets.append(segment.base_offset)
+
+    def pop(self) -> LogSegment:
+        """Take away the active segment; the one before it becomes active."""
+        self._base_offsets.pop()
+        return self._segments.pop()
+
+    def floor(self, offset: int) -> LogSegment | None:
+        """The last segment that starts at or before ``offset``."""
+        index = bisect_right(self._base_offsets, offset) - 1
+        return self._segments[index] if index >= 0 else None
+
+    def after(self, base_offset: int) -> LogSegment | None:
+        """The segment after the one that starts at ``base_offset``."""
+        index = bisect_right(self._base_offsets, base_offset)
+        return self._segments[index] if index < len(self._segments) else None
+
+    def since(self, offset: int) -> list[LogSegment]:
+        """The segments that may hold ``offset`` or anything after it."""
+        return self._segments[max(bisect_right(self._base_offsets, offset) - 1, 0) :]

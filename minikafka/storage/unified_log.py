@@ -1,0 +1,336 @@
+"""The log of one partition: appends and truncation, and what they mean for its files."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Final
+from uuid import UUID
+
+from minikafka.core.log.append import AppendOrigin, LogAppendInfo, UnexpectedAppendOffset
+from minikafka.core.log.config import LOG_APPEND_TIME, LogConfig
+from minikafka.core.log.index_math import fits
+from minikafka.core.log.validation import follower_batches, leader_batch
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.ports import Buffer, Files
+from minikafka.protocol.records.batch import (
+    NO_TIMESTAMP,
+    RecordBatch,
+    stamp,
+    stamp_log_append_time,
+)
+from minikafka.storage.epoch_store import LeaderEpochStore
+from minikafka.storage.log_reader import FoundOffset, LogRead
+from minikafka.storage.producer_store import ProducerStore
+from minikafka.storage.readable_log import ReadableLog
+from minikafka.storage.segment import LogSegment
+from minikafka.storage.segments import LogSegments
+
+__all__ = ["AppendOrigin", "FoundOffset", "LogAppendInfo", "LogConfig", "LogRead", "UnifiedLog"]
+
+_NO_EPOCH: Final = -1
+
+
+class UnifiedLog(ReadableLog):
+    """One partition's records from ``log_start_offset`` up to ``log_end_offset`` (exclusive).
+
+    Everything before ``recovery_point`` is on disk. The directory is there from the beginning, the
+    files of a segment appear with the first append. A call that raises OSError has changed nothing
+    that can be seen, and the log can be used on. Kafka: ``UnifiedLog`` and ``LocalLog``.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        directory: str,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        topic_id: UUID | None = None,
+    ) -> None:
+        super().__init__(topic_partition, LogSegments(), LeaderEpochStore(files, directory))
+        self.directory = directory
+        self.config = config
+        self.topic_id = topic_id
+        self.recovery_point = 0
+        self.closed = False
+        self.producers = ProducerStore(files, directory)
+        # Called before a segment is added when the recovery point has been lowered since it was
+        # last written down: otherwise recovery would skip segments that were never flushed.
+        self.write_recovery_point: Callable[[], None] | None = None
+        self.recovery_point_lowered = False
+        self._files = files
+        self._assigned_epoch = _NO_EPOCH  # the epoch of the last append, if it is the latest one
+        self._unflushed_names = False  # files have been made or removed since the last flush
+
+    # ---- appending
+
+    def append_as_leader(
+        self,
+        records: Buffer,
+        leader_epoch: int,
+        now_ms: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+    ) -> LogAppendInfo:
+        """Append the one batch of a producer. A writable buffer is stamped in place.
+
+        Raises OSError (a full disk, ...), and KafkaError: what ``leader_batch`` raises,
+        RECORD_LIST_TOO_LARGE for a batch larger than a segment, and INVALID_PRODUCER_EPOCH,
+        OUT_OF_ORDER_SEQUENCE_NUMBER or INVALID_TXN_STATE for a producer that may not. A retried
+        batch is not appended again: the answer tells where it is, as ``duplicate``.
+        """
+        batch = leader_batch(records, self.config, origin, now_ms)
+        first_offset = self.log_end_offset
+        if batch.producer_id >= 0:
+            known = self.producers.states.check(batch, origin)
+            if known is not None:
+                return LogAppendInfo(
+                    known.first_offset,
+                    known.last_offset,
+                    known.timestamp,
+                    known.last_offset,
+                    known.timestamp,
+                    self.log_start_offset,
+                    leader_epoch,
+                    0,
+                    duplicate=True,
+                )
+        size = batch.size_bytes
+        data = _writable(batch.buffer, size)
+        stamp(data, 0, first_offset, leader_epoch)
+        max_timestamp = batch.max_timestamp
+        append_time = NO_TIMESTAMP
+        if self.config.message_timestamp_type == LOG_APPEND_TIME:
+            max_timestamp = append_time = now_ms
+            stamp_log_append_time(data, batch, now_ms)
+        last_offset = first_offset + batch.last_offset_delta
+        segment = self._segment_for(size, first_offset, last_offset, max_timestamp)
+        if leader_epoch != self._assigned_epoch:
+            self.assign_epoch_start_offset(leader_epoch, first_offset)
+            self._assigned_epoch = leader_epoch
+        segment.append(data, last_offset, max_timestamp)
+        self.log_end_offset = last_offset + 1
+        if batch.producer_id >= 0:
+            self.producers.states.update(batch, first_offset, max_timestamp)
+        return LogAppendInfo(
+            first_offset,
+            last_offset,
+            max_timestamp,
+            last_offset,
+            append_time,
+            self.log_start_offset,
+            leader_epoch,
+            size,
+        )
+
+    def append_as_follower(self, records: Buffer) -> LogAppendInfo:
+        """Append a leader's batches, offsets and epochs as they are; perhaps none at all.
+
+        Raises OSError, and KafkaError: what ``follower_batches`` raises, UnexpectedAppendOffset
+        for batches from before the log end, RECORD_LIST_TOO_LARGE.
+        """
+        batches = follower_batches(records)
+        if not batches:
+            end, start = self.log_end_offset, self.log_start_offset
+            no_time = NO_TIMESTAMP
+            return LogAppendInfo(end, end - 1, no_time, end - 1, no_time, start, _NO_EPOCH, 0)
+        first, last = batches[0], batches[-1]
+        if first.base_offset < self.log_end_offset:
+            raise UnexpectedAppendOffset(first.base_offset, last.last_offset, self.log_end_offset)
+        size = last.position + last.size_bytes
+        latest = max(batches, key=lambda batch: batch.max_timestamp)
+        segment = self._segment_for(size, first.base_offset, last.last_offset, latest.max_timestamp)
+        for batch in batches:
+            epoch = batch.partition_leader_epoch
+            if epoch != self._assigned_epoch and epoch > _NO_EPOCH:
+                self.assign_epoch_start_offset(epoch, batch.base_offset)
+                self._assigned_epoch = epoch
+        segment.append_batches(memoryview(records)[:size], batches)
+        self.log_end_offset = last.next_offset
+        for batch in batches:
+            if batch.producer_id >= 0:
+                self.producers.states.update(batch, batch.base_offset, batch.max_timestamp)
+        return LogAppendInfo(
+            first.base_offset,
+            last.last_offset,
+            latest.max_timestamp,
+            latest.last_offset,
+            NO_TIMESTAMP,
+            self.log_start_offset,
+            last.partition_leader_epoch,
+            size,
+        )
+
+    def _segment_for(
+        self, size: int, first_offset: int, last_offset: int, max_timestamp: int
+    ) -> LogSegment:
+        """The active segment, after rolling to a new one if this append needs it."""
+        config = self.config
+        segment = self.segments.active
+        if segment is not None:
+            room = config.segment_bytes - segment.size_bytes
+            if size <= room and last_offset <= segment.max_offset and not segment.indexes_full:
+                first_timestamp = segment.first_timestamp
+                if first_timestamp < 0 or max_timestamp - first_timestamp <= config.segment_ms:
+                    return segment
+        if size > config.segment_bytes or not fits(first_offset, last_offset):
+            raise KafkaError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"{size} bytes with offsets {first_offset} to {last_offset} in one append, which "
+                f"exceed a segment of {config.segment_bytes} bytes",
+            )
+        if segment is not None and segment.size_bytes == 0 and last_offset <= segment.max_offset:
+            return segment  # nothing would be gained
+        return self._roll(first_offset)
+
+    def _roll(self, base_offset: int) -> LogSegment:
+        """Add a segment that starts at ``base_offset``. When OSError is raised, none was added."""
+        if self.closed:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"log {self.directory} is closed")
+        if self.recovery_point_lowered and self.write_recovery_point is not None:
+            self.write_recovery_point()
+        self.epochs.start_writing()
+        old = self.segments.active
+        if old is not None and old.size_bytes > 0:
+            old.persist()
+            self.producers.take_snapshot(base_offset)
+        segment = LogSegment(self._files, self.directory, base_offset, self.config)
+        try:
+            segment.create()
+        except OSError:
+            with contextlib.suppress(OSError):
+                segment.remove()
+            raise
+        if old is not None and old.size_bytes > 0:
+            old.deactivate()
+        elif old is not None:
+            self.segments.pop()
+            old.remove()  # it starts too low for what comes, and holds nothing
+        self.segments.add(segment)
+        self._unflushed_names = True
+        return segment
+
+    def assign_epoch_start_offset(self, epoch: int, offset: int) -> None:
+        """Let ``epoch`` start at ``offset`` (a new leader: at its log end). Raises OSError."""
+        self.epochs.assign(epoch, offset)
+
+    # ---- truncation
+
+    def truncate_to(self, offset: int) -> bool:
+        """Drop everything from ``offset`` on; True if there was anything.
+
+        A batch that holds ``offset`` goes as a whole. Raises OSError, and then the log may be
+        longer or shorter than asked but is whole; KafkaError(CORRUPT_MESSAGE).
+        """
+        if offset >= self.log_end_offset:
+            # An epoch that was assigned but never written to may contradict the next leader.
+            self.epochs.truncate_from_end(self.log_end_offset)
+            self._assigned_epoch = _NO_EPOCH
+            return False
+        first = self.segments.first
+        if first is None or first.base_offset > offset:
+            self.truncate_fully_and_start_at(offset)
+            return True
+        self._truncated_to(offset)
+        while (active := self.segments.active) is not None and active.base_offset > offset:
+            self._drop_active(active)
+        assert active is not None
+        active.truncate_to(offset)
+        self.log_end_offset = offset
+        self.log_start_offset = min(self.log_start_offset, offset)
+        self.epochs.truncate_from_end(offset)
+        self.reload_producers()
+        return True
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Drop everything; the next record appended gets ``offset``. Raises OSError."""
+        self._truncated_to(offset)
+        while (active := self.segments.active) is not None:
+            self._drop_active(active)
+        self.log_start_offset = self.log_end_offset = offset
+        self.epochs.clear()
+        self.producers.clear(offset)
+        if offset > 0:
+            self._roll(offset)  # the file's name alone keeps the offset over a restart
+
+    def _drop_active(self, active: LogSegment) -> None:
+        self.segments.pop()
+        self.log_end_offset = min(self.log_end_offset, active.base_offset)
+        active.remove()
+
+    def _truncated_to(self, offset: int) -> None:
+        self._forget_places()
+        self._assigned_epoch = _NO_EPOCH
+        self._unflushed_names = True
+        if offset < self.recovery_point:
+            self.recovery_point = offset
+            self.recovery_point_lowered = True
+
+    def increment_log_start_offset(self, offset: int) -> None:
+        """Records below ``offset`` are gone, as far as readers can tell. Never moves back."""
+        assert offset <= self.log_end_offset
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
+            self.epochs.truncate_from_start(offset)
+
+    def reload_producers(self) -> None:
+        """Learn the state of all producers anew, from a snapshot and the batches after it."""
+        self.producers.reload(self.log_start_offset, self.log_end_offset, self._batches_from)
+
+    def _batches_from(self, offset: int) -> Iterator[RecordBatch]:
+        for segment in self.segments.since(offset):
+            position = segment.offset_index.lookup(offset).position
+            for found in segment.batches(position):
+                if found.batch.last_offset >= offset:
+                    yield found.batch
+
+    # ---- the disk
+
+    async def flush(self, before_offset: int | None = None) -> None:
+        """Return when all that was appended before the call is on disk; raises the recovery point.
+
+        With ``before_offset``, only segments that start before it. Raises OSError.
+        """
+        end = self.log_end_offset if before_offset is None else before_offset
+        truncations = self._truncations
+        for segment in self.segments.since(self.recovery_point):
+            if before_offset is None or segment.base_offset < before_offset:
+                await segment.flush()
+        await self.epochs.flush()
+        if self._unflushed_names and not self.closed:
+            self._unflushed_names = False
+            await self._flush_names()
+        if truncations == self._truncations and not self.closed:
+            self.recovery_point = max(self.recovery_point, end)
+
+    async def _flush_names(self) -> None:
+        try:
+            await self._files.flush_directory(self.directory)
+            await self._files.flush_directory(self.directory.rpartition("/")[0])
+        except OSError:
+            self._unflushed_names = True
+            raise
+
+    def persist(self) -> None:
+        """Bring what is in memory into the files, as a clean shutdown does. Raises OSError."""
+        active = self.segments.active
+        if active is not None:
+            active.persist()
+            self.producers.take_snapshot(self.log_end_offset)
+            self._unflushed_names = True
+
+    def close(self) -> None:
+        """Close the files; writes nothing. The log cannot be used any more."""
+        self.closed = True
+        self._forget_places()
+        while self.segments.active is not None:
+            self.segments.pop().close()
+
+
+def _writable(buffer: Buffer, size: int) -> bytearray | memoryview:
+    """The first ``size`` bytes, copied only if they cannot be written to."""
+    if type(buffer) is memoryview and not buffer.readonly:
+        return buffer if len(buffer) == size else buffer[:size]
+    if isinstance(buffer, bytearray) and len(buffer) == size:
+        return buffer
+    return bytearray(memoryview(buffer)[:size])
