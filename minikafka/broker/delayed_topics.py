@@ -1,0 +1,76 @@
+"""Topic creations and deletions that wait for the metadata cache to show them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+from minikafka.broker.metadata_cache import MetadataCache
+from minikafka.core.purgatory import DelayedOperation
+from minikafka.kernel.cluster import TopicPartition
+
+# Topics that had not got there when time ran out; empty when all is well.
+Done: TypeAlias = Callable[[list[str]], None]
+
+
+class DelayedCreatePartitions(DelayedOperation):
+    """Complete when (A) every partition of every topic has a leader here; or, by expiry, (B) the
+    topics that lack one are named. Watches the topics' names.
+
+    ``topics``: how many partitions each must have, from 0 on.
+    """
+
+    __slots__ = ("_cache", "_done", "_topics")
+
+    def __init__(
+        self, delay_ms: int, topics: Mapping[str, int], cache: MetadataCache, done: Done
+    ) -> None:
+        super().__init__(delay_ms)
+        self._topics = topics
+        self._cache = cache
+        self._done = done
+
+    def try_complete(self) -> bool:
+        return not self._lacking() and self.force_complete()  # case A
+
+    def on_complete(self) -> None:
+        self._done(self._lacking())
+
+    def on_expiration(self) -> None:
+        """Case B: ``on_complete`` has said it."""
+
+    def _lacking(self) -> list[str]:
+        return [
+            topic
+            for topic, partitions in self._topics.items()
+            if not all(self._has_leader(topic, p) for p in range(partitions))
+        ]
+
+    def _has_leader(self, topic: str, partition: int) -> bool:
+        state = self._cache.partition(TopicPartition(topic, partition))
+        return state is not None and state.has_leader
+
+
+class DelayedDeleteTopics(DelayedOperation):
+    """Complete when (A) none of the topics is here any more; or, by expiry, (B) those still here
+    are named. Watches the topics' names."""
+
+    __slots__ = ("_cache", "_done", "_topics")
+
+    def __init__(self, delay_ms: int, topics: list[str], cache: MetadataCache, done: Done) -> None:
+        super().__init__(delay_ms)
+        self._topics = topics
+        self._cache = cache
+        self._done = done
+
+    def try_complete(self) -> bool:
+        return not self._remaining() and self.force_complete()  # case A
+
+    def on_complete(self) -> None:
+        self._done(self._remaining())
+
+    def on_expiration(self) -> None:
+        """Case B: ``on_complete`` has said it."""
+
+    def _remaining(self) -> list[str]:
+        return [topic for topic in self._topics if self._cache.contains_topic(topic)]

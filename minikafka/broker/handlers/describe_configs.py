@@ -1,0 +1,141 @@
+"""DescribeConfigs (key 32): settings of topics and of this broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from enum import IntEnum
+from typing import Protocol
+
+from minikafka.broker.config_entries import ConfigEntry, ConfigSource
+from minikafka.broker.context import RequestContext
+from minikafka.broker.metadata_cache import MetadataCache
+from minikafka.core.topic_names import require_valid
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.ports import CoordinationError
+from minikafka.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+from minikafka.zookeeper.errors import MalformedZnode
+
+LAST_VERSION_WITH_IS_DEFAULT = 0
+
+
+class ResourceType(IntEnum):
+    """Kafka's ``ConfigResource.Type``."""
+
+    TOPIC = 2
+    BROKER = 4
+
+
+class ConfigProvider(Protocol):
+    """The entries of this broker, and of a topic by what it was configured with."""
+
+    def broker_entries(self) -> list[ConfigEntry]: ...
+
+    def topic_entries(self, given: Mapping[str, str]) -> list[ConfigEntry]: ...
+
+
+class TopicConfigStore(Protocol):
+    """What is needed of ZooKeeper."""
+
+    async def topic_config(self, topic: str) -> Mapping[str, str]: ...
+
+
+class DescribeConfigsHandler:
+    """A TaskHandler. One result per resource of the request, in its order. A broker without a name
+    stands for the cluster-wide dynamic defaults, of which there are none."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        cache: MetadataCache,
+        provider: ConfigProvider,
+        store: Callable[[], TopicConfigStore],
+    ) -> None:
+        self._broker_id = broker_id
+        self._cache = cache
+        self._provider = provider
+        self._store = store
+
+    async def __call__(
+        self, context: RequestContext, request: DescribeConfigsRequest
+    ) -> DescribeConfigsResponse:
+        render = _Renderer(
+            context.version <= LAST_VERSION_WITH_IS_DEFAULT,
+            request.include_synonyms,
+            request.include_documentation,
+        )
+        results = []
+        for resource in request.resources:
+            result = DescribeConfigsResult(
+                error_message=None,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+            try:
+                entries = await self._entries(resource)
+            except KafkaError as error:
+                result.error_code, result.error_message = error.code, error.message
+            except (CoordinationError, MalformedZnode) as error:
+                result.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
+                result.error_message = f"ZooKeeper: {error!r}"
+            else:
+                result.configs = render(entries, resource.configuration_keys)
+            results.append(result)
+        return DescribeConfigsResponse(results=results)
+
+    async def _entries(self, resource: DescribeConfigsResource) -> list[ConfigEntry]:
+        """Raises KafkaError, CoordinationError, MalformedZnode."""
+        name = resource.resource_name
+        match resource.resource_type:
+            case ResourceType.TOPIC:
+                require_valid(name)
+                if not self._cache.contains_topic(name):
+                    raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                return self._provider.topic_entries(await self._store().topic_config(name))
+            case ResourceType.BROKER:
+                if not name:
+                    return []
+                if name != str(self._broker_id):
+                    raise KafkaError(
+                        ErrorCode.INVALID_REQUEST,
+                        f"Unexpected broker id, expected {self._broker_id} or empty string, "
+                        f"but received {name}",
+                    )
+                return self._provider.broker_entries()
+            case other:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {other}")
+
+
+class _Renderer:
+    """Entries as the request wants to see them."""
+
+    def __init__(self, is_default: bool, synonyms: bool, documentation: bool) -> None:
+        self._is_default = is_default
+        self._synonyms = synonyms
+        self._documentation = documentation
+
+    def __call__(
+        self, entries: Sequence[ConfigEntry], keys: Sequence[str] | None
+    ) -> list[DescribeConfigsResourceResult]:
+        """``keys`` None or empty: all."""
+        return [self._one(entry) for entry in entries if not keys or entry.name in keys]
+
+    def _one(self, entry: ConfigEntry) -> DescribeConfigsResourceResult:
+        shown = entry.synonyms if self._synonyms else ()
+        return DescribeConfigsResourceResult(
+            name=entry.name,
+            value=entry.value,
+            read_only=entry.read_only,
+            is_default=self._is_default and entry.source is ConfigSource.DEFAULT_CONFIG,
+            config_source=entry.source,
+            is_sensitive=entry.sensitive,
+            synonyms=[DescribeConfigsSynonym(s.name, s.value, s.source) for s in shown],
+            config_type=entry.type.wire,
+            documentation=entry.documentation if self._documentation else None,
+        )

@@ -1,0 +1,188 @@
+"""Metadata (key 3): who lives, who leads, for the listener the question came in by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+from uuid import UUID
+
+from minikafka.broker.acl_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
+from minikafka.broker.auto_topic_creation import Answer
+from minikafka.broker.context import Reply, RequestContext
+from minikafka.broker.metadata_cache import MetadataCache
+from minikafka.core.metadata_image import MetadataImage, PartitionState
+from minikafka.core.topic_names import name_problem
+from minikafka.kernel.cluster import INTERNAL_TOPICS, NO_LEADER, ZERO_UUID
+from minikafka.kernel.errors import ErrorCode
+from minikafka.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+NO_CONTROLLER = -1
+
+
+class TopicCreation(Protocol):
+    """Creates topics that somebody asks for."""
+
+    @property
+    def enabled(self) -> bool: ...
+
+    def create(self, topics: Sequence[str], answer: Answer) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    """How versions differ in meaning. ``empty_is_all``: an empty list asks for all topics.
+    ``live_replicas_only``: replicas that are not alive are left out, with an error.
+    ``tells_listener``: LISTENER_NOT_FOUND rather than LEADER_NOT_AVAILABLE, where the leader lives
+    but lacks the listener. ``topic_ids``: topics may be asked for by id."""
+
+    empty_is_all: bool
+    live_replicas_only: bool
+    tells_listener: bool
+    topic_ids: bool
+
+    @classmethod
+    def of(cls, version: int) -> _Rules:
+        return cls(version == 0, version == 0, version >= 6, version >= 12)
+
+
+class MetadataHandler:
+    """Answers at once, unless this broker is the controller and creates a topic first."""
+
+    def __init__(
+        self, cache: MetadataCache, creation: TopicCreation, cluster_id: str | None
+    ) -> None:
+        self._cache = cache
+        self._creation = creation
+        self._cluster_id = cluster_id
+
+    def __call__(self, context: RequestContext, request: MetadataRequest, reply: Reply) -> None:
+        rules = _Rules.of(context.version)
+        image = self._cache.image
+        topics: list[MetadataResponseTopic]
+        if request.topics is None or (rules.empty_is_all and not request.topics):
+            topics = [_topic(image, t, context.listener, rules) for t in sorted(image.topics)]
+            self._reply(context, request, topics, reply)
+            return
+        if not rules.topic_ids and any(
+            topic.name is None or topic.topic_id != ZERO_UUID for topic in request.topics
+        ):
+            topics = [
+                _failed(t.name or "", ErrorCode.INVALID_REQUEST, t.topic_id) for t in request.topics
+            ]
+            self._reply(context, request, topics, reply)
+            return
+        ids = {topic.topic_id: None for topic in request.topics if topic.topic_id != ZERO_UUID}
+        if ids:  # then names count for nothing, as in Kafka
+            topics = [_topic_by_id(image, i, context.listener, rules) for i in ids]
+            self._reply(context, request, topics, reply)
+            return
+        names = list(dict.fromkeys(topic.name or "" for topic in request.topics))
+        topics = [
+            _topic(image, name, context.listener, rules) for name in names if name in image.topics
+        ]
+        missing = [name for name in names if name not in image.topics]
+        if missing and request.allow_auto_topic_creation and self._creation.enabled:
+            self._creation.create(
+                missing,
+                lambda errors: self._reply(context, request, topics + _answers(errors), reply),
+            )
+            return
+        self._reply(context, request, topics + [_unknown(name) for name in missing], reply)
+
+    def _reply(
+        self,
+        context: RequestContext,
+        request: MetadataRequest,
+        topics: list[MetadataResponseTopic],
+        reply: Reply,
+    ) -> None:
+        """With the brokers as they are now, which may be later than the topics."""
+        response = MetadataResponse(cluster_id=self._cluster_id, topics=topics)
+        for broker in self._cache.live_brokers():
+            endpoint = broker.endpoint(context.listener)
+            if endpoint is not None:
+                response.brokers.append(
+                    MetadataResponseBroker(broker.id, endpoint.host, endpoint.port, broker.rack)
+                )
+        controller = self._cache.controller_id
+        response.controller_id = NO_CONTROLLER if controller is None else controller
+        if request.include_cluster_authorized_operations:
+            response.cluster_authorized_operations = CLUSTER_OPERATIONS
+        if request.include_topic_authorized_operations:
+            for topic in topics:
+                topic.topic_authorized_operations = TOPIC_OPERATIONS
+        reply(response)
+
+
+def _topic(image: MetadataImage, name: str, listener: str, rules: _Rules) -> MetadataResponseTopic:
+    partitions = image.topics[name]
+    return MetadataResponseTopic(
+        name=name,
+        topic_id=image.topic_ids.get(name, ZERO_UUID),
+        is_internal=name in INTERNAL_TOPICS,
+        partitions=[
+            _partition(image, index, partitions[index], listener, rules)
+            for index in sorted(partitions)
+        ],
+    )
+
+
+def _topic_by_id(
+    image: MetadataImage, topic_id: UUID, listener: str, rules: _Rules
+) -> MetadataResponseTopic:
+    name = image.topic_names.get(topic_id)
+    if name is None:
+        return _failed(None, ErrorCode.UNKNOWN_TOPIC_ID, topic_id)
+    return _topic(image, name, listener, rules)
+
+
+def _partition(
+    image: MetadataImage, index: int, state: PartitionState, listener: str, rules: _Rules
+) -> MetadataResponsePartition:
+    replicas, isr = list(state.replicas), list(state.isr)
+    if rules.live_replicas_only:
+        replicas = [r for r in replicas if image.endpoint(r, listener) is not None]
+        isr = [r for r in isr if image.endpoint(r, listener) is not None]
+    leader = state.leader
+    error = ErrorCode.NONE
+    if image.endpoint(leader, listener) is None:
+        alive = leader in image.brokers
+        told = alive and rules.tells_listener
+        error = ErrorCode.LISTENER_NOT_FOUND if told else ErrorCode.LEADER_NOT_AVAILABLE
+        leader = NO_LEADER
+    elif len(replicas) < len(state.replicas) or len(isr) < len(state.isr):
+        error = ErrorCode.REPLICA_NOT_AVAILABLE
+    return MetadataResponsePartition(
+        error_code=error,
+        partition_index=index,
+        leader_id=leader,
+        leader_epoch=state.leader_epoch,
+        replica_nodes=replicas,
+        isr_nodes=isr,
+        offline_replicas=list(state.offline_replicas),
+    )
+
+
+def _failed(
+    name: str | None, error: ErrorCode, topic_id: UUID = ZERO_UUID
+) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        error_code=error, name=name, topic_id=topic_id, is_internal=name in INTERNAL_TOPICS
+    )
+
+
+def _unknown(name: str) -> MetadataResponseTopic:
+    bad = name_problem(name) is not None
+    error = ErrorCode.INVALID_TOPIC_EXCEPTION if bad else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return _failed(name, error)
+
+
+def _answers(errors: Mapping[str, ErrorCode]) -> list[MetadataResponseTopic]:
+    return [_failed(name, error) for name, error in errors.items()]

@@ -1,0 +1,157 @@
+"""Requests of this broker to whichever broker is the controller."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+from minikafka.broker.metadata_cache import MetadataCache
+from minikafka.kernel.events import EventLog, event_log
+from minikafka.kernel.ports import Clock, Entropy, Network
+from minikafka.network.backoff import ExponentialBackoff
+from minikafka.network.channel import Channel, ChannelConfig
+from minikafka.protocol.schema import Message
+
+MAX_QUEUED = 100
+
+
+@dataclass(frozen=True, slots=True)
+class NodeToControllerConfig:
+    """``controller.socket.timeout.ms``; ``request_timeout_ms`` bounds one request with all its
+    attempts."""
+
+    inter_broker_listener: str = "PLAINTEXT"
+    controller_socket_timeout_ms: int = 30_000
+    request_timeout_ms: int = 60_000
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 1000
+
+
+class _Queued:
+    __slots__ = ("deadline_ms", "message", "reply", "version")
+
+    def __init__(
+        self, message: Message, version: int, deadline_ms: int, reply: asyncio.Future[Any]
+    ) -> None:
+        self.message = message
+        self.version = version
+        self.deadline_ms = deadline_ms
+        self.reply = reply
+
+
+class NodeToController:
+    """Kafka's ``NodeToControllerChannelManager``: one request at a time, tried again on another
+    connection until it is answered or its time is up."""
+
+    def __init__(
+        self,
+        network: Network,
+        clock: Clock,
+        entropy: Entropy,
+        cache: MetadataCache,
+        broker_id: int,
+        config: NodeToControllerConfig,
+        log: EventLog | None = None,
+    ) -> None:
+        self._network = network
+        self._clock = clock
+        self._entropy = entropy
+        self._cache = cache
+        self._broker_id = broker_id
+        self._config = config
+        self._log = log or event_log("node-to-controller", broker=broker_id)
+        self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._queue: asyncio.Queue[_Queued] = asyncio.Queue(MAX_QUEUED)
+        self._current: _Queued | None = None
+        self._channel: Channel | None = None
+        self._controller: int | None = None
+        self._sender: asyncio.Task[None] | None = None
+
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        self._sender = tasks.create_task(self._send_all(), name="node-to-controller")
+
+    async def close(self) -> None:
+        """Requests that are not answered yet fail with ConnectionError."""
+        if self._sender is not None:
+            self._sender.cancel()
+            await asyncio.wait([self._sender])
+        self._disconnect()
+
+    async def request(self, message: Message, version: int) -> Any:
+        """The controller's response. Raises TimeoutError after ``request_timeout_ms``,
+        ConnectionError when this broker stops.
+
+        The answer may be NOT_CONTROLLER, where the metadata cache lagged behind.
+        """
+        reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        deadline_ms = self._clock.monotonic_ms() + self._config.request_timeout_ms
+        await self._queue.put(_Queued(message, version, deadline_ms, reply))
+        return await reply
+
+    async def _send_all(self) -> None:
+        try:
+            while True:
+                queued = self._current = await self._queue.get()
+                try:
+                    response = await self._send(queued)
+                except TimeoutError as error:
+                    if not queued.reply.done():
+                        queued.reply.set_exception(error)
+                else:
+                    if not queued.reply.done():
+                        queued.reply.set_result(response)
+        finally:
+            self._give_up()
+
+    def _give_up(self) -> None:
+        left = [] if self._current is None else [self._current]
+        while not self._queue.empty():
+            left.append(self._queue.get_nowait())
+        for queued in left:
+            if not queued.reply.done():
+                queued.reply.set_exception(ConnectionError("this broker is stopping"))
+
+    async def _send(self, queued: _Queued) -> Any:
+        attempts = 0
+        while True:
+            left_ms = queued.deadline_ms - self._clock.monotonic_ms()
+            if left_ms <= 0:
+                raise TimeoutError("the controller did not answer")
+            timeout_ms = min(left_ms, self._config.controller_socket_timeout_ms)
+            try:
+                channel = await self._connect(timeout_ms)
+                return await channel.request(queued.message, queued.version, timeout_ms)
+            except (ConnectionError, TimeoutError) as error:
+                self._log.info("controller_not_reached", error=str(error), attempts=attempts + 1)
+                self._disconnect()
+            await self._clock.sleep(self._backoff.delay_ms(attempts, self._entropy))
+            attempts += 1
+
+    async def _connect(self, timeout_ms: int) -> Channel:
+        """Raises ConnectionError, TimeoutError."""
+        controller = self._cache.controller_id
+        if controller is None:
+            raise ConnectionError("the controller is not known")
+        if self._channel is not None and self._channel.is_open and controller == self._controller:
+            return self._channel
+        self._disconnect()
+        endpoint = self._cache.endpoint(controller, self._config.inter_broker_listener)
+        if endpoint is None:
+            raise ConnectionError(f"the controller, broker {controller}, is not alive")
+        self._channel = await Channel.open(
+            self._network,
+            self._clock,
+            endpoint.host,
+            endpoint.port,
+            f"broker-{self._broker_id}-to-controller",
+            ChannelConfig(connection_setup_timeout_ms=timeout_ms, max_in_flight=1),
+            self._log,
+        )
+        self._controller = controller
+        return self._channel
+
+    def _disconnect(self) -> None:
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None

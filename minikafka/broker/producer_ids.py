@@ -1,0 +1,61 @@
+"""Producer ids, one at a time, out of blocks that ZooKeeper gives to this broker alone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.events import EventLog, event_log
+from minikafka.kernel.ports import CoordinationError
+from minikafka.zookeeper.errors import MalformedZnode
+
+
+class ProducerIdBlocks(Protocol):
+    """What is needed of ZooKeeper."""
+
+    async def allocate_producer_ids(self, broker_id: int) -> range:
+        """The next block, now this broker's own."""
+        ...
+
+
+class ProducerIds:
+    """Kafka's ``ZkProducerIdManager``. Ids that are left at shutdown are lost, as in Kafka."""
+
+    def __init__(
+        self,
+        store: Callable[[], ProducerIdBlocks],
+        broker_id: int,
+        log: EventLog | None = None,
+    ) -> None:
+        self._store = store
+        self._broker_id = broker_id
+        self._log = log or event_log("producer-ids", broker=broker_id)
+        self._next = 0
+        self._end = 0
+        self._allocation: asyncio.Event | None = None  # set when the one under way has ended
+
+    async def generate(self) -> int:
+        """An id that no other producer has. Raises KafkaError(COORDINATOR_LOAD_IN_PROGRESS) when
+        ZooKeeper gives no block: clients try again."""
+        while self._next == self._end:
+            if self._allocation is None:
+                await self._allocate()
+            else:
+                await self._allocation.wait()
+        taken = self._next
+        self._next += 1
+        return taken
+
+    async def _allocate(self) -> None:
+        allocation = self._allocation = asyncio.Event()
+        try:
+            block = await self._store().allocate_producer_ids(self._broker_id)
+        except (CoordinationError, MalformedZnode) as error:
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, repr(error)) from error
+        finally:
+            self._allocation = None
+            allocation.set()
+        self._next, self._end = block.start, block.stop
+        self._log.info("producer_id_block", first=block.start, last=block.stop - 1)

@@ -1,0 +1,302 @@
+"""Handlers that answer from what the broker knows: coordinator, cluster, configs, producer ids."""
+
+from typing import Any
+
+import pytest
+
+from minikafka.broker.acl_operations import CLUSTER_OPERATIONS
+from minikafka.broker.config_entries import ConfigEntries
+from minikafka.broker.context import RequestContext
+from minikafka.broker.handlers.describe_cluster import DescribeClusterHandler
+from minikafka.broker.handlers.describe_configs import DescribeConfigsHandler
+from minikafka.broker.handlers.find_coordinator import (
+    CoordinatorType,
+    FindCoordinatorHandler,
+    Found,
+)
+from minikafka.broker.handlers.init_producer_id import InitProducerIdHandler
+from minikafka.broker.handlers.update_metadata import UpdateMetadataHandler
+from minikafka.kernel.cluster import LEADER_DURING_DELETE, TopicPartition
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.ports import ConnectionLost
+from minikafka.kernel.settings import BROKER_CONFIG, TOPIC_CONFIG
+from minikafka.protocol.codec import decode, encode
+from minikafka.protocol.headers import RequestHeader
+from minikafka.protocol.messages.describe_cluster import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from minikafka.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+)
+from minikafka.protocol.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from minikafka.protocol.messages.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+from minikafka.protocol.messages.update_metadata import UpdateMetadataResponse
+from tests.support.cluster_metadata import cache_with, live_broker, partition_state, update
+
+
+def context(version: int) -> RequestContext:
+    return RequestContext(RequestHeader(0, version, 1), "OUT", "h")
+
+
+def through_codec(message: Any, version: int) -> Any:
+    return decode(type(message), version, encode(message, version))
+
+
+def answer(handler: Any, request: Any, version: int) -> Any:
+    replies: list[Any] = []
+    handler(context(version), through_codec(request, version), replies.append)
+    return through_codec(*replies, version)
+
+
+# -- FindCoordinator
+
+
+def coordinator_request(version: int, *keys: str, key_type: int = 0) -> FindCoordinatorRequest:
+    request = FindCoordinatorRequest(key_type=key_type if version else 0)
+    if version >= 4:
+        request.coordinator_keys = list(keys)
+    else:
+        (request.key,) = keys
+    return request
+
+
+def errors_of(response: FindCoordinatorResponse, version: int) -> list[int]:
+    return [c.error_code for c in response.coordinators] if version >= 4 else [response.error_code]
+
+
+@pytest.mark.parametrize("version", range(7))
+def test_no_coordinator_is_available_yet(version: int) -> None:
+    request = coordinator_request(version, "g")
+    response = answer(FindCoordinatorHandler(), request, version)
+    assert errors_of(response, version) == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    where = response.coordinators[0] if version >= 4 else response
+    assert (where.node_id, where.host, where.port) == (-1, "", -1)
+    if version >= 1:
+        assert where.error_message == "COORDINATOR_NOT_AVAILABLE"
+
+
+@pytest.mark.parametrize("version", range(1, 7))
+def test_unknown_kinds_of_coordinators(version: int) -> None:
+    for key_type, error in ((2, ErrorCode.COORDINATOR_NOT_AVAILABLE), (9, ErrorCode(42))):
+        request = coordinator_request(version, "g", key_type=key_type)
+        response = answer(FindCoordinatorHandler(), request, version)
+        expected = error if version >= 6 else ErrorCode.INVALID_REQUEST
+        assert errors_of(response, version) == [expected]
+
+
+@pytest.mark.parametrize("version", range(7))
+def test_a_coordinator_is_looked_up_by_listener(version: int) -> None:
+    asked = []
+
+    def lookup(kind: CoordinatorType, key: str, listener: str) -> Found:
+        asked.append((kind, key, listener))
+        return Found(node_id=3, host="h3", port=9)
+
+    keys = ["g", "h"] if version >= 4 else ["g"]
+    handler = FindCoordinatorHandler(lookup)
+    response = answer(handler, coordinator_request(version, *keys), version)
+    assert asked == [(CoordinatorType.GROUP, key, "OUT") for key in keys]
+    places = response.coordinators if version >= 4 else [response]
+    assert [(p.node_id, p.host, p.port, p.error_code) for p in places] == [(3, "h3", 9, 0)] * len(
+        keys
+    )
+
+
+# -- DescribeCluster
+
+BROKERS = [live_broker(1, ("IN", "OUT"), "r1"), live_broker(2, ("IN",))]
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_the_cluster_by_listener(version: int) -> None:
+    handler = DescribeClusterHandler(cache_with(update({}, BROKERS)), "c1")
+    request = DescribeClusterRequest(include_cluster_authorized_operations=True)
+    response = answer(handler, request, version)
+    assert (response.cluster_id, response.controller_id) == ("c1", 1)
+    assert [(b.broker_id, b.host, b.port, b.rack) for b in response.brokers] == [
+        (1, "host1", 9101, "r1")
+    ]
+    assert response.cluster_authorized_operations == CLUSTER_OPERATIONS
+
+
+def test_a_controller_that_is_not_listed_is_not_named() -> None:
+    handler = DescribeClusterHandler(cache_with(update({}, BROKERS, controller=2)), "c1")
+    assert answer(handler, DescribeClusterRequest(), 1).controller_id == -1
+
+
+def test_other_endpoint_types() -> None:
+    handler = DescribeClusterHandler(cache_with(), "c1")
+    for endpoint_type, error in ((2, 114), (3, 115)):
+        response: DescribeClusterResponse = answer(
+            handler, DescribeClusterRequest(endpoint_type=endpoint_type), 1
+        )
+        assert response.error_code == error
+
+
+# -- DescribeConfigs
+
+TOPIC, BROKER = 2, 4
+
+
+class TopicConfigs:
+    async def topic_config(self, topic: str) -> dict[str, str]:
+        if topic == "broken":
+            raise ConnectionLost("/config")
+        return {"retention.ms": "5", "strange.key": "secret"}
+
+
+async def describe(
+    version: int, *resources: DescribeConfigsResource, **fields: Any
+) -> DescribeConfigsResponse:
+    config = BROKER_CONFIG.parse({"zookeeper.connect": "z:1", "log.segment.bytes": "2000"})
+    handler = DescribeConfigsHandler(
+        1,
+        cache_with(update({"a": [partition_state(0, 1)], "broken": [partition_state(0, 1)]})),
+        ConfigEntries(config, BROKER_CONFIG, TOPIC_CONFIG),
+        TopicConfigs,
+    )
+    request = through_codec(DescribeConfigsRequest(list(resources), **fields), version)
+    return through_codec(await handler(context(version), request), version)
+
+
+async def entries(
+    version: int, kind: int, name: str, **fields: Any
+) -> dict[str, DescribeConfigsResourceResult]:
+    resource = DescribeConfigsResource(kind, name, None)
+    (result,) = (await describe(version, resource, **fields)).results
+    assert (result.error_code, result.error_message) == (0, None)
+    return {entry.name: entry for entry in result.configs}
+
+
+@pytest.mark.parametrize("version", range(5))
+async def test_configuration_of_a_topic(version: int) -> None:
+    found = await entries(version, TOPIC, "a")
+    assert set(TOPIC_CONFIG.settings) < set(found)
+    own, static, default = found["retention.ms"], found["segment.bytes"], found["cleanup.policy"]
+    assert (own.value, static.value, default.value) == ("5", "2000", "delete")
+    assert not own.read_only
+    unknown = found["strange.key"]
+    assert (unknown.value, unknown.is_sensitive) == (None, True)
+    if version >= 1:
+        assert [e.config_source for e in (own, static, default)] == [1, 4, 5]
+    else:
+        assert [e.is_default for e in (own, static, default)] == [False, False, True]
+    if version >= 3:
+        assert [e.config_type for e in (own, static, default)] == [5, 3, 7]
+
+
+async def test_synonyms_and_documentation_when_asked_for() -> None:
+    found = await entries(4, TOPIC, "a", include_synonyms=True, include_documentation=True)
+    own = found["retention.ms"]
+    assert [(s.name, s.value, s.source) for s in own.synonyms] == [
+        ("retention.ms", "5", 1),
+        ("log.retention.ms", "604800000", 5),
+    ]
+    assert [(s.name, s.value, s.source) for s in found["segment.bytes"].synonyms] == [
+        ("log.segment.bytes", "2000", 4),
+        ("log.segment.bytes", "1073741824", 5),
+    ]
+    assert own.documentation
+    plain = (await entries(4, TOPIC, "a"))["retention.ms"]
+    assert (plain.synonyms, plain.documentation) == ([], None)
+
+
+async def test_configuration_of_this_broker() -> None:
+    found = await entries(4, BROKER, "1", include_synonyms=True)
+    assert found["log.segment.bytes"].value == "2000"
+    assert found["log.segment.bytes"].config_source == 4
+    assert found["num.partitions"].config_source == 5
+    assert all(entry.read_only for entry in found.values())
+    assert found["log.dirs"].value is None
+    assert await entries(4, BROKER, "") == {}  # no dynamic defaults
+
+
+async def test_only_the_keys_asked_for() -> None:
+    resource = DescribeConfigsResource(TOPIC, "a", ["segment.bytes", "nope"])
+    everything = DescribeConfigsResource(TOPIC, "a", [])
+    some, all_ = (await describe(4, resource, everything)).results
+    assert [e.name for e in some.configs] == ["segment.bytes"]
+    assert len(all_.configs) > 20
+
+
+async def test_one_resource_that_fails_does_not_hinder_the_others() -> None:
+    asked = [(TOPIC, "nope"), (TOPIC, "a b"), (TOPIC, "broken"), (BROKER, "2"), (8, "1"), (0, "x")]
+    resources = [DescribeConfigsResource(kind, name, None) for kind, name in [*asked, (TOPIC, "a")]]
+    response = await describe(4, *resources)
+    assert [(r.resource_type, r.resource_name) for r in response.results[:-1]] == asked
+    assert [r.error_code for r in response.results] == [3, 17, -1, 42, 42, 42, 0]
+
+
+# -- InitProducerId
+
+
+class Ids:
+    async def generate(self) -> int:
+        return 4000
+
+
+@pytest.mark.parametrize("version", range(6))
+async def test_a_producer_id(version: int) -> None:
+    request = through_codec(InitProducerIdRequest(transactional_id=None), version)
+    response: InitProducerIdResponse = await InitProducerIdHandler(Ids())(context(version), request)
+    response = through_codec(response, version)
+    assert (response.error_code, response.producer_id, response.producer_epoch) == (0, 4000, 0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({"transactional_id": "t"}, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        ({"transactional_id": ""}, ErrorCode.INVALID_REQUEST),
+        ({"transactional_id": None, "producer_id": 5}, ErrorCode.INVALID_REQUEST),
+        ({"transactional_id": None, "producer_epoch": 5}, ErrorCode.INVALID_REQUEST),
+    ],
+)
+async def test_no_producer_id(fields: Any, error: ErrorCode) -> None:
+    with pytest.raises(KafkaError) as refused:
+        await InitProducerIdHandler(Ids())(context(5), InitProducerIdRequest(**fields))
+    assert refused.value.code is error
+
+
+# -- UpdateMetadata
+
+
+def test_metadata_is_taken_over_and_told() -> None:
+    cache = cache_with()
+    changed: list[str] = []
+    deleted: list[TopicPartition] = []
+    handler = UpdateMetadataHandler(
+        cache, lambda *args: ErrorCode.NONE, changed.append, deleted.extend
+    )
+    states = [partition_state(0, 1), partition_state(1, LEADER_DURING_DELETE)]
+    request = update({"a": states, "b": [partition_state(0, 2)]})
+    assert answer(handler, request, 7) == UpdateMetadataResponse()
+    assert changed == ["a", "b"]
+    assert deleted == [TopicPartition("a", 1)]
+    assert list(cache.topics()) == ["a", "b"]
+
+
+def test_metadata_of_a_controller_of_the_past_is_not_taken_over() -> None:
+    cache = cache_with()
+    seen: list[Any] = []
+
+    def check(*args: Any) -> ErrorCode:
+        seen.append(args)
+        return ErrorCode.STALE_CONTROLLER_EPOCH
+
+    handler = UpdateMetadataHandler(cache, check, seen.append)
+    request = update({"a": [partition_state(0, 1)]})
+    request.broker_epoch = 77
+    assert answer(handler, request, 7).error_code == ErrorCode.STALE_CONTROLLER_EPOCH
+    assert seen == [("UpdateMetadata", 1, 1, 77)]
+    assert list(cache.topics()) == []

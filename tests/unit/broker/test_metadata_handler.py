@@ -1,0 +1,203 @@
+"""Metadata requests in all versions: topics, leaders, listeners, creation on demand."""
+
+from typing import Any
+
+import pytest
+
+from minikafka.broker.acl_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
+from minikafka.broker.context import RequestContext
+from minikafka.broker.handlers.metadata import MetadataHandler
+from minikafka.kernel.cluster import ZERO_UUID
+from minikafka.kernel.errors import ErrorCode
+from minikafka.protocol.codec import decode, encode
+from minikafka.protocol.headers import RequestHeader
+from minikafka.protocol.messages.metadata import (
+    AUTHORIZED_OPERATIONS_OMITTED,
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+from tests.support.cluster_metadata import (
+    cache_with,
+    live_broker,
+    partition_state,
+    topic_id,
+    update,
+)
+
+VERSIONS = range(13)
+
+
+class Creation:
+    """Notes what should be created; answers when told."""
+
+    def __init__(self, enabled: bool = True) -> None:
+        self.enabled = enabled
+        self.asked: list[list[str]] = []
+        self.answers: list[Any] = []
+
+    def create(self, topics: Any, answer: Any) -> None:
+        self.asked.append(list(topics))
+        self.answers.append(answer)
+
+
+BROKERS = [
+    live_broker(1, ("IN", "OUT"), "r1"),
+    live_broker(2, ("IN",)),
+    live_broker(3, ("IN", "OUT")),
+]
+TOPICS = {
+    "a": [partition_state(0, 1), partition_state(1, 2, (2, 3), leader_epoch=5, offline=(3,))],
+    "gone": [partition_state(0, 4, (4, 1), isr=(4,)), partition_state(1, -1, (1,), isr=())],
+    "__consumer_offsets": [partition_state(0, 3)],
+}
+
+
+def ask(
+    version: int, names: Any = None, creation: Creation | None = None, **fields: Any
+) -> MetadataResponse:
+    """One question on listener OUT, through the codec both ways."""
+    answers: list[MetadataResponse] = []
+    if names is None:
+        topics = [] if version == 0 else None
+    else:
+        topics = [MetadataRequestTopic(name=t) if isinstance(t, str) else t for t in names]
+    request = decode(
+        MetadataRequest, version, encode(MetadataRequest(topics=topics, **fields), version)
+    )
+    context = RequestContext(RequestHeader(3, version, 1), "OUT", "h")
+    cache = cache_with(update(TOPICS, BROKERS))
+    handler = MetadataHandler(cache, creation or Creation(False), "cluster-1")
+    handler(context, request, answers.append)
+    if not answers:
+        return MetadataResponse()
+    (response,) = answers
+    return decode(MetadataResponse, version, encode(response, version))
+
+
+def errors(response: MetadataResponse) -> dict[str | None, int]:
+    return {topic.name: topic.error_code for topic in response.topics}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_brokers_of_the_listener_and_the_cluster(version: int) -> None:
+    response = ask(version)
+    rack = "r1" if version >= 1 else None
+    assert [(b.node_id, b.host, b.port, b.rack) for b in response.brokers] == [
+        (1, "host1", 9101, rack),
+        (3, "host3", 9103, None),
+    ]
+    assert response.controller_id == (1 if version >= 1 else -1)
+    assert response.cluster_id == ("cluster-1" if version >= 2 else None)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_all_topics(version: int) -> None:
+    response = ask(version)
+    assert [t.name for t in response.topics] == ["__consumer_offsets", "a", "gone"]
+    assert [t.is_internal for t in response.topics] == [version >= 1, False, False]
+    known = topic_id("a") if version >= 10 else ZERO_UUID
+    assert response.topics[1].topic_id == known
+
+
+def test_an_empty_list_is_all_topics_only_in_version_0() -> None:
+    assert len(ask(0, []).topics) == 3
+    assert ask(1, []).topics == []
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_partitions_and_their_leaders(version: int) -> None:
+    (topic,) = ask(version, ["a"]).topics
+    first, second = topic.partitions
+    epoch = {True: (0, 5), False: (-1, -1)}[version >= 7]
+    assert (first.partition_index, first.leader_id, first.leader_epoch) == (0, 1, epoch[0])
+    # broker 2 lives but has no listener OUT
+    assert (second.leader_id, second.leader_epoch) == (-1, epoch[1])
+    expected = ErrorCode.LISTENER_NOT_FOUND if version >= 6 else ErrorCode.LEADER_NOT_AVAILABLE
+    assert second.error_code == expected
+    assert second.offline_replicas == ([3] if version >= 5 else [])
+    if version == 0:
+        assert first.error_code == ErrorCode.REPLICA_NOT_AVAILABLE
+        assert (first.replica_nodes, first.isr_nodes) == ([1, 3], [1, 3])
+    else:
+        assert first.error_code == 0
+        assert (first.replica_nodes, first.isr_nodes) == ([1, 2, 3], [1, 2, 3])
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_dead_or_missing_leader_is_not_available(version: int) -> None:
+    (topic,) = ask(version, ["gone"]).topics
+    assert topic.error_code == 0
+    assert [p.error_code for p in topic.partitions] == [ErrorCode.LEADER_NOT_AVAILABLE] * 2
+    assert [p.leader_id for p in topic.partitions] == [-1, -1]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_unknown_and_illegal_names(version: int) -> None:
+    response = ask(version, ["nope", "a b", "a", "nope"])
+    assert errors(response) == {
+        "a": 0,
+        "nope": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        "a b": ErrorCode.INVALID_TOPIC_EXCEPTION,
+    }
+    assert len(response.topics) == 3
+
+
+def test_topics_by_id() -> None:
+    ids = [MetadataRequestTopic(topic_id("a"), None), MetadataRequestTopic(topic_id("zz"), None)]
+    response = ask(12, ids)
+    assert [(t.name, t.topic_id, t.error_code) for t in response.topics] == [
+        ("a", topic_id("a"), 0),
+        (None, topic_id("zz"), ErrorCode.UNKNOWN_TOPIC_ID),
+    ]
+
+
+@pytest.mark.parametrize("version", [10, 11])
+@pytest.mark.parametrize(
+    "topic", [MetadataRequestTopic(topic_id("a"), "a"), MetadataRequestTopic(name=None)]
+)
+def test_ids_may_not_be_asked_before_version_12(version, topic) -> None:
+    response = ask(version, [topic])
+    assert [t.error_code for t in response.topics] == [ErrorCode.INVALID_REQUEST]
+
+
+def test_missing_topics_are_created_when_asked_for() -> None:
+    creation = Creation()
+    assert ask(9, ["a", "new"], creation) == MetadataResponse()  # parked
+    assert creation.asked == [["new"]]
+    for version in range(4):  # without the field, creation was always asked for
+        ask(version, ["new"], creation)
+    assert len(creation.asked) == 5
+
+
+def test_the_answer_of_the_creation_is_passed_on() -> None:
+    answers: list[MetadataResponse] = []
+    creation = Creation()
+    handler = MetadataHandler(cache_with(update(TOPICS, BROKERS)), creation, "c")
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=n) for n in ("new", "a")])
+    handler(RequestContext(RequestHeader(3, 9, 1), "OUT", "h"), request, answers.append)
+    assert answers == []
+    creation.answers[0]({"new": ErrorCode.LEADER_NOT_AVAILABLE})
+    assert errors(answers[0]) == {"a": 0, "new": ErrorCode.LEADER_NOT_AVAILABLE}
+
+
+def test_nothing_is_created_when_the_client_or_the_broker_does_not_want_it() -> None:
+    creation, off = Creation(), Creation(enabled=False)
+    unwanted = ask(9, ["new"], creation, allow_auto_topic_creation=False)
+    assert errors(unwanted) == {"new": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert errors(ask(9, ["new"], off)) == {"new": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    ask(9, None, creation)
+    assert (creation.asked, off.asked) == ([], [])
+
+
+@pytest.mark.parametrize("version", range(8, 13))
+def test_authorized_operations_are_all_when_asked_for(version: int) -> None:
+    fields = {"include_topic_authorized_operations": True}
+    if version <= 10:
+        fields["include_cluster_authorized_operations"] = True
+    response = ask(version, ["a"], **fields)
+    assert response.topics[0].topic_authorized_operations == TOPIC_OPERATIONS == 0b110111111000
+    expected = CLUSTER_OPERATIONS if version <= 10 else AUTHORIZED_OPERATIONS_OMITTED
+    assert response.cluster_authorized_operations == expected
+    plain = ask(version, ["a"])
+    assert plain.topics[0].topic_authorized_operations == AUTHORIZED_OPERATIONS_OMITTED

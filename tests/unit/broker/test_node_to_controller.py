@@ -1,0 +1,104 @@
+"""The way to the controller: found by the metadata cache, tried again until time is up."""
+
+import asyncio
+
+import pytest
+
+from minikafka.broker.node_to_controller import NodeToController, NodeToControllerConfig
+from minikafka.protocol.headers import decode_request_header, encode_response
+from minikafka.protocol.messages.describe_cluster import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from tests.support.cluster_metadata import cache_with, live_broker, update
+from tests.support.jumping_loop import SeededEntropy
+from tests.support.network_lab import Lab
+
+
+class Stage:
+    def __init__(self, lab: Lab) -> None:
+        self.lab = lab
+        self.cache = cache_with(update(controller=-1))
+        config = NodeToControllerConfig(request_timeout_ms=1000, controller_socket_timeout_ms=300)
+        self.link = NodeToController(
+            lab.network, lab.clock, SeededEntropy(), self.cache, 1, config, lab.log
+        )
+
+    async def controller(self, broker_id: int, answers: bool = True) -> None:
+        """A server that is the controller from now on."""
+
+        def on_frame(connection, frame):
+            header, _ = decode_request_header(frame)
+            slot = connection.open_slot(len(frame))
+            if answers:
+                response = DescribeClusterResponse(controller_id=broker_id)
+                slot.send(encode_response(header.correlation_id, response, header.api_version))
+
+        server = await self.lab.serve(on_frame)
+        broker = live_broker(broker_id)
+        broker.endpoints[0].host, broker.endpoints[0].port = "127.0.0.1", server.port
+        self.cache.update(update(brokers=[broker], controller=broker_id))
+
+
+@pytest.fixture
+async def stage():
+    lab = Lab()
+    stage = Stage(lab)
+    async with asyncio.TaskGroup() as tasks:
+        stage.link.start(tasks)
+        yield stage
+        await stage.link.close()
+    await lab.stop()
+
+
+def ask(stage: Stage) -> asyncio.Future:
+    return asyncio.ensure_future(stage.link.request(DescribeClusterRequest(), 0))
+
+
+async def test_asks_whoever_is_the_controller(stage) -> None:
+    await stage.controller(2)
+    asked = [ask(stage) for _ in range(3)]
+    assert [(await a).controller_id for a in asked] == [2, 2, 2]
+    await stage.controller(3)
+    assert (await ask(stage)).controller_id == 3
+
+
+async def test_waits_until_there_is_a_controller(stage) -> None:
+    asked = ask(stage)
+    await stage.lab.until(lambda: len(stage.lab.clock.timers) > 0)
+    await stage.controller(2)
+    stage.lab.clock.advance(200)
+    assert (await asked).controller_id == 2
+
+
+async def test_tries_another_connection_when_the_controller_is_mute(stage) -> None:
+    await stage.controller(2, answers=False)
+    asked = ask(stage)
+    await stage.lab.until(
+        lambda: any(t.due_ms == 300 and not t.cancelled for t in stage.lab.clock.timers)
+    )
+    await stage.controller(3)
+    stage.lab.clock.advance(300)
+    await stage.lab.until(lambda: stage.lab.log.events != [])
+    for _ in range(5):
+        await asyncio.sleep(0)
+    stage.lab.clock.advance(200)
+    assert (await asked).controller_id == 3
+
+
+async def test_gives_up_in_the_end(stage) -> None:
+    asked = ask(stage)
+    for _ in range(30):
+        await asyncio.sleep(0)
+        stage.lab.clock.advance(100)
+    with pytest.raises(TimeoutError):
+        await asked
+
+
+async def test_stopping_fails_what_is_not_answered(stage) -> None:
+    asked = [ask(stage), ask(stage)]
+    await asyncio.sleep(0)
+    await stage.link.close()
+    for pending in asked:
+        with pytest.raises(ConnectionError):
+            await pending
