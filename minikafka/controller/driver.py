@@ -114,11 +114,11 @@ class KafkaController:
         self._running = False
         self._elector.close()
         if self._task is not None:
-            done = self.queue.clear_and_ask(events.ShutdownEventThread())
+            self.queue.clear_and_ask(events.ShutdownEventThread()).cancel()
             await asyncio.wait([self._task], timeout=STOP_TIMEOUT_MS / 1000)
             self._task.cancel()
             await asyncio.wait([self._task])
-            done.cancel()
+        self.queue.close()
         await self._elector.abdicate()
 
     async def on_session_lost(self) -> None:
@@ -129,7 +129,7 @@ class KafkaController:
 
     async def on_new_session(self, store: ZkStore) -> None:
         """There is a new session, and the broker is registered again: stand for election."""
-        self.queue.put(events.Reelect())
+        self.queue.put(events.NewSession())
 
     # --------------------------------------------------------------------------------- questions
 
@@ -163,6 +163,7 @@ class KafkaController:
             events.ControllerChange: lambda _: self._elector.on_controller_change(),
             events.Reelect: lambda _: self._elector.on_controller_change(),
             events.Expire: lambda _: self._elector.on_session_expired(),
+            events.NewSession: lambda _: self._elector.on_new_session(),
         }
 
     def _handlers_of_the_controller(self) -> Mapping[type[ControllerEvent], Handler]:

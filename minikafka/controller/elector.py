@@ -62,6 +62,7 @@ class ControllerElector:
         self._put = put
         self._session_timeout_ms = session_timeout_ms
         self._leading = False
+        self._may_stand = True
         self._not_before_ms = 0
         self._waited_for: int | None = None  # the old session whose node we gave time to go
         self._retry: TimerHandle | None = None
@@ -84,7 +85,7 @@ class ControllerElector:
         B. nobody is: create the node. Won: take office. An error there: give the office up.
         C. lost: somebody else was faster (or has already gone: try again at once).
         """
-        while True:
+        while self._may_stand:
             node = await self._look()
             if node is not None and await self._holds(node):  # case A
                 return self._leading
@@ -100,10 +101,12 @@ class ControllerElector:
                 continue
             await self._take_office(epoch, zk_version)  # case B
             return self._leading
+        return False
 
     async def _look(self) -> ControllerNode | None:
         """Read /controller, watching it."""
-        node = await self._zk.store.controller(self._watches.controller())
+        store = self._zk.store
+        node = await store.controller(self._watches.controller(store.session.session_id))
         known = node.broker_id if node is not None else None
         self.active_controller_id = NO_CONTROLLER if known is None else known
         return node
@@ -213,6 +216,8 @@ class ControllerElector:
         """/controller was made, changed or deleted: note who it names now. The old controller
         resigns if that is not itself; without a node (or with one that nobody can be acting under)
         all elect."""
+        if not self._may_stand:
+            return  # said by the session that is over
         node = await self._look()
         if self._leading and (
             node is None or node.broker_id != self._broker_id or not self._is_mine(node)
@@ -261,14 +266,20 @@ class ControllerElector:
             self._try_again_in(STAND_DOWN_MS)
 
     async def on_session_expired(self) -> None:
-        """The session is over; whatever /controller says, it is not this broker's any more."""
+        """The session is over; whatever /controller says, it is not this broker's any more. No
+        election before the broker is registered again."""
+        self._may_stand = False
         await self.abdicate()
+
+    async def on_new_session(self) -> None:
+        """The broker is registered in its next session."""
+        self._may_stand = True
+        await self.elect()
 
     async def abdicate(self) -> None:
         """Leave office without a word to ZooKeeper: the session that owns /controller is over, or
         about to be."""
         self.close()
-        self._watches.forget_session()
         self.active_controller_id = NO_CONTROLLER
         if self._leading:
             await self._leave_office()

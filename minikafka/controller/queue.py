@@ -39,6 +39,7 @@ class EventQueue:
         self._events: deque[QueuedEvent] = deque()  # at most MAX_QUEUED_EVENTS
         self._arrival = asyncio.Event()
         self._times_ms: deque[int] = deque(maxlen=QUEUE_TIME_SAMPLES)
+        self._closed = False
 
     def start(self) -> None:
         self._metrics.gauge("kafka.controller:EventQueueSize", lambda: len(self._events))
@@ -64,13 +65,18 @@ class EventQueue:
 
     def clear_and_ask(self, event: ControllerEvent) -> asyncio.Future[Any]:
         """Drop what waits (whoever asked hears that the controller moved) and ask ``event``."""
+        self._clear()
+        return self.ask(event)
+
+    def close(self) -> None:
+        """The consumer has gone: what waits and what comes is dropped."""
+        self._closed = True
+        self._clear()
+
+    def _clear(self) -> None:
         waiting, self._events = self._events, deque()
         for queued in waiting:
-            if queued.answer is not None and not queued.answer.done():
-                queued.answer.set_exception(
-                    KafkaError(queued.event.moved, "the controller moved to another broker")
-                )
-        return self.ask(event)
+            _refuse(queued)
 
     async def take(self) -> QueuedEvent:
         """The oldest event, as soon as there is one."""
@@ -82,6 +88,16 @@ class EventQueue:
         return queued
 
     def _append(self, queued: QueuedEvent) -> None:
+        if self._closed:
+            _refuse(queued)
+            return
         assert len(self._events) < MAX_QUEUED_EVENTS, "the controller's event queue is full"
         self._events.append(queued)
         self._arrival.set()
+
+
+def _refuse(queued: QueuedEvent) -> None:
+    if queued.answer is not None and not queued.answer.done():
+        queued.answer.set_exception(
+            KafkaError(queued.event.moved, "the controller moved to another broker")
+        )

@@ -53,7 +53,7 @@ class Watches:
     def __init__(self, put: Callable[[ControllerEvent], None]) -> None:
         self._put = put
         self._term: Watcher | None = None
-        self._controller: Watcher | None = None
+        self._armed_on: int | None = None  # the session that the watch on /controller is set on
 
     def begin_term(self) -> None:
         """This broker was elected."""
@@ -74,23 +74,18 @@ class Watches:
         assert self._term is not None, "only the controller watches the cluster"
         return self._term
 
-    def controller(self) -> Watcher | None:
-        """For /controller; ``None`` while it is armed already."""
-        if self._controller is not None:
+    def controller(self, session_id: int) -> Watcher | None:
+        """For /controller; ``None`` while it is armed already on this session."""
+        if self._armed_on == session_id:
             return None
+        self._armed_on = session_id
 
         def fired(watch: WatchEvent) -> None:
-            if self._controller is fired:
-                self._controller = None
+            if self._armed_on == session_id:
+                self._armed_on = None
                 self._forward(watch)
 
-        self._controller = fired
         return fired
-
-    def forget_session(self) -> None:
-        """The session is over, and its watches with it."""
-        self._term = None
-        self._controller = None
 
     def _forward(self, watch: WatchEvent) -> None:
         event = event_of(watch)

@@ -53,6 +53,13 @@ class Expire(ControllerEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class NewSession(ControllerEvent):
+    """The broker is registered in a new ZooKeeper session (RegisterBrokerAndReelect)."""
+
+    state = ControllerState.CONTROLLER_CHANGE
+
+
+@dataclass(frozen=True, slots=True)
 class ShutdownEventThread(ControllerEvent):
     """The broker stops; this is the last event."""
 

@@ -6,6 +6,7 @@ import asyncio
 import posixpath
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from uuid import UUID
 
 import pytest
 
@@ -480,8 +481,6 @@ class ClusterOfControllers:
                 await node.controller.stop()
 
     async def create_topic(self, name, *replicas, config=None):
-        from uuid import UUID
-
         store = ZkStore(self.tree.open())
         topic_id = UUID(int=0xABC000 + len(name) + self.tree.zxid)
         await store.create_topic(name, topic_id, dict(enumerate(replicas)), config or {})
@@ -518,6 +517,11 @@ def new_cluster():
                 await cluster.stop()
 
     return make
+
+
+@pytest.fixture
+def manual_clock():
+    return ManualClock()
 
 
 @pytest.fixture

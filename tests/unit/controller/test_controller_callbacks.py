@@ -3,9 +3,15 @@
 import pytest
 from structlog.testing import capture_logs
 
+from minikafka.core.controller.events import BrokerUnresponsive, LeaderAndIsrResponseReceived
 from minikafka.core.controller.states import PartitionState
 from minikafka.kernel.cluster import LeaderAndIsr, PartitionAndReplica, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.protocol.messages.leader_and_isr import (
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicError,
+)
 from minikafka.zookeeper.store import ZkStore
 
 
@@ -21,9 +27,11 @@ def steps(logs):
             lines.append(f"{subject} {entry['before']} -> {entry['after']}")
         elif event == "request_queued":
             lines.append(f"{entry['kind'].removesuffix('Request')} to {entry['broker']}")
-        elif " callback for " in event or event.startswith("Removed "):
-            lines.append(event)
-        elif entry.get("log_level") == "info" and event in LIFE:
+        elif (
+            " callback for " in event
+            or event.startswith("Removed ")
+            or (entry.get("log_level") == "info" and event in LIFE)
+        ):
             lines.append(event)
     return lines
 
@@ -334,7 +342,7 @@ async def test_a_broker_changes_its_address(new_cluster):
         assert controller.context.brokers[2].endpoints[0].port == 778
 
 
-@pytest.mark.mission("CSH-1", "LEL-7", "OPS-3")
+@pytest.mark.mission("CSH-8", "CSH-9", "CSH-10", "CSH-14", "LEL-7", "OPS-3")
 async def test_controlled_shutdown(new_cluster, in_short):
     async with new_cluster() as cluster:
         (controller, *_) = await cluster.start(1, 2, 3)
@@ -355,7 +363,17 @@ async def test_controlled_shutdown(new_cluster, in_short):
         assert "Removed 2 from list of shutting down brokers." in steps(logs)
 
 
-@pytest.mark.mission("CSH-1")
+@pytest.mark.mission("CSH-11")
+async def test_what_cannot_be_moved_remains(new_cluster):
+    async with new_cluster() as cluster:
+        (controller, *_) = await cluster.start(1, 2, 3)
+        (tp,) = await cluster.create_topic("t", (2, 3))
+        await cluster.kill(3)
+        assert await controller.controlled_shutdown(2, -1) == [tp]
+        assert await controller.controlled_shutdown(2, -1) == [tp]  # it asks again
+        assert await cluster.state(tp) == (2, (2,), 1)
+
+
 async def test_controlled_shutdown_refused(new_cluster):
     async with new_cluster() as cluster:
         first, second = await cluster.start(1, 2)
@@ -383,13 +401,6 @@ async def test_a_replica_whose_disk_failed_loses_its_leadership(new_cluster):
 
 
 async def test_answers_to_an_earlier_term_count_for_nothing(new_cluster):
-    from minikafka.core.controller.events import LeaderAndIsrResponseReceived
-    from minikafka.protocol.messages.leader_and_isr import (
-        LeaderAndIsrPartitionError,
-        LeaderAndIsrResponse,
-        LeaderAndIsrTopicError,
-    )
-
     async with new_cluster() as cluster:
         (controller, _) = await cluster.start(1, 2)
         (tp,) = await cluster.create_topic("t", (2, 1))
@@ -420,3 +431,16 @@ async def test_metrics(new_cluster):
         assert figures["kafka.controller:LeaderElectionRateAndTimeMs.count"] == 2
         assert figures["kafka.controller:ControllerState"] == 0
         assert second._metrics.snapshot()["kafka.controller:ActiveControllerCount"] == 0
+
+
+async def test_a_broker_that_fell_behind_is_told_everything_again(new_cluster, in_short):
+    async with new_cluster() as cluster:
+        (controller, _) = await cluster.start(1, 2)
+        (tp,) = await cluster.create_topic("t", (2, 1))
+        cluster.brokers.take()
+        controller.queue.put(BrokerUnresponsive(2))
+        controller.queue.put(BrokerUnresponsive(9))  # has gone meanwhile
+        await cluster.settle()
+        assert await cluster.state(tp) == (1, (1,), 1)
+        told = [kind for kind, broker, _ in in_short(cluster.brokers.take()) if broker == 2]
+        assert told[:2] == ["UpdateMetadata", "LeaderAndIsr"]

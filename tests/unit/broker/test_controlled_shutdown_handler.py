@@ -1,0 +1,40 @@
+"""ControlledShutdown: what the controller says, on the wire."""
+
+import pytest
+
+from minikafka.broker.handlers.controlled_shutdown import ControlledShutdownHandler
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.protocol.messages.controlled_shutdown import (
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+    RemainingPartition,
+)
+
+
+class Controller:
+    def __init__(self, result):
+        self.result = result
+        self.asked = []
+
+    async def controlled_shutdown(self, broker_id, broker_epoch):
+        self.asked.append((broker_id, broker_epoch))
+        if isinstance(self.result, Exception):
+            raise self.result
+        return self.result
+
+
+@pytest.mark.mission("CSH-11")
+async def test_what_the_broker_still_leads():
+    controller = Controller([TopicPartition("t", 3)])
+    handler = ControlledShutdownHandler(controller)
+    response = await handler(None, ControlledShutdownRequest(broker_id=2, broker_epoch=77))
+    assert controller.asked == [(2, 77)]
+    assert response == ControlledShutdownResponse(remaining_partitions=[RemainingPartition("t", 3)])
+
+
+async def test_a_refusal():
+    handler = ControlledShutdownHandler(Controller(KafkaError(ErrorCode.STALE_BROKER_EPOCH)))
+    response = await handler(None, ControlledShutdownRequest(broker_id=2, broker_epoch=1))
+    assert response.error_code == ErrorCode.STALE_BROKER_EPOCH
+    assert response.remaining_partitions == []

@@ -1,0 +1,181 @@
+"""Requests to brokers: in order, repeated until answered or the broker is gone; their answers."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+
+from minikafka.controller import channels as module
+from minikafka.controller.channels import ControllerChannels
+from minikafka.controller.config import ControllerConfig
+from minikafka.core.controller import events
+from minikafka.core.controller.request_batch import BrokerRequest
+from minikafka.kernel.cluster import Broker, Endpoint
+from minikafka.kernel.errors import ErrorCode
+from minikafka.kernel.metrics import Metrics
+from minikafka.protocol.messages.update_metadata import (
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+)
+
+
+def broker(broker_id):
+    return Broker(broker_id, (Endpoint("h", 1),))
+
+
+def request(broker_id, number):
+    """``number`` tells requests apart."""
+    return BrokerRequest(broker_id, UpdateMetadataRequest(controller_epoch=number))
+
+
+class Peer:
+    """A broker behind a fake connection. ``script`` says what happens to each request in turn."""
+
+    def __init__(self):
+        self.got = []
+        self.script = []
+        self.opened = 0
+        self.gate = None
+
+    async def connect(self, broker):
+        await asyncio.sleep(0)
+        self.opened += 1
+        if self.script and self.script[0] == "refuse":
+            self.script.pop(0)
+            raise ConnectionError("refused")
+        return self
+
+    def close(self):
+        pass
+
+    async def request(self, message, version, timeout_ms):
+        assert (version, timeout_ms) == (8, 30_000)
+        await asyncio.sleep(0)
+        step = self.script.pop(0) if self.script else "answer"
+        if step in ("reset", "timeout"):
+            raise (ConnectionError if step == "reset" else TimeoutError)(step)
+        self.got.append(message.controller_epoch)
+        if step == "hang":
+            await asyncio.get_running_loop().create_future()
+        code = ErrorCode.STALE_CONTROLLER_EPOCH if step == "stale" else ErrorCode.NONE
+        return UpdateMetadataResponse(error_code=code)
+
+
+@pytest.fixture
+def world(manual_clock):
+    @asynccontextmanager
+    async def make():
+        peer, put, metrics = Peer(), [], Metrics()
+        async with asyncio.TaskGroup() as tasks:
+            made = ControllerChannels(
+                peer.connect, manual_clock, ControllerConfig(9), put.append, metrics
+            )
+            made.start(tasks)
+            yield made, peer, put, metrics
+            await made.shutdown()
+
+    return make
+
+
+async def turns(count=50):
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.mission("CRS-3", "CTX-6", "CEL-15")
+async def test_requests_leave_in_order_and_answers_come_as_events(world):
+    async with world() as (channels, peer, put, _):
+        channels.add_broker(broker(1))
+        for number in range(5):
+            channels.send(request(1, number))
+        await turns()
+        assert peer.got == [0, 1, 2, 3, 4]
+        assert peer.opened == 1
+        assert put == [events.UpdateMetadataResponse(1, n, ErrorCode.NONE) for n in range(5)]
+        names = {task.get_name() for task in asyncio.all_tasks()}
+        assert "Controller-9-to-broker-1-send-thread" in names
+
+
+@pytest.mark.parametrize("trouble", ["refuse", "reset", "timeout"])
+async def test_a_request_is_repeated_until_it_is_answered(world, manual_clock, trouble):
+    async with world() as (channels, peer, put, _):
+        channels.add_broker(broker(1))
+        peer.script = [trouble, trouble]
+        channels.send(request(1, 0))
+        channels.send(request(1, 1))
+        await turns()
+        assert peer.got == []
+        for _ in range(2):
+            manual_clock.advance(module.RETRY_BACKOFF_MS)
+            await turns()
+        assert peer.got == [0, 1]
+        assert len(put) == 2
+
+
+async def test_a_refusal_is_an_answer(world):
+    async with world() as (channels, peer, put, _):
+        channels.add_broker(broker(1))
+        peer.script = ["stale"]
+        channels.send(request(1, 0))
+        await turns()
+        assert put == [events.UpdateMetadataResponse(1, 0, ErrorCode.STALE_CONTROLLER_EPOCH)]
+
+
+async def test_a_broker_that_is_gone_is_told_nothing_more(world, manual_clock):
+    async with world() as (channels, peer, put, metrics):
+        channels.add_broker(broker(1))
+        peer.script = ["reset"]
+        channels.send(request(1, 0))
+        channels.send(request(1, 1))
+        await turns()
+        assert metrics.snapshot()["kafka.controller:TotalQueueSize"] == 1
+        await channels.remove_broker(1)
+        await channels.remove_broker(1)
+        manual_clock.advance(module.RETRY_BACKOFF_MS)
+        channels.send(request(1, 2))
+        await turns()
+        assert peer.got == []
+        channels.add_broker(broker(1))  # back: a queue of its own
+        channels.send(request(1, 3))
+        await turns()
+        assert peer.got == [3]
+        assert put == [events.UpdateMetadataResponse(1, 3, ErrorCode.NONE)]
+
+
+async def test_one_that_does_not_answer_holds_up_nobody_else(world):
+    async with world() as (channels, peer, put, _):
+        for broker_id in (1, 2):
+            channels.add_broker(broker(broker_id))
+        peer.script = ["hang"]
+        channels.send(request(1, 0))
+        await turns()
+        channels.send(request(2, 1))
+        await turns()
+        assert peer.got == [0, 1]
+        assert [event.broker_id for event in put] == [2]
+
+
+async def test_one_that_falls_too_far_behind_is_told_everything_anew(world, monkeypatch):
+    monkeypatch.setattr(module, "MAX_QUEUED_REQUESTS", 3)
+    async with world() as (channels, peer, put, metrics):
+        channels.add_broker(broker(1))
+        peer.script = ["hang"]
+        channels.send(request(1, 0))
+        await turns()
+        for number in range(1, 5):
+            channels.send(request(1, number))
+        assert put == [events.BrokerUnresponsive(1)]
+        assert metrics.snapshot()["kafka.controller:TotalQueueSize"] == 0
+
+
+async def test_a_known_broker_keeps_its_queue_and_takes_new_addresses(world):
+    async with world() as (channels, peer, _, _):
+        channels.add_broker(broker(1))
+        moved = Broker(1, (Endpoint("other", 2),))
+        channels.add_broker(moved)
+        channels.update_broker(moved)
+        channels.update_broker(Broker(5, ()))
+        channels.send(request(1, 0))
+        await turns()
+        assert peer.opened == 1
+        assert peer.got == [0]

@@ -1,0 +1,86 @@
+"""The event queue: FIFO, one consumer, answers, clearing, figures."""
+
+import asyncio
+
+import pytest
+
+from minikafka.controller.queue import EventQueue
+from minikafka.core.controller.events import (
+    BrokerChange,
+    ControlledShutdown,
+    Expire,
+    Reelect,
+    TopicChange,
+)
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.metrics import Metrics
+
+
+@pytest.fixture
+def made(manual_clock):
+    metrics = Metrics()
+    queue = EventQueue(manual_clock, metrics)
+    queue.start()
+    return queue, metrics, manual_clock
+
+
+@pytest.mark.mission("CTX-4")
+async def test_first_in_first_out(made):
+    queue, _, _ = made
+    events = [BrokerChange(), TopicChange(), BrokerChange(), Reelect()]
+    for event in events:
+        queue.put(event)
+    assert [(await queue.take()).event for _ in events] == events
+
+
+@pytest.mark.mission("CTX-4")
+async def test_a_waiting_consumer_is_woken(made):
+    queue, _, _ = made
+    taking = asyncio.ensure_future(queue.take())
+    await asyncio.sleep(0)
+    assert not taking.done()
+    queue.put(Reelect())
+    assert (await taking).event == Reelect()
+
+
+@pytest.mark.mission("CTX-4")
+async def test_length_and_time_are_measured(made):
+    queue, metrics, clock = made
+    queue.put(BrokerChange())
+    clock.advance(30)
+    queue.put(TopicChange())
+    assert metrics.snapshot()["kafka.controller:EventQueueSize"] == 2
+    clock.advance(10)
+    await queue.take()
+    await queue.take()
+    figures = metrics.snapshot()
+    assert figures["kafka.controller:EventQueueSize"] == 0
+    assert figures["kafka.controller:EventQueueTimeMs.max"] == 40
+    assert figures["kafka.controller:EventQueueTimeMs.mean"] == 25
+
+
+async def test_who_asked_hears_that_the_controller_moved(made):
+    queue, _, _ = made
+    queue.put(TopicChange())
+    asked = queue.ask(ControlledShutdown(1, 2))
+    expiry = queue.clear_and_ask(Expire())
+    with pytest.raises(KafkaError) as refusal:
+        await asked
+    assert refusal.value.code is ErrorCode.STALE_CONTROLLER_EPOCH
+    queued = await queue.take()
+    assert queued.event == Expire()
+    assert queued.answer is expiry
+    assert len(queue) == 0
+
+
+async def test_after_closing_nothing_waits_any_more(made):
+    queue, _, _ = made
+    before = queue.ask(TopicChange())
+    queue.close()
+    queue.put(TopicChange())
+    after = queue.ask(TopicChange())
+    assert len(queue) == 0
+    for asked in (before, after):
+        with pytest.raises(KafkaError) as refusal:
+            await asked
+        assert refusal.value.code is ErrorCode.NOT_CONTROLLER

@@ -1,0 +1,185 @@
+"""Random sequences of events against a naive model of what must be true when all is quiet."""
+
+import asyncio
+import json
+import posixpath
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from structlog.testing import capture_logs
+
+from minikafka.core.controller.states import (
+    PARTITION_PREDECESSORS,
+    REPLICA_PREDECESSORS,
+    PartitionState,
+)
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.zookeeper.store import ZkStore
+
+BROKERS = (1, 2, 3)
+TOPICS = ("a", "b")
+
+EVENTS = st.one_of(
+    st.tuples(st.just("kill"), st.sampled_from(BROKERS)),
+    st.tuples(st.just("start"), st.sampled_from(BROKERS)),
+    st.tuples(st.just("bounce"), st.sampled_from(BROKERS)),
+    st.tuples(
+        st.just("create"),
+        st.tuples(
+            st.sampled_from(TOPICS),
+            st.lists(st.permutations(BROKERS).map(tuple), min_size=1, max_size=2),
+            st.integers(1, 3),
+        ),
+    ),
+    st.tuples(st.just("delete"), st.sampled_from(TOPICS)),
+    st.tuples(st.just("grow"), st.sampled_from(TOPICS)),
+    st.tuples(st.just("resign"), st.none()),
+    st.tuples(st.just("shrink"), st.sampled_from(TOPICS)),
+    st.tuples(st.just("shutdown"), st.sampled_from(BROKERS)),
+)
+
+
+class History:
+    """Every state znode ever written: at most one leader per partition and leader epoch."""
+
+    def __init__(self, tree):
+        self.leaders = {}
+        self.epochs = {}
+        self.tree = tree
+        self.fire, tree.fire = tree.fire, self.fired
+
+    def fired(self, path, kind):
+        self.fire(path, kind)
+        if posixpath.basename(path) != "state" or path not in self.tree.nodes:
+            return
+        node = self.tree.nodes[path]
+        state = json.loads(node.data)
+        key = (path, node.czxid)  # a topic made again is another one
+        assert (
+            self.leaders.setdefault((key, state["leader_epoch"]), state["leader"])
+            == (state["leader"])
+        )
+        last_epoch, last_controller = self.epochs.get(key, (0, 0))
+        assert state["leader_epoch"] >= last_epoch
+        assert state["controller_epoch"] >= last_controller
+        self.epochs[key] = (state["leader_epoch"], state["controller_epoch"])
+
+
+async def happen(cluster, event, what):
+    store = ZkStore(cluster.tree.open())
+    if event == "kill" and what in cluster.nodes and len(cluster.nodes) > 1:
+        await cluster.kill(what)
+    elif event == "start" and what not in cluster.nodes:
+        cluster.brokers.down.discard(what)
+        await cluster.start(what)
+    elif event == "bounce" and what in cluster.nodes and len(cluster.nodes) > 1:
+        await cluster.lose_session(what)
+    elif event == "create":
+        name, replicas, factor = what
+        if not await store.topic_exists(name):
+            await cluster.create_topic(name, *(r[:factor] for r in replicas))
+    elif event == "delete" and await store.topic_exists(what):
+        if not await store.topic_marked_for_deletion(what):
+            await store.request_topic_deletion(what)
+    elif event == "grow":
+        found = (await store.topic_assignments([what])).get(what)
+        if found is not None and len(found.partitions) < 4:
+            grown = {**found.partitions, len(found.partitions): found.partitions[0]}
+            await store.set_topic_assignment(what, found.topic_id, grown)
+    elif event == "resign" and "/controller" in cluster.tree.nodes:
+        cluster.tree.delete("/controller")
+    elif event == "shrink":
+        await shrink(store, TopicPartition(what, 0))
+    elif event == "shutdown" and what in cluster.nodes and len(cluster.nodes) > 1:
+        await cluster.active.controlled_shutdown(what, -1)
+        await cluster.kill(what)
+    await cluster.settle()
+
+
+async def shrink(store, tp):
+    """The leader drops its last follower from the ISR, and is late in saying so."""
+    from dataclasses import replace
+
+    found = (await store.leader_isr_states([tp])).get(tp)
+    if found is not None and len(found.leader_and_isr.isr) > 1:
+        known = found.leader_and_isr
+        isr = tuple(r for r in known.isr if r == known.leader) or known.isr[:1]
+        await store.update_isr(
+            tp, replace(known, isr=isr), found.controller_epoch, known.zk_version
+        )
+
+
+async def check(cluster):
+    """The naive model: what ZooKeeper and the context must say when all is quiet."""
+    controllers = [n.controller for n in cluster.nodes.values()]
+    (active,) = [c for c in controllers if c.is_active]
+    assert {c.active_controller_id for c in controllers} == {active.active_controller_id}
+    context = active.context
+    live = set(cluster.nodes)
+    assert set(context.brokers) == live
+    store = ZkStore(cluster.tree.open())
+    topics = await store.topics()
+    assert set(topics) == context.all_topics
+    assignments = await store.topic_assignments(topics)
+    for topic in topics:
+        assert await store.topic_marked_for_deletion(topic) == (
+            topic in context.topics_to_be_deleted
+        )
+        partitions = [TopicPartition(topic, p) for p in assignments[topic].partitions]
+        assert context.partitions_for_topic(topic) == partitions
+        if topic in context.topics_to_be_deleted:
+            replicas = {r for a in assignments[topic].partitions.values() for r in a.replicas}
+            assert replicas - live, f"nothing keeps {topic} from being deleted"
+            continue
+        states = await store.leader_isr_states(partitions)
+        for tp in partitions:
+            check_partition(context, live, tp, states.get(tp))
+
+
+def check_partition(context, live, tp, state):
+    replicas = context.assignment(tp).replicas
+    if state is None:
+        assert not live.intersection(replicas)
+        assert context.partition_state(tp) is PartitionState.NEW
+        return
+    known = state.leader_and_isr
+    assert set(known.isr) <= set(replicas)
+    in_sync = live.intersection(known.isr)
+    if in_sync:
+        assert known.leader in in_sync
+        assert context.partition_state(tp) is PartitionState.ONLINE
+        assert context.leadership[tp].leader_and_isr.leader == known.leader
+    else:
+        assert known.leader == -1
+        assert len(known.isr) == 1
+        assert context.partition_state(tp) is PartitionState.OFFLINE
+
+
+def check_transitions(logs):
+    """Whatever changed, changed along the tables."""
+    partition = {str(s): {str(p) for p in b} for s, b in PARTITION_PREDECESSORS.items()}
+    replica = {str(s): {str(p) for p in b} for s, b in REPLICA_PREDECESSORS.items()}
+    for entry in logs:
+        if "before" in entry and "reason" not in entry:
+            table = replica if "replica" in entry else partition
+            assert entry["before"] in table[entry["after"]], entry
+
+
+@pytest.mark.mission("PSM-13", "CTX-1", "CEL-16")
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(st.lists(EVENTS, min_size=4, max_size=14))
+def test_whatever_happens(new_cluster, happenings):
+    async def run():
+        async with new_cluster() as cluster:
+            await cluster.start(*BROKERS)
+            History(cluster.tree)
+            for event, what in happenings:
+                await happen(cluster, event, what)
+                await check(cluster)
+
+    with capture_logs() as logs:
+        asyncio.run(run())
+    check_transitions(logs)

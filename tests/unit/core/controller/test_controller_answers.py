@@ -1,0 +1,96 @@
+"""A broker's answer becomes one event, or none."""
+
+from uuid import UUID
+
+import pytest
+
+from minikafka.core.controller import events
+from minikafka.core.controller.answers import answer_event, error_of, replica_errors
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.errors import ErrorCode
+from minikafka.protocol.messages.leader_and_isr import (
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicError,
+)
+from minikafka.protocol.messages.stop_replica import (
+    StopReplicaPartitionError,
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    StopReplicaTopicState,
+)
+from minikafka.protocol.messages.update_metadata import (
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+)
+
+A, B = TopicPartition("a", 0), TopicPartition("b", 1)
+
+
+def stop_replica(*deletes):
+    return StopReplicaRequest(
+        controller_epoch=5,
+        topic_states=[
+            StopReplicaTopicState(tp.topic, [StopReplicaPartitionState(tp.partition, 3, delete)])
+            for tp, delete in zip((A, B), deletes, strict=True)
+        ],
+    )
+
+
+def stopped(*errors, error=0):
+    return StopReplicaResponse(
+        error_code=error,
+        partition_errors=[
+            StopReplicaPartitionError(tp.topic, tp.partition, code)
+            for tp, code in zip((A, B), errors, strict=False)
+        ],
+    )
+
+
+@pytest.mark.mission("CEL-15")
+def test_leader_and_isr_and_update_metadata():
+    response = LeaderAndIsrResponse()
+    assert answer_event(1, LeaderAndIsrRequest(controller_epoch=5), response) == (
+        events.LeaderAndIsrResponseReceived(1, 5, response)
+    )
+    stale = UpdateMetadataResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
+    assert answer_event(1, UpdateMetadataRequest(controller_epoch=5), stale) == (
+        events.UpdateMetadataResponse(1, 5, ErrorCode.STALE_CONTROLLER_EPOCH)
+    )
+
+
+@pytest.mark.mission("RSM-13")
+def test_only_deletions_are_answered():
+    assert answer_event(1, stop_replica(False, False), stopped(0, 0)) is None
+    event = answer_event(1, stop_replica(True, False), stopped(56, 0))
+    assert event.partition_errors == {A: ErrorCode.KAFKA_STORAGE_ERROR}
+    assert (event.broker_id, event.controller_epoch, event.error) == (1, 5, ErrorCode.NONE)
+
+
+@pytest.mark.mission("RSM-15")
+def test_a_refusal_of_the_whole_request_is_one_of_every_deletion():
+    event = answer_event(1, stop_replica(True, True), stopped(error=ErrorCode.STALE_BROKER_EPOCH))
+    assert event.error is ErrorCode.STALE_BROKER_EPOCH
+    assert set(event.partition_errors) == {A, B}
+    assert set(event.partition_errors.values()) == {ErrorCode.STALE_BROKER_EPOCH}
+
+
+def test_errors_by_topic_id_and_by_name():
+    names = {UUID(int=1): "a"}
+    response = LeaderAndIsrResponse(
+        topics=[
+            LeaderAndIsrTopicError(UUID(int=1), [LeaderAndIsrPartitionError(error_code=56)]),
+            LeaderAndIsrTopicError(UUID(int=2), [LeaderAndIsrPartitionError()]),  # gone meanwhile
+        ],
+        partition_errors=[LeaderAndIsrPartitionError("b", 1, 0)],
+    )
+    assert replica_errors(response, names) == {
+        B: ErrorCode.NONE,
+        A: ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+
+
+def test_errors_nobody_knows():
+    assert error_of(9999) is ErrorCode.UNKNOWN_SERVER_ERROR
