@@ -1,0 +1,25 @@
+"""Who leads instead: what replies add to NOT_LEADER_OR_FOLLOWER (KIP-951)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from minikafka.broker.cluster_view import ClusterView
+from minikafka.kernel.cluster import NO_EPOCH, NO_LEADER, Broker, Endpoint, TopicPartition
+
+
+class LeaderHint(NamedTuple):
+    """-1, -1 and no node when nobody is known to lead."""
+
+    leader: int
+    leader_epoch: int
+    broker: Broker | None
+    endpoint: Endpoint | None
+
+
+def leader_hint(cluster: ClusterView, topic_partition: TopicPartition, listener: str) -> LeaderHint:
+    """As far as the metadata cache knows; the endpoint is that of the asker's listener."""
+    leader, leader_epoch = cluster.partition_leader(topic_partition) or (NO_LEADER, NO_EPOCH)
+    broker = cluster.broker(leader) if leader >= 0 else None
+    endpoint = broker.endpoint(listener) if broker is not None else None
+    return LeaderHint(leader, leader_epoch, broker, endpoint)

@@ -1,0 +1,94 @@
+"""A fetch that waits for enough to read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from minikafka.broker.hosted_partitions import HostedPartitions
+from minikafka.broker.log_reader import (
+    FetchEntry,
+    FetchParams,
+    Isolation,
+    LogReader,
+    ReadResult,
+    end_of,
+)
+from minikafka.core.purgatory import DelayedOperation
+from minikafka.kernel.errors import KafkaError
+
+FetchReply: TypeAlias = Callable[[Sequence[ReadResult]], None]
+
+
+class DelayedFetch(DelayedOperation):
+    """Completes in any of Kafka's cases:
+
+    A. This broker no longer leads one of the partitions.
+    B. The replica is no longer here.
+    C. This broker does not know one of the partitions.
+    D. The disk of one of the partitions failed.
+    E. The epoch given is fenced by now.
+    F. The fetch offset lies beyond the end: the log was truncated meanwhile. (Kafka counts an
+       offset on an older segment here too, as it cannot measure across segments; we can.)
+    G. The bytes that can be read by now reach ``min_bytes``.
+    H. The logs part: the follower has to truncate.
+
+    A to E all show as a leader epoch that is not the one at parking: a closed partition has none.
+    H takes a truncation, and so comes with E or F. Whatever the case, and also when time runs out,
+    the logs are read again and what is there is answered.
+    """
+
+    __slots__ = ("_on_expired", "_params", "_reader", "_reply", "_watched")
+
+    def __init__(
+        self,
+        params: FetchParams,
+        entries: Sequence[FetchEntry],
+        hosted: HostedPartitions,
+        reader: LogReader,
+        reply: FetchReply,
+        on_expired: Callable[[FetchParams], None],
+    ) -> None:
+        super().__init__(params.max_wait_ms)
+        self._params = params
+        self._reader = reader
+        self._reply = reply
+        self._on_expired = on_expired
+        self._watched = [
+            (partition, partition.leader_epoch, entry)
+            for entry in entries
+            for partition in (hosted.require(entry.topic_partition),)
+        ]
+
+    def try_complete(self) -> bool:
+        return self._has_reason() and self.force_complete()
+
+    def _has_reason(self) -> bool:
+        """Called at every append to any of what may be a thousand partitions, of which hardly one
+        has anything new: that has to be cheap to see."""
+        isolation, min_bytes = self._params.isolation, self._params.min_bytes
+        to_log_end = isolation is Isolation.LOG_END
+        available = 0
+        for partition, leader_epoch, entry in self._watched:
+            if partition.state.leader_epoch != leader_epoch:
+                return True  # A, B, C, D, E
+            end = partition.log.log_end_offset if to_log_end else end_of(partition, isolation)
+            if entry.fetch_offset == end:
+                continue
+            if entry.fetch_offset > end:
+                return True  # F
+            try:
+                size = partition.log.available_bytes(entry.fetch_offset, end)
+            except (KafkaError, OSError):
+                return True  # reading again tells
+            available += min(size, entry.max_bytes)
+            if available >= min_bytes:
+                return True  # G
+        return False
+
+    def on_complete(self) -> None:
+        entries = [entry for _, _, entry in self._watched]
+        self._reply(self._reader.read(self._params, entries, None)[0])
+
+    def on_expiration(self) -> None:
+        self._on_expired(self._params)

@@ -1,0 +1,142 @@
+"""What a leader answered, taken into the logs of its followers here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from minikafka.broker.hosted_partitions import HostedPartitions
+from minikafka.broker.parked import ParkedRequests
+from minikafka.broker.partition import Partition
+from minikafka.core.replication import fetch_state as states
+from minikafka.core.replication.fetch_state import PartitionFetchState
+from minikafka.core.replication.follower import (
+    EpochEndOffset,
+    restart_at_leader_start,
+    truncation_by_epoch,
+)
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.events import EventLog
+from minikafka.protocol.messages.fetch import PartitionData
+
+
+class FollowerLogs:
+    """Appends, cuts and restarts the logs of followers, each in one breath.
+
+    Every method returns the fetch state to go on with, or None when copying has to stop until the
+    controller says more."""
+
+    def __init__(
+        self,
+        hosted: HostedPartitions,
+        parked: ParkedRequests,
+        on_disk_error: Callable[[TopicPartition, OSError], None],
+        log: EventLog,
+    ) -> None:
+        self._hosted = hosted
+        self._parked = parked
+        self._on_disk_error = on_disk_error
+        self._log = log
+
+    def log_start_offset(self, topic_partition: TopicPartition) -> int:
+        return self._hosted.require(topic_partition).log.log_start_offset
+
+    def log_end_offset(self, topic_partition: TopicPartition) -> int:
+        return self._hosted.require(topic_partition).log.log_end_offset
+
+    def take(
+        self, topic_partition: TopicPartition, state: PartitionFetchState, data: PartitionData
+    ) -> PartitionFetchState | None:
+        """An answer without error: cut where the logs part, else append what came.
+
+        Raises KafkaError(CORRUPT_MESSAGE | INVALID_RECORD): not our log's fault, to be fetched
+        again."""
+        try:
+            partition = self._hosted.require(topic_partition)
+            if data.diverging_epoch is not None:
+                return self._cut(partition, state, data)
+            return self._append(partition, state, data)
+        except OSError as error:
+            self._on_disk_error(topic_partition, error)
+        except KafkaError as error:
+            if error.code in (ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD):
+                raise
+            self._log.error("replica_failed", partition=str(topic_partition), error=str(error))
+        return None
+
+    def _cut(
+        self, partition: Partition, state: PartitionFetchState, data: PartitionData
+    ) -> PartitionFetchState:
+        assert data.diverging_epoch is not None
+        leader = EpochEndOffset(data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
+        log = partition.log
+        local = EpochEndOffset(*log.end_offset_for_epoch(leader.epoch))
+        cut = truncation_by_epoch(leader, local, partition.high_watermark, log.log_end_offset)
+        self._log.info(
+            "replica_truncated",
+            partition=str(partition.topic_partition),
+            offset=cut.offset,
+            log_end_offset=log.log_end_offset,
+            high_watermark=partition.high_watermark,
+            leader_epoch=leader.epoch,
+            leader_end_offset=leader.end_offset,
+        )
+        partition.truncate_to(cut.offset)
+        self._parked.changed(partition.topic_partition)
+        return states.truncated(state, cut, log.latest_epoch)
+
+    def _append(
+        self, partition: Partition, state: PartitionFetchState, data: PartitionData
+    ) -> PartitionFetchState:
+        log = partition.log
+        assert state.fetch_offset == log.log_end_offset, "fetched beside the end of the log"
+        next_offset, last_epoch = state.fetch_offset, None
+        if data.records:
+            partition.append_as_follower(data.records)
+            next_offset, last_epoch = log.log_end_offset, log.latest_epoch
+        log.increment_log_start_offset(min(data.log_start_offset, log.log_end_offset))
+        if partition.follow_high_watermark(data.high_watermark) or next_offset > state.fetch_offset:
+            self._parked.changed(partition.topic_partition)
+        return states.fetched(state, next_offset, last_epoch, data.high_watermark)
+
+    def cut_to(
+        self, topic_partition: TopicPartition, state: PartitionFetchState, offset: int
+    ) -> PartitionFetchState | None:
+        """The leader's log ends before ours (an unclean election): follow it down."""
+        try:
+            partition = self._hosted.require(topic_partition)
+            partition.truncate_to(offset)
+        except OSError as error:
+            self._on_disk_error(topic_partition, error)
+            return None
+        self._log.warning(
+            "replica_truncated_to_leader_end", partition=str(topic_partition), offset=offset
+        )
+        self._parked.changed(topic_partition)
+        return self._at_end(partition, state)
+
+    def restart_at(
+        self, topic_partition: TopicPartition, state: PartitionFetchState, leader_start_offset: int
+    ) -> PartitionFetchState | None:
+        """The leader's log starts at ``leader_start_offset``: drop everything if ours ends before
+        it, else try again from our end."""
+        try:
+            partition = self._hosted.require(topic_partition)
+            restart = restart_at_leader_start(partition.log.log_end_offset, leader_start_offset)
+            if restart.start_at is not None:
+                self._log.warning(
+                    "replica_restarted", partition=str(topic_partition), offset=restart.start_at
+                )
+                partition.truncate_fully_and_start_at(restart.start_at)
+                self._parked.changed(topic_partition)
+        except OSError as error:
+            self._on_disk_error(topic_partition, error)
+            return None
+        return self._at_end(partition, state)
+
+    @staticmethod
+    def _at_end(partition: Partition, state: PartitionFetchState) -> PartitionFetchState:
+        log = partition.log
+        return PartitionFetchState(
+            state.topic_id, state.leader_epoch, log.log_end_offset, log.latest_epoch
+        )

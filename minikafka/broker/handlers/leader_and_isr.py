@@ -1,0 +1,109 @@
+"""LeaderAndIsr: the controller makes this broker leader or follower."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from uuid import UUID
+
+from minikafka.broker.context import RequestContext
+from minikafka.broker.controller_fence import ControllerFence
+from minikafka.broker.partition import Instruction
+from minikafka.broker.replica_manager import ReplicaManager
+from minikafka.kernel.cluster import (
+    ZERO_UUID,
+    Endpoint,
+    LeaderAndIsr,
+    ReplicaAssignment,
+    TopicPartition,
+)
+from minikafka.kernel.errors import ErrorCode
+from minikafka.protocol.messages.leader_and_isr import (
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicError,
+)
+
+FIRST_VERSION_BY_ID = 5
+
+
+def instructions(request: LeaderAndIsrRequest) -> Iterator[Instruction]:
+    """Whatever the shape of the version, one instruction per partition."""
+    for state in request.ungrouped_partition_states:
+        yield _instruction(state.topic_name, None, state)
+    for topic in request.topic_states:
+        topic_id = None if topic.topic_id == ZERO_UUID else topic.topic_id
+        for state in topic.partition_states:
+            yield _instruction(topic.topic_name, topic_id, state)
+
+
+def _instruction(
+    topic: str, topic_id: UUID | None, state: LeaderAndIsrPartitionState
+) -> Instruction:
+    return Instruction(
+        TopicPartition(topic, state.partition_index),
+        LeaderAndIsr(
+            state.leader,
+            state.leader_epoch,
+            tuple(state.isr),
+            state.partition_epoch,
+            state.leader_recovery_state,
+        ),
+        ReplicaAssignment(
+            tuple(state.replicas), tuple(state.adding_replicas), tuple(state.removing_replicas)
+        ),
+        state.controller_epoch,
+        state.is_new,
+        topic_id,
+    )
+
+
+class LeaderAndIsrHandler:
+    """A TaskHandler: topics not seen before have their settings read first. Then everything is
+    applied in one breath."""
+
+    def __init__(self, replicas: ReplicaManager, fence: ControllerFence) -> None:
+        self._replicas = replicas
+        self._fence = fence
+
+    async def __call__(
+        self, context: RequestContext, request: LeaderAndIsrRequest
+    ) -> LeaderAndIsrResponse:
+        told = list(instructions(request))
+        await self._replicas.load_topic_configs(
+            sorted({instruction.topic_partition.topic for instruction in told})
+        )
+        error = self._fence.check(
+            "LeaderAndIsr", request.controller_id, request.controller_epoch, request.broker_epoch
+        )
+        if error is not ErrorCode.NONE:
+            return LeaderAndIsrResponse(error_code=error)
+        live_leaders = {
+            leader.broker_id: Endpoint(leader.host_name, leader.port)
+            for leader in request.live_leaders
+        }
+        errors = self._replicas.leadership.apply(told, live_leaders)
+        return _response(context.header.api_version, told, errors)
+
+
+def _response(
+    version: int, told: list[Instruction], errors: dict[TopicPartition, ErrorCode]
+) -> LeaderAndIsrResponse:
+    response = LeaderAndIsrResponse()
+    topics: dict[UUID, LeaderAndIsrTopicError] = {}
+    for instruction in told:
+        topic, partition = instruction.topic_partition
+        error = errors[instruction.topic_partition]
+        if version < FIRST_VERSION_BY_ID:
+            response.partition_errors.append(LeaderAndIsrPartitionError(topic, partition, error))
+            continue
+        topic_id = instruction.topic_id or ZERO_UUID
+        answer = topics.get(topic_id)
+        if answer is None:
+            answer = topics[topic_id] = LeaderAndIsrTopicError(topic_id)
+            response.topics.append(answer)
+        answer.partition_errors.append(
+            LeaderAndIsrPartitionError(partition_index=partition, error_code=error)
+        )
+    return response

@@ -1,0 +1,155 @@
+"""ListOffsets: offsets by time, and the ends of logs."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from minikafka.broker import offset_lookup
+from minikafka.broker.context import Reply, RequestContext
+from minikafka.broker.log_reader import Isolation
+from minikafka.broker.offset_lookup import FoundOffset, find_offset
+from minikafka.broker.replica_manager import ReplicaManager
+from minikafka.kernel.cluster import CONSUMER_REPLICA_ID, DEBUGGING_REPLICA_ID, TopicPartition
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+READ_COMMITTED = 1
+FIRST_VERSION_WITH_NOT_AVAILABLE = 5
+FIRST_VERSION_WITH_EPOCH = 4
+# The first version that knows each of the special timestamps.
+SPECIAL_TIMESTAMPS = {
+    offset_lookup.LATEST_TIMESTAMP: 0,
+    offset_lookup.EARLIEST_TIMESTAMP: 0,
+    offset_lookup.MAX_TIMESTAMP: 7,
+    offset_lookup.EARLIEST_LOCAL_TIMESTAMP: 8,
+    offset_lookup.LATEST_TIERED_TIMESTAMP: 9,
+}
+
+
+class ListOffsetsHandler:
+    """An ImmediateHandler. Version 0 (several offsets, by the age of segment files) is answered for
+    the two ends of the log, and refused for times in between."""
+
+    def __init__(self, replicas: ReplicaManager) -> None:
+        self._replicas = replicas
+
+    def __call__(self, context: RequestContext, request: ListOffsetsRequest, reply: Reply) -> None:
+        version = context.header.api_version
+        counts = Counter(
+            TopicPartition(topic.name, partition.partition_index)
+            for topic in request.topics
+            for partition in topic.partitions
+        )
+        answer = self._answer_v0 if version == 0 else self._answer
+        reply(
+            ListOffsetsResponse(
+                topics=[
+                    ListOffsetsTopicResponse(
+                        topic.name,
+                        [
+                            answer(
+                                TopicPartition(topic.name, wanted.partition_index),
+                                wanted,
+                                request,
+                                version,
+                                counts,
+                            )
+                            for wanted in topic.partitions
+                        ],
+                    )
+                    for topic in request.topics
+                ]
+            )
+        )
+
+    def _answer(
+        self,
+        topic_partition: TopicPartition,
+        wanted: ListOffsetsPartition,
+        request: ListOffsetsRequest,
+        version: int,
+        counts: Counter[TopicPartition],
+    ) -> ListOffsetsPartitionResponse:
+        response = ListOffsetsPartitionResponse(wanted.partition_index)
+        if counts[topic_partition] > 1:
+            response.error_code = ErrorCode.INVALID_REQUEST
+            return response
+        try:
+            found = self._find(topic_partition, wanted, request, version)
+        except KafkaError as error:
+            response.error_code = error.code
+            if (
+                error.code is ErrorCode.OFFSET_NOT_AVAILABLE
+                and version < FIRST_VERSION_WITH_NOT_AVAILABLE
+            ):
+                response.error_code = ErrorCode.LEADER_NOT_AVAILABLE
+            return response
+        response.offset = found.offset
+        response.timestamp = found.timestamp
+        if version >= FIRST_VERSION_WITH_EPOCH:
+            response.leader_epoch = found.leader_epoch
+        return response
+
+    def _find(
+        self,
+        topic_partition: TopicPartition,
+        wanted: ListOffsetsPartition,
+        request: ListOffsetsRequest,
+        version: int,
+    ) -> FoundOffset:
+        """Raises KafkaError."""
+        timestamp = wanted.timestamp
+        if timestamp < 0 and SPECIAL_TIMESTAMPS.get(timestamp, version + 1) > version:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+        if request.replica_id != CONSUMER_REPLICA_ID:
+            isolation = Isolation.LOG_END
+        elif request.isolation_level == READ_COMMITTED:
+            isolation = Isolation.TXN_COMMITTED
+        else:
+            isolation = Isolation.HIGH_WATERMARK
+        partition = self._replicas.hosted.require(topic_partition)
+        return self._replicas.guarded(
+            topic_partition,
+            lambda: find_offset(
+                partition,
+                timestamp,
+                isolation,
+                wanted.current_leader_epoch,
+                leader_only=request.replica_id != DEBUGGING_REPLICA_ID,
+            ),
+        )
+
+    def _answer_v0(
+        self,
+        topic_partition: TopicPartition,
+        wanted: ListOffsetsPartition,
+        request: ListOffsetsRequest,
+        version: int,
+        counts: Counter[TopicPartition],
+    ) -> ListOffsetsPartitionResponse:
+        response = ListOffsetsPartitionResponse(wanted.partition_index)
+        if wanted.timestamp not in (
+            offset_lookup.LATEST_TIMESTAMP,
+            offset_lookup.EARLIEST_TIMESTAMP,
+        ):
+            response.error_code = ErrorCode.UNSUPPORTED_VERSION
+            return response
+        try:
+            partition = self._replicas.hosted.require(topic_partition)
+            log = partition.readable_log(-1, leader_only=request.replica_id != DEBUGGING_REPLICA_ID)
+        except KafkaError as error:
+            response.error_code = error.code
+            return response
+        offsets = [log.log_start_offset]
+        if wanted.timestamp == offset_lookup.LATEST_TIMESTAMP:
+            from_consumer = request.replica_id == CONSUMER_REPLICA_ID
+            end = partition.high_watermark if from_consumer else log.log_end_offset
+            offsets = sorted({end, *offsets}, reverse=True)
+        response.old_style_offsets = offsets[: max(0, wanted.max_num_offsets)]
+        return response

@@ -1,0 +1,147 @@
+"""Produce: checks what clients send, appends it, answers per partition."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from minikafka.broker.cluster_view import ClusterView
+from minikafka.broker.context import Reply, RequestContext
+from minikafka.broker.current_leader import leader_hint
+from minikafka.broker.delayed_produce import AppendResult
+from minikafka.broker.replica_manager import ReplicaManager
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.ports import Buffer
+from minikafka.protocol.messages.produce import (
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from minikafka.protocol.records.batch import (
+    ATTRIBUTES_OFFSET,
+    COMPRESSION_MASK,
+    TRANSACTIONAL_FLAG,
+)
+from minikafka.protocol.records.compression import Compression
+
+FIRST_VERSION = 3  # of batches; before it there are message sets
+FIRST_VERSION_WITH_ZSTD = 7
+FIRST_VERSION_WITH_LEADER = 10
+ADMIN_CLIENT_ID = "__admin_client"  # Kafka lets it write to internal topics
+_ATTRIBUTES = ATTRIBUTES_OFFSET + 1  # the byte of the two that has flags
+
+
+def refusal_of(records: Buffer | None, version: int) -> KafkaError | None:
+    """Why these records may not come by this version of Produce. What a batch has to be in any
+    version is for the log to check."""
+    if version < FIRST_VERSION:
+        return KafkaError(ErrorCode.UNSUPPORTED_VERSION, "message sets are not supported")
+    if records is None or len(records) <= _ATTRIBUTES:
+        return KafkaError(ErrorCode.INVALID_RECORD, "an append must have a record batch")
+    attributes = records[_ATTRIBUTES]
+    if attributes & TRANSACTIONAL_FLAG:
+        return KafkaError(ErrorCode.INVALID_TXN_STATE, "no transaction is open on this partition")
+    if attributes & COMPRESSION_MASK == Compression.ZSTD and version < FIRST_VERSION_WITH_ZSTD:
+        return KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs version 7")
+    return None
+
+
+class ProduceHandler:
+    """An ImmediateHandler. With acks=0 a success is not answered, and an error raises KafkaError:
+    the connection has to be closed, which is all that the producer will notice."""
+
+    def __init__(self, replicas: ReplicaManager, cluster: ClusterView) -> None:
+        self._replicas = replicas
+        self._cluster = cluster
+
+    def __call__(self, context: RequestContext, request: ProduceRequest, reply: Reply) -> None:
+        version = context.header.api_version
+        entries: list[tuple[TopicPartition, Buffer]] = []
+        refused: dict[int, AppendResult] = {}  # by place in the request
+        place = 0
+        for topic in request.topic_data:
+            name = topic.name
+            for data in topic.partition_data:
+                topic_partition = TopicPartition(name, data.index)
+                error = refusal_of(data.records, version)
+                if error is not None:
+                    refused[place] = AppendResult(
+                        topic_partition, error.code, error_message=error.message
+                    )
+                elif data.records is not None:
+                    entries.append((topic_partition, data.records))
+                place += 1
+
+        def answer(results: Sequence[AppendResult]) -> None:
+            if refused:
+                rest = iter(results)
+                results = [refused.get(i) or next(rest) for i in range(place)]
+            if request.acks == 0:
+                self._after_acks_0(results, reply)
+            else:
+                reply(self._response(context, version, results))
+
+        if entries:
+            # The timer holds milliseconds of 32 bits; a negative time-out is one that is over.
+            self._replicas.append_records(
+                entries,
+                request.acks,
+                max(0, request.timeout_ms),
+                answer,
+                context.header.client_id == ADMIN_CLIENT_ID,
+            )
+        else:
+            answer(())
+
+    @staticmethod
+    def _after_acks_0(results: Sequence[AppendResult], reply: Reply) -> None:
+        for result in results:
+            if result.error:
+                raise KafkaError(result.error, f"acks=0 produce to {result.topic_partition}")
+        reply(None)
+
+    def _response(
+        self, context: RequestContext, version: int, results: Sequence[AppendResult]
+    ) -> ProduceResponse:
+        """Topics in the order of the request, neighbours of one topic together."""
+        response = ProduceResponse()
+        topic: TopicProduceResponse | None = None
+        for result in results:
+            name, index = result.topic_partition
+            if topic is None or topic.name != name:
+                topic = TopicProduceResponse(name)
+                response.responses.append(topic)
+            info = result.info
+            answer = PartitionProduceResponse(
+                index, result.error, info.first_offset, info.log_append_time, info.log_start_offset
+            )
+            if result.error:
+                answer.error_message = result.error_message
+                if (
+                    result.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+                    and version >= FIRST_VERSION_WITH_LEADER
+                ):
+                    self._name_leader(context, result.topic_partition, answer, response)
+            topic.partition_responses.append(answer)
+        return response
+
+    def _name_leader(
+        self,
+        context: RequestContext,
+        topic_partition: TopicPartition,
+        answer: PartitionProduceResponse,
+        response: ProduceResponse,
+    ) -> None:
+        hint = leader_hint(self._cluster, topic_partition, context.listener)
+        answer.current_leader = LeaderIdAndEpoch(hint.leader, hint.leader_epoch)
+        if (
+            hint.endpoint is not None
+            and hint.broker is not None
+            and all(node.node_id != hint.leader for node in response.node_endpoints)
+        ):
+            response.node_endpoints.append(
+                NodeEndpoint(hint.leader, hint.endpoint.host, hint.endpoint.port, hint.broker.rack)
+            )

@@ -1,0 +1,60 @@
+"""StopReplica: the controller stops replicas, and deletes some of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from minikafka.broker.context import RequestContext
+from minikafka.broker.controller_fence import ControllerFence
+from minikafka.broker.leadership import Stop
+from minikafka.broker.replica_manager import ReplicaManager
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.errors import ErrorCode
+from minikafka.protocol.messages.stop_replica import (
+    StopReplicaPartitionError,
+    StopReplicaRequest,
+    StopReplicaResponse,
+)
+
+
+def stops(request: StopReplicaRequest) -> Iterator[Stop]:
+    """Whatever the shape of the version, one stop per partition."""
+    for flat in request.ungrouped_partitions:
+        yield Stop(
+            TopicPartition(flat.topic_name, flat.partition_index), delete=request.delete_partitions
+        )
+    for topic in request.topics:
+        for index in topic.partition_indexes:
+            yield Stop(TopicPartition(topic.name, index), delete=request.delete_partitions)
+    for states in request.topic_states:
+        for state in states.partition_states:
+            yield Stop(
+                TopicPartition(states.topic_name, state.partition_index),
+                state.leader_epoch,
+                state.delete_partition,
+            )
+
+
+class StopReplicaHandler:
+    """A TaskHandler: replicas stop in one breath, and their logs are gone when it answers."""
+
+    def __init__(self, replicas: ReplicaManager, fence: ControllerFence) -> None:
+        self._replicas = replicas
+        self._fence = fence
+
+    async def __call__(
+        self, context: RequestContext, request: StopReplicaRequest
+    ) -> StopReplicaResponse:
+        error = self._fence.check(
+            "StopReplica", request.controller_id, request.controller_epoch, request.broker_epoch
+        )
+        if error is not ErrorCode.NONE:
+            return StopReplicaResponse(error_code=error)
+        errors, to_delete = self._replicas.leadership.stop(list(stops(request)))
+        errors |= await self._replicas.delete_logs(to_delete)
+        return StopReplicaResponse(
+            partition_errors=[
+                StopReplicaPartitionError(topic_partition.topic, topic_partition.partition, code)
+                for topic_partition, code in errors.items()
+            ]
+        )

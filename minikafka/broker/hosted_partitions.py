@@ -1,0 +1,85 @@
+"""The partitions this broker hosts, and why it does not serve the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from uuid import UUID
+
+from minikafka.broker.cluster_view import ClusterView
+from minikafka.broker.partition import Partition
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.errors import ErrorCode, KafkaError
+
+
+class HostedPartitions:
+    """A partition is online here, offline (its disk failed), or not here."""
+
+    def __init__(self, cluster: ClusterView) -> None:
+        self._cluster = cluster
+        self._online: dict[TopicPartition, Partition] = {}
+        self._offline: set[TopicPartition] = set()
+        self._topics: dict[UUID, str] = {}
+
+    def __iter__(self) -> Iterator[Partition]:
+        """The online ones, in the order in which they came."""
+        return iter(list(self._online.values()))
+
+    def __len__(self) -> int:
+        return len(self._online)
+
+    @property
+    def offline_count(self) -> int:
+        return len(self._offline)
+
+    def get(self, topic_partition: TopicPartition) -> Partition | None:
+        return self._online.get(topic_partition)
+
+    def is_offline(self, topic_partition: TopicPartition) -> bool:
+        return topic_partition in self._offline
+
+    def error_for(self, topic_partition: TopicPartition) -> ErrorCode:
+        """What to answer where ``get`` returns None. A partition that exists elsewhere is
+        NOT_LEADER_OR_FOLLOWER: the client has to look for it anew."""
+        if topic_partition in self._offline:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if self._cluster.contains(topic_partition):
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def require(self, topic_partition: TopicPartition) -> Partition:
+        """Raises KafkaError with ``error_for``."""
+        partition = self._online.get(topic_partition)
+        if partition is None:
+            raise KafkaError(self.error_for(topic_partition))
+        return partition
+
+    def topic_name(self, topic_id: UUID) -> str | None:
+        """The name of a topic hosted here or known of. A leader may be asked by its followers
+        before it has heard of the topic by UpdateMetadata; it knows its own partitions."""
+        return self._topics.get(topic_id) or self._cluster.topic_name(topic_id)
+
+    def add(self, partition: Partition) -> None:
+        self._online[partition.topic_partition] = partition
+
+    def name_topic(self, topic_id: UUID, topic: str) -> None:
+        self._topics[topic_id] = topic
+
+    def remove(self, topic_partition: TopicPartition) -> Partition | None:
+        """Forget a partition, online or offline; returns the online one, which is closed."""
+        self._offline.discard(topic_partition)
+        partition = self._online.pop(topic_partition, None)
+        if partition is None:
+            return None
+        if partition.topic_id is not None and not any(
+            other.topic_id == partition.topic_id for other in self._online.values()
+        ):
+            self._topics.pop(partition.topic_id, None)
+        partition.close()
+        return partition
+
+    def mark_offline(self, topic_partition: TopicPartition) -> None:
+        """Its disk failed: nothing of it is served until the broker is restarted."""
+        partition = self._online.pop(topic_partition, None)
+        if partition is not None:
+            partition.close()
+        self._offline.add(topic_partition)

@@ -1,0 +1,214 @@
+"""The ISR of the partitions led here, and its way to ZooKeeper: shrink, write, announce."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from minikafka.broker.hosted_partitions import HostedPartitions
+from minikafka.broker.parked import ParkedRequests
+from minikafka.broker.partition import Partition
+from minikafka.core.replication.partition_state import PartitionState, leader_and_isr
+from minikafka.kernel.cluster import LeaderAndIsr, TopicPartition
+from minikafka.kernel.events import event_log
+from minikafka.kernel.metrics import Metrics
+from minikafka.kernel.ports import Clock, CoordinationError
+
+WRITES_AT_ONCE = 64
+
+
+class IsrStore(Protocol):
+    """The state znodes, as a leader writes them."""
+
+    async def update_isr(
+        self,
+        topic_partition: TopicPartition,
+        leader_and_isr: LeaderAndIsr,
+        controller_epoch: int,
+        expected_zk_version: int,
+    ) -> int | None:
+        """The new version; None when somebody else had written first. Raises CoordinationError.
+
+        A write whose outcome was lost with the connection may be repeated: if the znode already
+        holds this very state, its version is returned (Kafka's ReplicationUtils)."""
+        ...
+
+    async def propagate_isr_changes(self, partitions: Sequence[TopicPartition]) -> None:
+        """Tell the controller, by a sequential child of /isr_change_notification. Raises
+        CoordinationError."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class IsrConfig:
+    """Kafka's ``replica.lag.time.max.ms``, and the constants of its ZkAlterPartitionManager: a
+    change is announced after 5 s without another, or 60 s after the last announcement."""
+
+    replica_lag_time_max_ms: int = 30_000
+    propagation_check_ms: int = 2_500
+    propagation_quiet_ms: int = 5_000
+    propagation_max_ms: int = 60_000
+    write_retry_ms: int = 100
+
+
+class IsrMaintenance:
+    """Three tasks: shrink, write, announce.
+
+    Decisions fall in ``Partition``, synchronously; this is only the way to ZooKeeper and back. What
+    waits to be written is bounded by the number of partitions: one change each.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        broker_id: int,
+        hosted: HostedPartitions,
+        parked: ParkedRequests,
+        store: IsrStore,
+        metrics: Metrics,
+        config: IsrConfig,
+    ) -> None:
+        self._clock = clock
+        self._hosted = hosted
+        self._parked = parked
+        self._store = store
+        self._config = config
+        self._shrinks = metrics.counter("kafka.server:IsrShrinksPerSec")
+        self._expands = metrics.counter("kafka.server:IsrExpandsPerSec")
+        self._failures = metrics.counter("kafka.server:FailedIsrUpdatesPerSec")
+        self._log = event_log("isr", broker=broker_id)
+        self._to_write: dict[TopicPartition, PartitionState] = {}
+        self._work = asyncio.Event()
+        self._changed: set[TopicPartition] = set()
+        self._last_change_ms = 0
+        self._last_announcement_ms = 0
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        self._last_announcement_ms = self._clock.monotonic_ms()
+        self._tasks = [
+            tasks.create_task(self._shrink_forever(), name="isr-expiration"),
+            tasks.create_task(self._write_forever(), name="isr-writes"),
+            tasks.create_task(self._announce_forever(), name="isr-change-propagation"),
+        ]
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks = []
+
+    # ------------------------------------------------------------------------------------ decided
+
+    def submit(self, partition: Partition) -> None:
+        """Write the change that ``partition`` has just proposed."""
+        state = partition.state
+        proposed = state.isr.proposed
+        assert proposed is not None, "nothing proposed"
+        grows = len(proposed) > len(state.isr.committed)
+        (self._expands if grows else self._shrinks).mark()
+        self._log.info(
+            "isr_expanding" if grows else "isr_shrinking",
+            partition=str(partition.topic_partition),
+            old=state.isr.committed,
+            new=proposed,
+            high_watermark=partition.high_watermark,
+            log_end_offset=partition.log.log_end_offset,
+        )
+        self._to_write[partition.topic_partition] = state
+        self._work.set()
+
+    def shrink_once(self) -> None:
+        """Look at every partition led here. Also moves high watermarks that a follower outside the
+        ISR held back until it fell behind: no event tells of that."""
+        now_ms = self._clock.monotonic_ms()
+        for partition in self._hosted:
+            partition.maybe_shrink(now_ms)
+            if partition.advance_high_watermark(now_ms):
+                self._parked.changed(partition.topic_partition)
+
+    async def _shrink_forever(self) -> None:
+        while True:
+            await self._clock.sleep(max(1, self._config.replica_lag_time_max_ms // 2))
+            self.shrink_once()
+
+    # ------------------------------------------------------------------------------------ written
+
+    async def _write_forever(self) -> None:
+        while True:
+            await self._work.wait()
+            self._work.clear()
+            while self._to_write:
+                batch = list(self._to_write.items())[:WRITES_AT_ONCE]
+                for topic_partition, _ in batch:
+                    del self._to_write[topic_partition]
+                async with asyncio.TaskGroup() as writes:
+                    written = [
+                        writes.create_task(self._write(topic_partition, state))
+                        for topic_partition, state in batch
+                    ]
+                if not all(task.result() for task in written):
+                    await self._clock.sleep(self._config.write_retry_ms)
+
+    async def _write(self, topic_partition: TopicPartition, state: PartitionState) -> bool:
+        """Write one change and tell the partition. False when ZooKeeper could not be asked; the
+        change waits for its next turn."""
+        if self._asking(topic_partition, state) is None:
+            return True
+        try:
+            zk_version = await self._store.update_isr(
+                topic_partition, leader_and_isr(state), state.controller_epoch, state.zk_version
+            )
+        except CoordinationError as error:
+            self._failures.mark()
+            self._log.warning("isr_write_failed", partition=str(topic_partition), error=repr(error))
+            if self._asking(topic_partition, state) is not None:
+                self._to_write[topic_partition] = state
+            return False
+        partition = self._asking(topic_partition, state)
+        if zk_version is not None:
+            self._changed.add(topic_partition)
+            self._last_change_ms = self._clock.monotonic_ms()
+        if partition is None:
+            return True  # a LeaderAndIsr or a StopReplica has overtaken the answer
+        if zk_version is None:
+            self._failures.mark()
+            partition.isr_refused()
+            self._log.info("isr_write_lost_race", partition=str(topic_partition))
+        elif partition.isr_written(zk_version, self._clock.monotonic_ms()):
+            self._parked.changed(topic_partition)
+        return True
+
+    def _asking(self, topic_partition: TopicPartition, state: PartitionState) -> Partition | None:
+        """The partition, while it still asks for this very change."""
+        partition = self._hosted.get(topic_partition)
+        if partition is None or partition.state.isr is not state.isr:
+            return None
+        return partition
+
+    # ---------------------------------------------------------------------------------- announced
+
+    async def announce_once(self) -> None:
+        """Announce what has changed, when it has been quiet or has waited for long enough."""
+        now_ms = self._clock.monotonic_ms()
+        config = self._config
+        if not self._changed or (
+            now_ms - self._last_change_ms < config.propagation_quiet_ms
+            and now_ms - self._last_announcement_ms < config.propagation_max_ms
+        ):
+            return
+        changed, self._changed = self._changed, set()
+        try:
+            await self._store.propagate_isr_changes(sorted(changed))
+        except CoordinationError as error:
+            self._changed |= changed
+            self._log.warning("isr_announcement_failed", error=repr(error))
+            return
+        self._last_announcement_ms = self._clock.monotonic_ms()
+
+    async def _announce_forever(self) -> None:
+        while True:
+            await self._clock.sleep(self._config.propagation_check_ms)
+            await self.announce_once()

@@ -1,0 +1,238 @@
+"""What the controller says, applied: leaders, followers, stopped and deleted replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from minikafka.broker.cluster_view import ClusterView
+from minikafka.broker.hosted_partitions import HostedPartitions
+from minikafka.broker.parked import ParkedRequests
+from minikafka.broker.partition import Instruction, Partition
+from minikafka.broker.replica_fetcher_manager import ReplicaFetcherManager
+from minikafka.broker.topic_config import TopicConfigs
+from minikafka.core.replication.fetch_state import PartitionFetchState, initial_truncation
+from minikafka.kernel.cluster import (
+    EPOCH_DURING_DELETE,
+    NO_EPOCH,
+    Endpoint,
+    TopicPartition,
+)
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.events import event_log
+from minikafka.kernel.ports import Clock
+from minikafka.storage.log_manager import LogManager
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """A replica to stop. ``leader_epoch`` is -2 for a topic being deleted and -1 before v3; both
+    pass every check."""
+
+    topic_partition: TopicPartition
+    leader_epoch: int = NO_EPOCH
+    delete: bool = False
+
+
+class Leadership:
+    """Applies LeaderAndIsr and StopReplica, each request in one breath.
+
+    ``new_partition`` makes an empty Partition; ``checkpointed`` are the high watermarks that were
+    on disk when the broker started.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        broker_id: int,
+        hosted: HostedPartitions,
+        parked: ParkedRequests,
+        fetchers: ReplicaFetcherManager,
+        cluster: ClusterView,
+        log_manager: LogManager,
+        topic_configs: TopicConfigs,
+        new_partition: Callable[[TopicPartition], Partition],
+        on_disk_error: Callable[[TopicPartition, OSError], None],
+    ) -> None:
+        self.checkpointed: dict[TopicPartition, int] = {}
+        self._clock = clock
+        self._broker_id = broker_id
+        self._hosted = hosted
+        self._parked = parked
+        self._fetchers = fetchers
+        self._cluster = cluster
+        self._log_manager = log_manager
+        self._topic_configs = topic_configs
+        self._new_partition = new_partition
+        self._on_disk_error = on_disk_error
+        self._log = event_log("state-change", broker=broker_id)
+
+    def forget_checkpoint(self, topic_partition: TopicPartition) -> None:
+        """Its log is deleted; a later one of that name starts at zero."""
+        self.checkpointed.pop(topic_partition, None)
+
+    # ------------------------------------------------------------------------------- LeaderAndIsr
+
+    def apply(
+        self, instructions: Iterable[Instruction], live_leaders: Mapping[int, Endpoint]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Take on the roles, and say for each partition how that went.
+
+        ``live_leaders`` is where the request says that leaders can be reached, for those that
+        UpdateMetadata has not told of yet."""
+        return {
+            instruction.topic_partition: self._apply_one(instruction, live_leaders)
+            for instruction in instructions
+        }
+
+    def _apply_one(
+        self, instruction: Instruction, live_leaders: Mapping[int, Endpoint]
+    ) -> ErrorCode:
+        topic_partition = instruction.topic_partition
+        if self._hosted.is_offline(topic_partition):
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        partition = self._hosted.get(topic_partition)
+        if partition is None:
+            partition = self._new_partition(topic_partition)
+        elif self._adopts_topic_id(partition, instruction):
+            return ErrorCode.NONE
+        refusal = self._refusal(partition, instruction)
+        if refusal is not None:
+            self._log.info(
+                "instruction_ignored",
+                partition=str(topic_partition),
+                error=refusal.name,
+                leader_epoch=instruction.leader_and_isr.leader_epoch,
+                known_leader_epoch=partition.leader_epoch,
+            )
+            return refusal
+        try:
+            self._open_log(partition, instruction)
+            if instruction.leader_and_isr.leader == self._broker_id:
+                self._become_leader(partition, instruction)
+            else:
+                self._become_follower(partition, instruction, live_leaders)
+        except KafkaError as error:
+            return error.code
+        except OSError as error:
+            self._on_disk_error(topic_partition, error)
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        return ErrorCode.NONE
+
+    def _adopts_topic_id(self, partition: Partition, instruction: Instruction) -> bool:
+        """The leader epoch known already, sent again, may bring the id of a topic that had none."""
+        if (
+            instruction.topic_id is None
+            or partition.topic_id is not None
+            or instruction.leader_and_isr.leader_epoch != partition.leader_epoch
+        ):
+            return False
+        self._identify(partition, instruction.topic_id)
+        return True
+
+    def _identify(self, partition: Partition, topic_id: UUID) -> None:
+        partition.topic_id = topic_id
+        self._hosted.name_topic(topic_id, partition.topic_partition.topic)
+
+    def _refusal(self, partition: Partition, instruction: Instruction) -> ErrorCode | None:
+        """Why not to obey: an old leader epoch, another topic of the same name, not our replica."""
+        epoch = instruction.leader_and_isr.leader_epoch
+        if not partition.accepts_topic_id(instruction.topic_id):
+            return ErrorCode.INCONSISTENT_TOPIC_ID
+        if epoch <= partition.leader_epoch:
+            return ErrorCode.STALE_CONTROLLER_EPOCH
+        if self._broker_id not in instruction.assignment.replicas:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return None
+
+    def _open_log(self, partition: Partition, instruction: Instruction) -> None:
+        """Make the log or find it. Raises OSError, KafkaError(INCONSISTENT_TOPIC_ID)."""
+        topic_partition = instruction.topic_partition
+        config = self._topic_configs.get(topic_partition.topic)
+        if not partition.has_log:
+            log = self._log_manager.get_or_create(topic_partition, instruction.topic_id, config.log)
+            partition.open_log(log, self.checkpointed.get(topic_partition, 0))
+            self._hosted.add(partition)
+        partition.configure(config)
+        if instruction.topic_id is not None:
+            self._identify(partition, instruction.topic_id)
+
+    def _become_leader(self, partition: Partition, instruction: Instruction) -> None:
+        topic_partition = partition.topic_partition
+        self._fetchers.remove([topic_partition])
+        partition.make_leader(instruction, self._clock.monotonic_ms())
+        self._log.info(
+            "became_leader",
+            partition=str(topic_partition),
+            leader_epoch=partition.leader_epoch,
+            start_offset=partition.state.leader_epoch_start_offset,
+            high_watermark=partition.high_watermark,
+            isr=instruction.leader_and_isr.isr,
+            controller_epoch=instruction.controller_epoch,
+        )
+        self._parked.changed(topic_partition)
+
+    def _become_follower(
+        self,
+        partition: Partition,
+        instruction: Instruction,
+        live_leaders: Mapping[int, Endpoint],
+    ) -> None:
+        topic_partition = partition.topic_partition
+        leader = instruction.leader_and_isr.leader
+        fresh = partition.make_follower(instruction)
+        self._log.info(
+            "became_follower",
+            partition=str(topic_partition),
+            leader=leader,
+            leader_epoch=partition.leader_epoch,
+            log_end_offset=partition.log.log_end_offset,
+            high_watermark=partition.high_watermark,
+            controller_epoch=instruction.controller_epoch,
+        )
+        self._parked.changed(topic_partition)
+        if not fresh:
+            return
+        self._fetchers.remove([topic_partition])
+        log = partition.log
+        cut = initial_truncation(log.log_end_offset, partition.high_watermark, log.latest_epoch)
+        if cut is not None:
+            partition.truncate_to(cut.offset)
+        if leader >= 0:
+            state = PartitionFetchState(
+                partition.topic_id, partition.leader_epoch, log.log_end_offset, log.latest_epoch
+            )
+            self._fetchers.add(leader, topic_partition, state, live_leaders.get(leader))
+
+    # -------------------------------------------------------------------------------- StopReplica
+
+    def stop(
+        self, stops: Sequence[Stop]
+    ) -> tuple[dict[TopicPartition, ErrorCode], list[TopicPartition]]:
+        """Stop copying, and forget the partitions to be deleted. Returns how it went for each, and
+        whose logs are to be deleted now."""
+        errors = {stop.topic_partition: self._stop_refusal(stop) for stop in stops}
+        obeyed = [stop for stop in stops if errors[stop.topic_partition] is ErrorCode.NONE]
+        self._fetchers.remove([stop.topic_partition for stop in obeyed])
+        for stop in obeyed:
+            if stop.delete:
+                self._hosted.remove(stop.topic_partition)
+            self._log.info(
+                "replica_stopped", partition=str(stop.topic_partition), delete=stop.delete
+            )
+            # Who waited on this leader gets its error now, not at the time-out.
+            self._parked.changed(stop.topic_partition)
+        return errors, [stop.topic_partition for stop in obeyed if stop.delete]
+
+    def _stop_refusal(self, stop: Stop) -> ErrorCode:
+        if self._hosted.is_offline(stop.topic_partition):
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        partition = self._hosted.get(stop.topic_partition)
+        if (
+            partition is not None
+            and stop.leader_epoch not in (NO_EPOCH, EPOCH_DURING_DELETE)
+            and stop.leader_epoch < partition.leader_epoch
+        ):
+            return ErrorCode.FENCED_LEADER_EPOCH
+        return ErrorCode.NONE

@@ -1,0 +1,170 @@
+"""Reading partitions for one Fetch request, and telling leaders where their followers stand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import NamedTuple
+from uuid import UUID
+
+from minikafka.broker.hosted_partitions import HostedPartitions
+from minikafka.broker.partition import Partition
+from minikafka.core.replication.follower import EpochEndOffset, diverges
+from minikafka.kernel.cluster import NO_EPOCH, TopicPartition
+from minikafka.kernel.errors import ErrorCode, KafkaError
+
+
+class Isolation(Enum):
+    """Up to where a fetch may read. Followers always read to the end of the log."""
+
+    LOG_END = "log end"
+    HIGH_WATERMARK = "high watermark"
+    TXN_COMMITTED = "last stable offset"
+
+
+class FetchParams(NamedTuple):
+    """One fetch. ``replica_id`` is -1 for consumers. ``leader_only``: False lets a follower answer
+    (KIP-392). ``hard_max_bytes``: a first batch larger than the limit is not sent (version < 3)."""
+
+    replica_id: int
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    isolation: Isolation
+    leader_only: bool = True
+    hard_max_bytes: bool = False
+
+    @property
+    def is_from_follower(self) -> bool:
+        return self.replica_id >= 0
+
+
+class FetchEntry(NamedTuple):
+    """What to read of one partition. Epochs are -1 and ``topic_id`` is None where not given."""
+
+    topic_partition: TopicPartition
+    topic_id: UUID | None
+    fetch_offset: int
+    max_bytes: int
+    current_leader_epoch: int = NO_EPOCH
+    last_fetched_epoch: int = NO_EPOCH
+    log_start_offset: int = -1
+
+
+class ReadResult(NamedTuple):
+    """What was read of one partition: whole batches, or an error, or where the logs part."""
+
+    topic_partition: TopicPartition
+    error: ErrorCode
+    records: bytes = b""
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    diverging: EpochEndOffset | None = None
+
+
+def end_of(partition: Partition, isolation: Isolation) -> int:
+    """The offset before which a fetch of this isolation has to stop."""
+    if isolation is Isolation.HIGH_WATERMARK:
+        return partition.high_watermark
+    if isolation is Isolation.LOG_END:
+        return partition.log.log_end_offset
+    return partition.last_stable_offset
+
+
+def divergence(partition: Partition, entry: FetchEntry) -> EpochEndOffset | None:
+    """Where the asker's log parts from this one; None when it does not, or gave no epoch.
+
+    Raises KafkaError(OFFSET_OUT_OF_RANGE) when there is no common ground to tell of, and as
+    ``Partition.check_epoch``."""
+    if entry.last_fetched_epoch < 0:
+        return None
+    end = partition.end_offset_for_epoch(
+        entry.current_leader_epoch, entry.last_fetched_epoch, leader_only=False
+    )
+    if end.is_undefined or entry.fetch_offset < partition.log.log_start_offset:
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+    return end if diverges(entry.last_fetched_epoch, entry.fetch_offset, end) else None
+
+
+class LogReader:
+    """Reads in request order under one limit for all, and one for each partition.
+
+    ``on_disk_error`` is told of a partition whose disk failed under a read."""
+
+    def __init__(
+        self, hosted: HostedPartitions, on_disk_error: Callable[[TopicPartition, OSError], None]
+    ) -> None:
+        self._hosted = hosted
+        self._on_disk_error = on_disk_error
+
+    def read(
+        self, params: FetchParams, entries: Sequence[FetchEntry], now_ms: int | None
+    ) -> tuple[list[ReadResult], list[TopicPartition]]:
+        """What each partition has, and the partitions whose high watermark moved meanwhile.
+
+        ``now_ms`` is the time at which a follower asked; None when it was recorded before (the
+        second read of a parked fetch). The first batch read is returned whole however large, so
+        that everybody gets on (KIP-74).
+        """
+        results: list[ReadResult] = []
+        advanced: list[TopicPartition] = []
+        left = params.max_bytes
+        first_always = not params.hard_max_bytes
+        for entry in entries:
+            try:
+                partition = self._hosted.require(entry.topic_partition)
+                limit = min(entry.max_bytes, left)
+                result, moved = _read_one(params, entry, partition, limit, first_always, now_ms)
+            except KafkaError as error:
+                result, moved = ReadResult(entry.topic_partition, error.code), False
+            except OSError as error:
+                self._on_disk_error(entry.topic_partition, error)
+                result, moved = (
+                    ReadResult(entry.topic_partition, ErrorCode.KAFKA_STORAGE_ERROR),
+                    False,
+                )
+            if result.records:
+                first_always = False
+                left = max(0, left - len(result.records))
+            if moved:
+                advanced.append(entry.topic_partition)
+            results.append(result)
+        return results, advanced
+
+
+def _read_one(
+    params: FetchParams,
+    entry: FetchEntry,
+    partition: Partition,
+    max_bytes: int,
+    first_always: bool,
+    now_ms: int | None,
+) -> tuple[ReadResult, bool]:
+    """(result, whether the high watermark moved). Raises KafkaError and OSError."""
+    if not partition.accepts_topic_id(entry.topic_id):
+        raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
+    log = partition.readable_log(entry.current_leader_epoch, params.leader_only)
+    from_follower = params.replica_id >= 0
+    if from_follower:
+        partition.check_follower(params.replica_id, entry.current_leader_epoch)
+    diverging = divergence(partition, entry)
+    records = b""
+    moved = False
+    if diverging is None:
+        upper_bound = end_of(partition, params.isolation)
+        records = log.read(entry.fetch_offset, max_bytes, upper_bound, first_always).records
+        if from_follower and now_ms is not None:
+            moved = partition.record_follower_fetch(
+                params.replica_id, entry.fetch_offset, entry.log_start_offset, now_ms
+            )
+    result = ReadResult(
+        entry.topic_partition,
+        ErrorCode.NONE,
+        records,
+        partition.high_watermark,
+        partition.last_stable_offset,
+        log.log_start_offset,
+        diverging,
+    )
+    return result, moved

@@ -1,0 +1,350 @@
+"""Copying from one leader broker: one connection, one Fetch at a time for many partitions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+from minikafka.broker.follower_logs import FollowerLogs
+from minikafka.core.replication import fetch_state as states
+from minikafka.core.replication.fetch_state import PartitionFetchState
+from minikafka.core.replication.follower import restart_below_leader_end
+from minikafka.kernel.cluster import ZERO_UUID, TopicPartition
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.events import EventLog
+from minikafka.kernel.ports import Clock
+from minikafka.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+    ReplicaState,
+)
+from minikafka.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from minikafka.protocol.schema import Message
+
+FETCH_VERSION = 16  # with topic ids
+FETCH_VERSION_BY_NAME = 12  # the last one without, for topics that have no id
+LIST_OFFSETS_VERSION = 7
+LATEST_TIMESTAMP = -1
+EARLIEST_TIMESTAMP = -2
+ERROR_NUMBERS = frozenset(int(code) for code in ErrorCode)
+
+
+def error_of(code: int) -> ErrorCode:
+    """The error of that number; a number that Kafka does not have is UNKNOWN_SERVER_ERROR."""
+    return ErrorCode(code) if code in ERROR_NUMBERS else ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+class SourceChannel(Protocol):
+    """An open connection to the leader broker (``network.channel.Channel``)."""
+
+    async def request(self, message: Message, version: int, timeout_ms: int) -> Any:
+        """Raises ConnectionError and TimeoutError."""
+        ...
+
+    def close(self) -> None: ...
+
+
+# Connects to a broker by id. Raises OSError, also when it is not known where that broker is.
+Connect: TypeAlias = Callable[[int], Awaitable[SourceChannel]]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaFetcherConfig:
+    """Kafka's ``replica.fetch.*`` and ``replica.socket.timeout.ms``."""
+
+    replica_fetch_wait_max_ms: int = 500
+    replica_fetch_min_bytes: int = 1
+    replica_fetch_max_bytes: int = 1024 * 1024
+    replica_fetch_response_max_bytes: int = 10 * 1024 * 1024
+    replica_fetch_backoff_ms: int = 1_000
+    replica_socket_timeout_ms: int = 30_000
+
+
+class ReplicaFetcher:
+    """A task that copies from broker ``source`` while there are partitions to copy.
+
+    Partitions come and go between any two awaits: an answer counts for a partition only if its
+    fetch state is still the very object that was asked with. A partition that joins does not wait
+    behind a long poll: that connection is dropped and the next Fetch names it.
+    """
+
+    def __init__(
+        self,
+        source: int,
+        broker_id: int,
+        broker_epoch: Callable[[], int],
+        connect: Connect,
+        logs: FollowerLogs,
+        clock: Clock,
+        config: ReplicaFetcherConfig,
+        log: EventLog,
+    ) -> None:
+        self.source = source
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
+        self._connect = connect
+        self._logs = logs
+        self._clock = clock
+        self._config = config
+        self._log = log.bind(source=source)
+        self._states: dict[TopicPartition, PartitionFetchState] = {}  # in the order of their turns
+        self._channel: SourceChannel | None = None
+        self._polling = False
+        self._interrupted = False
+        self._stopped = False
+        self._wake = asyncio.Event()
+        self._connect_failures = 0
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    def state_of(self, topic_partition: TopicPartition) -> PartitionFetchState | None:
+        return self._states.get(topic_partition)
+
+    def add(self, topic_partition: TopicPartition, state: PartitionFetchState) -> None:
+        self._states[topic_partition] = state
+        self._wake.set()
+        if self._polling:
+            self._interrupted = True
+            self._hang_up()
+
+    def remove(self, topic_partition: TopicPartition) -> None:
+        self._states.pop(topic_partition, None)
+
+    def stop(self) -> None:
+        """End the task at its next step."""
+        self._stopped = True
+        self._wake.set()
+        self._hang_up()
+
+    async def run(self) -> None:
+        """Until ``stop``."""
+        try:
+            while not self._stopped:
+                now_ms = self._clock.monotonic_ms()
+                asked = {tp: s for tp, s in self._states.items() if not s.is_delayed(now_ms)}
+                if not asked:
+                    await self._idle(now_ms)
+                elif self._channel is None:
+                    await self._reach_leader()
+                else:
+                    await self._fetch_once(asked)
+        finally:
+            self._hang_up()
+
+    # ------------------------------------------------------------------------------------- waiting
+
+    async def _idle(self, now_ms: int) -> None:
+        """Until a partition is added, or the first delay is over."""
+        delays = [s.delayed_until_ms for s in self._states.values() if s.delayed_until_ms]
+        self._wake.clear()
+        timer = None
+        if delays:
+            timer = self._clock.call_later(max(1, min(delays) - now_ms), self._wake.set)
+        try:
+            await self._wake.wait()
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    async def _reach_leader(self) -> None:
+        try:
+            channel = await self._connect(self.source)
+        except OSError as error:
+            self._failed(list(self._states))
+            self._connect_failures += 1
+            if self._connect_failures == 1:
+                self._log.warning("leader_unreachable", error=repr(error))
+            return
+        if self._connect_failures:
+            self._log.info("leader_reached", attempts=self._connect_failures + 1)
+            self._connect_failures = 0
+        if self._stopped:
+            channel.close()
+        else:
+            self._channel = channel
+
+    def _hang_up(self) -> None:
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+
+    async def _ask(self, message: Message, version: int, timeout_ms: int) -> Any:
+        """The answer, or None when the connection failed."""
+        channel = self._channel
+        if channel is None:
+            return None
+        try:
+            return await channel.request(message, version, timeout_ms)
+        except OSError as error:
+            if self._channel is channel:
+                self._hang_up()
+            if not self._interrupted and not self._stopped:
+                self._log.warning("leader_lost", error=repr(error))
+            return None
+
+    # ------------------------------------------------------------------------------------ fetching
+
+    async def _fetch_once(self, asked: dict[TopicPartition, PartitionFetchState]) -> None:
+        request, version = self._request(asked)
+        config = self._config
+        self._polling, self._interrupted = True, False
+        response: FetchResponse | None = await self._ask(
+            request, version, config.replica_socket_timeout_ms
+        )
+        self._polling = False
+        if response is None:
+            if not self._interrupted:
+                self._failed(list(asked))
+            return
+        if response.error_code != ErrorCode.NONE:
+            self._log.warning("fetch_refused", error=error_of(response.error_code).name)
+            self._failed(list(asked))
+            return
+        topics = {state.topic_id: tp.topic for tp, state in asked.items()}
+        restarts = []
+        for topic in response.responses:
+            name = topics.get(topic.topic_id) if version > FETCH_VERSION_BY_NAME else topic.topic
+            for data in topic.partitions:
+                topic_partition = TopicPartition(name or "", data.partition_index)
+                state = asked.get(topic_partition)
+                if state is None or self._states.get(topic_partition) is not state:
+                    continue  # not ours any more, or told otherwise meanwhile
+                if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                    restarts.append((topic_partition, state))
+                elif data.error_code != ErrorCode.NONE:
+                    self._refused(topic_partition, error_of(data.error_code))
+                else:
+                    self._take(topic_partition, state, data)
+        for topic_partition, state in restarts:
+            await self._restart(topic_partition, state)
+
+    def _request(
+        self, asked: dict[TopicPartition, PartitionFetchState]
+    ) -> tuple[FetchRequest, int]:
+        config = self._config
+        topics: dict[str, FetchTopic] = {}
+        by_id = True
+        for topic_partition, state in asked.items():
+            topic = topics.get(topic_partition.topic)
+            if topic is None:
+                by_id = by_id and state.topic_id is not None
+                topic = FetchTopic(topic_partition.topic, state.topic_id or ZERO_UUID)
+                topics[topic_partition.topic] = topic
+            topic.partitions.append(
+                FetchPartition(
+                    partition=topic_partition.partition,
+                    current_leader_epoch=state.leader_epoch,
+                    fetch_offset=state.fetch_offset,
+                    last_fetched_epoch=(
+                        -1 if state.last_fetched_epoch is None else state.last_fetched_epoch
+                    ),
+                    log_start_offset=self._logs.log_start_offset(topic_partition),
+                    partition_max_bytes=config.replica_fetch_max_bytes,
+                )
+            )
+        request = FetchRequest(
+            max_wait_ms=config.replica_fetch_wait_max_ms,
+            min_bytes=config.replica_fetch_min_bytes,
+            max_bytes=config.replica_fetch_response_max_bytes,
+            topics=list(topics.values()),
+        )
+        if by_id:
+            request.replica_state = ReplicaState(self._broker_id, self._broker_epoch())
+            return request, FETCH_VERSION
+        request.replica_id = self._broker_id
+        return request, FETCH_VERSION_BY_NAME
+
+    def _take(
+        self, topic_partition: TopicPartition, state: PartitionFetchState, data: PartitionData
+    ) -> None:
+        try:
+            self._settle(topic_partition, self._logs.take(topic_partition, state, data))
+        except KafkaError as error:
+            self._log.error(
+                "bad_records_from_leader", partition=str(topic_partition), error=str(error)
+            )
+            self._failed([topic_partition])
+
+    def _settle(self, topic_partition: TopicPartition, state: PartitionFetchState | None) -> None:
+        """The next state of a partition; whoever had its turn goes to the end."""
+        before = self._states.get(topic_partition)
+        if state is None:
+            self._states.pop(topic_partition, None)
+        elif before is not None and before.fetch_offset == state.fetch_offset:
+            self._states[topic_partition] = state
+        else:
+            self._states.pop(topic_partition, None)
+            self._states[topic_partition] = state
+
+    def _failed(self, partitions: list[TopicPartition]) -> None:
+        now_ms = self._clock.monotonic_ms()
+        for topic_partition in partitions:
+            state = self._states.get(topic_partition)
+            if state is not None:
+                self._settle(
+                    topic_partition,
+                    states.failed(state, now_ms, self._config.replica_fetch_backoff_ms),
+                )
+
+    def _refused(self, topic_partition: TopicPartition, error: ErrorCode) -> None:
+        """FENCED_LEADER_EPOCH: there is a newer leader, whom the controller will name. Anything
+        else may pass: above all, a leader that has not heard of its role yet."""
+        self._log.info("fetch_refused", partition=str(topic_partition), error=error.name)
+        if error is ErrorCode.FENCED_LEADER_EPOCH:
+            self._states.pop(topic_partition, None)
+        else:
+            self._failed([topic_partition])
+
+    # -------------------------------------------------------------------------------- out of range
+
+    async def _restart(self, topic_partition: TopicPartition, state: PartitionFetchState) -> None:
+        """Our end is outside the leader's log: ask where that ends and where it starts."""
+        end = await self._list_offset(topic_partition, state, LATEST_TIMESTAMP)
+        if end is None or self._states.get(topic_partition) is not state:
+            return
+        below = restart_below_leader_end(self._logs.log_end_offset(topic_partition), end)
+        if below is not None:
+            self._settle(topic_partition, self._logs.cut_to(topic_partition, state, end))
+            return
+        start = await self._list_offset(topic_partition, state, EARLIEST_TIMESTAMP)
+        if start is None or self._states.get(topic_partition) is not state:
+            return
+        self._settle(topic_partition, self._logs.restart_at(topic_partition, state, start))
+
+    async def _list_offset(
+        self, topic_partition: TopicPartition, state: PartitionFetchState, timestamp: int
+    ) -> int | None:
+        """An end of the leader's log; None (and a delay) when it cannot be told now."""
+        question = ListOffsetsPartition(
+            partition_index=topic_partition.partition,
+            current_leader_epoch=state.leader_epoch,
+            timestamp=timestamp,
+        )
+        request = ListOffsetsRequest(
+            replica_id=self._broker_id,
+            topics=[ListOffsetsTopic(name=topic_partition.topic, partitions=[question])],
+        )
+        response = await self._ask(
+            request, LIST_OFFSETS_VERSION, self._config.replica_socket_timeout_ms
+        )
+        if self._states.get(topic_partition) is not state:
+            return None
+        if response is None:
+            self._failed([topic_partition])
+            return None
+        answers = [partition for topic in response.topics for partition in topic.partitions]
+        error = error_of(answers[0].error_code) if answers else ErrorCode.UNKNOWN_SERVER_ERROR
+        if error is not ErrorCode.NONE:
+            self._refused(topic_partition, error)
+            return None
+        return int(answers[0].offset)

@@ -1,0 +1,126 @@
+"""The fetchers of one broker: one for each broker that leads something we follow."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeAlias
+
+from minikafka.broker.cluster_view import ClusterView
+from minikafka.broker.follower_logs import FollowerLogs
+from minikafka.broker.replica_fetcher import ReplicaFetcher, ReplicaFetcherConfig, SourceChannel
+from minikafka.core.replication.fetch_state import PartitionFetchState
+from minikafka.kernel.cluster import Endpoint, TopicPartition
+from minikafka.kernel.events import event_log
+from minikafka.kernel.ports import Clock
+
+# Opens a connection to (host, port). Raises OSError.
+OpenChannel: TypeAlias = Callable[[str, int], Awaitable[SourceChannel]]
+
+
+class ReplicaFetcherManager:
+    """Starts a fetcher with its first partition and ends it with its last."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        broker_id: int,
+        broker_epoch: Callable[[], int],
+        logs: FollowerLogs,
+        cluster: ClusterView,
+        listener: str,
+        open_channel: OpenChannel,
+        config: ReplicaFetcherConfig,
+    ) -> None:
+        self._clock = clock
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
+        self._logs = logs
+        self._cluster = cluster
+        self._listener = listener
+        self._open_channel = open_channel
+        self._config = config
+        self._log = event_log("replica-fetcher", broker=broker_id)
+        self._group: asyncio.TaskGroup | None = None
+        self._fetchers: dict[int, ReplicaFetcher] = {}
+        self._sources: dict[TopicPartition, int] = {}
+        self._hints: dict[int, Endpoint] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        self._group = tasks
+
+    async def stop(self) -> None:
+        """End all fetchers, and start none any more."""
+        self._group = None
+        for fetcher in self._fetchers.values():
+            fetcher.stop()
+        self._fetchers.clear()
+        self._sources.clear()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()  # one may be connecting, which nothing else ends
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def __len__(self) -> int:
+        return len(self._fetchers)
+
+    def source_of(self, topic_partition: TopicPartition) -> int | None:
+        """The broker that a partition is copied from."""
+        return self._sources.get(topic_partition)
+
+    def fetcher(self, source: int) -> ReplicaFetcher | None:
+        return self._fetchers.get(source)
+
+    def add(
+        self,
+        source: int,
+        topic_partition: TopicPartition,
+        state: PartitionFetchState,
+        hint: Endpoint | None = None,
+    ) -> None:
+        """Copy ``topic_partition`` from broker ``source``. ``hint`` is where that one is, in case
+        the metadata does not know yet. Nothing happens while shutting down."""
+        if self._group is None:
+            return
+        if hint is not None:
+            self._hints[source] = hint
+        fetcher = self._fetchers.get(source)
+        if fetcher is None:
+            fetcher = self._fetchers[source] = ReplicaFetcher(
+                source,
+                self._broker_id,
+                self._broker_epoch,
+                self._connect,
+                self._logs,
+                self._clock,
+                self._config,
+                self._log,
+            )
+            task = self._group.create_task(
+                fetcher.run(), name=f"ReplicaFetcherThread-0-{source}-broker-{self._broker_id}"
+            )
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        self._sources[topic_partition] = source
+        fetcher.add(topic_partition, state)
+
+    def remove(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """Copy these no longer. What is on its way for them is dropped."""
+        for topic_partition in topic_partitions:
+            source = self._sources.pop(topic_partition, None)
+            if source is None:
+                continue
+            fetcher = self._fetchers[source]
+            fetcher.remove(topic_partition)
+            if not len(fetcher):
+                fetcher.stop()
+                del self._fetchers[source]
+
+    async def _connect(self, source: int) -> SourceChannel:
+        broker = self._cluster.broker(source)
+        endpoint = broker.endpoint(self._listener) if broker is not None else None
+        endpoint = endpoint or self._hints.get(source)
+        if endpoint is None:
+            raise ConnectionError(f"it is not known where broker {source} is")
+        return await self._open_channel(endpoint.host, endpoint.port)

@@ -1,0 +1,440 @@
+"""Brokers' replica managers in one process: real logs in memory, requests over loopback channels.
+
+The test plays the controller (``elect``) and ZooKeeper (``StateZnodes``), and moves the clock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+from uuid import UUID
+
+from minikafka.broker.context import RequestContext
+from minikafka.broker.controller_fence import ControllerFence
+from minikafka.broker.handlers.fetch import FetchConfig, FetchHandler
+from minikafka.broker.handlers.leader_and_isr import LeaderAndIsrHandler
+from minikafka.broker.handlers.list_offsets import ListOffsetsHandler
+from minikafka.broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
+from minikafka.broker.handlers.produce import ProduceHandler
+from minikafka.broker.handlers.stop_replica import StopReplicaHandler
+from minikafka.broker.isr_maintenance import IsrConfig
+from minikafka.broker.partition import Partition
+from minikafka.broker.replica_fetcher import ReplicaFetcherConfig
+from minikafka.broker.replica_manager import ReplicaManager, ReplicaManagerConfig
+from minikafka.broker.topic_config import TopicConfig
+from minikafka.kernel.cluster import (
+    Broker,
+    Endpoint,
+    LeaderAndIsr,
+    TopicPartition,
+)
+from minikafka.kernel.errors import ErrorCode
+from minikafka.kernel.metrics import Metrics
+from minikafka.kernel.ports import CoordinationError
+from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.codec import decode, encode
+from minikafka.protocol.headers import RequestHeader
+from minikafka.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    PartitionData,
+)
+from minikafka.protocol.messages.leader_and_isr import (
+    LeaderAndIsrLiveLeader,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicState,
+)
+from minikafka.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    TopicProduceData,
+)
+from minikafka.protocol.messages.registry import response_class
+from minikafka.protocol.records.builder import build_batch
+from minikafka.protocol.records.record import decode_records
+from minikafka.storage.log_manager import LogManager, LogManagerConfig
+from tests.support.memory_files import MemoryFiles
+from tests.support.virtual_clock import VirtualClock
+
+TOPIC = "flights"
+TOPIC_ID = UUID(int=7)
+TP = TopicPartition(TOPIC, 0)
+
+
+def batch(*values: str, timestamp_ms: int = 1_700_000_000_000) -> bytes:
+    return build_batch([(timestamp_ms + i, None, v.encode(), []) for i, v in enumerate(values)])
+
+
+def values_in(records: Any) -> list[str]:
+    return [str(r.value, "ascii") for r in decode_records(records or b"") if r.value is not None]
+
+
+class StateZnodes:
+    """``IsrStore`` as ZooKeeper keeps it. ``away`` fails every request, ``lose`` the next race."""
+
+    def __init__(self) -> None:
+        self.states: dict[TopicPartition, LeaderAndIsr] = {}
+        self.announced: list[list[TopicPartition]] = []
+        self.away = False
+        self.held: asyncio.Event | None = None
+
+    async def update_isr(
+        self,
+        topic_partition: TopicPartition,
+        leader_and_isr: LeaderAndIsr,
+        controller_epoch: int,
+        expected_zk_version: int,
+    ) -> int | None:
+        if self.held is not None:
+            await self.held.wait()
+        if self.away:
+            raise CoordinationError(str(topic_partition))
+        current = self.states[topic_partition]
+        if current.zk_version != expected_zk_version:
+            return None
+        version = expected_zk_version + 1
+        self.states[topic_partition] = replace(leader_and_isr, zk_version=version)
+        return version
+
+    async def propagate_isr_changes(self, partitions: Sequence[TopicPartition]) -> None:
+        if self.away:
+            raise CoordinationError("/isr_change_notification")
+        self.announced.append(list(partitions))
+
+
+@dataclass
+class Metadata:
+    """A ``ClusterView`` that all brokers of a test share."""
+
+    alive: dict[int, Broker] = field(default_factory=dict)
+    topic_ids: dict[UUID, str] = field(default_factory=dict)
+    leaders: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
+
+    def topic_name(self, topic_id: UUID) -> str | None:
+        return self.topic_ids.get(topic_id)
+
+    def contains(self, topic_partition: TopicPartition) -> bool:
+        return topic_partition in self.leaders
+
+    def broker(self, broker_id: int) -> Broker | None:
+        return self.alive.get(broker_id)
+
+    def partition_leader(self, topic_partition: TopicPartition) -> tuple[int, int] | None:
+        return self.leaders.get(topic_partition)
+
+
+class Configs:
+    def __init__(self) -> None:
+        self.by_topic: dict[str, TopicConfig] = {}
+        self.failures = 0
+
+    async def load(self, topics: Iterable[str]) -> None:
+        if self.failures:
+            self.failures -= 1
+            raise CoordinationError("/config/topics")
+
+    def get(self, topic: str) -> TopicConfig:
+        return self.by_topic.get(topic, TopicConfig())
+
+
+class LoopbackChannel:
+    """Requests of one broker to another, through the codec and the other one's handlers."""
+
+    def __init__(self, cluster: ReplicaCluster, source: int, target: int) -> None:
+        self._cluster, self._source, self._target = cluster, source, target
+        self._closed: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    async def request(self, message: Any, version: int, timeout_ms: int) -> Any:
+        if self._closed.done():
+            raise ConnectionError("closed")
+        request = decode(type(message), version, encode(message, version))
+        self._cluster.requests.append((self._source, self._target, request, version))
+        reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        if not self._cluster.is_cut(self._source, self._target):
+            node = self._cluster.nodes[self._target]
+            node.serve(request, version, lambda r: reply.done() or reply.set_result(r))
+        timer = self._cluster.clock.call_later(
+            timeout_ms, lambda: reply.done() or reply.set_exception(TimeoutError())
+        )
+        try:
+            await asyncio.wait({reply, self._closed}, return_when=asyncio.FIRST_COMPLETED)
+            if not reply.done() or self._cluster.is_cut(self._source, self._target):
+                raise ConnectionError("closed")
+            response = reply.result()
+        finally:
+            timer.cancel()
+            reply.cancel()
+        return decode(type(response), version, encode(response, version))
+
+    def close(self) -> None:
+        if not self._closed.done():
+            self._closed.set_result(None)
+
+
+@dataclass
+class Node:
+    """One broker's data path."""
+
+    id: int
+    files: MemoryFiles
+    logs: LogManager
+    replicas: ReplicaManager
+    fence: ControllerFence
+    handlers: dict[ApiKey, Any]
+    listener: str = "PLAINTEXT"
+
+    def context(self, api_key: ApiKey, version: int, client_id: str | None) -> RequestContext:
+        return RequestContext(
+            RequestHeader(api_key, version, 1, client_id), self.listener, "10.0.0.9"
+        )
+
+    def serve(self, request: Any, version: int, reply: Any, client_id: str | None = "c") -> None:
+        key = request.SPEC.api_key
+        self.handlers[key](self.context(key, version, client_id), request, reply)
+
+    def ask(self, request: Any, version: int, client_id: str | None = "c") -> list[Any]:
+        """The replies so far: the list grows when a parked one is answered."""
+        replies: list[Any] = []
+
+        def reply(response: Any) -> None:
+            if response is not None:
+                response = decode(response_class(request), version, encode(response, version))
+            replies.append(response)
+
+        asked = decode(type(request), version, encode(request, version))
+        self.serve(asked, version, reply, client_id)
+        return replies
+
+    async def command(self, request: Any, version: int) -> Any:
+        key = request.SPEC.api_key
+        asked = decode(type(request), version, encode(request, version))
+        response = await self.handlers[key](self.context(key, version, "controller"), asked)
+        return decode(type(response), version, encode(response, version))
+
+    def partition(self, topic_partition: TopicPartition = TP) -> Partition:
+        return self.replicas.hosted.require(topic_partition)
+
+    def held(self, topic_partition: TopicPartition = TP) -> list[str]:
+        """The values in the log, committed or not."""
+        log = self.partition(topic_partition).log
+        read = log.read(log.log_start_offset, 1 << 30, log.log_end_offset, True)
+        return values_in(read.records)
+
+    def produce(
+        self,
+        *values: str,
+        acks: int = -1,
+        timeout_ms: int = 1_000,
+        topic_partition: TopicPartition = TP,
+        version: int = 9,
+    ) -> list[PartitionProduceResponse]:
+        """The answer for the partition, once it is there."""
+        records = bytearray(batch(*values))
+        data = PartitionProduceData(topic_partition.partition, records)
+        request = ProduceRequest(
+            acks=acks,
+            timeout_ms=timeout_ms,
+            topic_data=[TopicProduceData(topic_partition.topic, [data])],
+        )
+        answers: list[PartitionProduceResponse] = []
+        self.serve(
+            request,
+            version,
+            lambda r: r and answers.append(r.responses[0].partition_responses[0]),
+        )
+        return answers
+
+    def fetch(
+        self,
+        offset: int,
+        *,
+        replica_id: int = -1,
+        max_wait_ms: int = 500,
+        min_bytes: int = 1,
+        topic_partition: TopicPartition = TP,
+        version: int = 12,
+        isolation_level: int = 0,
+        **fields: Any,
+    ) -> list[PartitionData]:
+        """The answer for the partition, once it is there."""
+        wanted = FetchPartition(
+            partition=topic_partition.partition,
+            fetch_offset=offset,
+            partition_max_bytes=1 << 20,
+            **fields,
+        )
+        request = FetchRequest(
+            replica_id=replica_id,
+            max_wait_ms=max_wait_ms,
+            min_bytes=min_bytes,
+            isolation_level=isolation_level,
+            topics=[FetchTopic(topic_partition.topic, partitions=[wanted])],
+        )
+        answers: list[PartitionData] = []
+        self.serve(request, version, lambda r: answers.append(r.responses[0].partitions[0]))
+        return answers
+
+
+class ReplicaCluster:
+    """``isr``, ``fetcher``: settings of every broker."""
+
+    def __init__(
+        self,
+        broker_ids: Iterable[int] = (1, 2, 3),
+        isr: IsrConfig | None = None,
+        fetcher: ReplicaFetcherConfig | None = None,
+    ) -> None:
+        self.clock = VirtualClock()
+        self.znodes = StateZnodes()
+        self.metadata = Metadata(topic_ids={TOPIC_ID: TOPIC})
+        for broker_id in (1, 2, 3):
+            self._announce(broker_id)  # a test may play some of them itself
+        self.configs = Configs()
+        self.nodes: dict[int, Node] = {}
+        self.requests: list[tuple[int, int, Any, int]] = []
+        self._cut: set[int] = set()
+        self._isr = isr or IsrConfig(replica_lag_time_max_ms=10_000)
+        self._fetcher = fetcher or ReplicaFetcherConfig()
+        self.tasks: asyncio.TaskGroup | None = None
+        self._ids = list(broker_ids)
+
+    def __getitem__(self, broker_id: int) -> Node:
+        return self.nodes[broker_id]
+
+    # -- life
+
+    async def __aenter__(self) -> ReplicaCluster:
+        self.tasks = asyncio.TaskGroup()
+        await self.tasks.__aenter__()
+        for broker_id in self._ids:
+            await self.start(broker_id)
+        return self
+
+    async def __aexit__(self, *failure: Any) -> None:
+        assert self.tasks is not None
+        for node in list(self.nodes.values()):
+            await node.replicas.stop()
+        await self.tasks.__aexit__(*failure)
+
+    async def start(self, broker_id: int, files: MemoryFiles | None = None) -> Node:
+        assert self.tasks is not None
+        files = files or MemoryFiles()
+        logs = LogManager(files, self.clock, LogManagerConfig(log_dirs=("/data",)))
+        await logs.start()
+        replicas = ReplicaManager(
+            ReplicaManagerConfig(broker_id, isr=self._isr, fetcher=self._fetcher),
+            self.clock,
+            logs,
+            self.metadata,
+            self.configs,
+            self.znodes,
+            lambda host, port: self._connect(broker_id, port),
+            lambda: 100 + broker_id,
+            Metrics(),
+        )
+        fence = ControllerFence(broker_id, lambda: 100 + broker_id)
+        handlers = {
+            ApiKey.PRODUCE: ProduceHandler(replicas, self.metadata),
+            ApiKey.FETCH: FetchHandler(replicas, self.metadata, FetchConfig()),
+            ApiKey.LIST_OFFSETS: ListOffsetsHandler(replicas),
+            ApiKey.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochHandler(replicas),
+            ApiKey.LEADER_AND_ISR: LeaderAndIsrHandler(replicas, fence),
+            ApiKey.STOP_REPLICA: StopReplicaHandler(replicas, fence),
+        }
+        node = Node(broker_id, files, logs, replicas, fence, handlers)
+        self.nodes[broker_id] = node
+        self._announce(broker_id)
+        await replicas.start(self.tasks)
+        return node
+
+    def _announce(self, broker_id: int) -> None:
+        self.metadata.alive[broker_id] = Broker(
+            broker_id, (Endpoint(f"host{broker_id}", broker_id),), rack=f"r{broker_id}"
+        )
+
+    async def _connect(self, source: int, target: int) -> LoopbackChannel:
+        if self.is_cut(source, target) or target not in self.nodes:
+            raise ConnectionError("connection refused")
+        return LoopbackChannel(self, source, target)
+
+    def freeze(self, *broker_ids: int) -> None:
+        """Cut brokers off from the others. Requests under way stay unanswered."""
+        self._cut |= set(broker_ids)
+
+    def thaw(self, *broker_ids: int) -> None:
+        self._cut -= set(broker_ids)
+
+    def is_cut(self, source: int, target: int) -> bool:
+        return source in self._cut or target in self._cut
+
+    async def stop(self, broker_id: int) -> MemoryFiles:
+        """An orderly stop; what is on its disk."""
+        node = self.nodes.pop(broker_id)
+        self.metadata.alive.pop(broker_id)
+        await node.replicas.stop()
+        await node.logs.shutdown()
+        return node.files
+
+    # -- the controller
+
+    async def elect(
+        self,
+        leader: int,
+        isr: Sequence[int] = (1, 2, 3),
+        *,
+        epoch: int = 0,
+        replicas: Sequence[int] = (1, 2, 3),
+        partitions: Sequence[int] = (0,),
+        topic: str = TOPIC,
+        topic_id: UUID = TOPIC_ID,
+        tell: Sequence[int] | None = None,
+        version: int = 7,
+    ) -> dict[int, LeaderAndIsrResponse]:
+        """Write the state and tell the replicas (or those in ``tell``), in one breath."""
+        states = []
+        for index in partitions:
+            topic_partition = TopicPartition(topic, index)
+            known = self.znodes.states.get(topic_partition)
+            state = LeaderAndIsr(
+                leader, epoch, tuple(isr), 0 if known is None else known.zk_version + 1
+            )
+            self.znodes.states[topic_partition] = state
+            self.metadata.leaders[topic_partition] = (leader, epoch)
+            states.append(
+                LeaderAndIsrPartitionState(
+                    topic_name=topic if version < 2 else "",
+                    partition_index=index,
+                    controller_epoch=1,
+                    leader=leader,
+                    leader_epoch=epoch,
+                    isr=list(isr),
+                    partition_epoch=state.zk_version,
+                    replicas=list(replicas),
+                )
+            )
+        request = LeaderAndIsrRequest(
+            controller_id=9,
+            controller_epoch=1,
+            live_leaders=[LeaderAndIsrLiveLeader(leader, f"host{leader}", leader)],
+        )
+        if version < 2:
+            request.ungrouped_partition_states = states
+        else:
+            request.topic_states = [LeaderAndIsrTopicState(topic, topic_id, states)]
+        return {
+            broker_id: await self.nodes[broker_id].command(request, version)
+            for broker_id in (replicas if tell is None else tell)
+            if broker_id in self.nodes
+        }
+
+
+def error_of(answers: Sequence[Any]) -> ErrorCode:
+    """Of a request that has been answered."""
+    assert len(answers) == 1, f"{len(answers)} answers"
+    return ErrorCode(answers[0].error_code)

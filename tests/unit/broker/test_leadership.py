@@ -1,0 +1,259 @@
+"""LeaderAndIsr and StopReplica: epochs at the door, roles, deletion."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from minikafka.broker.controller_fence import ControllerFence
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.errors import ErrorCode
+from minikafka.protocol.messages.leader_and_isr import LeaderAndIsrRequest
+from minikafka.protocol.messages.stop_replica import (
+    StopReplicaPartitionState,
+    StopReplicaPartitionV0,
+    StopReplicaRequest,
+    StopReplicaTopicState,
+    StopReplicaTopicV1,
+)
+from tests.support.replicas import TOPIC, TOPIC_ID, TP, Node, ReplicaCluster, error_of
+
+
+def stop(delete: bool = True, epoch: int = -1, **fields: int) -> StopReplicaRequest:
+    return StopReplicaRequest(
+        controller_epoch=fields.pop("controller_epoch", 1),
+        topic_states=[StopReplicaTopicState(TOPIC, [StopReplicaPartitionState(0, epoch, delete)])],
+        **fields,
+    )
+
+
+async def stopped(node: Node, request: StopReplicaRequest, version: int = 4) -> ErrorCode:
+    response = await node.command(request, version)
+    return error_of(response.partition_errors)
+
+
+@pytest.mark.parametrize("version", range(8))
+async def test_every_version_makes_leaders_and_followers(version: int) -> None:
+    async with ReplicaCluster() as cluster:
+        answers = await cluster.elect(1, version=version)
+        for response in answers.values():
+            assert response.error_code == 0
+            if version < 5:
+                entry = response.partition_errors[0]
+                assert (entry.topic_name, entry.partition_index) == (TOPIC, 0)
+            else:
+                assert response.topics[0].topic_id == TOPIC_ID
+                entry = response.topics[0].partition_errors[0]
+            assert entry.error_code == 0
+        assert [cluster[i].partition().is_leader for i in (1, 2, 3)] == [True, False, False]
+        assert cluster[2].replicas.fetchers.source_of(TP) == 1
+        assert cluster[1].replicas.fetchers.source_of(TP) is None
+        produced = cluster[1].produce("a")
+        await cluster.clock.advance(1_000)
+        assert error_of(produced) is ErrorCode.NONE
+        by_id = {version for _, _, _, version in cluster.requests}
+        assert by_id == ({12} if version < 5 else {16})
+
+
+async def partition_error(cluster: ReplicaCluster, **election: object) -> ErrorCode:
+    answers = await cluster.elect(1, tell=[1], **election)  # type: ignore[arg-type]
+    return error_of(answers[1].topics[0].partition_errors)
+
+
+async def test_an_old_or_known_leader_epoch_changes_nothing() -> None:
+    async with ReplicaCluster([1]) as cluster:
+        assert await partition_error(cluster, epoch=3) is ErrorCode.NONE
+        assert await partition_error(cluster, epoch=3) is ErrorCode.STALE_CONTROLLER_EPOCH
+        assert await partition_error(cluster, epoch=2) is ErrorCode.STALE_CONTROLLER_EPOCH
+        assert cluster[1].partition().leader_epoch == 3
+        assert await partition_error(cluster, epoch=4) is ErrorCode.NONE
+
+
+async def test_another_topic_of_the_same_name_is_refused() -> None:
+    async with ReplicaCluster([1]) as cluster:
+        assert await partition_error(cluster, epoch=3) is ErrorCode.NONE
+        other = UUID(int=99)
+        error = await partition_error(cluster, epoch=4, topic_id=other)
+        assert error is ErrorCode.INCONSISTENT_TOPIC_ID
+        assert cluster[1].partition().leader_epoch == 3
+
+
+async def test_a_topic_without_an_id_gets_one_under_the_same_epoch() -> None:
+    async with ReplicaCluster([1]) as cluster:
+        assert await partition_error(cluster, epoch=3, topic_id=UUID(int=0)) is ErrorCode.NONE
+        assert cluster[1].partition().topic_id is None
+        assert await partition_error(cluster, epoch=3) is ErrorCode.NONE
+        assert cluster[1].partition().topic_id == TOPIC_ID
+        assert cluster[1].partition().state.isr.committed == (1, 2, 3)
+
+
+async def test_who_is_no_replica_does_not_obey() -> None:
+    async with ReplicaCluster([1]) as cluster:
+        error = await partition_error(cluster, isr=[2], replicas=[2, 3])
+        assert error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert cluster[1].replicas.hosted.get(TP) is None
+
+
+async def test_a_partition_without_leader_is_followed_by_nobody() -> None:
+    async with ReplicaCluster() as cluster:
+        await cluster.elect(1)
+        await cluster.elect(-1, isr=[1], epoch=1)
+        for node in cluster.nodes.values():
+            assert not node.partition().is_leader
+            assert node.replicas.fetchers.source_of(TP) is None
+            assert len(node.replicas.fetchers) == 0
+
+
+async def test_a_controller_of_the_past_and_a_message_for_an_earlier_life() -> None:
+    async with ReplicaCluster([1]) as cluster:
+        await cluster.elect(1, tell=[1])
+        node = cluster[1]
+        node.fence.controller_epoch = 5
+        for request, version in ((LeaderAndIsrRequest(controller_epoch=4), 7), (stop(), 4)):
+            response = await node.command(request, version)
+            assert response.error_code == ErrorCode.STALE_CONTROLLER_EPOCH
+        for request, version in (
+            (LeaderAndIsrRequest(controller_epoch=6, broker_epoch=100), 7),
+            (stop(controller_epoch=6, broker_epoch=100), 4),
+        ):
+            response = await node.command(request, version)
+            assert response.error_code == ErrorCode.STALE_BROKER_EPOCH
+        assert node.fence.controller_epoch == 5
+        assert node.replicas.hosted.get(TP) is not None
+
+
+def test_the_fence_remembers_the_highest_controller_epoch() -> None:
+    fence = ControllerFence(1, lambda: 50)
+    assert fence.check("x", 1, 3, 50) is ErrorCode.NONE
+    assert fence.check("x", 2, 3, -1) is ErrorCode.NONE
+    assert fence.check("x", 1, 2, 50) is ErrorCode.STALE_CONTROLLER_EPOCH
+    assert fence.check("x", 1, 4, 49) is ErrorCode.STALE_BROKER_EPOCH
+    assert fence.check("x", 1, 4, 51) is ErrorCode.NONE  # we learn of our own epoch a little later
+    assert fence.controller_epoch == 4
+
+
+async def test_settings_that_cannot_be_read_yet_are_waited_for() -> None:
+    async with ReplicaCluster([1]) as cluster:
+        cluster.configs.failures = 3
+        answers = {}
+
+        async def elect() -> None:
+            answers.update(await cluster.elect(1, isr=[1], replicas=[1]))
+
+        assert cluster.tasks is not None
+        cluster.tasks.create_task(elect())
+        await cluster.clock.advance(900)
+        assert answers == {}
+        await cluster.clock.advance(1_000)
+        assert cluster[1].partition().is_leader
+
+
+# ------------------------------------------------------------------------------------ StopReplica
+
+
+@pytest.mark.parametrize("version", range(5))
+async def test_every_version_stops_and_deletes(version: int) -> None:
+    async with ReplicaCluster() as cluster:
+        await cluster.elect(1)
+        cluster[1].produce("a")
+        await cluster.clock.settle()
+        request = StopReplicaRequest(controller_epoch=1, delete_partitions=version < 3)
+        if version == 0:
+            request.ungrouped_partitions = [StopReplicaPartitionV0(TOPIC, 0)]
+        elif version < 3:
+            request.topics = [StopReplicaTopicV1(TOPIC, [0])]
+        else:
+            request.topic_states = stop().topic_states
+        assert await stopped(cluster[2], request, version) is ErrorCode.NONE
+        node = cluster[2]
+        assert node.replicas.hosted.get(TP) is None
+        assert node.logs.get(TP) is None
+        assert node.replicas.fetchers.source_of(TP) is None
+        assert await stopped(cluster[2], request, version) is ErrorCode.NONE  # gone already
+
+
+async def test_a_stopped_follower_keeps_its_log_and_copies_no_more() -> None:
+    async with ReplicaCluster() as cluster:
+        await cluster.elect(1)
+        cluster[1].produce("a")
+        await cluster.clock.settle()
+        assert await stopped(cluster[3], stop(delete=False, epoch=0)) is ErrorCode.NONE
+        cluster[1].produce("b", acks=1)
+        await cluster.clock.advance(2_000)
+        assert cluster[3].held() == ["a"]
+        assert len(cluster[3].replicas.fetchers) == 0
+
+
+async def test_the_leader_epoch_of_a_stop_is_checked() -> None:
+    async with ReplicaCluster([1]) as cluster:
+        await cluster.elect(1, epoch=4, tell=[1])
+        node = cluster[1]
+        assert await stopped(node, stop(epoch=3)) is ErrorCode.FENCED_LEADER_EPOCH
+        assert node.replicas.hosted.get(TP) is not None
+        assert await stopped(node, stop(epoch=-2)) is ErrorCode.NONE  # the topic is being deleted
+        assert node.replicas.hosted.get(TP) is None
+
+
+async def test_deletion_answers_who_waits() -> None:
+    async with ReplicaCluster([1]) as cluster:
+        await cluster.elect(1, tell=[1])
+        produced = cluster[1].produce("a", timeout_ms=60_000)
+        fetched = cluster[1].fetch(0, max_wait_ms=60_000)
+        cluster.metadata.leaders.clear()
+        await stopped(cluster[1], stop())
+        assert error_of(produced) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert error_of(fetched) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_a_topic_made_again_starts_empty() -> None:
+    async with ReplicaCluster([1]) as cluster:
+        await cluster.elect(1, isr=[1], replicas=[1])
+        cluster[1].produce("a")
+        cluster[1].replicas.checkpoint_high_watermarks()
+        await stopped(cluster[1], stop())
+        again = UUID(int=8)
+        await cluster.elect(1, isr=[1], replicas=[1], topic_id=again)
+        partition = cluster[1].partition()
+        assert (partition.high_watermark, partition.log.log_end_offset) == (0, 0)
+        assert cluster[1].replicas.topic_name(again) == TOPIC
+
+
+async def test_an_offline_partition_is_not_stopped() -> None:
+    async with ReplicaCluster([1]) as cluster:
+        await cluster.elect(1, isr=[1], replicas=[1])
+        cluster[1].replicas.disk_failed(TP, OSError("broken"))
+        assert await stopped(cluster[1], stop()) is ErrorCode.KAFKA_STORAGE_ERROR
+        assert await partition_error(cluster, epoch=9) is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+async def test_a_disk_that_cannot_make_logs_takes_the_partition_offline() -> None:
+    async with ReplicaCluster([1]) as cluster:
+        await cluster.elect(1, isr=[1], replicas=[1])
+        cluster[1].produce("a")
+        cluster[1].files.broken = True
+        assert await partition_error(cluster, epoch=1) is ErrorCode.KAFKA_STORAGE_ERROR
+        assert cluster[1].replicas.hosted.is_offline(TP)
+
+
+# ------------------------------------------------------------------------------------ checkpoints
+
+
+async def test_high_watermarks_are_written_every_few_seconds() -> None:
+    async with ReplicaCluster([1]) as cluster:
+        await cluster.elect(1, isr=[1], replicas=[1])
+        cluster[1].produce("a", "b")
+        await cluster.clock.advance(4_999)
+        assert cluster[1].logs.read_high_watermarks() == {}
+        await cluster.clock.advance(1)
+        assert cluster[1].logs.read_high_watermarks() == {TP: 2}
+
+
+async def test_partitions_not_told_of_yet_keep_their_checkpoint() -> None:
+    async with ReplicaCluster([1]) as cluster:
+        other = TopicPartition("other", 4)
+        cluster[1].replicas.leadership.checkpointed = {other: 17, TP: 5}
+        await cluster.elect(1, isr=[1], replicas=[1])
+        assert cluster[1].partition().high_watermark == 0  # the log is shorter than it was
+        cluster[1].replicas.checkpoint_high_watermarks()
+        assert cluster[1].logs.read_high_watermarks() == {other: 17, TP: 0}

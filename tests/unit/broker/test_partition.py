@@ -1,0 +1,131 @@
+"""One partition by itself: roles, acknowledgements, what it refuses."""
+
+from __future__ import annotations
+
+import pytest
+
+from minikafka.broker.partition import Instruction, Partition
+from minikafka.broker.topic_config import TopicConfig
+from minikafka.kernel.cluster import LeaderAndIsr, ReplicaAssignment
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.storage.unified_log import LogConfig, UnifiedLog
+from tests.support.memory_files import MemoryFiles
+from tests.support.replicas import TP, batch
+
+LAG_MS = 1_000
+
+
+class Submitted(list[Partition]):
+    def __call__(self, partition: Partition) -> None:
+        self.append(partition)
+
+
+def partition(live: tuple[int, ...] = (1, 2, 3)) -> tuple[Partition, Submitted]:
+    submitted = Submitted()
+    made = Partition(TP, 1, LAG_MS, live, submitted)
+    files = MemoryFiles()
+    files.make_directories("/data/flights-0")
+    made.open_log(UnifiedLog(files, "/data/flights-0", TP, LogConfig()), 0)
+    return made, submitted
+
+
+def told(
+    leader: int = 1, isr: tuple[int, ...] = (1, 2, 3), epoch: int = 0, zk_version: int = 0
+) -> Instruction:
+    return Instruction(
+        TP,
+        LeaderAndIsr(leader, epoch, isr, zk_version),
+        ReplicaAssignment((1, 2, 3)),
+        controller_epoch=1,
+    )
+
+
+def append(made: Partition, value: str, acks: int = -1) -> int:
+    return made.append_as_leader(bytearray(batch(value)), acks, 0, 0)[0].first_offset
+
+
+def test_a_partition_without_a_role_serves_nothing() -> None:
+    made = Partition(TP, 1, LAG_MS, (), Submitted())
+    with pytest.raises(KafkaError) as raised:
+        made.readable_log(-1, leader_only=False)
+    assert raised.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    with pytest.raises(KafkaError):
+        append(made, "a")
+    assert made.acknowledged(0) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert made.maybe_shrink(0) == ()
+    assert not made.advance_high_watermark(0)
+
+
+def test_an_older_state_znode_changes_nothing() -> None:
+    made, _ = partition()
+    assert made.make_leader(told(zk_version=5), 0)
+    assert not made.make_leader(told(isr=(1,), epoch=1, zk_version=4), 0)
+    assert made.state.isr.committed == (1, 2, 3)
+    assert not made.make_follower(told(leader=2, epoch=1, zk_version=4))
+    assert made.is_leader
+
+
+def test_too_few_in_sync_when_it_is_acknowledged() -> None:
+    made, _ = partition()
+    made.make_leader(told(isr=(1, 2)), 0)
+    append(made, "a")
+    assert made.acknowledged(1) is None
+    assert made.record_follower_fetch(2, 1, 0, 10)
+    assert made.acknowledged(1) is ErrorCode.NONE
+    made.configure(TopicConfig(min_insync_replicas=3))
+    assert made.acknowledged(1) is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+
+
+def test_only_a_live_follower_that_has_reached_the_epoch_joins() -> None:
+    made, submitted = partition(live=(1, 2))
+    made.make_leader(told(isr=(1,)), 0)
+    append(made, "a", acks=1)
+    made.make_follower(told(leader=2, isr=(2,), epoch=1))
+    made.make_leader(told(isr=(1,), epoch=2), 0)
+    made.record_follower_fetch(3, 1, 0, 5)
+    assert submitted == []  # not alive
+    made.record_follower_fetch(2, 0, 0, 5)
+    assert submitted == []  # not far enough
+    made.record_follower_fetch(2, 1, 0, 6)
+    assert submitted == [made]
+    assert made.state.isr.proposed == (1, 2)
+    made.record_follower_fetch(2, 1, 0, 7)
+    assert submitted == [made]  # one change at a time
+
+
+def test_a_pending_expansion_already_holds_the_high_watermark() -> None:
+    made, _ = partition()
+    made.make_leader(told(isr=(1,)), 0)
+    made.record_follower_fetch(2, 0, 0, 5)
+    assert made.state.isr.proposed == (1, 2)
+    append(made, "a", acks=1)
+    assert made.high_watermark == 0
+    made.isr_written(1, 6)
+    assert made.state.isr.committed == (1, 2)
+    assert made.high_watermark == 0
+    assert made.record_follower_fetch(2, 1, 0, 7)
+    assert made.high_watermark == 1
+
+
+def test_a_refused_change_is_not_asked_for_again() -> None:
+    made, submitted = partition()
+    made.make_leader(told(), 0)
+    append(made, "a")
+    assert made.maybe_shrink(LAG_MS + 1) == (2, 3)
+    made.isr_refused()
+    assert made.maybe_shrink(LAG_MS * 9) == ()
+    made.record_follower_fetch(2, 1, 0, LAG_MS * 9)
+    assert submitted == [made]
+    assert made.state.isr.maximal == {1, 2, 3}
+
+
+def test_the_high_watermark_follows_the_leader_within_the_log() -> None:
+    made, _ = partition()
+    made.make_follower(told(leader=2))
+    made.append_as_follower(batch("a", "b"))
+    assert made.follow_high_watermark(9)
+    assert made.high_watermark == 2
+    made.truncate_to(0)
+    assert made.high_watermark == 0
+    made.truncate_fully_and_start_at(7)
+    assert (made.high_watermark, made.log.log_end_offset) == (7, 7)

@@ -1,0 +1,295 @@
+"""Copying from one leader: errors are backed off from, answers that come too late are dropped."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from minikafka.broker.replica_fetcher import error_of as error_of_number
+from minikafka.core.replication.fetch_state import PartitionFetchState
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.errors import ErrorCode
+from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from minikafka.protocol.messages.list_offsets import ListOffsetsResponse
+from minikafka.protocol.records.builder import build_batch
+from tests.support.replicas import TP, ReplicaCluster, batch, error_of
+
+
+def fetches(cluster: ReplicaCluster, source: int) -> list[FetchRequest]:
+    return [r for s, _, r, _ in cluster.requests if s == source and isinstance(r, FetchRequest)]
+
+
+async def test_many_partitions_travel_in_one_request_over_one_connection() -> None:
+    async with ReplicaCluster([1, 2]) as cluster:
+        await cluster.elect(1, isr=[1, 2], replicas=[1, 2], partitions=range(20))
+        other = UUID(int=8)
+        await cluster.elect(
+            1, isr=[1, 2], replicas=[1, 2], partitions=[0, 1], topic="more", topic_id=other
+        )
+        await cluster.clock.advance(5)
+        last = fetches(cluster, 2)[-1]
+        assert [len(topic.partitions) for topic in last.topics] == [20, 2]
+        assert len(cluster[2].replicas.fetchers) == 1
+        assert (last.replica_state.replica_id, last.replica_state.replica_epoch) == (2, 102)
+        produced = [
+            cluster[1].produce("v", topic_partition=TP._replace(partition=i)) for i in (3, 9)
+        ]
+        await cluster.clock.advance(5)
+        assert [error_of(answers) for answers in produced] == [ErrorCode.NONE] * 2
+
+
+async def test_a_new_partition_does_not_wait_behind_a_long_poll() -> None:
+    async with ReplicaCluster() as cluster:
+        await cluster.elect(1)
+        await cluster.clock.advance(100)  # an empty fetch is parked for 400 ms more
+        await cluster.elect(1, topic="other", topic_id=UUID(int=8))
+        produced = cluster[1].produce("v", topic_partition=TopicPartition("other", 0))
+        await cluster.clock.advance(50)
+        assert error_of(produced) is ErrorCode.NONE
+
+
+async def test_an_unreachable_leader_is_tried_again_and_again() -> None:
+    async with ReplicaCluster() as cluster:
+        cluster.freeze(1)
+        await cluster.elect(1)
+        await cluster.clock.advance(10_000)
+        state = cluster[2].replicas.fetchers.fetcher(1).state_of(TP)
+        assert 10 < state.failures < 20
+        cluster.thaw(1)
+        cluster[1].produce("v", acks=1)
+        await cluster.clock.advance(1_000)
+        assert cluster[2].held() == ["v"]
+        state = cluster[2].replicas.fetchers.fetcher(1).state_of(TP)
+        assert state.failures == 0
+
+
+async def test_a_leader_that_has_not_heard_of_its_role_is_asked_again_soon() -> None:
+    async with ReplicaCluster([1, 2]) as cluster:
+        await cluster.elect(1, isr=[1, 2], replicas=[1, 2], tell=[2])
+        await cluster.clock.advance(10)
+        state = cluster[2].replicas.fetchers.fetcher(1).state_of(TP)
+        assert state.failures == 1
+        await cluster.elect(1, isr=[1, 2], replicas=[1, 2], tell=[1])
+        produced = cluster[1].produce("v")
+        await cluster.clock.advance(50)
+        assert error_of(produced) is ErrorCode.NONE
+
+
+async def test_a_fenced_follower_waits_for_the_controller() -> None:
+    async with ReplicaCluster([1, 2]) as cluster:
+        await cluster.elect(1, isr=[1, 2], replicas=[1, 2])
+        await cluster.elect(1, isr=[1, 2], replicas=[1, 2], epoch=1, tell=[1])
+        await cluster.clock.advance(5_000)
+        assert cluster[2].replicas.fetchers.fetcher(1).state_of(TP) is None
+        asked = len(fetches(cluster, 2))
+        await cluster.clock.advance(5_000)
+        assert len(fetches(cluster, 2)) == asked
+        cluster[1].produce("v", acks=1)
+        await cluster.elect(1, isr=[1, 2], replicas=[1, 2], epoch=2)
+        await cluster.clock.advance(1_000)
+        assert cluster[2].held() == ["v"]
+
+
+async def test_the_fetcher_ends_with_its_last_partition_and_starts_again() -> None:
+    async with ReplicaCluster([1, 2]) as cluster:
+        await cluster.elect(1, isr=[1, 2], replicas=[1, 2])
+        await cluster.clock.settle()
+        assert len(cluster[2].replicas.fetchers) == 1
+        await cluster.elect(2, isr=[1, 2], replicas=[1, 2], epoch=1)
+        await cluster.clock.settle()
+        assert len(cluster[2].replicas.fetchers) == 0
+        assert len(cluster[1].replicas.fetchers) == 1
+        await cluster.elect(1, isr=[1, 2], replicas=[1, 2], epoch=2)
+        produced = cluster[1].produce("v")
+        await cluster.clock.advance(1_000)
+        assert error_of(produced) is ErrorCode.NONE
+
+
+async def test_a_partition_whose_disk_fails_is_copied_no_more_and_others_are() -> None:
+    async with ReplicaCluster([1, 2]) as cluster:
+        await cluster.elect(1, isr=[1], replicas=[1, 2], partitions=[0, 1])
+        await cluster.clock.settle()
+        cluster[2].files.broken = True
+        cluster[1].produce("v", acks=1)
+        await cluster.clock.advance(2_000)
+        assert cluster[2].replicas.hosted.is_offline(TP)
+        assert cluster[2].replicas.fetchers.source_of(TP) is None
+        cluster[2].files.broken = False
+        other = TP._replace(partition=1)
+        cluster[1].produce("w", acks=1, topic_partition=other)
+        await cluster.clock.advance(2_000)
+        assert cluster[2].held(other) == ["w"]
+
+
+# ----------------------------------------------------------------------- answers of our own making
+
+
+class Leader:
+    """Stands in for broker 1: answers each Fetch of broker 2 with what ``answer`` says."""
+
+    def __init__(self, cluster: ReplicaCluster) -> None:
+        self.cluster = cluster
+        self.answers: list[Any] = []
+        self.asked: list[FetchRequest] = []
+        cluster.nodes[1].handlers[FetchRequest.SPEC.api_key] = self.serve
+
+    def serve(self, context: Any, request: FetchRequest, reply: Any) -> None:
+        self.asked.append(request)
+        if self.answers:
+            answer = self.answers.pop(0)
+            topic = request.topics[0]
+            reply(answer(topic) if callable(answer) else answer)
+
+
+def answer(error: int = 0, records: bytes = b"", high_watermark: int = 0, **fields: Any) -> Any:
+    def of(topic: Any) -> FetchResponse:
+        data = PartitionData(
+            topic.partitions[0].partition,
+            error,
+            high_watermark,
+            records=records,
+            aborted_transactions=None,
+            **fields,
+        )
+        return FetchResponse(
+            responses=[FetchableTopicResponse(topic.topic, topic.topic_id, [data])]
+        )
+
+    return of
+
+
+async def test_corrupt_records_are_fetched_again() -> None:
+    async with ReplicaCluster([1, 2]) as cluster:
+        leader = Leader(cluster)
+        good = build_batch([(1, None, b"v", [])], leader_epoch=1)
+        bad = good[:-1] + b"?"
+        leader.answers = [answer(records=bad), answer(records=good, high_watermark=1)]
+        await cluster.elect(1, isr=[1], replicas=[1, 2], epoch=1)
+        await cluster.clock.settle()
+        assert cluster[2].held() == []
+        await cluster.clock.advance(1_000)
+        assert cluster[2].held() == ["v"]
+        assert cluster[2].partition().high_watermark == 1
+
+
+async def test_records_out_of_order_stop_the_copy_until_the_controller_speaks() -> None:
+    async with ReplicaCluster([1, 2]) as cluster:
+        leader = Leader(cluster)
+        first = build_batch([(1, None, b"v", [])], base_offset=0, leader_epoch=1)
+        leader.answers = [answer(records=first), answer(records=first)]
+        await cluster.elect(1, isr=[1], replicas=[1, 2], epoch=1)
+        await cluster.clock.advance(3_000)
+        assert cluster[2].held() == ["v"]
+        assert cluster[2].replicas.fetchers.fetcher(1).state_of(TP) is None
+
+
+async def test_an_empty_log_may_start_with_a_batch_that_begins_earlier() -> None:
+    """The leader's first offset lies inside a batch: whole batches are all that is ever sent."""
+    async with ReplicaCluster([1, 2]) as cluster:
+        leader = Leader(cluster)
+        await cluster.elect(1, isr=[1], replicas=[1, 2], epoch=1, tell=[])
+        records = build_batch([(1, None, v, []) for v in (b"a", b"b", b"c")], base_offset=8)
+        leader.answers = [
+            answer(ErrorCode.OFFSET_OUT_OF_RANGE),
+            answer(records=records, high_watermark=11, log_start_offset=10),
+        ]
+        await cluster.elect(1, isr=[1], replicas=[1, 2], epoch=2)
+        log = cluster[1].partition().log
+        log.truncate_fully_and_start_at(10)
+        log.assign_epoch_start_offset(2, 10)
+        await cluster.clock.advance(1_000)
+        assert leader.asked[1].topics[0].partitions[0].fetch_offset == 10
+        log = cluster[2].partition().log
+        assert (log.log_start_offset, log.log_end_offset) == (10, 11)
+
+
+@pytest.mark.parametrize(
+    "error", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR, 999]
+)
+async def test_any_other_error_is_backed_off_from(error: int) -> None:
+    async with ReplicaCluster([1, 2]) as cluster:
+        leader = Leader(cluster)
+        leader.answers = [answer(error)] * 3
+        await cluster.elect(1, isr=[1], replicas=[1, 2], epoch=1)
+        await cluster.clock.settle()
+        assert len(leader.asked) == 1
+        await cluster.clock.advance(19)
+        assert len(leader.asked) == 1
+        await cluster.clock.advance(1)
+        assert len(leader.asked) == 2
+        await cluster.clock.advance(40)
+        assert len(leader.asked) == 3
+
+
+async def test_a_refused_request_backs_off_with_all_partitions() -> None:
+    async with ReplicaCluster([1, 2]) as cluster:
+        leader = Leader(cluster)
+        leader.answers = [FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)]
+        await cluster.elect(1, isr=[1], replicas=[1, 2], epoch=1)
+        await cluster.clock.advance(30)
+        assert len(leader.asked) == 2
+
+
+async def test_an_answer_for_a_partition_that_has_moved_on_is_dropped() -> None:
+    async with ReplicaCluster([1, 2]) as cluster:
+        replies: list[Any] = []
+        cluster[1].handlers[FetchRequest.SPEC.api_key] = lambda c, request, reply: replies.append(
+            (request, reply)
+        )
+        await cluster.elect(1, isr=[1], replicas=[1, 2], epoch=1, partitions=[0, 1])
+        await cluster.clock.settle()
+        fetcher = cluster[2].replicas.fetchers.fetcher(1)
+        cluster[2].replicas.fetchers.remove([TP])
+        request, reply = replies[0]
+        reply(answer(records=batch("v"))(request.topics[0]))
+        await cluster.clock.settle()
+        assert cluster[2].held() == []
+        assert fetcher.state_of(TP) is None
+        assert len(fetcher) == 1
+
+
+async def test_a_leader_that_says_nothing_about_its_ends_is_asked_again() -> None:
+    async with ReplicaCluster([1, 2]) as cluster:
+        leader = Leader(cluster)
+        leader.answers = [answer(ErrorCode.OFFSET_OUT_OF_RANGE)] * 2
+        cluster[1].handlers[ApiKey.LIST_OFFSETS] = lambda c, r, reply: reply(ListOffsetsResponse())
+        await cluster.elect(1, isr=[1], replicas=[1, 2], epoch=1)
+        await cluster.clock.advance(30)
+        assert len(leader.asked) == 2
+        assert cluster[2].held() == []
+
+
+async def test_partitions_with_data_go_to_the_end_of_the_line() -> None:
+    async with ReplicaCluster([1, 2]) as cluster:
+        await cluster.elect(1, isr=[1], replicas=[1, 2], partitions=[0, 1, 2])
+        await cluster.clock.settle()
+        cluster[1].produce("v", acks=1)
+        await cluster.clock.advance(5)
+        order = [p.partition for p in fetches(cluster, 2)[-1].topics[0].partitions]
+        assert order == [1, 2, 0]
+
+
+def test_numbers_that_are_no_error_of_kafka_are_unknown() -> None:
+    assert error_of_number(6) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert error_of_number(999) is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+async def test_where_a_leader_is_comes_from_the_metadata_or_else_from_the_request() -> None:
+    async with ReplicaCluster([1, 2]) as cluster:
+        cluster.metadata.alive.pop(1)
+        await cluster.elect(1, isr=[1], replicas=[1, 2])
+        cluster[1].produce("v", acks=1)
+        await cluster.clock.advance(100)
+        assert cluster[2].held() == ["v"]
+        fetchers = cluster[2].replicas.fetchers
+        fetchers.add(7, TopicPartition("x", 0), PartitionFetchState(None, 0, 0))
+        await cluster.clock.advance(100)
+        assert fetchers.fetcher(7).state_of(TopicPartition("x", 0)).failures > 0

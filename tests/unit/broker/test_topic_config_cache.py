@@ -1,0 +1,67 @@
+"""Topic settings: read once, the broker's where a topic has none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from minikafka.broker.topic_config_cache import TopicConfigCache
+from minikafka.kernel.ports import CoordinationError
+from minikafka.kernel.settings import BROKER_CONFIG, topic_defaults
+
+BROKER = BROKER_CONFIG.parse({"zookeeper.connect": "zk:2181", "min.insync.replicas": "2"})
+
+
+class Store:
+    def __init__(self, **given: Mapping[str, str]) -> None:
+        self.given = given
+        self.asked: list[list[str]] = []
+        self.away = False
+
+    async def __call__(self, topics: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
+        if self.away:
+            raise CoordinationError
+        self.asked.append(list(topics))
+        return {topic: self.given[topic] for topic in topics if topic in self.given}
+
+
+async def test_what_the_topic_sets_goes_before_what_the_broker_sets() -> None:
+    store = Store(a={"segment.bytes": "1000", "cleanup.policy": "compact,delete", "x.y": "1"})
+    configs = TopicConfigCache(store, topic_defaults(BROKER))
+    assert configs.get("a").min_insync_replicas == 2
+    await configs.load(["a", "b"])
+    assert configs.get("a").log.segment_bytes == 1000
+    assert configs.get("a").log.cleanup_policy == "compact,delete"
+    assert configs.get("a").min_insync_replicas == 2
+    assert configs.get("b").log.segment_bytes == 1 << 30
+    await configs.load(["a", "b"])
+    assert store.asked == [["a", "b"]]
+
+
+async def test_reload_reads_again() -> None:
+    store = Store(a={"min.insync.replicas": "1"})
+    configs = TopicConfigCache(store, topic_defaults(BROKER))
+    await configs.load(["a"])
+    store.given["a"] = {"min.insync.replicas": "3"}
+    await configs.reload(["a"])
+    assert configs.get("a").min_insync_replicas == 3
+
+
+async def test_what_nobody_can_read_is_left_at_the_broker_s() -> None:
+    store = Store(a={"min.insync.replicas": "many", "max.message.bytes": "77"})
+    configs = TopicConfigCache(store, topic_defaults(BROKER))
+    await configs.load(["a"])
+    assert configs.get("a").min_insync_replicas == 2
+    assert configs.get("a").log.max_message_bytes == 77
+
+
+async def test_nothing_is_known_while_zookeeper_is_away() -> None:
+    store = Store()
+    store.away = True
+    configs = TopicConfigCache(store, topic_defaults(BROKER))
+    with pytest.raises(CoordinationError):
+        await configs.load(["a"])
+    store.away = False
+    await configs.load(["a"])
+    assert store.asked == [["a"]]
