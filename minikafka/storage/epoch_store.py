@@ -10,6 +10,7 @@ from minikafka.storage.checkpoints import (
     decode_epochs,
     encode_epochs,
 )
+from minikafka.storage.durable import flush_path
 
 
 class LeaderEpochStore:
@@ -72,11 +73,12 @@ class LeaderEpochStore:
             self._unflushed = True
 
     async def flush(self) -> None:
-        """Return when the file would survive a power loss."""
-        if self._unflushed:
-            self._unflushed = False
-            try:
-                await self._files.replace(self._path, encode_epochs(self.cache.entries))
-            except OSError:
-                self._unflushed = True
-                raise
+        """Return when the file as it is now would survive a power loss."""
+        if not self._unflushed:
+            return
+        self._unflushed = False
+        try:
+            await flush_path(self._files, self._path)
+        except OSError:
+            self._unflushed = True
+            raise

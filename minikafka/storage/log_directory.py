@@ -1,0 +1,143 @@
+"""One entry of ``log.dirs``: its lock, its owner, its checkpoint files, its directories of logs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.config import ConfigError
+from minikafka.kernel.events import EventLog
+from minikafka.kernel.ports import FileLock, Files
+from minikafka.storage.checkpoints import (
+    LOG_START_OFFSET,
+    RECOVERY_POINT,
+    REPLICATION_OFFSET,
+    CheckpointError,
+    decode_offsets,
+    encode_offsets,
+)
+from minikafka.storage.durable import flush_path, write_durably
+from minikafka.storage.meta_properties import (
+    META_PROPERTIES,
+    MetaProperties,
+    decode_meta_properties,
+    encode_meta_properties,
+)
+from minikafka.storage.names import DELETE_DIR_SUFFIX, parse_directory_name
+from minikafka.storage.unified_log import UnifiedLog
+
+LOCK: Final = ".lock"
+CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
+_CLEAN_SHUTDOWN_CONTENT: Final = b'{"version":0,"brokerEpoch":-1}'
+
+
+class LogDirectory:
+    """``logs`` are those that lie here. Everything may raise OSError."""
+
+    def __init__(self, files: Files, path: str, events: EventLog) -> None:
+        self.path = path
+        self.logs: dict[TopicPartition, UnifiedLog] = {}
+        self.clean = False  # the broker before us shut down in order
+        self.checkpointed_starts: dict[TopicPartition, int] = {}
+        self._files = files
+        self._events = events.bind(directory=path)
+        self._lock: FileLock | None = None
+
+    # ---- ownership
+
+    def lock(self) -> None:
+        """Make the directory if need be, and take it for this process. Raises ConfigError when
+        another one has it."""
+        if self._lock is None:
+            self._files.make_directories(self.path)
+            try:
+                self._lock = self._files.lock(f"{self.path}/{LOCK}")
+            except BlockingIOError as error:
+                raise ConfigError(
+                    f"log directory {self.path} is in use by another process"
+                ) from error
+
+    def unlock(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def read_meta_properties(self) -> MetaProperties:
+        """Empty ones when there is no file yet. Raises ConfigError."""
+        try:
+            return decode_meta_properties(self._files.read_all(f"{self.path}/{META_PROPERTIES}"))
+        except FileNotFoundError:
+            return MetaProperties()
+
+    async def write_meta_properties(self, meta: MetaProperties) -> None:
+        await self._files.replace(f"{self.path}/{META_PROPERTIES}", encode_meta_properties(meta))
+
+    # ---- the marker of a clean shutdown
+
+    async def take_clean_marker(self) -> None:
+        """Note whether it is there, and see to it that it is gone, should we crash."""
+        marker = f"{self.path}/{CLEAN_SHUTDOWN}"
+        self.clean = self._files.exists(marker)
+        if self.clean:
+            self._files.remove(marker)
+            await self._files.flush_directory(self.path)
+
+    async def leave_clean_marker(self) -> None:
+        await self._files.replace(f"{self.path}/{CLEAN_SHUTDOWN}", _CLEAN_SHUTDOWN_CONTENT)
+
+    # ---- directories
+
+    def partitions(self) -> list[TopicPartition]:
+        """Whose logs lie here, by the names of directories; other names are left alone."""
+        return [
+            topic_partition
+            for name in self._files.list(self.path)
+            if (topic_partition := parse_directory_name(name)) is not None
+            and self._files.is_directory(f"{self.path}/{name}")
+        ]
+
+    def doomed(self) -> list[str]:
+        """Paths of deleted logs whose files are still there."""
+        names = self._files.list(self.path)
+        return [f"{self.path}/{name}" for name in names if name.endswith(DELETE_DIR_SUFFIX)]
+
+    # ---- checkpoints
+
+    def read_offsets(self, name: str) -> dict[TopicPartition, int]:
+        """The offsets in a checkpoint file; none when it is missing or damaged. What is not known
+        is found out again: logs are recovered from their start, leaders tell high watermarks."""
+        try:
+            return decode_offsets(self._files.read_all(f"{self.path}/{name}"))
+        except FileNotFoundError:
+            return {}
+        except CheckpointError as error:
+            self._events.warning("checkpoint_unreadable", name=name, error=str(error))
+            return {}
+
+    def write_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> None:
+        path = f"{self.path}/{REPLICATION_OFFSET}"
+        self._files.replace_unsynced(path, encode_offsets(offsets))
+
+    def write_recovery_points(self) -> None:
+        """Safe against a killed process only: see ``UnifiedLog.write_recovery_point``."""
+        points = {tp: log.recovery_point for tp, log in self.logs.items()}
+        self._files.replace_unsynced(f"{self.path}/{RECOVERY_POINT}", encode_offsets(points))
+        for log in self.logs.values():
+            log.recovery_point_lowered = False
+
+    async def checkpoint(self) -> None:
+        """Write recovery points and log start offsets so that they survive a power loss."""
+        self.write_recovery_points()
+        await flush_path(self._files, f"{self.path}/{RECOVERY_POINT}")
+        await self.checkpoint_starts()
+
+    async def checkpoint_starts(self) -> None:
+        """Start offsets that no segment's name tells."""
+        starts = {}
+        for topic_partition, log in self.logs.items():
+            first = log.segments.first
+            if log.log_start_offset > (0 if first is None else first.base_offset):
+                starts[topic_partition] = log.log_start_offset
+        self.checkpointed_starts = starts
+        await write_durably(self._files, f"{self.path}/{LOG_START_OFFSET}", encode_offsets(starts))

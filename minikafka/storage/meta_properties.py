@@ -1,0 +1,59 @@
+"""The ``meta.properties`` file of a log directory: whose it is. Kafka: ``MetaProperties``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from minikafka.kernel.config import ConfigError
+
+META_PROPERTIES: Final = "meta.properties"
+_VERSION: Final = "version"
+_BROKER_ID: Final = "broker.id"
+_NODE_ID: Final = "node.id"  # what version 1 (KRaft) calls it
+_CLUSTER_ID: Final = "cluster.id"
+
+
+@dataclass(frozen=True, slots=True)
+class MetaProperties:
+    """``others`` are lines that we do not know and keep."""
+
+    broker_id: int | None = None
+    cluster_id: str | None = None
+    others: Mapping[str, str] = field(default_factory=dict)
+
+    def claimed_by(self, broker_id: int, cluster_id: str) -> MetaProperties:
+        """The same, belonging to this broker. Raises ConfigError if another's."""
+        if self.broker_id not in (None, broker_id):
+            raise ConfigError(
+                f"broker.id {broker_id} does not match the broker.id {self.broker_id} in "
+                f"{META_PROPERTIES}: give the broker its own log.dirs, or its old id"
+            )
+        if self.cluster_id not in (None, cluster_id):
+            raise ConfigError(
+                f"the cluster id {cluster_id} does not match the cluster id {self.cluster_id} in "
+                f"{META_PROPERTIES}: zookeeper.connect may be wrong"
+            )
+        return replace(self, broker_id=broker_id, cluster_id=cluster_id)
+
+
+def encode_meta_properties(meta: MetaProperties) -> bytes:
+    known = {_VERSION: "0", _BROKER_ID: meta.broker_id, _CLUSTER_ID: meta.cluster_id}
+    rows = {k: v for k, v in known.items() if v is not None} | dict(meta.others)
+    return "".join(f"{key}={value}\n" for key, value in rows.items()).encode()
+
+
+def decode_meta_properties(data: bytes) -> MetaProperties:
+    """Raises ConfigError."""
+    rows: dict[str, str] = {}
+    for line in data.decode(errors="replace").splitlines():
+        if line.strip() and not line.lstrip().startswith(("#", "!")):
+            key, _, value = line.partition("=")
+            rows[key.strip()] = value.strip().replace("\\", "")
+    rows.pop(_VERSION, None)
+    broker_id = rows.pop(_BROKER_ID, None) or rows.pop(_NODE_ID, None)
+    cluster_id = rows.pop(_CLUSTER_ID, None)
+    if broker_id is not None and not broker_id.isdigit():
+        raise ConfigError(f"{_BROKER_ID} {broker_id!r} in {META_PROPERTIES} is no number")
+    return MetaProperties(None if broker_id is None else int(broker_id), cluster_id, rows)
