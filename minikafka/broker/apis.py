@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from minikafka.broker.context import ImmediateHandler, RequestContext, TaskHandler
 from minikafka.broker.handlers.api_versions import ApiVersionsHandler
@@ -58,7 +58,7 @@ class _Row:
 
     def __init__(self, route: Route) -> None:
         self.route = route
-        self.handler = route.handler
+        self.handler: Any = route.handler  # either kind; ``route.task`` says which
         self.request_class = REQUESTS[route.api_key]
         self.first = route.min_version
         self.last = route.last_version
@@ -151,10 +151,10 @@ class Apis:
         reply = PendingReply(slot, header.correlation_id, version, route.in_parts)
         context = RequestContext(header, connection.listener, connection.client_host)
         if route.task:
-            self._start(route, connection, context, request, reply)
+            self._start(row, connection, context, request, reply)
             return
         try:
-            cast(ImmediateHandler, row.handler)(context, request, reply)
+            row.handler(context, request, reply)
         except KafkaError as error:
             self._answer_error(route, connection, error, reply)
         except Exception as bug:
@@ -165,7 +165,7 @@ class Apis:
 
     def _start(
         self,
-        route: Route,
+        row: _Row,
         connection: Connection,
         context: RequestContext,
         request: Message,
@@ -173,13 +173,13 @@ class Apis:
     ) -> None:
         assert self._tasks is not None, "requests are served after start"
         self._tasks.create_task(
-            self._serve(route, connection, context, request, reply),
-            name=f"{route.api_key.api_name}-{context.header.correlation_id}",
+            self._serve(row, connection, context, request, reply),
+            name=f"{row.route.api_key.api_name}-{context.header.correlation_id}",
         )
 
     async def _serve(
         self,
-        route: Route,
+        row: _Row,
         connection: Connection,
         context: RequestContext,
         request: Message,
@@ -187,9 +187,9 @@ class Apis:
     ) -> None:
         """To the end, even when the connection is gone by then: the reply is dropped."""
         try:
-            response = await cast(TaskHandler, route.handler)(context, request)
+            response = await row.handler(context, request)
         except KafkaError as error:
-            self._answer_error(route, connection, error, reply)
+            self._answer_error(row.route, connection, error, reply)
         else:
             reply(response)
 

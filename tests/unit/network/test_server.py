@@ -67,22 +67,35 @@ async def test_a_request_without_reply_keeps_its_place(lab) -> None:
     assert await peer.receive() == b"a"
 
 
+class Wire:
+    """A transport that only notes what is written."""
+
+    def __init__(self) -> None:
+        self.writes: list[bytes] = []
+
+    def set_write_buffer_limits(self, high: int, low: int) -> None: ...
+
+    def get_extra_info(self, name: str) -> None: ...
+
+    def write(self, data: bytes) -> None:
+        self.writes.append(bytes(data))
+
+
+class Nobody:
+    def opened(self, connection: Connection) -> None: ...
+
+    def lost(self, connection: Connection) -> None: ...
+
+
 async def test_replies_of_one_read_leave_in_one_write(lab) -> None:
-    writes: list[bytes] = []
-
-    def on_frame(connection: Connection, frame: memoryview) -> None:
-        transport = connection._transport
-        if not hasattr(transport, "spied"):
-            write = transport.write
-            transport.spied = True
-            transport.write = lambda data: (writes.append(bytes(data)), write(data))[1]
-        echo(connection, frame)
-
-    server = await lab.serve(on_frame)
-    peer = await lab.connect(server)
-    peer.send(b"a", b"b", b"c")
-    assert [await peer.receive() for _ in range(3)] == [b"a", b"b", b"c"]
-    assert writes == [framed(b"a") + framed(b"b") + framed(b"c")]
+    wire = Wire()
+    connection = Connection(1, Nobody(), ServerConfig(), echo, "PLAINTEXT", lab.log)
+    connection.connection_made(wire)
+    for read in ([b"a", b"b", b"c"], [b"d"]):
+        data = b"".join(map(framed, read))
+        connection.get_buffer(-1)[: len(data)] = data
+        connection.buffer_updated(len(data))
+    assert wire.writes == [framed(b"a") + framed(b"b") + framed(b"c"), framed(b"d")]
 
 
 async def test_a_reply_may_come_in_parts(lab) -> None:
