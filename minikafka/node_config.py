@@ -9,8 +9,10 @@ from minikafka.broker.node_to_controller import NodeToControllerConfig
 from minikafka.broker.replica_fetcher import ReplicaFetcherConfig
 from minikafka.broker.replica_manager import ReplicaManagerConfig
 from minikafka.broker.topic_admin import TopicAdminConfig
+from minikafka.broker.topic_config_cache import topic_config
 from minikafka.controller.config import ControllerConfig
 from minikafka.kernel.config import Config
+from minikafka.kernel.settings import topic_defaults
 from minikafka.network.connection import ServerConfig
 from minikafka.storage.log_manager import LogManagerConfig
 from minikafka.zookeeper.session import ZkSessionConfig
@@ -45,6 +47,7 @@ def log_manager(config: Config) -> LogManagerConfig:
         log_flush_offset_checkpoint_interval_ms=config.integer(
             "log.flush.offset.checkpoint.interval.ms"
         ),
+        log=topic_config(topic_defaults(config)).log,
     )
 
 

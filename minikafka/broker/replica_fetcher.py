@@ -253,7 +253,7 @@ class ReplicaFetcher:
                 )
             )
         request = FetchRequest(
-            max_wait_ms=config.replica_fetch_wait_max_ms,
+            max_wait_ms=self._max_wait_ms(),
             min_bytes=config.replica_fetch_min_bytes,
             max_bytes=config.replica_fetch_response_max_bytes,
             topics=list(topics.values()),
@@ -263,6 +263,14 @@ class ReplicaFetcher:
             return request, FETCH_VERSION
         request.replica_id = self._broker_id
         return request, FETCH_VERSION_BY_NAME
+
+    def _max_wait_ms(self) -> int:
+        """Not beyond the end of a delay: the partition that waits is to be asked for then."""
+        now_ms = self._clock.monotonic_ms()
+        ends = [s.delayed_until_ms for s in self._states.values() if s.is_delayed(now_ms)]
+        first_ms = min((end - now_ms for end in ends if end is not None), default=None)
+        longest_ms = self._config.replica_fetch_wait_max_ms
+        return longest_ms if first_ms is None else min(longest_ms, first_ms)
 
     def _take(
         self, topic_partition: TopicPartition, state: PartitionFetchState, data: PartitionData

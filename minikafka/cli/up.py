@@ -121,6 +121,8 @@ class Supervisor:
             "zookeeper.session.timeout.ms": "6000",
             "log.dirs": str(home / "data"),
             "default.replication.factor": str(min(3, len(self._ports))),
+            # Stopping all brokers at once, the last ones have nobody to hand leadership to.
+            "controlled.shutdown.retry.backoff.ms": "500",
         }
         for override in self._overrides:
             key, separator, value = override.partition("=")

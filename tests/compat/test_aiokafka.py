@@ -5,6 +5,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from scripts.lib.cluster import Cluster
+from tests.support.leaders import wait_for_leaders
 
 pytestmark = [pytest.mark.compat, pytest.mark.xdist_group("compat")]
 CODECS = [None, "gzip", "snappy", "lz4", "zstd"]
@@ -14,17 +15,22 @@ async def create(cluster: Cluster, topic: str, partitions: int = 3) -> None:
     admin = AIOKafkaAdminClient(bootstrap_servers=cluster.bootstrap)
     await admin.start()
     await admin.create_topics([NewTopic(topic, partitions, 3)])
+    wait_for_leaders(cluster.bootstrap, topic, partitions)
     assert topic in await admin.list_topics()
     await admin.close()
 
 
-async def read_all(cluster: Cluster, topic: str, partitions: int) -> list[tuple[int, bytes]]:
+async def read_all(
+    cluster: Cluster, topic: str, partitions: int, count: int
+) -> list[tuple[int, bytes]]:
+    """Everything, once so many records are replicated: acks 0 and 1 do not wait for that."""
     consumer = AIOKafkaConsumer(bootstrap_servers=cluster.bootstrap)
     await consumer.start()
     assigned = [TopicPartition(topic, p) for p in range(partitions)]
     consumer.assign(assigned)
     await consumer.seek_to_beginning(*assigned)
-    ends = await consumer.end_offsets(assigned)
+    while sum((ends := await consumer.end_offsets(assigned)).values()) < count:
+        pass
     found: list[tuple[int, bytes]] = []
     while any([await consumer.position(p) < ends[p] for p in assigned]):
         for records in (await consumer.getmany(timeout_ms=500)).values():
@@ -50,7 +56,7 @@ async def test_produce_and_read_back(
     for n, value in enumerate(sent):
         await producer.send(topic, value, partition=n % 3)
     await producer.stop()
-    found = await read_all(cluster, topic, 3)
+    found = await read_all(cluster, topic, 3, len(sent))
     for partition in range(3):
         expected = [v for n, v in enumerate(sent) if n % 3 == partition]
         assert [v for p, v in found if p == partition] == expected

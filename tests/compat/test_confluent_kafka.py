@@ -7,6 +7,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from scripts.lib.cluster import Cluster
+from tests.support.leaders import wait_for_leaders
 
 pytestmark = [pytest.mark.compat, pytest.mark.xdist_group("compat")]
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
@@ -15,6 +16,7 @@ CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 def create(cluster: Cluster, topic: str, partitions: int = 3) -> AdminClient:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     admin.create_topics([NewTopic(topic, partitions, 3)])[topic].result(30)
+    wait_for_leaders(cluster.bootstrap, topic, partitions)
     return admin
 
 

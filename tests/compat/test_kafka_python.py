@@ -5,6 +5,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import NewTopic
 
 from scripts.lib.cluster import Cluster
+from tests.support.leaders import wait_for_leaders
 
 pytestmark = [pytest.mark.compat, pytest.mark.xdist_group("compat")]
 CODECS = [None, "gzip", "snappy", "lz4", "zstd"]
@@ -13,16 +14,19 @@ CODECS = [None, "gzip", "snappy", "lz4", "zstd"]
 def create(cluster: Cluster, topic: str, partitions: int = 3) -> None:
     admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap.split(","))
     admin.create_topics([NewTopic(topic, partitions, 3)])
+    wait_for_leaders(cluster.bootstrap, topic, partitions)
     assert topic in admin.list_topics()
     admin.close()
 
 
-def read_all(cluster: Cluster, topic: str, partitions: int) -> list[tuple[int, bytes]]:
+def read_all(cluster: Cluster, topic: str, partitions: int, count: int) -> list[tuple[int, bytes]]:
+    """Everything, once so many records are replicated: acks 0 and 1 do not wait for that."""
     consumer = KafkaConsumer(bootstrap_servers=cluster.bootstrap.split(","))
     assigned = [TopicPartition(topic, p) for p in range(partitions)]
     consumer.assign(assigned)
     consumer.seek_to_beginning()
-    ends = consumer.end_offsets(assigned)
+    while sum((ends := consumer.end_offsets(assigned)).values()) < count:
+        pass
     found: list[tuple[int, bytes]] = []
     while any(consumer.position(p) < ends[p] for p in assigned):
         for records in consumer.poll(timeout_ms=500).values():
@@ -49,7 +53,7 @@ def test_produce_and_read_back(
     if acks != 0:
         assert {f.get(10).offset for f in futures} == set(range(100))
     producer.close()
-    found = read_all(cluster, topic, 3)
+    found = read_all(cluster, topic, 3, len(sent))
     for partition in range(3):
         expected = [v for n, v in enumerate(sent) if n % 3 == partition]
         assert [v for p, v in found if p == partition] == expected

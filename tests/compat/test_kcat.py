@@ -7,6 +7,7 @@ import subprocess
 import pytest
 
 from scripts.lib.cluster import Cluster
+from tests.support.leaders import wait_for_leaders
 
 pytestmark = [
     pytest.mark.compat,
@@ -32,6 +33,8 @@ def test_metadata(cluster: Cluster) -> None:
 @pytest.mark.parametrize("acks", ["0", "1", "all"])
 def test_produce_and_read_back(cluster: Cluster, topic: str, codec: str, acks: str) -> None:
     lines = [f"line {n}" for n in range(200)]
+    kcat(cluster, "-L", "-t", topic)
+    wait_for_leaders(cluster.bootstrap, topic, 1)
     options = ["-t", topic, "-p", "0", "-z", codec, "-X", f"acks={acks}"]
     kcat(cluster, "-P", *options, text="\n".join(lines) + "\n")
     assert (

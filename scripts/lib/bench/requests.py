@@ -25,7 +25,7 @@ FETCH_VERSION = 12
 
 def produce_frame(topic: str, record_bytes: int, acks: int, partition: int = 0) -> bytes:
     """A whole frame: one batch of one record of so many bytes."""
-    records = build_batch([(int(time.time() * 1000), None, bytes(record_bytes))])
+    records = build_batch([(int(time.time() * 1000), None, bytes(record_bytes), ())])
     request = ProduceRequest(
         acks=acks,
         timeout_ms=30_000,

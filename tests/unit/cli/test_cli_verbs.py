@@ -1,0 +1,117 @@
+"""The command line without a cluster: usage, configuration, texts."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from minikafka.cli import broker, main, output
+from minikafka.cli.consume import line_of
+from minikafka.cli.produce import split
+from minikafka.cli.topic_text import describe_text, parse_replica_assignment, topic_facts
+from minikafka.core.client.cluster_view import PartitionView, TopicView
+from minikafka.core.client.fetched import ConsumerRecord
+from minikafka.kernel.config import ConfigError
+
+
+def test_no_verb_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main([]) == 2
+    assert "usage: minikafka" in capsys.readouterr().err
+
+
+def test_an_unknown_verb_names_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["topic"]) == 2
+    assert "did you mean topics" in capsys.readouterr().err
+
+
+def test_a_wrong_flag_is_wrong_usage() -> None:
+    with pytest.raises(SystemExit) as stop:
+        main.main(["topics", "list", "--nonsense"])
+    assert stop.value.code == 2
+
+
+@pytest.mark.parametrize("verb", sorted(main.VERBS))
+def test_every_verb_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main.main([verb, "--help"])
+    assert stop.value.code == 0
+    assert verb in capsys.readouterr().out
+
+
+def test_a_missing_config_file_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["broker", "--config", "/not/there"]) == 1
+    assert capsys.readouterr().err == "minikafka: No such file or directory: /not/there\n"
+
+
+def test_a_bad_address_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["topics", "list", "--bootstrap-server", "nonsense:port"]) == 1
+    assert "not host:port" in capsys.readouterr().err
+
+
+def test_broker_configuration_is_file_then_environment_then_override(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("zookeeper.connect=z:1\nnum.partitions=1\nbroker.id=1\nlog.dirs=/a\n")
+    environment = {"KAFKA_NUM_PARTITIONS": "2", "KAFKA_BROKER_ID": "2"}
+    config = broker.load_config(str(file), environment, ["broker.id=3"])
+    assert config.integer("num.partitions") == 2
+    assert config.integer("broker.id") == 3
+    assert config.list("log.dirs") == ("/a",)
+    with pytest.raises(ConfigError, match="KEY=VALUE"):
+        broker.load_config(str(file), {}, ["broker.id"])
+
+
+TOPIC = TopicView(
+    "T",
+    partitions={
+        0: PartitionView(0, leader=3, leader_epoch=4, replicas=(3, 1, 2), isr=(3, 1)),
+        1: PartitionView(1, leader=-1, replicas=(1, 2, 3)),
+    },
+)
+
+
+@pytest.mark.mission("OPS-1")
+def test_describe_prints_kafkas_shape() -> None:
+    assert describe_text(TOPIC, {"segment.bytes": "1", "a": "b"}) == (
+        "Topic: T\tTopicId: AAAAAAAAAAAAAAAAAAAAAA\tPartitionCount: 2\tReplicationFactor: 3"
+        "\tConfigs: a=b,segment.bytes=1\n"
+        "\tTopic: T\tPartition: 0\tLeader: 3\tReplicas: 3,1,2\tIsr: 3,1\n"
+        "\tTopic: T\tPartition: 1\tLeader: none\tReplicas: 1,2,3\tIsr: "
+    )
+    assert topic_facts(TOPIC, {})["partitions"][0]["isr"] == [3, 1]
+
+
+def test_replica_assignment() -> None:
+    assert parse_replica_assignment("3:1:2,1:2:3") == {0: [3, 1, 2], 1: [1, 2, 3]}
+    for wrong in ("1:1", "1:2,3", "a"):
+        with pytest.raises(ConfigError):
+            parse_replica_assignment(wrong)
+
+
+def test_lines_become_records() -> None:
+    assert split(b"value\r\n", {}) == (None, b"value")
+    keyed = {"parse.key": "true", "null.marker": "NULL"}
+    assert split(b"k\tv\tw\n", keyed) == (b"k", b"v\tw")
+    assert split(b"k\tNULL\n", keyed) == (b"k", None)
+    with pytest.raises(ConfigError, match="no key separator"):
+        split(b"value\n", keyed)
+
+
+def test_records_become_lines() -> None:
+    record = ConsumerRecord("t", 1, 7, 123, None, b"v", [("h", b"x")], 0)
+    assert line_of(record, {}) == b"v\n"
+    everything = {f"print.{name}": "true" for name in ("timestamp", "partition", "offset", "key")}
+    assert line_of(record, everything) == b"CreateTime:123\tPartition:1\tOffset:7\tnull\tv\n"
+    assert line_of(record, {"print.headers": "true", "key.separator": "|"}) == b"h:x|v\n"
+
+
+def test_rows_are_tab_separated_in_a_pipe(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdout", stream := io.StringIO())
+    output.show(("name", "n"), [("a", 1), ("b", None)], as_json=False)
+    assert stream.getvalue() == "name\tn\na\t1\nb\t\n"
+    stream.truncate(0)
+    stream.seek(0)
+    output.show(("name",), [("a",)], as_json=True)
+    assert json.loads(stream.getvalue()) == [{"name": "a"}]
