@@ -1,0 +1,325 @@
+"""A simulated disk: what the page cache holds, and what a power loss would leave of it."""
+
+from __future__ import annotations
+
+import errno
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from minikafka.kernel.ports import Buffer
+from minikafka.world.sim.entropy import SimEntropy
+
+ZERO_FILL_PROBABILITY = 0.25
+
+MESSAGES = {
+    errno.ENOENT: "No such file or directory",
+    errno.EEXIST: "File exists",
+    errno.EISDIR: "Is a directory",
+    errno.ENOTDIR: "Not a directory",
+    errno.ENOTEMPTY: "Directory not empty",
+    errno.ENOSPC: "No space left on device",
+    errno.EBADF: "Bad file descriptor",
+    errno.EAGAIN: "Resource temporarily unavailable",
+    errno.EINVAL: "Invalid argument",
+    errno.EIO: "Input/output error",
+}
+
+
+def os_error(code: int, path: str) -> OSError:
+    """Python picks the class (``FileNotFoundError``, ...) by the code."""
+    return OSError(code, MESSAGES[code], path)
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    offset: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate:
+    length: int
+
+
+Change: TypeAlias = Write | Truncate
+
+
+def apply(image: bytearray, change: Change) -> None:
+    if isinstance(change, Truncate):
+        del image[change.length :]
+        image.extend(bytes(change.length - len(image)))
+        return
+    if change.offset > len(image):
+        image.extend(bytes(change.offset - len(image)))
+    image[change.offset : change.offset + len(change.data)] = change.data
+
+
+@dataclass(eq=False, slots=True)
+class Inode:
+    """A file: ``data`` is what reads see, ``durable`` what the disk has for certain, ``changes``
+    lead from the one to the other. ``holders`` counts names and open files."""
+
+    data: bytearray = field(default_factory=bytearray)
+    durable: bytearray = field(default_factory=bytearray)
+    changes: deque[Change] = field(default_factory=deque)
+    flushed: int = 0  # changes ever made durable
+    holders: int = 0
+    lock_owner: object | None = None
+
+    def change(self, change: Change) -> None:
+        apply(self.data, change)
+        self.changes.append(change)
+
+    def mark(self) -> int:
+        """How many changes were ever made: give it to ``flush``."""
+        return self.flushed + len(self.changes)
+
+    def flush(self, mark: int) -> None:
+        """Make durable what had been changed by ``mark``."""
+        while self.flushed < mark:
+            apply(self.durable, self.changes.popleft())
+            self.flushed += 1
+
+    def lose_power(self, entropy: SimEntropy) -> None:
+        """A random number of the last changes is lost; of the first one lost a part may be there,
+        or its length without its bytes."""
+        self.flush(self.flushed + entropy.between(0, len(self.changes)))
+        if self.changes and isinstance(torn := self.changes[0], Write):
+            kept = entropy.between(0, len(torn.data))
+            if kept:
+                apply(self.durable, Write(torn.offset, torn.data[:kept]))
+            if entropy.random() < ZERO_FILL_PROBABILITY:
+                missing = torn.offset + len(torn.data) - len(self.durable)
+                self.durable.extend(bytes(max(0, missing)))
+        self.flushed += len(self.changes)
+        self.changes.clear()
+        self.data = bytearray(self.durable)
+        self.lock_owner = None
+
+
+@dataclass(eq=False, slots=True)
+class Directory:
+    """Names. Each element of ``changes`` is atomic: names with what they now stand for. A file's
+    own flush does not make its name durable, as POSIX has it."""
+
+    entries: dict[str, Node] = field(default_factory=dict)
+    durable: dict[str, Node] = field(default_factory=dict)
+    changes: list[dict[str, Node | None]] = field(default_factory=list)
+
+    def change(self, change: dict[str, Node | None]) -> None:
+        _enter(self.entries, change)
+        self.changes.append(change)
+
+    def flush(self) -> None:
+        self.durable = dict(self.entries)
+        self.changes.clear()
+
+    def lose_power(self, entropy: SimEntropy) -> None:
+        """A random number of the last changes is lost, here and below."""
+        for change in self.changes[: entropy.between(0, len(self.changes))]:
+            _enter(self.durable, change)
+        self.flush_from_durable()
+        for name in sorted(self.entries):
+            self.entries[name].lose_power(entropy)
+
+    def flush_from_durable(self) -> None:
+        self.entries = dict(self.durable)
+        self.changes.clear()
+
+
+Node: TypeAlias = Inode | Directory
+
+
+def _enter(entries: dict[str, Node], change: dict[str, Node | None]) -> None:
+    for name, node in change.items():
+        if node is None:
+            entries.pop(name, None)
+        else:
+            entries[name] = node
+
+
+class Disk:
+    """The file system of one host; outlives its processes.
+
+    ``capacity_bytes`` is a budget for the sizes of all files (None: no limit); what does not fit
+    fails with ENOSPC after what did fit was written. Paths below one of ``broken`` fail with EIO.
+    """
+
+    def __init__(self) -> None:
+        self.capacity_bytes: int | None = None
+        self.broken: list[str] = []
+        self.used_bytes = 0
+        self._root = Directory()
+
+    # -------------------------------------------------------------------------------- looking up
+
+    def find(self, path: str) -> Node | None:
+        node: Node | None = self._root
+        for name in _names(path):
+            if not isinstance(node, Directory):
+                return None
+            node = node.entries.get(name)
+        return node
+
+    def directory(self, path: str) -> Directory:
+        """Raises ``FileNotFoundError``, ``NotADirectoryError``."""
+        node = self.find(path)
+        if node is None:
+            raise os_error(errno.ENOENT, path)
+        if isinstance(node, Inode):
+            raise os_error(errno.ENOTDIR, path)
+        return node
+
+    def file(self, path: str) -> Inode:
+        """Raises ``FileNotFoundError``, ``IsADirectoryError``."""
+        node = self.find(path)
+        if node is None:
+            raise os_error(errno.ENOENT, path)
+        if isinstance(node, Directory):
+            raise os_error(errno.EISDIR, path)
+        return node
+
+    def parent(self, path: str) -> tuple[Directory, str]:
+        """The directory that holds the name, and the name."""
+        names = _names(path)
+        if not names:
+            raise os_error(errno.EINVAL, path)
+        return self.directory("/" + "/".join(names[:-1])), names[-1]
+
+    def check(self, path: str) -> None:
+        """Raises ``OSError`` (EIO) where the disk is broken."""
+        for broken in self.broken:
+            if path == broken or path.startswith(f"{broken.rstrip('/')}/"):
+                raise os_error(errno.EIO, path)
+
+    # ------------------------------------------------------------------------------------- names
+
+    def create(self, path: str) -> Inode:
+        directory, name = self.parent(path)
+        inode = Inode(holders=1)
+        directory.change({name: inode})
+        return inode
+
+    def make_directories(self, path: str) -> None:
+        names = _names(path)
+        for depth in range(1, len(names) + 1):
+            here = "/" + "/".join(names[:depth])
+            node = self.find(here)
+            if node is None:
+                directory, name = self.parent(here)
+                directory.change({name: Directory()})
+            elif isinstance(node, Inode):
+                raise os_error(errno.EEXIST if depth == len(names) else errno.ENOTDIR, here)
+
+    def rename(self, source: str, target: str) -> None:
+        """Atomic. Between two directories it is durable at once, with all that happened in both."""
+        from_directory, from_name = self.parent(source)
+        to_directory, to_name = self.parent(target)
+        moved = from_directory.entries.get(from_name)
+        if moved is None:
+            raise os_error(errno.ENOENT, source)
+        replaced = to_directory.entries.get(to_name)
+        if replaced is moved:
+            return
+        if isinstance(replaced, Directory):
+            if isinstance(moved, Inode):
+                raise os_error(errno.EISDIR, target)
+            if replaced.entries:
+                raise os_error(errno.ENOTEMPTY, target)
+        elif isinstance(replaced, Inode) and isinstance(moved, Directory):
+            raise os_error(errno.ENOTDIR, target)
+        if from_directory is to_directory:
+            from_directory.change({from_name: None, to_name: moved})
+        else:
+            to_directory.change({to_name: moved})
+            from_directory.change({from_name: None})
+            to_directory.flush()
+            from_directory.flush()
+        if isinstance(replaced, Inode):
+            self.release(replaced)
+
+    def remove(self, path: str) -> None:
+        """Raises ``FileNotFoundError``, ``IsADirectoryError``."""
+        inode = self.file(path)
+        directory, name = self.parent(path)
+        directory.change({name: None})
+        self.release(inode)
+
+    def remove_tree(self, path: str) -> None:
+        """Raises ``FileNotFoundError``, ``NotADirectoryError``."""
+        self._empty(self.directory(path))
+        directory, name = self.parent(path)
+        directory.change({name: None})
+
+    def _empty(self, directory: Directory) -> None:
+        for name in sorted(directory.entries):
+            node = directory.entries[name]
+            if isinstance(node, Directory):
+                self._empty(node)
+            else:
+                self.release(node)
+            directory.change({name: None})
+
+    # ----------------------------------------------------------------------------------- content
+
+    def write(self, inode: Inode, data: Buffer, offset: int, path: str) -> None:
+        length = memoryview(data).nbytes
+        fits = length
+        if self.capacity_bytes is not None:
+            end_limit = len(inode.data) + max(0, self.capacity_bytes - self.used_bytes)
+            fits = max(0, min(length, end_limit - offset))
+        if fits:
+            self._resize(inode, Write(offset, bytes(memoryview(data).cast("B")[:fits])))
+        if fits < length:
+            raise os_error(errno.ENOSPC, path)
+
+    def truncate(self, inode: Inode, length: int, path: str) -> None:
+        growth = length - len(inode.data)
+        if (
+            growth > 0
+            and self.capacity_bytes is not None
+            and self.used_bytes + growth > self.capacity_bytes
+        ):
+            raise os_error(errno.ENOSPC, path)
+        if growth:
+            self._resize(inode, Truncate(length))
+
+    def _resize(self, inode: Inode, change: Change) -> None:
+        before = len(inode.data)
+        inode.change(change)
+        self.used_bytes += len(inode.data) - before
+
+    def release(self, inode: Inode) -> None:
+        """One name or open file less."""
+        inode.holders -= 1
+        if inode.holders == 0:
+            self.used_bytes -= len(inode.data)
+
+    # -------------------------------------------------------------------------------- power loss
+
+    def lose_power(self, entropy: SimEntropy) -> None:
+        self._root.lose_power(entropy)
+        self.used_bytes = 0
+        self._count(self._root)
+
+    def _count(self, directory: Directory) -> None:
+        for node in directory.entries.values():
+            if isinstance(node, Directory):
+                self._count(node)
+            else:
+                node.holders = 1
+                self.used_bytes += len(node.data)
+
+
+def _names(path: str) -> list[str]:
+    """Raises ``OSError`` unless the path is absolute."""
+    if not path.startswith("/"):
+        raise os_error(errno.EINVAL, path)
+    names: list[str] = []
+    for name in path.split("/"):
+        if name == "..":
+            del names[-1:]
+        elif name not in ("", "."):
+            names.append(name)
+    return names

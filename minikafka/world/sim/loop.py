@@ -1,0 +1,181 @@
+"""The simulated event loop: stock asyncio whose clock jumps to the next timer."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import math
+from collections.abc import Callable
+from contextvars import Context, ContextVar
+from typing import Any, NoReturn, Protocol
+
+START_US = 1_000_000_000
+INSTANT_LIMIT = 1_000_000
+
+
+class Deadlock(RuntimeError):
+    """Everything waits and no timer is set: nothing can ever happen again."""
+
+
+class TimeLimitExceeded(RuntimeError):
+    """The simulated time allowed has passed."""
+
+
+class Livelock(RuntimeError):
+    """The loop turns and turns and the simulated time stands still."""
+
+
+class TaskOwner(Protocol):
+    """Whom the tasks made in a context belong to."""
+
+    def adopt(self, task: asyncio.Task[Any]) -> None: ...
+
+
+OWNER: ContextVar[TaskOwner | None] = ContextVar("owner", default=None)
+
+
+class SimTask(asyncio.Task[Any]):
+    """A task whose hash is its number: a set of tasks is walked in the same order in every run.
+
+    ``asyncio.TaskGroup`` keeps its tasks in a set and cancels them in the order of that set.
+    """
+
+    def __init__(self, coroutine: Any, *, loop: SimLoop, number: int, context: Context | None):
+        self.number = number  # first: being registered asks for the hash
+        super().__init__(coroutine, loop=loop, name=f"task-{number}", context=context)
+
+    def __hash__(self) -> int:
+        return self.number
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+class SimTimer(asyncio.TimerHandle):
+    """A timer; of two due at the same instant the one set first is the lesser."""
+
+    __slots__ = ("due_us", "number")
+
+    def __init__(
+        self,
+        due_us: int,
+        number: int,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        loop: asyncio.AbstractEventLoop,
+        context: Context | None,
+    ) -> None:
+        super().__init__(due_us / 1_000_000, callback, args, loop, context)
+        self.due_us = due_us
+        self.number = number
+
+    def __lt__(self, other: object) -> bool:
+        if not isinstance(other, SimTimer):
+            return NotImplemented
+        return (self.due_us, self.number) < (other.due_us, other.number)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return self.number
+
+
+class SimLoop(asyncio.BaseEventLoop):
+    """An asyncio loop without files, threads or waiting. Its time is in whole microseconds.
+
+    Reaches into ``asyncio.BaseEventLoop`` at four places that have stood since Python 3.4:
+    ``_scheduled`` (the heap of timers), ``_selector.select``, ``_process_events`` and
+    ``_write_to_self``. Raises ``Deadlock``, ``Livelock`` and ``TimeLimitExceeded`` out of
+    ``run_until_complete``.
+    """
+
+    _scheduled: list[SimTimer]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now_us = START_US
+        self.limit_us: int | None = None  # at which time to stop
+        self.unhandled: list[dict[str, Any]] = []  # what callbacks raised
+        self._numbers = 0
+        self._turns = 0
+        self._clock_resolution = 1e-7
+        self._selector = self
+        self.set_task_factory(self._make_task)
+        self.set_exception_handler(self._note_unhandled)
+
+    def time(self) -> float:
+        return self.now_us / 1_000_000
+
+    def call_at(  # type: ignore[override]
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,
+    ) -> SimTimer:
+        # Never early; the hundredth is for floats that come out a hair above a whole number.
+        when_us = math.ceil(when * 1_000_000 - 0.01)
+        return self.call_at_us(when_us, callback, *args, context=context)
+
+    def call_at_us(
+        self,
+        when_us: int,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,
+    ) -> SimTimer:
+        if self.is_closed():
+            raise RuntimeError("the loop is closed")
+        timer = SimTimer(when_us, self._next_number(), callback, args, self, context)
+        heapq.heappush(self._scheduled, timer)
+        timer._scheduled = True  # type: ignore[attr-defined]
+        return timer
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Any, func: Callable[..., Any], *args: Any
+    ) -> NoReturn:
+        raise RuntimeError(f"no threads in a simulation: {func!r}")
+
+    def select(self, timeout_s: float | None) -> list[Any]:
+        """What the base class waits in, once per turn of the loop."""
+        if timeout_s is None:
+            raise Deadlock(f"everything waits and no timer is set, {self.seconds():.6f} s in")
+        if timeout_s > 0:
+            self._turns = 0
+            self.now_us = max(self.now_us, self._scheduled[0].due_us)
+            if self.limit_us is not None and self.now_us > self.limit_us:
+                self.limit_us = None  # what is cleaned up now may take its time
+                raise TimeLimitExceeded(f"{self.seconds():.3f} simulated seconds")
+        self._turns += 1
+        if self._turns > INSTANT_LIMIT:
+            self._turns = 0
+            raise Livelock(f"{INSTANT_LIMIT} turns, {self.seconds():.6f} s in")
+        return []
+
+    def seconds(self) -> float:
+        """Since the start of the simulation."""
+        return (self.now_us - START_US) / 1_000_000
+
+    def _next_number(self) -> int:
+        self._numbers += 1
+        return self._numbers
+
+    def _process_events(self, event_list: list[Any]) -> None:
+        """There are none."""
+
+    def _write_to_self(self) -> None:
+        """Nobody sleeps, so nobody needs to be woken."""
+
+    def _make_task(
+        self, loop: asyncio.AbstractEventLoop, coroutine: Any, context: Context | None = None
+    ) -> SimTask:
+        task = SimTask(coroutine, loop=self, number=self._next_number(), context=context)
+        owner = OWNER.get() if context is None else context.get(OWNER)
+        if owner is not None:
+            owner.adopt(task)
+        return task
+
+    def _note_unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        self.unhandled.append(context)
+        self.default_exception_handler(context)

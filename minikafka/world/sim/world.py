@@ -1,0 +1,187 @@
+"""A whole simulated world under one seed: hosts, the links between them, ZooKeeper."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from minikafka.kernel.ports import World
+from minikafka.world.sim.clock import SimClock
+from minikafka.world.sim.coordination import SimCoordination
+from minikafka.world.sim.disk import Disk
+from minikafka.world.sim.entropy import SimEntropy
+from minikafka.world.sim.files import SimFiles
+from minikafka.world.sim.links import LinkProfile, Links
+from minikafka.world.sim.loop import START_US, SimLoop
+from minikafka.world.sim.network import Fabric, SimNetwork
+from minikafka.world.sim.process import Process
+from minikafka.world.sim.trace import Trace
+from minikafka.world.sim.zookeeper import SimZookeeper
+
+T = TypeVar("T")
+
+LIMIT_S = 24 * 3600
+
+
+class SimHost:
+    """One machine. Its ``world`` is that of the process running there now; its files last."""
+
+    def __init__(self, name: str, simulation: SimWorld) -> None:
+        self.name = name
+        self.disk = Disk()
+        self._disk_entropy = simulation.entropy.fork(f"disk/{name}")
+        self._simulation = simulation
+        self._starts = 0
+        self._wall_offset_ms = 0
+        self._clock: SimClock
+        self._process: Process
+        self._world: World
+        self._boot()
+
+    @property
+    def world(self) -> World:
+        """The ports of the present process; after a death, until ``restart``, the dead one's."""
+        return self._world
+
+    @property
+    def alive(self) -> bool:
+        return self._process.alive
+
+    def spawn(self, coro: Coroutine[Any, Any, T], name: str | None = None) -> asyncio.Task[T]:
+        """Run as part of the present process: the task, and every task it starts, dies with it."""
+        return self._process.spawn(coro, name)
+
+    def set_wall_offset(self, offset_ms: int) -> None:
+        """Put the wall clock ahead (or behind), now and after restarts."""
+        self._wall_offset_ms = self._clock.offset_ms = offset_ms
+
+    async def kill(self) -> None:
+        """kill -9: ports cut, peers' connections closed by the kernel, tasks cancelled and
+        awaited. What was written stays in the page cache."""
+        await self._end("kill")
+
+    async def crash(self) -> None:
+        """Power loss: peers hear nothing, and of what was not flushed the dice decide how much is
+        there. The host is dark until ``restart``."""
+        self._simulation.links.set_dark(self.name, True)
+        await self._end("crash", dark=True)
+
+    def restart(self) -> World:
+        """A new process on the same files. Raises ``RuntimeError`` while the old one lives."""
+        if self._process.alive:
+            raise RuntimeError(f"{self.name} is alive")
+        self._simulation.tracer.add("restart", host=self.name)
+        self._simulation.links.set_dark(self.name, False)
+        self._boot()
+        return self._world
+
+    def _boot(self) -> None:
+        simulation = self._simulation
+        self._starts += 1
+        self._process = process = Process(simulation.loop, self.name)
+        self._clock = SimClock(process, self._wall_offset_ms)
+        self._world = World(
+            clock=self._clock,
+            network=SimNetwork(process, simulation.fabric),
+            files=SimFiles(process, self.disk, self._disk_entropy),
+            coordination=SimCoordination(process, simulation.zookeeper),
+            entropy=simulation.entropy.fork(f"host/{self.name}/{self._starts}"),
+        )
+
+    async def _end(self, how: str, dark: bool = False) -> None:
+        if not self._process.alive:
+            return
+        self._simulation.tracer.add(how, host=self.name)
+        self._process.die()
+        if dark:
+            self.disk.lose_power(self._disk_entropy)
+        await self._process.ended()
+
+
+class SimWorld:
+    """Everything under one seed. Hosts, and tasks on them, are made inside ``run``.
+
+    ``trace`` lists what happened; ``digest()`` covers it all: two runs with one seed agree.
+    """
+
+    def __init__(self, seed: int, profile: LinkProfile | None = None) -> None:
+        self.seed = seed
+        self.loop = SimLoop()
+        self.entropy = SimEntropy(f"minikafka/{seed}")
+        self.tracer = Trace(self.loop)
+        self.links = Links(
+            self.loop, self.entropy.fork("links"), self.tracer, profile or LinkProfile()
+        )
+        self.fabric = Fabric(self.links)
+        self.zookeeper = SimZookeeper(self.links)
+        self._hosts: dict[str, SimHost] = {}
+
+    @property
+    def trace(self) -> list[str]:
+        return self.tracer.events
+
+    def digest(self) -> str:
+        return self.tracer.digest()
+
+    @property
+    def unhandled(self) -> list[dict[str, Any]]:
+        """What callbacks and forgotten tasks raised, as asyncio tells its exception handler."""
+        return self.loop.unhandled
+
+    def run(self, main: Coroutine[Any, Any, T], limit_s: float = LIMIT_S) -> T:
+        """Run ``main`` to its end, then kill all hosts. Once per world.
+
+        Raises what ``main`` raises; ``Deadlock`` when nothing can happen any more,
+        ``TimeLimitExceeded`` after ``limit_s`` simulated seconds, ``Livelock``.
+        """
+        self.loop.limit_us = START_US + round(limit_s * 1_000_000)
+        with asyncio.Runner(loop_factory=lambda: self.loop) as runner:
+            try:
+                return runner.run(main)
+            finally:
+                self.loop.limit_us = None
+                runner.run(self._kill_all())
+
+    def host(self, name: str) -> SimHost:
+        """The host of that name, made when first asked for."""
+        if name not in self._hosts:
+            self.fabric.add_host(name)
+            self._hosts[name] = SimHost(name, self)
+        return self._hosts[name]
+
+    # ---------------------------------------------------------------------------------- faults
+
+    def partition(self, one: str, other: str) -> None:
+        """Nothing passes between two hosts, until ``heal``; ``zookeeper`` is a host, too."""
+        self.clog(one, other)
+        self.clog(other, one)
+
+    def clog(self, source: str, target: str) -> None:
+        """Nothing passes from ``source`` to ``target``, until ``unclog`` or ``heal``."""
+        self.tracer.add("clog", source=source, target=target)
+        self.links.block(source, target)
+
+    def unclog(self, source: str, target: str) -> None:
+        self.tracer.add("unclog", source=source, target=target)
+        self.links.open(source, target)
+
+    def isolate(self, name: str) -> None:
+        """Cut a host off from every other and from ZooKeeper."""
+        for other in (*self._hosts, "zookeeper"):
+            if other != name:
+                self.partition(name, other)
+
+    def heal(self) -> None:
+        """Open every link; what was held arrives."""
+        self.tracer.add("heal")
+        self.links.open_all()
+
+    def reset(self, one: str, other: str) -> None:
+        """Reset the connections between two hosts."""
+        self.tracer.add("reset", one=one, other=other)
+        self.fabric.reset(one, other)
+
+    async def _kill_all(self) -> None:
+        for host in self._hosts.values():
+            await host.kill()

@@ -1,0 +1,269 @@
+"""A ZooKeeper tree: znodes, versions, transactions, and what each change sets off."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from minikafka.kernel.ports import (
+    BadVersion,
+    CheckOp,
+    CoordinationError,
+    CoordinationOp,
+    CreateOp,
+    DeleteOp,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    OpResult,
+    RolledBack,
+    SetOp,
+    WatchEvent,
+    WatchKind,
+    ZnodeStat,
+)
+
+
+@dataclass(slots=True)
+class Znode:
+    """``creations`` counts the children ever made here: it numbers sequential ones."""
+
+    data: bytes
+    czxid: int
+    mzxid: int
+    ctime_ms: int
+    mtime_ms: int
+    ephemeral_owner: int = 0
+    version: int = 0
+    creations: int = 0
+    children: dict[str, None] = field(default_factory=dict)
+
+    def stat(self) -> ZnodeStat:
+        """Outside ``cversion`` counts deletions, too, as in ZooKeeper's StatPersisted."""
+        return ZnodeStat(
+            czxid=self.czxid,
+            mzxid=self.mzxid,
+            version=self.version,
+            cversion=2 * self.creations - len(self.children),
+            ephemeral_owner=self.ephemeral_owner,
+            ctime_ms=self.ctime_ms,
+            mtime_ms=self.mtime_ms,
+            num_children=len(self.children),
+        )
+
+    def copy(self) -> Znode:
+        return Znode(
+            self.data,
+            self.czxid,
+            self.mzxid,
+            self.ctime_ms,
+            self.mtime_ms,
+            self.ephemeral_owner,
+            self.version,
+            self.creations,
+            dict(self.children),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Of one transaction: a result or error per operation, and the events for watchers, in order.
+
+    A ``CHILDREN`` event carries the parent's path. Nothing happened if any result is an error.
+    """
+
+    results: list[OpResult]
+    events: list[WatchEvent]
+
+    @property
+    def error(self) -> CoordinationError | None:
+        """The culprit's, if the transaction failed."""
+        for result in self.results:
+            if isinstance(result, CoordinationError) and not isinstance(result, RolledBack):
+                return result
+        return None
+
+
+class ZnodeTree:
+    """The state of the ensemble. Each transaction, failed ones too, takes the next ``zxid``."""
+
+    def __init__(self) -> None:
+        self.zxid = 0
+        self._nodes: dict[str, Znode] = {"/": Znode(b"", 0, 0, 0, 0)}
+
+    # -------------------------------------------------------------------------------- reading
+
+    def get(self, path: str) -> tuple[bytes, ZnodeStat]:
+        """Raises ``NoNode``."""
+        node = self._find(path)
+        return node.data, node.stat()
+
+    def exists(self, path: str) -> ZnodeStat | None:
+        _check_path(path)
+        node = self._nodes.get(path)
+        return None if node is None else node.stat()
+
+    def children(self, path: str) -> list[str]:
+        """Sorted names. Raises ``NoNode``."""
+        return sorted(self._find(path).children)
+
+    def ephemerals(self, session_id: int) -> list[str]:
+        """Paths of a session's ephemeral nodes, sorted."""
+        nodes = self._nodes.items()
+        return sorted(path for path, node in nodes if node.ephemeral_owner == session_id)
+
+    def dump(self) -> list[tuple[str, bytes, int]]:
+        """Every path with its data and version, sorted."""
+        return [(path, node.data, node.version) for path, node in sorted(self._nodes.items())]
+
+    # -------------------------------------------------------------------------------- writing
+
+    def new_session(self) -> int:
+        """ZooKeeper writes session openings to its log, too: they take a zxid."""
+        self.zxid += 1
+        return self.zxid
+
+    def apply(self, ops: Sequence[CoordinationOp], session_id: int, wall_ms: int) -> Outcome:
+        """All of them or none, as one transaction."""
+        self.zxid += 1
+        undo: dict[str, Znode | None] = {}
+        results: list[OpResult] = []
+        events: list[WatchEvent] = []
+        for position, op in enumerate(ops):
+            try:
+                results.append(self._apply_one(op, session_id, wall_ms, undo, events))
+            except CoordinationError as error:
+                self._roll_back(undo)
+                return Outcome(_failed(ops, position, error), [])
+        return Outcome(results, events)
+
+    def end_session(self, session_id: int) -> list[WatchEvent]:
+        """Remove its ephemeral nodes in one transaction."""
+        self.zxid += 1
+        events: list[WatchEvent] = []
+        for path in self.ephemerals(session_id):
+            self._delete(DeleteOp(path), {}, events)
+        return events
+
+    def _apply_one(
+        self,
+        op: CoordinationOp,
+        session_id: int,
+        wall_ms: int,
+        undo: dict[str, Znode | None],
+        events: list[WatchEvent],
+    ) -> OpResult:
+        _check_path(op.path)
+        match op:
+            case CreateOp():
+                return self._create(op, session_id, wall_ms, undo, events)
+            case SetOp():
+                return self._set(op, wall_ms, undo, events)
+            case DeleteOp():
+                self._delete(op, undo, events)
+            case CheckOp():
+                _check_version(op.path, self._find(op.path), op.version)
+        return None
+
+    def _create(
+        self,
+        op: CreateOp,
+        session_id: int,
+        wall_ms: int,
+        undo: dict[str, Znode | None],
+        events: list[WatchEvent],
+    ) -> str:
+        above, name = _split(op.path)
+        parent = self._nodes.get(above)
+        if parent is None:
+            raise NoNode(op.path)
+        if op.sequential:
+            name += f"{parent.creations:010d}"
+        path = f"{above.rstrip('/')}/{name}"
+        if path in self._nodes:
+            raise NodeExists(path)
+        if parent.ephemeral_owner:
+            raise CoordinationError(f"{path}: ephemeral nodes have no children")
+        self._remember(above, undo)
+        self._remember(path, undo)
+        owner = session_id if op.ephemeral else 0
+        self._nodes[path] = Znode(op.data, self.zxid, self.zxid, wall_ms, wall_ms, owner)
+        parent.creations += 1
+        parent.children[name] = None
+        events.append(WatchEvent(WatchKind.CREATED, path))
+        events.append(WatchEvent(WatchKind.CHILDREN, above))
+        return path
+
+    def _set(
+        self, op: SetOp, wall_ms: int, undo: dict[str, Znode | None], events: list[WatchEvent]
+    ) -> ZnodeStat:
+        node = self._find(op.path)
+        _check_version(op.path, node, op.version)
+        self._remember(op.path, undo)
+        node.data = op.data
+        node.version += 1
+        node.mzxid = self.zxid
+        node.mtime_ms = wall_ms
+        events.append(WatchEvent(WatchKind.CHANGED, op.path))
+        return node.stat()
+
+    def _delete(
+        self, op: DeleteOp, undo: dict[str, Znode | None], events: list[WatchEvent]
+    ) -> None:
+        node = self._find(op.path)
+        if op.path == "/":
+            raise CoordinationError("/: the root stays")
+        _check_version(op.path, node, op.version)
+        if node.children:
+            raise NotEmpty(op.path)
+        above, name = _split(op.path)
+        self._remember(above, undo)
+        self._remember(op.path, undo)
+        del self._nodes[op.path]
+        del self._nodes[above].children[name]
+        events.append(WatchEvent(WatchKind.DELETED, op.path))
+        events.append(WatchEvent(WatchKind.CHILDREN, above))
+
+    # ------------------------------------------------------------------------------- undoing
+
+    def _remember(self, path: str, undo: dict[str, Znode | None]) -> None:
+        if path not in undo:
+            node = self._nodes.get(path)
+            undo[path] = None if node is None else node.copy()
+
+    def _roll_back(self, undo: dict[str, Znode | None]) -> None:
+        for path, node in undo.items():
+            if node is None:
+                self._nodes.pop(path, None)
+            else:
+                self._nodes[path] = node
+
+    def _find(self, path: str) -> Znode:
+        _check_path(path)
+        node = self._nodes.get(path)
+        if node is None:
+            raise NoNode(path)
+        return node
+
+
+def _failed(
+    ops: Sequence[CoordinationOp], culprit: int, error: CoordinationError
+) -> list[OpResult]:
+    return [error if i == culprit else RolledBack(op.path) for i, op in enumerate(ops)]
+
+
+def _check_version(path: str, node: Znode, version: int) -> None:
+    if version not in (-1, node.version):
+        raise BadVersion(path)
+
+
+def _check_path(path: str) -> None:
+    if path == "/":
+        return
+    if not path.startswith("/") or path.endswith("/") or "//" in path or "\0" in path:
+        raise CoordinationError(f"{path!r} is not a path")
+
+
+def _split(path: str) -> tuple[str, str]:
+    above, _, name = path.rpartition("/")
+    return above or "/", name
