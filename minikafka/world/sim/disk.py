@@ -119,13 +119,10 @@ class Directory:
         """A random number of the last changes is lost, here and below."""
         for change in self.changes[: entropy.between(0, len(self.changes))]:
             _enter(self.durable, change)
-        self.flush_from_durable()
-        for name in sorted(self.entries):
-            self.entries[name].lose_power(entropy)
-
-    def flush_from_durable(self) -> None:
         self.entries = dict(self.durable)
         self.changes.clear()
+        for name in sorted(self.entries):
+            self.entries[name].lose_power(entropy)
 
 
 Node: TypeAlias = Inode | Directory
@@ -299,6 +296,8 @@ class Disk:
     # -------------------------------------------------------------------------------- power loss
 
     def lose_power(self, entropy: SimEntropy) -> None:
+        """Power loss: what had not been flushed is there, torn, or not there, as the dice say. No
+        process may be left that has files open."""
         self._root.lose_power(entropy)
         self.used_bytes = 0
         self._count(self._root)

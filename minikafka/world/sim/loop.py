@@ -7,9 +7,10 @@ import heapq
 import math
 from collections.abc import Callable
 from contextvars import Context, ContextVar
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol, cast
 
 START_US = 1_000_000_000
+TASKS_TOLD = 20
 INSTANT_LIMIT = 1_000_000
 
 
@@ -43,6 +44,20 @@ class SimTask(asyncio.Task[Any]):
     def __init__(self, coroutine: Any, *, loop: SimLoop, number: int, context: Context | None):
         self.number = number  # first: being registered asks for the hash
         super().__init__(coroutine, loop=loop, name=f"task-{number}", context=context)
+
+    def __hash__(self) -> int:
+        return self.number
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+class SimFuture(asyncio.Future[Any]):
+    """A future whose hash is its number: ``asyncio.wait`` works with sets of them."""
+
+    def __init__(self, *, loop: SimLoop, number: int) -> None:
+        self.number = number
+        super().__init__(loop=loop)
 
     def __hash__(self) -> int:
         return self.number
@@ -107,6 +122,9 @@ class SimLoop(asyncio.BaseEventLoop):
     def time(self) -> float:
         return self.now_us / 1_000_000
 
+    def create_future(self) -> SimFuture:
+        return SimFuture(loop=self, number=self._next_number())
+
     def call_at(  # type: ignore[override]
         self,
         when: float,
@@ -140,17 +158,17 @@ class SimLoop(asyncio.BaseEventLoop):
     def select(self, timeout_s: float | None) -> list[Any]:
         """What the base class waits in, once per turn of the loop."""
         if timeout_s is None:
-            raise Deadlock(f"everything waits and no timer is set, {self.seconds():.6f} s in")
+            raise Deadlock(f"{self.seconds():.6f} s in, nothing can happen: {self._who_waits()}")
         if timeout_s > 0:
             self._turns = 0
             self.now_us = max(self.now_us, self._scheduled[0].due_us)
             if self.limit_us is not None and self.now_us > self.limit_us:
                 self.limit_us = None  # what is cleaned up now may take its time
-                raise TimeLimitExceeded(f"{self.seconds():.3f} simulated seconds")
+                raise TimeLimitExceeded(f"{self.seconds():.3f} s in: {self._who_waits()}")
         self._turns += 1
         if self._turns > INSTANT_LIMIT:
             self._turns = 0
-            raise Livelock(f"{INSTANT_LIMIT} turns, {self.seconds():.6f} s in")
+            raise Livelock(f"{INSTANT_LIMIT} turns at {self.seconds():.6f} s: {self._who_waits()}")
         return []
 
     def seconds(self) -> float:
@@ -168,7 +186,11 @@ class SimLoop(asyncio.BaseEventLoop):
         """Nobody sleeps, so nobody needs to be woken."""
 
     def _make_task(
-        self, loop: asyncio.AbstractEventLoop, coroutine: Any, context: Context | None = None
+        self,
+        loop: asyncio.AbstractEventLoop,
+        coroutine: Any,
+        context: Context | None = None,
+        **_: Any,  # a name, from Python 3.13 on, which asyncio sets afterwards, too
     ) -> SimTask:
         task = SimTask(coroutine, loop=self, number=self._next_number(), context=context)
         owner = OWNER.get() if context is None else context.get(OWNER)
@@ -176,6 +198,21 @@ class SimLoop(asyncio.BaseEventLoop):
             owner.adopt(task)
         return task
 
+    def _who_waits(self) -> str:
+        tasks = sorted(cast("set[SimTask]", asyncio.all_tasks(self)), key=hash)
+        told = [f"{task.get_name()} in {_place(task)}" for task in tasks[:TASKS_TOLD]]
+        return f"{len(tasks)} tasks: {', '.join(told)}"
+
     def _note_unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        if isinstance(context.get("exception"), asyncio.CancelledError):
+            return  # a callback of a dead process
         self.unhandled.append(context)
         self.default_exception_handler(context)
+
+
+def _place(task: asyncio.Task[Any]) -> str:
+    frames = task.get_stack(limit=1)
+    if not frames:
+        return "its first step"
+    code = frames[-1].f_code
+    return f"{code.co_qualname} ({code.co_filename.rpartition('/')[2]}:{frames[-1].f_lineno})"

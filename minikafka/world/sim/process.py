@@ -11,8 +11,7 @@ from minikafka.world.sim.loop import OWNER, SimLoop
 
 T = TypeVar("T")
 
-CANCEL_ROUNDS = 5
-CANCEL_ROUND_S = 30.0
+END_PATIENCE_S = (0.001, 1.0, 10.0, 60.0)  # a task that swallows its cancellation gets another
 
 
 class HostDown(asyncio.CancelledError):
@@ -86,17 +85,17 @@ class Process:
         for task in list(self._tasks):
             task.cancel()
 
-    async def ended(self) -> None:
-        """After ``die``: returns when every task has unwound, but the one that asks.
-
-        Raises ``RuntimeError`` for tasks that go on however often they are cancelled.
-        """
-        for _ in range(CANCEL_ROUNDS):
-            here = asyncio.current_task()
-            tasks = [task for task in self._tasks if task is not here]
-            if not tasks:
+    async def end(self) -> None:
+        """After ``die``: returns when every task has ended, which takes no simulated time unless
+        a task waits for something in its clean-up. Raises ``RuntimeError`` if some do not end."""
+        me = asyncio.current_task()
+        for patience_s in END_PATIENCE_S:
+            rest = [task for task in self._tasks if task is not me]
+            if not rest:
                 return
-            await asyncio.wait(tasks, timeout=CANCEL_ROUND_S)
-            for task in tasks:
+            await asyncio.wait(rest, timeout=patience_s)
+            for task in [task for task in self._tasks if task is not me]:
                 task.cancel()
-        raise RuntimeError(f"{self.host}: tasks do not end: {[str(t) for t in self._tasks]}")
+        names = ", ".join(task.get_name() for task in self._tasks if task is not me)
+        if names:
+            raise RuntimeError(f"tasks of the dead process on {self.host} do not end: {names}")
