@@ -7,23 +7,65 @@ import errno
 import fcntl
 import os
 import shutil
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
 from minikafka.kernel.ports import Buffer, File, FileLock
 
 _NOWAIT = getattr(os, "RWF_NOWAIT", 0)
+SCRATCH_BYTES = 1 << 20
 _NO_CACHE_PROBE = {errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS}
+
+T = TypeVar("T")
+
+
+class OffLoop:
+    """Runs what may wait for the disk on threads, a bounded number at a time; more callers queue.
+
+    ``scratch`` is for reads on the loop: bytes are copied out of it at once. A buffer that stays
+    warm costs a ninth of one that is made, zeroed and copied for each read.
+    """
+
+    def __init__(self, max_threads: int, max_waiting: int) -> None:
+        self.scratch = memoryview(bytearray(SCRATCH_BYTES))
+        self._threads = ThreadPoolExecutor(max_threads, thread_name_prefix="minikafka-files")
+        self._room = asyncio.Semaphore(max_waiting)
+
+    async def run(self, work: Callable[..., T], *args: Any) -> T:
+        async with self._room:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, work, *args)
+
+    async def with_file(self, fd: int, work: Callable[..., T], *args: Any) -> T:
+        """``work(copy of fd, *args)``. A file closed meanwhile (its partition was deleted) lends
+        its number to another, so the thread gets one of its own, closed when it is done or when
+        it was never started because the caller was cancelled."""
+        async with self._room:
+            own = os.dup(fd)
+            future = self._threads.submit(work, own, *args)
+            future.add_done_callback(lambda _: os.close(own))
+            return await asyncio.wrap_future(future)
+
+
+def _read(fd: int, length: int, offset: int) -> bytes:
+    data = os.pread(fd, length, offset)
+    if len(data) == length:
+        return data
+    parts = [data]
+    while data and (missing := length - sum(map(len, parts))) > 0:
+        data = os.pread(fd, missing, offset + length - missing)
+        parts.append(data)
+    return b"".join(parts)
 
 
 class RealFile:
     """See ``kernel.ports.File``."""
 
-    __slots__ = ("_fd", "_path", "_threads")
+    __slots__ = ("_fd", "_off_loop")
 
-    def __init__(self, path: str, fd: int, threads: ThreadPoolExecutor) -> None:
-        self._path = path
+    def __init__(self, fd: int, off_loop: OffLoop) -> None:
         self._fd = fd
-        self._threads = threads
+        self._off_loop = off_loop
 
     def size(self) -> int:
         return os.fstat(self._fd).st_size
@@ -32,43 +74,40 @@ class RealFile:
         written = os.pwrite(self._fd, data, offset)
         total = memoryview(data).nbytes
         while written < total:  # a signal, or the last bytes of a full disk
-            written += os.pwrite(self._fd, memoryview(data)[written:], offset + written)
+            written += os.pwrite(self._fd, memoryview(data).cast("B")[written:], offset + written)
 
     def read(self, length: int, offset: int) -> bytes:
-        data = os.pread(self._fd, length, offset)
-        if len(data) == length:
-            return data
-        parts = [data]
-        while data and (missing := length - sum(map(len, parts))) > 0:
-            data = os.pread(self._fd, missing, offset + length - missing)
-            parts.append(data)
-        return b"".join(parts)
+        return _read(self._fd, length, offset)
 
     async def read_cold(self, length: int, offset: int) -> bytes:
-        buffer = bytearray(length)
+        """In the page cache: without a thread. What is not, and all of what is after it, by one;
+        everything where the file system knows no RWF_NOWAIT."""
+        scratch = self._off_loop.scratch
+        parts: list[bytes] = []
+        missing = length
         try:
-            count = os.preadv(self._fd, [buffer], offset, _NOWAIT)
+            while missing > 0:
+                room = scratch[:missing]
+                count = os.preadv(self._fd, [room], offset + length - missing, _NOWAIT)
+                if not count:
+                    return b"".join(parts)  # the end of the file
+                parts.append(bytes(room[:count]))
+                missing -= count
         except BlockingIOError:
-            count = 0
+            pass
         except OSError as error:
             if error.errno not in _NO_CACHE_PROBE:
                 raise
-            count = 0
-        if count == length:
-            return bytes(buffer)
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, self.read, length, offset)
+        if missing > 0:
+            start = offset + length - missing
+            parts.append(await self._off_loop.with_file(self._fd, _read, missing, start))
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def truncate(self, length: int) -> None:
         os.ftruncate(self._fd, length)
 
     async def flush(self) -> None:
-        # A file closed meanwhile (its partition was deleted) must not lend its number to another.
-        fd = os.dup(self._fd)
-        try:
-            await asyncio.get_running_loop().run_in_executor(self._threads, os.fdatasync, fd)
-        finally:
-            os.close(fd)
+        await self._off_loop.with_file(self._fd, os.fdatasync)
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -89,14 +128,15 @@ class RealFileLock:
 
 
 class RealFiles:
-    """See ``kernel.ports.Files``. ``max_threads`` bounds fsyncs and cold reads under way."""
+    """See ``kernel.ports.Files``. ``max_threads`` bounds the fsyncs and cold reads under way,
+    ``max_waiting`` those and the ones handed to a thread's queue; callers beyond it wait."""
 
-    def __init__(self, max_threads: int = 4) -> None:
-        self._threads = ThreadPoolExecutor(max_threads, thread_name_prefix="minikafka-files")
+    def __init__(self, max_threads: int = 8, max_waiting: int = 64) -> None:
+        self._off_loop = OffLoop(max_threads, max_waiting)
 
     def open(self, path: str, create: bool = False) -> File:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return RealFile(path, os.open(path, flags, 0o644), self._threads)
+        return RealFile(os.open(path, flags, 0o644), self._off_loop)
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
@@ -133,15 +173,14 @@ class RealFiles:
             return file.read()
 
     async def replace(self, path: str, data: bytes) -> None:
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self._threads, _write_aside, path, data, True)
-        await self.flush_directory(os.path.dirname(path))
+        """One caller at a time per path, as all write aside under the same name."""
+        await self._off_loop.run(_replace, path, data)
 
     def replace_unsynced(self, path: str, data: bytes) -> None:
         _write_aside(path, data, False)
 
     async def flush_directory(self, path: str) -> None:
-        await asyncio.get_running_loop().run_in_executor(self._threads, _sync_directory, path)
+        await self._off_loop.run(_sync_directory, path)
 
     def lock(self, path: str) -> FileLock:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -151,6 +190,11 @@ class RealFiles:
             os.close(fd)
             raise
         return RealFileLock(fd)
+
+
+def _replace(path: str, data: bytes) -> None:
+    _write_aside(path, data, True)
+    _sync_directory(os.path.dirname(path))
 
 
 def _write_aside(path: str, data: bytes, sync: bool) -> None:
