@@ -9,8 +9,10 @@ from typing import TypeAlias
 
 from minikafka.kernel.ports import Buffer
 from minikafka.world.sim.entropy import SimEntropy
+from minikafka.world.sim.trace import Trace
 
 ZERO_FILL_PROBABILITY = 0.25
+WRITE_BACK_BYTES = 4 << 20  # of changes to one file; beyond that the kernel writes the oldest
 
 MESSAGES = {
     errno.ENOENT: "No such file or directory",
@@ -55,6 +57,10 @@ def apply(image: bytearray, change: Change) -> None:
     image[change.offset : change.offset + len(change.data)] = change.data
 
 
+def _weight(change: Change) -> int:
+    return len(change.data) if isinstance(change, Write) else 0
+
+
 @dataclass(eq=False, slots=True)
 class Inode:
     """A file: ``data`` is what reads see, ``durable`` what the disk has for certain, ``changes``
@@ -64,12 +70,16 @@ class Inode:
     durable: bytearray = field(default_factory=bytearray)
     changes: deque[Change] = field(default_factory=deque)
     flushed: int = 0  # changes ever made durable
+    dirty_bytes: int = 0
     holders: int = 0
     lock_owner: object | None = None
 
     def change(self, change: Change) -> None:
         apply(self.data, change)
         self.changes.append(change)
+        self.dirty_bytes += _weight(change)
+        while self.dirty_bytes > WRITE_BACK_BYTES:
+            self.flush(self.flushed + 1)
 
     def mark(self) -> int:
         """How many changes were ever made: give it to ``flush``."""
@@ -78,7 +88,9 @@ class Inode:
     def flush(self, mark: int) -> None:
         """Make durable what had been changed by ``mark``."""
         while self.flushed < mark:
-            apply(self.durable, self.changes.popleft())
+            change = self.changes.popleft()
+            self.dirty_bytes -= _weight(change)
+            apply(self.durable, change)
             self.flushed += 1
 
     def lose_power(self, entropy: SimEntropy) -> None:
@@ -94,6 +106,7 @@ class Inode:
                 self.durable.extend(bytes(max(0, missing)))
         self.flushed += len(self.changes)
         self.changes.clear()
+        self.dirty_bytes = 0
         self.data = bytearray(self.durable)
         self.lock_owner = None
 
@@ -143,10 +156,12 @@ class Disk:
     fails with ENOSPC after what did fit was written. Paths below one of ``broken`` fail with EIO.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, entropy: SimEntropy, trace: Trace) -> None:
+        self.entropy = entropy
         self.capacity_bytes: int | None = None
         self.broken: list[str] = []
         self.used_bytes = 0
+        self._trace = trace
         self._root = Directory()
 
     # -------------------------------------------------------------------------------- looking up
@@ -295,20 +310,21 @@ class Disk:
 
     # -------------------------------------------------------------------------------- power loss
 
-    def lose_power(self, entropy: SimEntropy) -> None:
+    def crash(self) -> None:
         """Power loss: what had not been flushed is there, torn, or not there, as the dice say. No
         process may be left that has files open."""
-        self._root.lose_power(entropy)
+        self._root.lose_power(self.entropy)
         self.used_bytes = 0
-        self._count(self._root)
+        self._count(self._root, "")
 
-    def _count(self, directory: Directory) -> None:
-        for node in directory.entries.values():
+    def _count(self, directory: Directory, path: str) -> None:
+        for name, node in sorted(directory.entries.items()):
             if isinstance(node, Directory):
-                self._count(node)
+                self._count(node, f"{path}/{name}")
             else:
                 node.holders = 1
                 self.used_bytes += len(node.data)
+                self._trace.add("left", path=f"{path}/{name}", bytes=len(node.data))
 
 
 def _names(path: str) -> list[str]:
