@@ -9,7 +9,6 @@ from typing import TypeAlias
 
 from minikafka.kernel.ports import Buffer
 from minikafka.world.sim.entropy import SimEntropy
-from minikafka.world.sim.trace import Trace
 
 ZERO_FILL_PROBABILITY = 0.25
 WRITE_BACK_BYTES = 4 << 20  # of changes to one file; beyond that the kernel writes the oldest
@@ -156,12 +155,10 @@ class Disk:
     fails with ENOSPC after what did fit was written. Paths below one of ``broken`` fail with EIO.
     """
 
-    def __init__(self, entropy: SimEntropy, trace: Trace) -> None:
-        self.entropy = entropy
+    def __init__(self) -> None:
         self.capacity_bytes: int | None = None
         self.broken: list[str] = []
         self.used_bytes = 0
-        self._trace = trace
         self._root = Directory()
 
     # -------------------------------------------------------------------------------- looking up
@@ -310,21 +307,20 @@ class Disk:
 
     # -------------------------------------------------------------------------------- power loss
 
-    def crash(self) -> None:
+    def lose_power(self, entropy: SimEntropy) -> None:
         """Power loss: what had not been flushed is there, torn, or not there, as the dice say. No
         process may be left that has files open."""
-        self._root.lose_power(self.entropy)
+        self._root.lose_power(entropy)
         self.used_bytes = 0
-        self._count(self._root, "")
+        self._count(self._root)
 
-    def _count(self, directory: Directory, path: str) -> None:
-        for name, node in sorted(directory.entries.items()):
+    def _count(self, directory: Directory) -> None:
+        for node in directory.entries.values():
             if isinstance(node, Directory):
-                self._count(node, f"{path}/{name}")
+                self._count(node)
             else:
                 node.holders = 1
                 self.used_bytes += len(node.data)
-                self._trace.add("left", path=f"{path}/{name}", bytes=len(node.data))
 
 
 def _names(path: str) -> list[str]:
