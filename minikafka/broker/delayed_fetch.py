@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from minikafka.broker.hosted_partitions import HostedPartitions
-from minikafka.broker.log_reader import (
+from minikafka.broker.fetch_reader import (
     FetchEntry,
     FetchParams,
+    FetchReader,
     Isolation,
-    LogReader,
     ReadResult,
     end_of,
 )
+from minikafka.broker.hosted_partitions import HostedPartitions
 from minikafka.core.purgatory import DelayedOperation
 from minikafka.kernel.errors import KafkaError
 
@@ -45,7 +45,7 @@ class DelayedFetch(DelayedOperation):
         params: FetchParams,
         entries: Sequence[FetchEntry],
         hosted: HostedPartitions,
-        reader: LogReader,
+        reader: FetchReader,
         reply: FetchReply,
         on_expired: Callable[[FetchParams], None],
     ) -> None:

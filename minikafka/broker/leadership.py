@@ -95,8 +95,6 @@ class Leadership:
         partition = self._hosted.get(topic_partition)
         if partition is None:
             partition = self._new_partition(topic_partition)
-        elif self._adopts_topic_id(partition, instruction):
-            return ErrorCode.NONE
         refusal = self._refusal(partition, instruction)
         if refusal is not None:
             self._log.info(
@@ -108,6 +106,8 @@ class Leadership:
             )
             return refusal
         try:
+            if self._adopts_topic_id(partition, instruction):
+                return ErrorCode.NONE
             self._open_log(partition, instruction)
             if instruction.leader_and_isr.leader == self._broker_id:
                 self._become_leader(partition, instruction)
@@ -121,13 +121,17 @@ class Leadership:
         return ErrorCode.NONE
 
     def _adopts_topic_id(self, partition: Partition, instruction: Instruction) -> bool:
-        """The leader epoch known already, sent again, may bring the id of a topic that had none."""
+        """The leader epoch known already, sent again, may bring the id of a topic that had none.
+        Raises OSError."""
         if (
             instruction.topic_id is None
             or partition.topic_id is not None
             or instruction.leader_and_isr.leader_epoch != partition.leader_epoch
         ):
             return False
+        self._log_manager.get_or_create(
+            partition.topic_partition, instruction.topic_id, partition.config.log
+        )
         self._identify(partition, instruction.topic_id)
         return True
 
@@ -140,7 +144,10 @@ class Leadership:
         epoch = instruction.leader_and_isr.leader_epoch
         if not partition.accepts_topic_id(instruction.topic_id):
             return ErrorCode.INCONSISTENT_TOPIC_ID
-        if epoch <= partition.leader_epoch:
+        brings_topic_id = instruction.topic_id is not None and partition.topic_id is None
+        if epoch < partition.leader_epoch or (
+            epoch == partition.leader_epoch and not brings_topic_id
+        ):
             return ErrorCode.STALE_CONTROLLER_EPOCH
         if self._broker_id not in instruction.assignment.replicas:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -155,8 +162,9 @@ class Leadership:
             partition.open_log(log, self.checkpointed.get(topic_partition, 0))
             self._hosted.add(partition)
         partition.configure(config)
-        if instruction.topic_id is not None:
-            self._identify(partition, instruction.topic_id)
+        topic_id = instruction.topic_id or partition.log.topic_id
+        if topic_id is not None:
+            self._identify(partition, topic_id)
 
     def _become_leader(self, partition: Partition, instruction: Instruction) -> None:
         topic_partition = partition.topic_partition

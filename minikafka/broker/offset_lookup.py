@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from minikafka.broker.log_reader import Isolation, end_of
+from minikafka.broker.fetch_reader import Isolation, end_of
 from minikafka.broker.partition import Partition
 from minikafka.kernel.cluster import NO_EPOCH
 from minikafka.kernel.errors import ErrorCode, KafkaError

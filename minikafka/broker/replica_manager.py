@@ -11,11 +11,11 @@ from uuid import UUID
 from minikafka.broker.cluster_view import ClusterView, LiveBrokers
 from minikafka.broker.delayed_fetch import DelayedFetch, FetchReply
 from minikafka.broker.delayed_produce import NO_APPEND, AppendReply, AppendResult, DelayedProduce
+from minikafka.broker.fetch_reader import FetchEntry, FetchParams, FetchReader, ReadResult
 from minikafka.broker.follower_logs import FollowerLogs
 from minikafka.broker.hosted_partitions import HostedPartitions
 from minikafka.broker.isr_maintenance import IsrConfig, IsrMaintenance, IsrStore
 from minikafka.broker.leadership import Leadership
-from minikafka.broker.log_reader import FetchEntry, FetchParams, LogReader, ReadResult
 from minikafka.broker.parked import ParkedRequests
 from minikafka.broker.partition import Partition
 from minikafka.broker.replica_fetcher import ReplicaFetcherConfig
@@ -106,7 +106,7 @@ class ReplicaManager:
             self._new_partition,
             self.disk_failed,
         )
-        self._reader = LogReader(self.hosted, self.disk_failed)
+        self._reader = FetchReader(self.hosted, self.disk_failed)
         self._checkpointing: asyncio.Task[None] | None = None
         self._messages_in = metrics.counter("kafka.server:MessagesInPerSec")
         self._bytes_in = metrics.counter("kafka.server:BytesInPerSec")
@@ -197,7 +197,11 @@ class ReplicaManager:
             if partition.has_log:
                 assert partition.high_watermark <= partition.log.log_end_offset
                 watermarks[partition.topic_partition] = partition.high_watermark
-        self._log_manager.write_high_watermarks(watermarks)
+        try:
+            self._log_manager.write_high_watermarks(watermarks)
+        except OSError as error:
+            # The old ones stay: after a crash, followers start from further back, and no worse.
+            self._log.error("high_watermark_checkpoint_failed", error=repr(error))
 
     async def _checkpoint_forever(self) -> None:
         while True:

@@ -6,8 +6,8 @@ The test plays the controller (``elect``) and ZooKeeper (``StateZnodes``), and m
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -23,7 +23,6 @@ from minikafka.broker.isr_maintenance import IsrConfig
 from minikafka.broker.partition import Partition
 from minikafka.broker.replica_fetcher import ReplicaFetcherConfig
 from minikafka.broker.replica_manager import ReplicaManager, ReplicaManagerConfig
-from minikafka.broker.topic_config import TopicConfig
 from minikafka.kernel.cluster import (
     Broker,
     Endpoint,
@@ -32,7 +31,6 @@ from minikafka.kernel.cluster import (
 )
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.metrics import Metrics
-from minikafka.kernel.ports import CoordinationError
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.codec import decode, encode
 from minikafka.protocol.headers import RequestHeader
@@ -60,6 +58,7 @@ from minikafka.protocol.records.builder import build_batch
 from minikafka.protocol.records.record import decode_records
 from minikafka.storage.log_manager import LogManager, LogManagerConfig
 from tests.support.memory_files import MemoryFiles
+from tests.support.replica_fakes import Configs, Metadata, StateZnodes
 from tests.support.virtual_clock import VirtualClock
 
 TOPIC = "flights"
@@ -75,74 +74,6 @@ def values_in(records: Any) -> list[str]:
     return [str(r.value, "ascii") for r in decode_records(records or b"") if r.value is not None]
 
 
-class StateZnodes:
-    """``IsrStore`` as ZooKeeper keeps it. ``away`` fails every request, ``lose`` the next race."""
-
-    def __init__(self) -> None:
-        self.states: dict[TopicPartition, LeaderAndIsr] = {}
-        self.announced: list[list[TopicPartition]] = []
-        self.away = False
-        self.held: asyncio.Event | None = None
-
-    async def update_isr(
-        self,
-        topic_partition: TopicPartition,
-        leader_and_isr: LeaderAndIsr,
-        controller_epoch: int,
-        expected_zk_version: int,
-    ) -> int | None:
-        if self.held is not None:
-            await self.held.wait()
-        if self.away:
-            raise CoordinationError(str(topic_partition))
-        current = self.states[topic_partition]
-        if current.zk_version != expected_zk_version:
-            return None
-        version = expected_zk_version + 1
-        self.states[topic_partition] = replace(leader_and_isr, zk_version=version)
-        return version
-
-    async def propagate_isr_changes(self, partitions: Sequence[TopicPartition]) -> None:
-        if self.away:
-            raise CoordinationError("/isr_change_notification")
-        self.announced.append(list(partitions))
-
-
-@dataclass
-class Metadata:
-    """A ``ClusterView`` that all brokers of a test share."""
-
-    alive: dict[int, Broker] = field(default_factory=dict)
-    topic_ids: dict[UUID, str] = field(default_factory=dict)
-    leaders: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
-
-    def topic_name(self, topic_id: UUID) -> str | None:
-        return self.topic_ids.get(topic_id)
-
-    def contains(self, topic_partition: TopicPartition) -> bool:
-        return topic_partition in self.leaders
-
-    def broker(self, broker_id: int) -> Broker | None:
-        return self.alive.get(broker_id)
-
-    def partition_leader(self, topic_partition: TopicPartition) -> tuple[int, int] | None:
-        return self.leaders.get(topic_partition)
-
-
-class Configs:
-    def __init__(self) -> None:
-        self.by_topic: dict[str, TopicConfig] = {}
-        self.failures = 0
-
-    async def load(self, topics: Iterable[str]) -> None:
-        if self.failures:
-            self.failures -= 1
-            raise CoordinationError("/config/topics")
-
-    def get(self, topic: str) -> TopicConfig:
-        return self.by_topic.get(topic, TopicConfig())
-
-
 class LoopbackChannel:
     """Requests of one broker to another, through the codec and the other one's handlers."""
 
@@ -156,6 +87,7 @@ class LoopbackChannel:
         request = decode(type(message), version, encode(message, version))
         self._cluster.requests.append((self._source, self._target, request, version))
         reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        await self._travel()
         if not self._cluster.is_cut(self._source, self._target):
             node = self._cluster.nodes[self._target]
             node.serve(request, version, lambda r: reply.done() or reply.set_result(r))
@@ -167,10 +99,18 @@ class LoopbackChannel:
             if not reply.done() or self._cluster.is_cut(self._source, self._target):
                 raise ConnectionError("closed")
             response = reply.result()
+            await self._travel()
+            if self._closed.done():
+                raise ConnectionError("closed")
         finally:
             timer.cancel()
             reply.cancel()
         return decode(type(response), version, encode(response, version))
+
+    async def _travel(self) -> None:
+        latency_ms = self._cluster.latency_ms()
+        if latency_ms:
+            await self._cluster.clock.sleep(latency_ms)
 
     def close(self) -> None:
         if not self._closed.done():
@@ -298,6 +238,7 @@ class ReplicaCluster:
         self.configs = Configs()
         self.nodes: dict[int, Node] = {}
         self.requests: list[tuple[int, int, Any, int]] = []
+        self.latency_ms: Callable[[], int] = lambda: 0
         self._cut: set[int] = set()
         self._isr = isr or IsrConfig(replica_lag_time_max_ms=10_000)
         self._fetcher = fetcher or ReplicaFetcherConfig()

@@ -9,7 +9,7 @@ from uuid import UUID
 from minikafka.broker.cluster_view import ClusterView
 from minikafka.broker.context import Reply, RequestContext
 from minikafka.broker.current_leader import leader_hint
-from minikafka.broker.log_reader import FetchEntry, FetchParams, Isolation, ReadResult
+from minikafka.broker.fetch_reader import FetchEntry, FetchParams, Isolation, ReadResult
 from minikafka.broker.replica_manager import ReplicaManager
 from minikafka.kernel.cluster import CONSUMER_REPLICA_ID, TopicPartition
 from minikafka.kernel.errors import ErrorCode

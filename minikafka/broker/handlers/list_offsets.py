@@ -6,7 +6,7 @@ from collections import Counter
 
 from minikafka.broker import offset_lookup
 from minikafka.broker.context import Reply, RequestContext
-from minikafka.broker.log_reader import Isolation
+from minikafka.broker.fetch_reader import Isolation
 from minikafka.broker.offset_lookup import FoundOffset, find_offset
 from minikafka.broker.replica_manager import ReplicaManager
 from minikafka.kernel.cluster import CONSUMER_REPLICA_ID, DEBUGGING_REPLICA_ID, TopicPartition

@@ -58,7 +58,7 @@ class ProduceHandler:
         self._cluster = cluster
 
     def __call__(self, context: RequestContext, request: ProduceRequest, reply: Reply) -> None:
-        version = context.header.api_version
+        version, acks = context.header.api_version, request.acks
         entries: list[tuple[TopicPartition, Buffer]] = []
         refused: dict[int, AppendResult] = {}  # by place in the request
         place = 0
@@ -75,11 +75,12 @@ class ProduceHandler:
                     entries.append((topic_partition, data.records))
                 place += 1
 
+        # Parked, this keeps nothing of the request: its records lie in the connection's buffer.
         def answer(results: Sequence[AppendResult]) -> None:
             if refused:
                 rest = iter(results)
                 results = [refused.get(i) or next(rest) for i in range(place)]
-            if request.acks == 0:
+            if acks == 0:
                 self._after_acks_0(results, reply)
             else:
                 reply(self._response(context, version, results))
@@ -88,7 +89,7 @@ class ProduceHandler:
             # The timer holds milliseconds of 32 bits; a negative time-out is one that is over.
             self._replicas.append_records(
                 entries,
-                request.acks,
+                acks,
                 max(0, request.timeout_ms),
                 answer,
                 context.header.client_id == ADMIN_CLIENT_ID,

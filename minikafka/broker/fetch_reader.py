@@ -87,7 +87,7 @@ def divergence(partition: Partition, entry: FetchEntry) -> EpochEndOffset | None
     return end if diverges(entry.last_fetched_epoch, entry.fetch_offset, end) else None
 
 
-class LogReader:
+class FetchReader:
     """Reads in request order under one limit for all, and one for each partition.
 
     ``on_disk_error`` is told of a partition whose disk failed under a read."""

@@ -1,0 +1,80 @@
+"""ZooKeeper, metadata and topic settings as the replica managers of a test see them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from uuid import UUID
+
+from minikafka.broker.topic_config import TopicConfig
+from minikafka.kernel.cluster import Broker, LeaderAndIsr, TopicPartition
+from minikafka.kernel.ports import CoordinationError
+
+
+class StateZnodes:
+    """``IsrStore`` as ZooKeeper keeps it. ``away`` fails every request, ``lose`` the next race."""
+
+    def __init__(self) -> None:
+        self.states: dict[TopicPartition, LeaderAndIsr] = {}
+        self.announced: list[list[TopicPartition]] = []
+        self.away = False
+        self.held: asyncio.Event | None = None
+
+    async def update_isr(
+        self,
+        topic_partition: TopicPartition,
+        leader_and_isr: LeaderAndIsr,
+        controller_epoch: int,
+        expected_zk_version: int,
+    ) -> int | None:
+        if self.held is not None:
+            await self.held.wait()
+        if self.away:
+            raise CoordinationError(str(topic_partition))
+        current = self.states[topic_partition]
+        if current.zk_version != expected_zk_version:
+            return None
+        version = expected_zk_version + 1
+        self.states[topic_partition] = replace(leader_and_isr, zk_version=version)
+        return version
+
+    async def propagate_isr_changes(self, partitions: Sequence[TopicPartition]) -> None:
+        if self.away:
+            raise CoordinationError("/isr_change_notification")
+        self.announced.append(list(partitions))
+
+
+@dataclass
+class Metadata:
+    """A ``ClusterView`` that all brokers of a test share."""
+
+    alive: dict[int, Broker] = field(default_factory=dict)
+    topic_ids: dict[UUID, str] = field(default_factory=dict)
+    leaders: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
+
+    def topic_name(self, topic_id: UUID) -> str | None:
+        return self.topic_ids.get(topic_id)
+
+    def contains(self, topic_partition: TopicPartition) -> bool:
+        return topic_partition in self.leaders
+
+    def broker(self, broker_id: int) -> Broker | None:
+        return self.alive.get(broker_id)
+
+    def partition_leader(self, topic_partition: TopicPartition) -> tuple[int, int] | None:
+        return self.leaders.get(topic_partition)
+
+
+class Configs:
+    def __init__(self) -> None:
+        self.by_topic: dict[str, TopicConfig] = {}
+        self.failures = 0
+
+    async def load(self, topics: Iterable[str]) -> None:
+        if self.failures:
+            self.failures -= 1
+            raise CoordinationError("/config/topics")
+
+    def get(self, topic: str) -> TopicConfig:
+        return self.by_topic.get(topic, TopicConfig())
