@@ -29,8 +29,7 @@ class SimHost:
 
     def __init__(self, name: str, simulation: SimWorld) -> None:
         self.name = name
-        self.disk = Disk()
-        self._disk_entropy = simulation.entropy.fork(f"disk/{name}")
+        self.disk = Disk(simulation.entropy.fork(f"disk/{name}"), simulation.tracer)
         self._simulation = simulation
         self._starts = 0
         self._wall_offset_ms = 0
@@ -49,8 +48,27 @@ class SimHost:
         return self._process.alive
 
     def spawn(self, coro: Coroutine[Any, Any, T], name: str | None = None) -> asyncio.Task[T]:
-        """Run as part of the present process: the task, and every task it starts, dies with it."""
-        return self._process.spawn(coro, name)
+        """Run as part of the present process: the task, and every task it starts, dies with it.
+
+        What it raises, ``SimWorld.run`` raises at the end, unless somebody has awaited the task.
+        """
+        task = self._process.spawn(coro, name)
+        self._simulation.spawned.append(task)
+        return task
+
+    def start(self, coro: Coroutine[Any, Any, T], name: str | None = None) -> asyncio.Task[T]:
+        """As ``spawn``, for what the process is there for: when the task ends, however it ends,
+        the process exits, and all that is its own goes as in ``kill``."""
+        process = self._process
+        task = self.spawn(coro, name)
+
+        def exit_process(ended: asyncio.Task[T]) -> None:
+            if process.alive:
+                self._simulation.tracer.add("exit", host=self.name)
+                process.die()
+
+        task.add_done_callback(exit_process)
+        return task
 
     def set_wall_offset(self, offset_ms: int) -> None:
         """Put the wall clock ahead (or behind), now and after restarts."""
@@ -84,19 +102,18 @@ class SimHost:
         self._world = World(
             clock=self._clock,
             network=SimNetwork(process, simulation.fabric),
-            files=SimFiles(process, self.disk, self._disk_entropy),
+            files=SimFiles(process, self.disk),
             coordination=SimCoordination(process, simulation.zookeeper),
             entropy=simulation.entropy.fork(f"host/{self.name}/{self._starts}"),
         )
 
     async def _end(self, how: str, dark: bool = False) -> None:
-        if not self._process.alive:
-            return
-        self._simulation.tracer.add(how, host=self.name)
-        self._process.die()
+        if self._process.alive:
+            self._simulation.tracer.add(how, host=self.name)
+            self._process.die()
         if dark:
-            self.disk.lose_power(self._disk_entropy)
-        await self._process.ended()
+            self.disk.crash()
+        await self._process.end()
 
 
 class SimWorld:
@@ -115,6 +132,7 @@ class SimWorld:
         )
         self.fabric = Fabric(self.links)
         self.zookeeper = SimZookeeper(self.links)
+        self.spawned: list[asyncio.Task[Any]] = []
         self._hosts: dict[str, SimHost] = {}
 
     @property
@@ -124,24 +142,24 @@ class SimWorld:
     def digest(self) -> str:
         return self.tracer.digest()
 
-    @property
-    def unhandled(self) -> list[dict[str, Any]]:
-        """What callbacks and forgotten tasks raised, as asyncio tells its exception handler."""
-        return self.loop.unhandled
-
     def run(self, main: Coroutine[Any, Any, T], limit_s: float = LIMIT_S) -> T:
         """Run ``main`` to its end, then kill all hosts. Once per world.
 
         Raises what ``main`` raises; ``Deadlock`` when nothing can happen any more,
-        ``TimeLimitExceeded`` after ``limit_s`` simulated seconds, ``Livelock``.
+        ``TimeLimitExceeded`` after ``limit_s`` simulated seconds, ``Livelock``; else, as one
+        ExceptionGroup, what callbacks raised and tasks of hosts that nobody has awaited.
         """
         self.loop.limit_us = START_US + round(limit_s * 1_000_000)
         with asyncio.Runner(loop_factory=lambda: self.loop) as runner:
             try:
-                return runner.run(main)
+                result = runner.run(main)
             finally:
                 self.loop.limit_us = None
                 runner.run(self._kill_all())
+        failures = self._failures()
+        if failures:
+            raise BaseExceptionGroup("unnoticed in the simulation", failures)
+        return result
 
     def host(self, name: str) -> SimHost:
         """The host of that name, made when first asked for."""
@@ -181,6 +199,16 @@ class SimWorld:
         """Reset the connections between two hosts."""
         self.tracer.add("reset", one=one, other=other)
         self.fabric.reset(one, other)
+
+    def _failures(self) -> list[BaseException]:
+        raised = [told["exception"] for told in self.loop.unhandled if "exception" in told]
+        for task in self.spawned:
+            # How asyncio itself knows that nobody has asked for the exception.
+            if task.done() and not task.cancelled() and getattr(task, "_log_traceback", False):
+                failure = task.exception()
+                if failure is not None:
+                    raised.append(failure)
+        return list(dict.fromkeys(raised))
 
     async def _kill_all(self) -> None:
         for host in self._hosts.values():
