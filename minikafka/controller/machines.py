@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 
 from minikafka.controller.config import ControllerConfig
 from minikafka.controller.elector import StoreSource
-from minikafka.controller.reads import read_states
+from minikafka.controller.leaderships import Leaderships
+from minikafka.controller.reads import read_topic_configs
 from minikafka.core.controller import partition_machine, replica_machine
 from minikafka.core.controller.context import ControllerContext
 from minikafka.core.controller.election import ElectionStrategy
@@ -49,6 +52,7 @@ class StateMachines:
         self._zk = zk
         self._send = send
         self._metrics = metrics
+        self.leaderships = Leaderships(context, zk)
         self._batch = RequestBatch(config.broker_id, context, config.inter_broker_listener_name)
         self._log = event_log("state-change", controller=config.broker_id)
 
@@ -71,19 +75,35 @@ class StateMachines:
         self._batch.new_batch()
         pending = list(partitions)
         wanted = partition_machine.to_read(self._context, pending, target)
+        read, unreadable = await self.leaderships.read(wanted, lambda *_: True)
         while pending:
-            read, unreadable = await read_states(self._zk.store, wanted)
             self._log_unreadable(unreadable)
             pending = [tp for tp in pending if tp not in unreadable]
             unclean = await self._unclean_topics(read, strategy)
             plan = partition_machine.plan(self._context, pending, target, strategy, read, unclean)
+            plan, doubtful = self._set_doubts_aside(plan, read)
             results = await self._write(plan.creates, plan.updates)
             outcome = partition_machine.apply(self._context, self._batch, plan, results)
             self._log_partitions(plan, outcome, strategy)
             elected.update(outcome.elected)
-            pending = wanted = list(outcome.retry)
+            pending = [*outcome.retry, *doubtful]
+            self.leaderships.outdated(pending)
+            read, unreadable = await self.leaderships.read(pending)
         self._flush()
         return elected
+
+    def _set_doubts_aside(
+        self, plan: PartitionPlan, read: States
+    ) -> tuple[PartitionPlan, list[TopicPartition]]:
+        """A refusal that rests on what was remembered does not stand: nothing is written that
+        would find the error. Those partitions are to be read, and planned again."""
+        doubtful = [
+            refusal.subject
+            for refusal in plan.refusals
+            if refusal.subject in read and not self.leaderships.is_fresh(refusal.subject)
+        ]
+        standing = tuple(r for r in plan.refusals if r.subject not in doubtful)
+        return replace(plan, refusals=standing), doubtful
 
     async def trigger_online_partitions(self) -> dict[TopicPartition, LeaderAndIsr]:
         """Seek leaders for all partitions that have none (triggerOnlinePartitionStateChange)."""
@@ -103,9 +123,13 @@ class StateMachines:
         if not topics:
             return frozenset()
         default = str(self._config.unclean_leader_election_enable)
-        configs = await self._zk.store.topic_configs(topics)
+        configs, unreadable = await read_topic_configs(self._zk.store, topics)
+        for topic, why in unreadable.items():
+            self._log.error("topic_config_unreadable", topic=topic, why=why)
         return frozenset(
-            t for t in topics if configs[t].get(_UNCLEAN_KEY, default).lower() == "true"
+            topic
+            for topic, config in configs.items()
+            if config.get(_UNCLEAN_KEY, default).lower() == "true"
         )
 
     def _log_partitions(
@@ -157,7 +181,7 @@ class StateMachines:
         for broker_id, pending in replica_machine.by_broker(replicas).items():
             while pending:
                 wanted = replica_machine.to_read(self._context, pending, target)
-                read, unreadable = await read_states(self._zk.store, wanted)
+                read, unreadable = await self.leaderships.read(wanted, partial(_in_isr, broker_id))
                 self._log_unreadable(unreadable)
                 pending = [r for r in pending if r.topic_partition not in unreadable]
                 plan = replica_machine.plan(self._context, broker_id, pending, target, read)
@@ -165,6 +189,7 @@ class StateMachines:
                 outcome = replica_machine.apply(self._context, self._batch, plan, results)
                 self._log_replicas(outcome)
                 pending = list(outcome.retry)
+                self.leaderships.outdated(r.topic_partition for r in pending)
         self._flush()
 
     def _log_replicas(self, outcome: ReplicaOutcome) -> None:
@@ -234,7 +259,13 @@ class StateMachines:
         if updates:
             wanted = {tp: state.leader_and_isr for tp, state in updates.items()}
             results.update(await store.update_states(wanted, self._context.epoch, fence))
+        self.leaderships.written(tp for tp, r in results.items() if isinstance(r, LeaderAndIsr))
         return results
+
+
+def _in_isr(broker_id: int, _: TopicPartition, state: LeaderIsrAndControllerEpoch) -> bool:
+    """A remembered ISR with the replica in it is certain to mean a conditional write."""
+    return broker_id in state.leader_and_isr.isr
 
 
 def _leadership_facts(leadership: LeaderIsrAndControllerEpoch | None) -> dict[str, object]:

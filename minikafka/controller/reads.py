@@ -51,6 +51,13 @@ async def read_assignments(
     return await _readable(read, topics)
 
 
+async def read_topic_configs(
+    store: ZkStore, topics: Sequence[str]
+) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
+    """Topics' own configuration, and whose is garbled."""
+    return await _readable(store.topic_configs, topics)
+
+
 async def read_brokers(
     store: ZkStore, watcher: Watcher | None = None
 ) -> tuple[dict[int, Broker], dict[int, str]]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 from minikafka.controller.deletion import TopicDeletions
-from minikafka.controller.reads import read_assignments, read_isr_changes, read_states
+from minikafka.controller.reads import read_assignments, read_isr_changes
 from minikafka.controller.tools import Tools
 from minikafka.core.controller.election import ElectionStrategy
 from minikafka.core.controller.states import PartitionState, ReplicaState
@@ -94,11 +94,10 @@ class TopicDuties:
         return partitions
 
     async def refresh_leadership(self, partitions: Sequence[TopicPartition]) -> None:
-        """Read the state znodes of these partitions into the context (updateLeaderAndIsrCache)."""
-        found, unreadable = await read_states(self._tools.store, partitions)
+        """Read the state znodes of these partitions into the context."""
+        unreadable = await self._machines.leaderships.refresh(partitions)
         for partition, why in unreadable.items():
             self._log.error("partition_state_unreadable", partition=str(partition), why=why)
-        self._context.leadership.update(found)
 
     async def _read(self, topics: Sequence[str]) -> dict[str, TopicAssignment]:
         found, unreadable = await read_assignments(

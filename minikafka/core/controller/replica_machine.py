@@ -23,7 +23,7 @@ from minikafka.kernel.cluster import (
     PartitionAndReplica,
     TopicPartition,
 )
-from minikafka.kernel.ports import BadVersion
+from minikafka.kernel.ports import BadVersion, NoNode
 
 ReplicaChange: TypeAlias = StateChange[PartitionAndReplica, ReplicaState]
 ReplicaRefusal: TypeAlias = Refusal[PartitionAndReplica, ReplicaState]
@@ -47,7 +47,8 @@ class ReplicaPlan:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaOutcome:
-    """What was done. ``retry``: a leader changed the ISR meanwhile; read and plan again."""
+    """What was done. ``retry``: a leader changed the ISR meanwhile, or the znode is gone; read and
+    plan again."""
 
     changes: tuple[ReplicaChange, ...]
     refusals: tuple[ReplicaRefusal, ...]
@@ -186,7 +187,7 @@ def apply(
     for partition in plan.updates:
         replica = PartitionAndReplica(partition, plan.broker_id)
         result = results[partition]
-        if isinstance(result, BadVersion):
+        if isinstance(result, (BadVersion, NoNode)):
             retry.append(replica)
         elif isinstance(result, Exception):
             before = context.replica_state(replica)

@@ -439,7 +439,7 @@ class ClusterOfControllers:
     async def settle(self):
         """Until nobody has anything to do."""
         quiet = 0
-        for _ in range(100_000):
+        for _ in range(20_000):
             await asyncio.sleep(0)
             controllers = [n.controller for n in self.nodes.values() if n.controller]
             busy = any(len(c.queue) or c.state for c in controllers) or any(

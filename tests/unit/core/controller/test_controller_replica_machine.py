@@ -7,7 +7,7 @@ import pytest
 from minikafka.core.controller import replica_machine
 from minikafka.core.controller.states import ReplicaState
 from minikafka.kernel.cluster import LeaderAndIsr, ReplicaAssignment
-from minikafka.kernel.ports import NoNode
+from minikafka.kernel.ports import ConnectionLost
 
 R = ReplicaState
 
@@ -146,12 +146,12 @@ def test_failures_leave_the_replica_where_it_was(cluster):
     cluster.led(broken, 1, (1, 2))
     cluster.led(newer, 1, (1, 2), controller_epoch=6)
     del cluster.znodes[gone]
-    cluster.fail[broken] = NoNode("x")
+    cluster.fail[broken] = ConnectionLost("x")
     replicas = [at(cluster, cluster.replica(tp, 2), R.ONLINE) for tp in (gone, broken, newer)]
     (outcome,) = cluster.move_replicas(replicas, R.OFFLINE)
     reasons = {r.subject: r.reason for r in outcome.refusals}
     assert "is empty" in reasons[replicas[0]]
-    assert "NoNode" in reasons[replicas[1]]
+    assert "ConnectionLost" in reasons[replicas[1]]
     assert "another controller" in reasons[replicas[2]]
     assert {cluster.context.replica_state(r) for r in replicas} == {R.ONLINE}
 
