@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from minikafka.kernel.ports import Buffer
 from minikafka.world.sim.entropy import SimEntropy
+from minikafka.world.sim.trace import Trace
 
 ZERO_FILL_PROBABILITY = 0.25
 WRITE_BACK_BYTES = 4 << 20  # of changes to one file; beyond that the kernel writes the oldest
@@ -155,10 +156,12 @@ class Disk:
     fails with ENOSPC after what did fit was written. Paths below one of ``broken`` fail with EIO.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, entropy: SimEntropy, trace: Trace) -> None:
+        self.entropy = entropy
         self.capacity_bytes: int | None = None
         self.broken: list[str] = []
         self.used_bytes = 0
+        self._trace = trace
         self._root = Directory()
 
     # -------------------------------------------------------------------------------- looking up
@@ -307,20 +310,21 @@ class Disk:
 
     # -------------------------------------------------------------------------------- power loss
 
-    def lose_power(self, entropy: SimEntropy) -> None:
+    def crash(self) -> None:
         """Power loss: what had not been flushed is there, torn, or not there, as the dice say. No
         process may be left that has files open."""
-        self._root.lose_power(entropy)
+        self._root.lose_power(self.entropy)
         self.used_bytes = 0
-        self._count(self._root)
+        self._count(self._root, "")
 
-    def _count(self, directory: Directory) -> None:
-        for node in directory.entries.values():
+    def _count(self, directory: Directory, path: str) -> None:
+        for name, node in sorted(directory.entries.items()):
             if isinstance(node, Directory):
-                self._count(node)
+                self._count(node, f"{path}/{name}")
             else:
                 node.holders = 1
                 self.used_bytes += len(node.data)
+                self._trace.add("left", path=f"{path}/{name}", bytes=len(node.data))
 
 
 def _names(path: str) -> list[str]:

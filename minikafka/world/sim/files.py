@@ -8,7 +8,6 @@ import errno
 
 from minikafka.kernel.ports import Buffer, File, FileLock
 from minikafka.world.sim.disk import Directory, Disk, Inode, os_error
-from minikafka.world.sim.entropy import SimEntropy
 from minikafka.world.sim.process import Process
 
 FLUSH_US = (100, 3000)
@@ -39,7 +38,7 @@ class SimFile:
 
     async def read_cold(self, length: int, offset: int) -> bytes:
         self._checked()
-        if self._files.entropy.random() < COLD_PROBABILITY:
+        if self._files.disk.entropy.random() < COLD_PROBABILITY:
             await self._files.pause(COLD_READ_US)
         # A real thread reads the file it was given, even if it has been closed meanwhile.
         return bytes(self._inode.data[offset : offset + length])
@@ -83,16 +82,15 @@ class SimFileLock:
 class SimFiles:
     """See ``kernel.ports.Files``. Flushes take simulated time; all else is immediate."""
 
-    def __init__(self, process: Process, disk: Disk, entropy: SimEntropy) -> None:
+    def __init__(self, process: Process, disk: Disk) -> None:
         self.process = process
         self.disk = disk
-        self.entropy = entropy
         self.opened: dict[SimFile, None] = {}
         self._locks: list[SimFileLock] = []
         process.at_death(self._close_all)
 
     async def pause(self, bounds_us: tuple[int, int]) -> None:
-        await asyncio.sleep(self.entropy.between(*bounds_us) / 1_000_000)
+        await asyncio.sleep(self.disk.entropy.between(*bounds_us) / 1_000_000)
         self.process.check()
 
     def _check(self, path: str) -> None:
