@@ -33,12 +33,14 @@ _CLEAN_SHUTDOWN_CONTENT: Final = b'{"version":0,"brokerEpoch":-1}'
 
 
 class LogDirectory:
-    """``logs`` are those that lie here. Everything may raise OSError."""
+    """``logs`` are those that lie here; ``checkpointed_points`` and ``checkpointed_starts`` what
+    the checkpoint files say. Everything may raise OSError."""
 
     def __init__(self, files: Files, path: str, events: EventLog) -> None:
         self.path = path
         self.logs: dict[TopicPartition, UnifiedLog] = {}
         self.clean = False  # the broker before us shut down in order
+        self.checkpointed_points: dict[TopicPartition, int] = {}
         self.checkpointed_starts: dict[TopicPartition, int] = {}
         self._files = files
         self._events = events.bind(directory=path)
@@ -123,6 +125,7 @@ class LogDirectory:
         """Safe against a killed process only: see ``UnifiedLog.write_recovery_point``."""
         points = {tp: log.recovery_point for tp, log in self.logs.items()}
         self._files.replace_unsynced(f"{self.path}/{RECOVERY_POINT}", encode_offsets(points))
+        self.checkpointed_points = points
         for log in self.logs.values():
             log.recovery_point_lowered = False
 

@@ -110,7 +110,7 @@ class LogManager:
             )
 
     async def _load(self, directory: LogDirectory, configs: Mapping[str, LogConfig]) -> None:
-        points = directory.read_offsets(RECOVERY_POINT)
+        points = directory.checkpointed_points = directory.read_offsets(RECOVERY_POINT)
         starts = directory.checkpointed_starts = directory.read_offsets(LOG_START_OFFSET)
         partitions = directory.partitions()
         for count, topic_partition in enumerate(partitions, start=1):
@@ -163,7 +163,7 @@ class LogManager:
             path = f"{directory.path}/{directory_name(topic_partition)}"
             log = create_log(self._files, path, topic_partition, topic_id, config)
             # The checkpoint file may still tell the recovery point of a deleted log of the name.
-            log.recovery_point_lowered = True
+            log.recovery_point_lowered = directory.checkpointed_points.get(topic_partition, 0) > 0
             self._adopt(directory, log)
             return log
         if topic_id is not None:

@@ -124,10 +124,19 @@ class LogReader:
             place = Place(active, active.size_bytes)
         else:
             place = self._find_place(offset)
+        self._remember(offset, place)
+        return place
+
+    def remember_end(self, log_end: int) -> None:
+        """Somebody waits at the log end for what will be appended there."""
+        active = self._segments.active
+        if active is not None and log_end not in self._places:
+            self._remember(log_end, Place(active, active.size_bytes))
+
+    def _remember(self, offset: int, place: Place) -> None:
         if len(self._places) >= _PLACES_LIMIT:
             del self._places[next(iter(self._places))]
         self._places[offset] = place
-        return place
 
     def _find_place(self, offset: int) -> Place:
         segment = self._segments.floor(offset) or self._segments.first

@@ -78,9 +78,11 @@ class ReadableLog:
         self, start_offset: int, max_bytes: int, upper_bound_offset: int, min_one_message: bool
     ) -> Extent | None:
         bound = self._bound(start_offset, upper_bound_offset)
-        if bound is None:
-            return None
         end = self.log_end_offset
+        if bound is None:
+            if start_offset == end:
+                self._reader.remember_end(end)
+            return None
         return self._reader.extent(start_offset, bound, end, max_bytes, min_one_message)
 
     def _bound(self, start_offset: int, upper_bound_offset: int) -> int | None:

@@ -3,7 +3,6 @@
 import asyncio
 from typing import Any
 
-
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule

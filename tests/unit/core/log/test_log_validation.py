@@ -1,0 +1,183 @@
+"""Which batches a log accepts from a producer and a leader, and how it refuses the others."""
+
+import struct
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from minikafka.core.log.append import AppendOrigin, LogAppendInfo
+from minikafka.core.log.config import LogConfig
+from minikafka.core.log.validation import follower_batches, leader_batch
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.protocol.records.batch import crc_is_valid, crc_of, parse_batches
+from minikafka.protocol.records.builder import build_batch
+from minikafka.protocol.records.compression import Compression
+from minikafka.protocol.records.record import decode_records
+
+NOW = 1_700_000_000_000
+CONFIG = LogConfig()
+
+
+def batch(count: int = 1, timestamp: int = NOW, key: bytes | None = b"k", **fields: Any) -> bytes:
+    return build_batch([(timestamp, key, b"value", []) for _ in range(count)], **fields)
+
+
+def with_field(data: bytes, offset: int, layout: str, *values: int) -> bytes:
+    """``data`` with a field changed and a CRC that is right again."""
+    changed = bytearray(data)
+    struct.pack_into(layout, changed, offset, *values)
+    struct.pack_into(">I", changed, 17, crc_of(changed, 0, len(changed)))
+    return bytes(changed)
+
+
+def refusal(
+    data: bytes, config: LogConfig = CONFIG, origin: AppendOrigin = AppendOrigin.CLIENT
+) -> ErrorCode:
+    with pytest.raises(KafkaError) as caught:
+        leader_batch(data, config, origin, NOW)
+    return caught.value.code
+
+
+@pytest.mark.parametrize("codec", Compression)
+def test_a_sound_batch_is_accepted(codec: Compression) -> None:
+    data = batch(3, compression=codec)
+    accepted = leader_batch(data, CONFIG, AppendOrigin.CLIENT, NOW)
+    assert (accepted.record_count, accepted.size_bytes) == (3, len(data))
+
+
+def test_exactly_one_batch_may_come() -> None:
+    assert refusal(b"") is ErrorCode.INVALID_RECORD
+    assert refusal(batch()[:-1]) is ErrorCode.INVALID_RECORD
+    assert refusal(batch() + batch()) is ErrorCode.INVALID_RECORD
+
+
+def test_a_torn_second_batch_is_ignored() -> None:
+    data = batch()
+    assert leader_batch(data + data[:-1], CONFIG, AppendOrigin.CLIENT, NOW).size_bytes == len(data)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_old_message_sets_are_refused_as_produce_version_3_does(magic: int) -> None:
+    assert refusal(with_field(batch(), 16, ">b", magic)) is ErrorCode.INVALID_RECORD
+
+
+def test_bytes_that_are_no_batch_are_corrupt() -> None:
+    assert refusal(with_field(batch(), 16, ">b", 3)) is ErrorCode.CORRUPT_MESSAGE
+    assert refusal(with_field(batch(), 8, ">i", 5)) is ErrorCode.CORRUPT_MESSAGE
+
+
+@pytest.mark.parametrize("position", [*range(21, 61), 61, 70])
+def test_a_wrong_crc_is_corrupt(position: int) -> None:
+    data = bytearray(batch())
+    data[position] ^= 1
+    assert refusal(bytes(data)) is ErrorCode.CORRUPT_MESSAGE
+
+
+def test_size_is_limited() -> None:
+    data = batch()
+    fits = replace(CONFIG, max_message_bytes=len(data))
+    assert leader_batch(data, fits, AppendOrigin.CLIENT, NOW)
+    too_small = replace(CONFIG, max_message_bytes=len(data) - 1)
+    assert refusal(data, too_small) is ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_a_client_numbers_records_from_zero() -> None:
+    assert refusal(batch(base_offset=1)) is ErrorCode.INVALID_RECORD
+    assert leader_batch(batch(base_offset=1), CONFIG, AppendOrigin.COORDINATOR, NOW)
+
+
+@pytest.mark.parametrize(("delta", "count"), [(0, 0), (0, -1), (1, 3), (2, 2), (-1, 0), (-1, 1)])
+def test_offsets_and_count_must_agree(delta: int, count: int) -> None:
+    data = with_field(with_field(batch(2), 23, ">i", delta), 57, ">i", count)
+    assert refusal(data) is ErrorCode.INVALID_RECORD
+
+
+def test_control_batches_are_not_for_clients() -> None:
+    assert refusal(batch(control=True)) is ErrorCode.INVALID_RECORD
+    assert leader_batch(batch(control=True), CONFIG, AppendOrigin.COORDINATOR, NOW).is_control
+
+
+def test_a_producer_id_needs_a_sequence() -> None:
+    data = batch(producer_id=1, producer_epoch=0)
+    assert refusal(data) is ErrorCode.INVALID_RECORD
+    assert leader_batch(data, CONFIG, AppendOrigin.COORDINATOR, NOW).producer_id == 1
+
+
+def test_codecs_must_exist() -> None:
+    assert refusal(with_field(batch(), 21, ">h", 5)) is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+
+
+def test_log_append_time_is_the_brokers_to_set() -> None:
+    flagged = with_field(batch(), 21, ">h", 8)
+    assert refusal(flagged) is ErrorCode.INVALID_TIMESTAMP
+    by_broker = replace(CONFIG, message_timestamp_type="LogAppendTime")
+    assert refusal(flagged, by_broker) is ErrorCode.INVALID_TIMESTAMP
+
+
+def test_timestamps_are_limited() -> None:
+    config = replace(
+        CONFIG, message_timestamp_before_max_ms=1000, message_timestamp_after_max_ms=100
+    )
+    for good in (NOW, NOW - 1000, NOW + 100, -1):
+        assert leader_batch(batch(timestamp=good), config, AppendOrigin.CLIENT, NOW)
+    for bad in (NOW - 1001, NOW + 101):
+        assert refusal(batch(timestamp=bad), config) is ErrorCode.INVALID_TIMESTAMP
+    hidden = build_batch([(NOW, None, b"", []), (NOW - 5000, None, b"", []), (NOW, None, b"", [])])
+    assert refusal(hidden, config) is ErrorCode.INVALID_TIMESTAMP
+    by_broker = replace(config, message_timestamp_type="LogAppendTime")
+    assert leader_batch(hidden, by_broker, AppendOrigin.CLIENT, NOW)
+
+
+def test_compacted_topics_need_keys() -> None:
+    config = replace(CONFIG, cleanup_policy="compact,delete")
+    assert leader_batch(batch(), config, AppendOrigin.CLIENT, NOW)
+    assert refusal(batch(key=None), config) is ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("name", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize("source", [Compression.NONE, Compression.LZ4])
+def test_topics_may_want_their_own_codec(name: str, source: Compression) -> None:
+    config = replace(CONFIG, compression_type=name)
+    fields = {"producer_id": 4, "producer_epoch": 1, "base_sequence": 9}
+    data = batch(5, compression=source, **fields)
+    accepted = leader_batch(data, config, AppendOrigin.CLIENT, NOW)
+    assert accepted.compression.name.lower() == name.replace("uncompressed", "none")
+    assert crc_is_valid(accepted)
+    assert accepted.base_sequence == 9
+    assert list(decode_records(accepted.buffer)) == list(decode_records(data))
+    if accepted.compression is source:
+        assert accepted.buffer is data
+
+
+def test_recompression_leaves_control_batches_and_watches_the_size() -> None:
+    zeros = build_batch([(NOW, None, bytes(10_000), [])], compression=Compression.GZIP)
+    config = replace(CONFIG, compression_type="uncompressed", max_message_bytes=5000)
+    assert refusal(zeros, config) is ErrorCode.MESSAGE_TOO_LARGE
+    config = replace(CONFIG, compression_type="gzip")
+    marker = leader_batch(batch(control=True), config, AppendOrigin.COORDINATOR, NOW)
+    assert marker.compression is Compression.NONE
+
+
+def test_a_leaders_batches_come_in_any_number() -> None:
+    data = batch(base_offset=5) + batch(2, base_offset=6, compression=Compression.ZSTD)
+    assert [b.base_offset for b in follower_batches(data)] == [5, 6]
+    assert [b.base_offset for b in follower_batches(data[:-1])] == [5]
+    assert follower_batches(b"") == []
+
+
+def test_a_leaders_batches_are_checked_too() -> None:
+    good, bad = batch(base_offset=5), bytearray(batch(base_offset=6))
+    bad[-1] ^= 1
+    with pytest.raises(KafkaError) as caught:
+        follower_batches(good + bad)
+    assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
+    for first, second in ((5, 5), (5, 4)):
+        with pytest.raises(KafkaError, match="out of order"):
+            follower_batches(batch(base_offset=first) + batch(base_offset=second))
+
+
+def test_records_of_an_append_are_counted() -> None:
+    info = LogAppendInfo(5, 7, -1, 7, -1, 0, 0, 99)
+    assert info.record_count == 3
+    assert parse_batches(batch(3))[0].record_count == 3

@@ -1,0 +1,255 @@
+"""Idempotent producers: sequences, duplicates, epochs, expiration, snapshots."""
+
+import struct
+
+import pytest
+from crc32c import crc32c
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minikafka.core.log.append import AppendOrigin
+from minikafka.core.log.producer_snapshot import (
+    CorruptSnapshotError,
+    decode_snapshot,
+    encode_snapshot,
+)
+from minikafka.core.log.producer_state import BatchMetadata, ProducerStates, first_sequence
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.protocol.records.batch import MAX_SEQUENCE, RecordBatch, parse_batches
+from minikafka.protocol.records.builder import build_batch
+from minikafka.protocol.records.control import (
+    ControlRecordType,
+    EndTxnMarker,
+    encode_end_txn_marker,
+)
+
+PID = 7
+CLIENT, COORDINATOR = AppendOrigin.CLIENT, AppendOrigin.COORDINATOR
+
+
+def batch(
+    sequence: int, count: int = 1, epoch: int = 0, at_ms: int = 1000, **fields: bool
+) -> RecordBatch:
+    data = build_batch(
+        [(at_ms, None, b"", [])] * count,
+        producer_id=PID,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+        **fields,
+    )
+    return parse_batches(data)[0]
+
+
+def marker(kind: ControlRecordType, epoch: int = 0, coordinator_epoch: int = 3) -> RecordBatch:
+    key, value = encode_end_txn_marker(EndTxnMarker(kind, coordinator_epoch))
+    data = build_batch(
+        [(2000, key, value, [])],
+        producer_id=PID,
+        producer_epoch=epoch,
+        control=True,
+        transactional=True,
+    )
+    return parse_batches(data)[0]
+
+
+class Log:
+    """Appends as a log does: check, then update."""
+
+    def __init__(self) -> None:
+        self.states = ProducerStates()
+        self.end = 100
+
+    def append(self, new: RecordBatch, origin: AppendOrigin = CLIENT) -> BatchMetadata | None:
+        known = self.states.check(new, origin)
+        if known is None:
+            self.states.update(new, self.end, new.max_timestamp)
+            self.end += new.record_count
+        return known
+
+    def refusal(self, new: RecordBatch, origin: AppendOrigin = CLIENT) -> ErrorCode:
+        with pytest.raises(KafkaError) as caught:
+            self.append(new, origin)
+        return caught.value.code
+
+
+def test_batches_follow_one_another() -> None:
+    log = Log()
+    assert log.append(batch(0, 3)) is None
+    assert log.append(batch(3)) is None
+    entry = log.states.entry(PID)
+    assert entry is not None
+    assert (entry.last_sequence, entry.last_offset, entry.last_offset_delta) == (3, 103, 0)
+
+
+def test_a_gap_is_out_of_order() -> None:
+    log = Log()
+    log.append(batch(0))
+    for sequence in (2, 5, MAX_SEQUENCE):
+        assert log.refusal(batch(sequence)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_an_unknown_producer_may_start_anywhere() -> None:
+    log = Log()
+    assert log.append(batch(42)) is None
+    assert log.append(batch(43)) is None
+
+
+def test_a_retry_is_found_among_the_last_five() -> None:
+    log = Log()
+    for sequence in range(0, 14, 2):
+        log.append(batch(sequence, 2, at_ms=1000 + sequence))
+    for sequence in range(4, 14, 2):
+        found = log.append(batch(sequence, 2))
+        assert found is not None
+        assert (found.first_offset, found.last_offset) == (100 + sequence, 101 + sequence)
+        assert found.timestamp == 1000 + sequence
+    for sequence in (0, 2):
+        assert log.refusal(batch(sequence, 2)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert log.refusal(batch(12, 1)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_sequences_wrap() -> None:
+    log = Log()
+    log.append(batch(MAX_SEQUENCE - 1, 2))
+    assert log.append(batch(0)) is None
+    again = Log()
+    again.append(batch(MAX_SEQUENCE, 3))
+    entry = again.states.entry(PID)
+    assert entry is not None
+    assert entry.last_sequence == 1
+    assert again.append(batch(MAX_SEQUENCE, 3)) is not None
+    assert again.append(batch(2)) is None
+
+
+def test_a_new_epoch_starts_at_zero() -> None:
+    log = Log()
+    log.append(batch(0, 5))
+    assert log.refusal(batch(5, epoch=1)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert log.append(batch(0, epoch=1)) is None
+    assert log.append(batch(1, epoch=1)) is None
+
+
+def test_an_old_epoch_is_fenced() -> None:
+    log = Log()
+    log.append(batch(0, epoch=2))
+    for sequence in (0, 1):
+        assert log.refusal(batch(sequence, epoch=1)) is ErrorCode.INVALID_PRODUCER_EPOCH
+        refused = log.refusal(batch(sequence, epoch=1), COORDINATOR)
+        assert refused is ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def test_coordinators_have_no_sequences() -> None:
+    log = Log()
+    for _ in range(3):
+        assert log.append(batch(-1), COORDINATOR) is None
+    entry = log.states.entry(PID)
+    assert entry is not None
+    assert entry.last_sequence == -1
+
+
+def test_transactions_open_and_end() -> None:
+    log = Log()
+    log.append(batch(0, transactional=True))
+    log.append(batch(1, transactional=True))
+    entry = log.states.entry(PID)
+    assert entry is not None
+    assert entry.current_txn_first_offset == 100
+    assert log.refusal(batch(2)) is ErrorCode.INVALID_TXN_STATE
+    log.append(marker(ControlRecordType.COMMIT), COORDINATOR)
+    assert (entry.current_txn_first_offset, entry.coordinator_epoch) == (-1, 3)
+    assert entry.last_timestamp == 2000
+    assert log.append(batch(2)) is None  # a marker of the same epoch leaves the sequences
+
+
+def test_a_marker_may_fence_the_producer() -> None:
+    log = Log()
+    log.append(batch(0, transactional=True))
+    log.append(marker(ControlRecordType.ABORT, epoch=1), COORDINATOR)
+    assert log.refusal(batch(1)) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert log.refusal(batch(1, epoch=1)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert log.append(batch(0, epoch=1)) is None
+
+
+def test_silent_producers_expire_unless_in_a_transaction() -> None:
+    log = Log()
+    log.append(batch(0, at_ms=1000))
+    log.states.expire(1999, 1000)
+    assert len(log.states) == 1
+    log.states.expire(2000, 1000)
+    assert len(log.states) == 0
+    log.append(batch(0, at_ms=1000, transactional=True))
+    log.states.expire(10**9, 1000)
+    assert len(log.states) == 1
+
+
+# One producer: id 1, epoch 2, last sequence 9, last offset 20, delta 3, time 1000, coordinator
+# epoch -1, no transaction.
+GOLDEN_BODY = bytes.fromhex(
+    "00000001"
+    "0000000000000001"
+    "0002"
+    "00000009"
+    "0000000000000014"
+    "00000003"
+    "00000000000003e8"
+    "ffffffff"
+    "ffffffffffffffff"
+)
+GOLDEN = b"\x00\x01" + crc32c(GOLDEN_BODY).to_bytes(4, "big") + GOLDEN_BODY
+
+
+def test_a_snapshot_is_byte_for_byte_kafkas() -> None:
+    (entry,) = decode_snapshot(GOLDEN)
+    assert (entry.producer_id, entry.producer_epoch, entry.coordinator_epoch) == (1, 2, -1)
+    assert list(entry.batches) == [BatchMetadata(6, 9, 20, 3, 1000)]
+    assert entry.current_txn_first_offset == -1
+    assert encode_snapshot([entry]) == GOLDEN
+
+
+def test_an_empty_snapshot() -> None:
+    assert decode_snapshot(encode_snapshot([])) == []
+
+
+@given(
+    batches=st.lists(st.tuples(st.integers(1, 9), st.booleans()), max_size=12),
+    start=st.integers(0, MAX_SEQUENCE),
+)
+def test_a_snapshot_keeps_what_decides_the_next_batch(
+    batches: list[tuple[int, bool]], start: int
+) -> None:
+    log = Log()
+    sequence = start
+    for count, transactional in batches:
+        new = batch(sequence, count, transactional=transactional or bool(len(log.states)))
+        log.states.update(new, log.end, 1000)
+        log.end += count
+        sequence = (sequence + count) % (MAX_SEQUENCE + 1)
+    again = ProducerStates()
+    again.load(decode_snapshot(encode_snapshot(log.states.entries)))
+    for before, after in zip(log.states.entries, again.entries, strict=True):
+        assert list(after.batches) == list(before.batches)[-1:]
+        assert after.current_txn_first_offset == before.current_txn_first_offset
+        assert after.last_timestamp == before.last_timestamp
+
+
+@given(last=st.integers(0, MAX_SEQUENCE), delta=st.integers(0, MAX_SEQUENCE))
+def test_first_sequence_undoes_the_wrap(last: int, delta: int) -> None:
+    assert first_sequence(last, delta) == (last - delta) % (MAX_SEQUENCE + 1)
+
+
+def test_no_sequence_has_no_first() -> None:
+    assert first_sequence(-1, 4) == -1
+
+
+def test_damaged_snapshots_are_told() -> None:
+    for length in range(len(GOLDEN)):
+        with pytest.raises(CorruptSnapshotError):
+            decode_snapshot(GOLDEN[:length])
+    for bit in range(len(GOLDEN) * 8):
+        damaged = bytearray(GOLDEN)
+        damaged[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(CorruptSnapshotError):
+            decode_snapshot(bytes(damaged))
+    body = struct.pack(">i", 2) + GOLDEN_BODY[4:]
+    with pytest.raises(CorruptSnapshotError, match="2 entries"):
+        decode_snapshot(b"\x00\x01" + struct.pack(">I", crc32c(body)) + body)

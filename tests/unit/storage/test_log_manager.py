@@ -1,0 +1,419 @@
+"""The log manager: owners and locks, loading, checkpoints, deletion, orderly and other ends."""
+
+import asyncio
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from minikafka.kernel.cluster import ZERO_UUID, TopicPartition
+from minikafka.kernel.config import ConfigError
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.storage.log_manager import LogConfig, LogManager, LogManagerConfig
+from minikafka.storage.sparse_index import SparseIndex
+from minikafka.storage.unified_log import UnifiedLog
+from tests.support.logs import NOW, batch, values_of
+from tests.support.memory_files import MemoryFile, MemoryFiles
+from tests.support.virtual_clock import VirtualClock
+
+A, B = TopicPartition("a", 0), TopicPartition("b", 3)
+ID = UUID("12345678-1234-5678-1234-567812345678")
+SMALL = LogConfig(segment_bytes=200)
+
+
+def manager(files: MemoryFiles, *dirs: str, clock: Any = None, **config: Any) -> LogManager:
+    settings = LogManagerConfig(log_dirs=dirs or ("/d",), **config)
+    return LogManager(files, clock or VirtualClock(), settings)
+
+
+async def started(files: MemoryFiles, *dirs: str, **config: Any) -> LogManager:
+    made = manager(files, *dirs, **config)
+    await made.start()
+    return made
+
+
+def fill(log: UnifiedLog, count: int, size: int = 100) -> None:
+    for _ in range(count):
+        log.append_as_leader(batch(bytes(size)), 0, NOW)
+
+
+# ------------------------------------------------------------------------------------------ owner
+
+
+async def test_a_directory_remembers_its_broker_and_cluster() -> None:
+    files = MemoryFiles()
+    first = manager(files)
+    assert await first.broker_id() is None
+    await first.claim(3, "cluster-id")
+    first.close()
+    assert files.read_all("/d/meta.properties") == (
+        b"version=0\nbroker.id=3\ncluster.id=cluster-id\n"
+    )
+    again = manager(files)
+    assert await again.broker_id() == 3
+    await again.claim(3, "cluster-id")
+    with pytest.raises(ConfigError, match=r"broker\.id 4 does not match"):
+        await again.claim(4, "cluster-id")
+    with pytest.raises(ConfigError, match=r"zookeeper\.connect"):
+        await again.claim(3, "another")
+
+
+async def test_a_file_as_kafka_writes_it_is_understood_and_kept() -> None:
+    files = MemoryFiles()
+    files.make_directories("/d")
+    text = b"#\n#Fri Nov 21\nversion=0\nbroker.id=7\ncluster.id=ab\\=c\ndirectory.id=xyz\n"
+    files.replace_unsynced("/d/meta.properties", text)
+    one = manager(files, "/d", "/e")
+    assert await one.broker_id() == 7
+    await one.claim(7, "ab=c")
+    assert files.read_all("/d/meta.properties") == text
+    assert b"broker.id=7" in files.read_all("/e/meta.properties")
+    files.replace_unsynced("/e/meta.properties", b"broker.id=8\n")
+    with pytest.raises(ConfigError, match="several brokers"):
+        await one.broker_id()
+    files.replace_unsynced("/e/meta.properties", b"broker.id=eight\n")
+    with pytest.raises(ConfigError, match="no number"):
+        await one.broker_id()
+
+
+async def test_a_directory_in_use_is_refused() -> None:
+    files = MemoryFiles()
+    first = await started(files)
+    with pytest.raises(ConfigError, match="/d is in use by another process"):
+        await manager(files).start()
+    await first.shutdown()
+    second = await started(files)
+    second.close()
+    second.close()
+    (await started(files)).close()
+
+
+# ------------------------------------------------------------------------------------------- logs
+
+
+async def test_logs_are_made_found_and_spread_over_directories() -> None:
+    files = MemoryFiles()
+    logs = await started(files, "/d", "/e")
+    assert logs.get(A) is None
+    made = [logs.get_or_create(TopicPartition("t", n), ID, LogConfig()) for n in range(4)]
+    assert sorted(log.directory for log in made) == ["/d/t-0", "/d/t-2", "/e/t-1", "/e/t-3"]
+    assert logs.get(TopicPartition("t", 2)) is made[2]
+    assert list(logs.logs()) == [log.topic_partition for log in made]
+    config = LogConfig(segment_bytes=1000)
+    assert logs.get_or_create(TopicPartition("t", 2), ID, config) is made[2]
+    assert made[2].config is config
+
+
+async def test_a_log_of_an_earlier_topic_of_the_name_is_refused() -> None:
+    files = MemoryFiles()
+    logs = await started(files)
+    log = logs.get_or_create(A, None, LogConfig())
+    assert log.topic_id is None
+    logs.get_or_create(A, ZERO_UUID, LogConfig())
+    assert log.topic_id is None
+    logs.get_or_create(A, ID, LogConfig())
+    assert log.topic_id == ID
+    with pytest.raises(KafkaError) as caught:
+        logs.get_or_create(A, UUID(int=5), LogConfig())
+    assert caught.value.code is ErrorCode.INCONSISTENT_TOPIC_ID
+    await logs.shutdown()
+    again = await started(files)
+    found = again.get(A)
+    assert found is not None
+    assert found.topic_id == ID
+
+
+@pytest.mark.mission("CSH-3")
+async def test_an_orderly_stop_leaves_nothing_to_recover() -> None:
+    files = MemoryFiles()
+    logs = await started(files)
+    log = logs.get_or_create(A, ID, SMALL)
+    fill(log, 3)
+    log.increment_log_start_offset(2)
+    await logs.shutdown()
+    marker = files.read_all("/d/.kafka_cleanshutdown")
+    assert marker == b'{"version":0,"brokerEpoch":-1}'
+    assert files.read_all("/d/recovery-point-offset-checkpoint") == b"0\n1\na 0 3\n"
+    assert files.read_all("/d/log-start-offset-checkpoint") == b"0\n1\na 0 2\n"
+    files.crash(lambda *_: 0)  # whatever is not on disk is gone
+    again = await started(files)
+    found = again.get(A)
+    assert found is not None
+    assert found.recovery_point == found.log_end_offset == 3
+    assert not files.exists("/d/.kafka_cleanshutdown")
+    assert found.log_start_offset == 2
+    assert values_of(found) == [bytes(100)]
+
+
+async def test_a_killed_broker_recovers() -> None:
+    files = MemoryFiles()
+    logs = await started(files)
+    fill(logs.get_or_create(A, ID, SMALL), 3)
+    logs.close()
+    again = await started(files)
+    log = again.get(A)
+    assert log is not None
+    assert (log.log_end_offset, log.recovery_point) == (3, 0)
+
+
+async def test_start_offsets_within_a_segment_are_checkpointed() -> None:
+    files = MemoryFiles()
+    logs = await started(files)
+    log = logs.get_or_create(A, ID, LogConfig())
+    fill(log, 5)
+    log.increment_log_start_offset(3)
+    await logs.checkpoint()
+    assert files.read_all("/d/log-start-offset-checkpoint") == b"0\n1\na 0 3\n"
+    logs.close()
+    again = (await started(files)).get(A)
+    assert again is not None
+    assert again.log_start_offset == 3
+
+
+async def test_configs_of_topics_are_used_for_loading() -> None:
+    files = MemoryFiles()
+    logs = await started(files)
+    fill(logs.get_or_create(A, ID, SMALL), 1)
+    fill(logs.get_or_create(B, ID, SMALL), 1)
+    await logs.shutdown()
+    default = LogConfig(index_interval_bytes=77)
+    again = manager(files, log=default)
+    await again.start(configs={"b": SMALL})
+    assert again.logs()[A].config is default
+    assert again.logs()[B].config is SMALL
+
+
+async def test_other_directories_are_left_alone() -> None:
+    files = MemoryFiles()
+    for name in ("lost+found", "a", "a-x", "a-01", "a-0.123-future", "a-0.123-stray"):
+        files.make_directories(f"/d/{name}")
+    files.replace_unsynced("/d/b-1", b"a file")
+    assert (await started(files)).logs() == {}
+
+
+async def test_a_partition_in_two_directories_is_refused() -> None:
+    files = MemoryFiles()
+    for directory in ("/d/a-0", "/e/a-0"):
+        files.make_directories(directory)
+    with pytest.raises(ConfigError, match="two log directories hold a log of a-0"):
+        await started(files, "/d", "/e")
+
+
+async def test_many_logs_let_the_loop_breathe() -> None:
+    files = MemoryFiles()
+    logs = await started(files)
+    for n in range(100):
+        logs.get_or_create(TopicPartition("t", n), ID, LogConfig())
+    await logs.shutdown()
+    breaths = 0
+
+    async def breathe() -> None:
+        nonlocal breaths
+        while True:
+            await asyncio.sleep(0)
+            breaths += 1
+
+    breathing = asyncio.create_task(breathe())
+    again = await started(files)
+    breathing.cancel()
+    assert len(again.logs()) == 100
+    assert breaths >= 2
+
+
+# ---------------------------------------------------------------------------------------- deletion
+
+
+async def test_a_deleted_log_is_put_aside_and_removed_later() -> None:
+    files, clock = MemoryFiles(), VirtualClock()
+    logs = await started(files, clock=clock, file_delete_delay_ms=1000)
+    fill(logs.get_or_create(A, ID, LogConfig()), 1)
+    await logs.delete(A)
+    await logs.delete(A)
+    assert logs.get(A) is None
+    (aside,) = [name for name in files.list("/d") if name.startswith("a-")]
+    stem, _, rest = aside.partition(".")
+    assert (stem, len(rest), rest[32:]) == ("a-0", 39, "-delete")
+    assert logs.get_or_create(A, UUID(int=9), LogConfig()).log_end_offset == 0
+    await clock.advance(999)
+    assert files.is_directory(f"/d/{aside}")
+    await clock.advance(1)
+    assert not files.is_directory(f"/d/{aside}")
+    assert files.is_directory("/d/a-0")
+
+
+async def test_what_was_put_aside_is_removed_by_the_next_broker_too() -> None:
+    files, clock = MemoryFiles(), VirtualClock()
+    logs = await started(files)
+    logs.get_or_create(A, ID, LogConfig())
+    await logs.delete(A)
+    await logs.shutdown()
+    again = await started(files, clock=clock)
+    assert again.logs() == {}
+    assert len([n for n in files.list("/d") if n.endswith("-delete")]) == 1
+    await clock.advance(60_000)
+    assert not [n for n in files.list("/d") if n.endswith("-delete")]
+
+
+async def test_a_removal_that_fails_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    files, clock = MemoryFiles(), VirtualClock()
+    logs = await started(files, clock=clock, file_delete_delay_ms=1000)
+    logs.get_or_create(A, ID, LogConfig())
+    await logs.delete(A)
+    with monkeypatch.context() as patch:
+
+        def refuse(path: str) -> None:
+            raise OSError("busy")
+
+        patch.setattr(files, "remove_tree", refuse)
+        await clock.advance(1000)
+    assert [n for n in files.list("/d") if n.endswith("-delete")]
+    await clock.advance(1000)
+    assert not [n for n in files.list("/d") if n.endswith("-delete")]
+
+
+async def test_a_recreated_log_inherits_nothing_from_the_checkpoints() -> None:
+    files = MemoryFiles()
+    logs = await started(files)
+    log = logs.get_or_create(A, ID, SMALL)
+    fill(log, 9)
+    log.increment_log_start_offset(8)
+    log.truncate_fully_and_start_at(8)
+    fill(log, 3)
+    log.increment_log_start_offset(9)
+    await log.flush()
+    await logs.checkpoint()
+    assert files.read_all("/d/log-start-offset-checkpoint") == b"0\n1\na 0 9\n"
+    await logs.delete(A)
+    fill(logs.get_or_create(A, UUID(int=9), SMALL), 5)
+    logs.close()
+    again = (await started(files)).get(A)
+    assert again is not None
+    assert (again.log_start_offset, again.log_end_offset, again.recovery_point) == (0, 5, 0)
+
+
+# ------------------------------------------------------------------------------------ checkpoints
+
+
+async def test_high_watermarks() -> None:
+    files = MemoryFiles()
+    logs = await started(files, "/d", "/e")
+    assert logs.read_high_watermarks() == {}
+    for topic_partition in (A, B):
+        logs.get_or_create(topic_partition, ID, LogConfig())
+    unknown = TopicPartition("zz", 1)
+    logs.write_high_watermarks({A: 5, B: 6, unknown: 7})
+    name = "replication-offset-checkpoint"
+    assert files.read_all(f"/d/{name}") == b"0\n2\na 0 5\nzz 1 7\n"
+    assert files.read_all(f"/e/{name}") == b"0\n1\nb 3 6\n"
+    assert logs.read_high_watermarks() == {A: 5, B: 6, unknown: 7}
+    files.replace_unsynced(f"/e/{name}", b"0\n1\nb 3")
+    assert logs.read_high_watermarks() == {A: 5, unknown: 7}
+    files.broken = True
+    logs.write_high_watermarks({A: 9})  # logged; the old one stays
+    assert logs.read_high_watermarks()[A] == 5
+
+
+async def test_a_checkpoint_flushes_rolled_segments_and_expires_producers() -> None:
+    files, clock = MemoryFiles(), VirtualClock()
+    logs = await started(files, clock=clock, producer_id_expiration_ms=1000)
+    log = logs.get_or_create(A, ID, SMALL)
+    fill(log, 3)
+    assert log.segments.base_offsets == [0, 1, 2]
+    old = {"producer_id": 4, "producer_epoch": 0, "base_sequence": 0}
+    log.append_as_leader(batch(b"x", at_ms=clock.wall_ms() - 1000, **old), 0, NOW)
+    await logs.checkpoint()
+    assert log.recovery_point == 3
+    assert files.read_all("/d/recovery-point-offset-checkpoint") == b"0\n1\na 0 3\n"
+    assert log.producers.states.entry(4) is None
+
+
+async def test_checkpoints_are_written_in_the_background(monkeypatch: pytest.MonkeyPatch) -> None:
+    files, clock = MemoryFiles(), VirtualClock()
+    logs = manager(files, clock=clock, log_flush_offset_checkpoint_interval_ms=500)
+    async with asyncio.TaskGroup() as tasks:
+        await logs.start(tasks)
+        fill(logs.get_or_create(A, ID, SMALL), 2)
+        with monkeypatch.context() as patch:
+
+            def refuse(path: str, data: bytes) -> None:
+                raise OSError("no space left")
+
+            patch.setattr(files, "replace_unsynced", refuse)
+            await clock.advance(500)
+        assert not files.exists("/d/recovery-point-offset-checkpoint")
+        await clock.advance(500)
+        assert files.read_all("/d/recovery-point-offset-checkpoint") == b"0\n1\na 0 1\n"
+        await logs.shutdown()
+
+
+async def test_a_truncated_log_lowers_its_recovery_point_in_the_file() -> None:
+    files = MemoryFiles()
+    logs = await started(files)
+    log = logs.get_or_create(A, ID, SMALL)
+    fill(log, 6)
+    await log.flush()
+    await logs.checkpoint()
+    assert files.read_all("/d/recovery-point-offset-checkpoint") == b"0\n1\na 0 6\n"
+    log.truncate_to(2)
+    fill(log, 3)
+    assert files.read_all("/d/recovery-point-offset-checkpoint") == b"0\n1\na 0 2\n"
+    assert not log.recovery_point_lowered
+
+
+# --------------------------------------------------------------------------------------- failures
+
+
+async def test_a_log_whose_flush_failed_is_recovered_by_the_next_broker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    files = MemoryFiles()
+    logs = await started(files, "/d", "/e")
+    for topic_partition in (A, B):
+        fill(logs.get_or_create(topic_partition, ID, SMALL), 3)
+    with monkeypatch.context() as patch:
+        real = MemoryFile.flush
+
+        async def failing(self: MemoryFile) -> None:
+            if "/d/a-0" in self._path:
+                raise OSError("bad sector")
+            await real(self)
+
+        patch.setattr(MemoryFile, "flush", failing)
+        await logs.checkpoint()
+    await logs.shutdown()  # would succeed now, and prove nothing
+    assert not files.exists("/d/.kafka_cleanshutdown")
+    assert files.exists("/e/.kafka_cleanshutdown")
+    again = await started(files, "/d", "/e")
+    assert again.logs()[A].recovery_point == 0
+    assert again.logs()[B].recovery_point == 3
+
+
+async def test_a_shutdown_on_a_broken_disk_lets_go_of_the_directory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    files = MemoryFiles()
+    logs = await started(files)
+    fill(logs.get_or_create(A, ID, SMALL), 3)
+    files.broken = True
+    await logs.shutdown()
+    files.broken = False
+    again = await started(files)
+    assert again.logs()[A].log_end_offset == 3
+
+    def full(_: SparseIndex) -> None:
+        raise OSError("no space left")
+
+    with monkeypatch.context() as patch:
+        fill(again.logs()[A], 1)
+        patch.setattr(SparseIndex, "persist", full)
+        await again.shutdown()
+    assert not files.exists("/d/.kafka_cleanshutdown")
+
+
+async def test_a_broker_that_never_loaded_leaves_no_marker() -> None:
+    files = MemoryFiles()
+    logs = manager(files)
+    await logs.broker_id()
+    await logs.shutdown()
+    assert not files.exists("/d/.kafka_cleanshutdown")
+    (await started(files)).close()
