@@ -1,0 +1,278 @@
+"""Controllers on one znode tree in memory, with a clock moved by hand and brokers that answer."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from minikafka.controller.config import ControllerConfig
+from minikafka.controller.driver import KafkaController
+from minikafka.kernel.cluster import Endpoint, PartitionAndReplica, TopicPartition
+from minikafka.kernel.errors import ErrorCode
+from minikafka.kernel.metrics import Metrics
+from minikafka.protocol.messages.leader_and_isr import (
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicError,
+)
+from minikafka.protocol.messages.stop_replica import (
+    StopReplicaPartitionError,
+    StopReplicaRequest,
+    StopReplicaResponse,
+)
+from minikafka.protocol.messages.update_metadata import UpdateMetadataResponse
+from minikafka.zookeeper.store import ZkStore
+from minikafka.zookeeper.znodes import BrokerZnode
+from tests.support.watched_znodes import Session, Tree
+
+SESSION_TIMEOUT_MS = 18_000
+
+# --------------------------------------------------------------------------- clock and brokers
+
+
+class ManualClock:
+    def __init__(self):
+        self.now = 1_000_000
+        self.timers = []
+
+    def monotonic_ms(self):
+        return self.now
+
+    def wall_ms(self):
+        return 1_700_000_000_000 + self.now
+
+    def call_later(self, delay_ms, callback):
+        timer = Timer(self.now + delay_ms, callback)
+        self.timers.append(timer)
+        return timer
+
+    async def sleep(self, delay_ms):
+        done = asyncio.get_running_loop().create_future()
+        self.call_later(delay_ms, lambda: done.done() or done.set_result(None))
+        await done
+
+    def advance(self, ms):
+        self.now += ms
+        due = [t for t in self.timers if t.at <= self.now]
+        self.timers = [t for t in self.timers if t.at > self.now]
+        for timer in due:
+            if not timer.cancelled:
+                timer.callback()
+
+
+@dataclass(eq=False)
+class Timer:
+    at: int
+    callback: object
+    cancelled: bool = False
+
+    def cancel(self):
+        self.cancelled = True
+
+
+class Entropy:
+    def __init__(self):
+        self.count = 0
+
+    def random_bytes(self, count):
+        self.count += 1
+        return self.count.to_bytes(count, "big")
+
+
+class Brokers:
+    """What brokers were told. ``down`` refuse connections, ``mute`` never answer; ``errors`` are
+    for replicas, in the answers to LeaderAndIsr and StopReplica."""
+
+    def __init__(self):
+        self.sent: list[tuple[int, object]] = []
+        self.down: set[int] = set()
+        self.mute: set[int] = set()
+        self.errors: dict[PartitionAndReplica, ErrorCode] = {}
+        self.connections: list[int] = []
+
+    async def connect(self, broker):
+        await asyncio.sleep(0)
+        self.connections.append(broker.id)
+        if broker.id in self.down:
+            raise ConnectionError("refused")
+        return FakeChannel(self, broker.id)
+
+    def take(self):
+        sent, self.sent = self.sent, []
+        return sent
+
+
+class FakeChannel:
+    def __init__(self, brokers, broker_id):
+        self.brokers = brokers
+        self.broker_id = broker_id
+
+    def close(self):
+        pass
+
+    async def request(self, message, version, timeout_ms):
+        await asyncio.sleep(0)
+        if self.broker_id in self.brokers.down:
+            raise ConnectionError("reset")
+        self.brokers.sent.append((self.broker_id, message))
+        if self.broker_id in self.brokers.mute:
+            await asyncio.get_running_loop().create_future()
+        if isinstance(message, LeaderAndIsrRequest):
+            return LeaderAndIsrResponse(
+                topics=[
+                    LeaderAndIsrTopicError(
+                        topic_id=t.topic_id,
+                        partition_errors=[
+                            LeaderAndIsrPartitionError(
+                                partition_index=p.partition_index,
+                                error_code=self.error(t.topic_name, p.partition_index),
+                            )
+                            for p in t.partition_states
+                        ],
+                    )
+                    for t in message.topic_states
+                ]
+            )
+        if isinstance(message, StopReplicaRequest):
+            return StopReplicaResponse(
+                partition_errors=[
+                    StopReplicaPartitionError(
+                        topic_name=t.topic_name,
+                        partition_index=p.partition_index,
+                        error_code=self.error(t.topic_name, p.partition_index),
+                    )
+                    for t in message.topic_states
+                    for p in t.partition_states
+                ]
+            )
+        return UpdateMetadataResponse()
+
+    def error(self, topic, partition):
+        replica = PartitionAndReplica(TopicPartition(topic, partition), self.broker_id)
+        return self.brokers.errors.get(replica, ErrorCode.NONE)
+
+
+# ------------------------------------------------------------------------------------- cluster
+
+
+@dataclass
+class Node:
+    """One broker's share: session, controller."""
+
+    id: int
+    session: Session
+    store: ZkStore
+    controller: KafkaController = field(default=None, repr=False)
+
+    @property
+    def trace(self):
+        return self.session.calls
+
+
+@dataclass
+class ClusterOfControllers:
+    tasks: asyncio.TaskGroup
+    tree: Tree = field(default_factory=Tree)
+    clock: ManualClock = field(default_factory=ManualClock)
+    brokers: Brokers = field(default_factory=Brokers)
+    nodes: dict[int, Node] = field(default_factory=dict)
+    config: dict = field(default_factory=dict)
+
+    async def prepare(self):
+        await ZkStore(self.tree.open()).create_persistent_paths()
+
+    def broker_node(self, broker_id, port=0, rack=None):
+        return BrokerZnode(broker_id, (Endpoint(f"host{broker_id}", port or 9092),), 1, rack)
+
+    async def register(self, broker_id, former=()):
+        """A session with the broker's registration, and no controller yet."""
+        session = self.tree.open()
+        node = self.nodes.get(broker_id) or Node(broker_id, session, None)
+        node.session, node.store = session, ZkStore(session, former)
+        self.nodes[broker_id] = node
+        await node.store.register_broker(self.broker_node(broker_id))
+        return node
+
+    async def start(self, *broker_ids):
+        for broker_id in broker_ids:
+            node = await self.register(broker_id)
+            self.make_controller(node)
+            node.controller.start(self.tasks)
+            await self.settle()
+        return [self.nodes[b].controller for b in broker_ids]
+
+    def make_controller(self, node):
+        config = ControllerConfig(
+            node.id, zookeeper_session_timeout_ms=SESSION_TIMEOUT_MS, **self.config
+        )
+        node.controller = KafkaController(
+            config, node, self.brokers.connect, self.clock, Entropy(), Metrics()
+        )
+        return node.controller
+
+    async def settle(self):
+        """Until nobody has anything to do."""
+        quiet = 0
+        for _ in range(20_000):
+            await asyncio.sleep(0)
+            controllers = [n.controller for n in self.nodes.values() if n.controller]
+            busy = any(len(c.queue) or c.state for c in controllers) or any(
+                peer.queue
+                for c in controllers
+                for b, peer in c._channels._peers.items()
+                if b not in self.brokers.down | self.brokers.mute
+            )
+            quiet = 0 if busy else quiet + 1
+            if quiet > 8:
+                return
+        raise AssertionError("the controllers never come to rest")
+
+    async def kill(self, broker_id):
+        """kill -9: its session ends, its tasks do not run any more."""
+        node = self.nodes.pop(broker_id)
+        if node.controller and node.controller._task:
+            node.controller._running = False
+            node.controller._task.cancel()
+            await asyncio.wait([node.controller._task])
+            await node.controller._channels.shutdown()
+        self.tree.expire(node.session.session_id)
+        self.brokers.down.add(broker_id)
+        await self.settle()
+
+    async def lose_session(self, broker_id):
+        """The session expires under a running broker: what the session keeper does then."""
+        node = self.nodes[broker_id]
+        former = node.session.session_id
+        self.tree.expire(former)
+        await node.controller.on_session_lost()
+        await self.register(broker_id, (former,))
+        await node.controller.on_new_session(node.store)
+        await self.settle()
+
+    async def stop(self):
+        for node in list(self.nodes.values()):
+            if node.controller:
+                await node.controller.stop()
+
+    async def create_topic(self, name, *replicas, config=None):
+        store = ZkStore(self.tree.open())
+        topic_id = UUID(int=0xABC000 + len(name) + self.tree.zxid)
+        await store.create_topic(name, topic_id, dict(enumerate(replicas)), config or {})
+        await self.settle()
+        return [TopicPartition(name, i) for i in range(len(replicas))]
+
+    async def state(self, tp):
+        """The partition's state znode: (leader, isr, leader epoch)."""
+        found = await ZkStore(self.tree.open()).leader_isr_states([tp])
+        if tp not in found:
+            return None
+        s = found[tp].leader_and_isr
+        return s.leader, s.isr, s.leader_epoch
+
+    @property
+    def active(self):
+        """The controller in office."""
+        (one,) = [n.controller for n in self.nodes.values() if n.controller.is_active]
+        return one

@@ -1,0 +1,186 @@
+"""ISR changes, garbled znodes, broker addresses, controlled shutdown, answers, metrics."""
+
+import pytest
+from structlog.testing import capture_logs
+
+from minikafka.core.controller.events import BrokerUnresponsive, LeaderAndIsrResponseReceived
+from minikafka.kernel.cluster import LeaderAndIsr, PartitionAndReplica, TopicPartition
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.protocol.messages.leader_and_isr import (
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicError,
+)
+from minikafka.zookeeper.store import ZkStore
+
+
+@pytest.mark.mission("CDU-3", "CRS-5", "CRS-1")
+async def test_a_leader_changed_its_isr(new_cluster, in_short):
+    async with new_cluster() as cluster:
+        (controller, _) = await cluster.start(1, 2)
+        (tp,) = await cluster.create_topic("t", (1, 2))
+        cluster.brokers.take()
+        leader = ZkStore(cluster.tree.open())
+        await leader.update_isr(tp, LeaderAndIsr(1, 0, (1,)), 1, 0)
+        await leader.propagate_isr_changes([tp, TopicPartition("unknown", 0)])
+        await cluster.settle()
+        assert controller.context.leadership[tp].leader_and_isr == LeaderAndIsr(1, 0, (1,), 1)
+        assert in_short(cluster.brokers.take()) == [
+            ("UpdateMetadata", 1, {"t-0": (1, (1,))}),
+            ("UpdateMetadata", 2, {"t-0": (1, (1,))}),
+        ]
+        assert await leader.isr_changes() == []
+        await leader.propagate_isr_changes([tp])  # the watch is armed again
+        await cluster.settle()
+        assert await leader.isr_changes() == []
+
+
+@pytest.mark.mission("CDU-3")
+async def test_a_garbled_notice_goes_and_the_others_count(new_cluster):
+    async with new_cluster() as cluster:
+        (controller, _) = await cluster.start(1, 2)
+        (tp,) = await cluster.create_topic("t", (1, 2))
+        leader = ZkStore(cluster.tree.open())
+        await leader.update_isr(tp, LeaderAndIsr(1, 0, (1,)), 1, 0)
+        cluster.tree.create("/isr_change_notification/isr_change_", b"?", sequential=True)
+        await leader.propagate_isr_changes([tp])
+        await cluster.settle()
+        assert controller.context.leadership[tp].leader_and_isr.isr == (1,)
+        assert await leader.isr_changes() == []
+        assert controller.context.epoch == 1
+
+
+async def test_a_garbled_topic_does_not_stop_the_others(new_cluster):
+    async with new_cluster() as cluster:
+        (controller,) = await cluster.start(1)
+        cluster.tree.create("/brokers/topics/bad", b"?")
+        (tp,) = await cluster.create_topic("good", (1,))
+        assert await cluster.state(tp) == (1, (1,), 0)
+        assert controller.context.epoch == 1
+        cluster.tree.set(
+            "/brokers/topics/bad", b'{"version":1,"partitions":{"0":[1]}}'
+        )  # repaired by hand, in the form of an old tool
+        await cluster.settle()
+        assert await cluster.state(TopicPartition("bad", 0)) == (1, (1,), 0)
+        found = await ZkStore(cluster.tree.open()).topic_assignments(["bad"])
+        assert found["bad"].topic_id == controller.context.topic_ids["bad"]
+
+
+async def test_a_broker_changes_its_address(new_cluster):
+    async with new_cluster() as cluster:
+        (controller, _) = await cluster.start(1, 2)
+        cluster.brokers.take()
+        with capture_logs() as logs:
+            await cluster.nodes[2].store.update_broker(cluster.broker_node(2, port=777))
+            await cluster.settle()
+        assert "Broker info update callback for 2" in [e["event"] for e in logs]
+        told = [m for b, m in cluster.brokers.take() if b == 1]
+        (two,) = [b for b in told[0].live_brokers if b.id == 2]
+        assert two.endpoints[0].port == 777
+        await cluster.nodes[2].store.update_broker(cluster.broker_node(2, port=778))
+        await cluster.settle()
+        assert controller.context.brokers[2].endpoints[0].port == 778
+
+
+@pytest.mark.mission("CSH-8", "CSH-9", "CSH-10", "CSH-14", "LEL-7", "OPS-3")
+async def test_controlled_shutdown(new_cluster, in_short):
+    async with new_cluster() as cluster:
+        (controller, *_) = await cluster.start(1, 2, 3)
+        led, followed, alone = await cluster.create_topic("t", (2, 3), (3, 2), (2,))
+        cluster.brokers.take()
+        epoch = controller.context.brokers[2].epoch
+        assert await controller.controlled_shutdown(2, epoch) == []
+        await cluster.settle()
+        assert await cluster.state(led) == (3, (3,), 1)
+        assert await cluster.state(followed) == (3, (3,), 1)
+        assert await cluster.state(alone) == (2, (2,), 0)  # nobody else has it
+        to_two = [r for r in in_short(cluster.brokers.take()) if r[1] == 2]
+        kinds = [kind for kind, _, _ in to_two]
+        assert kinds.count("StopReplica") == 2
+        assert ("LeaderAndIsr", 2, {"t-0": (3, (3,))}) in to_two
+        with capture_logs() as logs:
+            await cluster.kill(2)
+        assert "Removed 2 from list of shutting down brokers." in [e["event"] for e in logs]
+
+
+@pytest.mark.mission("CSH-11")
+async def test_what_cannot_be_moved_remains(new_cluster):
+    async with new_cluster() as cluster:
+        (controller, *_) = await cluster.start(1, 2, 3)
+        (tp,) = await cluster.create_topic("t", (2, 3))
+        await cluster.kill(3)
+        assert await controller.controlled_shutdown(2, -1) == [tp]
+        assert await controller.controlled_shutdown(2, -1) == [tp]  # it asks again
+        assert await cluster.state(tp) == (2, (2,), 1)
+
+
+async def test_controlled_shutdown_refused(new_cluster):
+    async with new_cluster() as cluster:
+        first, second = await cluster.start(1, 2)
+        for controller, broker_id, epoch, code in (
+            (first, 9, -1, ErrorCode.BROKER_NOT_AVAILABLE),
+            (first, 2, 1, ErrorCode.STALE_BROKER_EPOCH),
+            (second, 2, -1, ErrorCode.STALE_CONTROLLER_EPOCH),
+        ):
+            with pytest.raises(KafkaError) as refusal:
+                await controller.controlled_shutdown(broker_id, epoch)
+            assert refusal.value.code is code
+        assert first.context.shutting_down_broker_ids == set()
+
+
+async def test_a_replica_whose_disk_failed_loses_its_leadership(new_cluster):
+    async with new_cluster() as cluster:
+        (controller, _) = await cluster.start(1, 2)
+        (tp,) = await cluster.create_topic("t", (2, 1))
+        cluster.brokers.errors[PartitionAndReplica(tp, 2)] = ErrorCode.KAFKA_STORAGE_ERROR
+        await cluster.nodes[2].store.propagate_log_dir_event(2)
+        await cluster.settle()
+        assert await cluster.state(tp) == (1, (1,), 1)
+        assert controller.context.replicas_on_offline_dirs == {1: set(), 2: {tp}}
+        assert await cluster.nodes[2].store.log_dir_events() == []
+
+
+async def test_answers_to_an_earlier_term_count_for_nothing(new_cluster):
+    async with new_cluster() as cluster:
+        (controller, _) = await cluster.start(1, 2)
+        (tp,) = await cluster.create_topic("t", (2, 1))
+        failed = LeaderAndIsrPartitionError(error_code=ErrorCode.KAFKA_STORAGE_ERROR)
+        topic_id = controller.context.topic_ids["t"]
+        response = LeaderAndIsrResponse(topics=[LeaderAndIsrTopicError(topic_id, [failed])])
+        controller.queue.put(LeaderAndIsrResponseReceived(2, 0, response))
+        await cluster.settle()
+        assert await cluster.state(tp) == (2, (2, 1), 0)
+        controller.queue.put(LeaderAndIsrResponseReceived(2, 1, response))
+        await cluster.settle()
+        assert await cluster.state(tp) == (1, (1,), 1)
+
+
+@pytest.mark.mission("CTX-4", "CDU-8")
+async def test_metrics(new_cluster):
+    async with new_cluster() as cluster:
+        first, second = await cluster.start(1, 2)
+        await cluster.create_topic("t", (1, 2), (2,))
+        await cluster.kill(2)
+        figures = first._metrics.snapshot()
+        assert figures["kafka.controller:ActiveControllerCount"] == 1
+        assert figures["kafka.controller:OfflinePartitionsCount"] == 1
+        assert figures["kafka.controller:GlobalTopicCount"] == 1
+        assert figures["kafka.controller:GlobalPartitionCount"] == 2
+        assert figures["kafka.controller:ActiveBrokerCount"] == 1
+        assert figures["kafka.controller:EventQueueSize"] == 0
+        assert figures["kafka.controller:LeaderElectionRateAndTimeMs.count"] == 2
+        assert figures["kafka.controller:ControllerState"] == 0
+        assert second._metrics.snapshot()["kafka.controller:ActiveControllerCount"] == 0
+
+
+async def test_a_broker_that_fell_behind_is_told_everything_again(new_cluster, in_short):
+    async with new_cluster() as cluster:
+        (controller, _) = await cluster.start(1, 2)
+        (tp,) = await cluster.create_topic("t", (2, 1))
+        cluster.brokers.take()
+        controller.queue.put(BrokerUnresponsive(2))
+        controller.queue.put(BrokerUnresponsive(9))  # has gone meanwhile
+        await cluster.settle()
+        assert await cluster.state(tp) == (1, (1,), 1)
+        told = [kind for kind, broker, _ in in_short(cluster.brokers.take()) if broker == 2]
+        assert told[:2] == ["UpdateMetadata", "LeaderAndIsr"]
