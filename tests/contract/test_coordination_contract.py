@@ -1,0 +1,395 @@
+"""The Coordination port: the same bodies with a real ZooKeeper and the simulated one."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, Protocol, TypeAlias
+
+import pytest
+from kazoo.client import KazooClient
+
+from minikafka.kernel.ports import (
+    BadVersion,
+    CheckOp,
+    ConnectionLost,
+    CoordinationError,
+    CoordinationSession,
+    CreateOp,
+    DeleteOp,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    RolledBack,
+    SessionExpired,
+    SessionState,
+    SetOp,
+    WatchEvent,
+    WatchKind,
+    ZnodeStat,
+)
+from minikafka.world.real.world import run as run_real
+from minikafka.world.real.zookeeper import RealCoordination
+from minikafka.world.sim.world import SimWorld
+from tests.support.zookeeper_process import ZookeeperProcess, running_zookeeper
+
+PATIENCE_S = 20
+
+
+class Lab(Protocol):
+    """A world with a ZooKeeper in it that the body may stop and start."""
+
+    async def open(self, chroot: str = "", timeout_ms: int = 10_000) -> CoordinationSession: ...
+
+    async def expire(self, session: Any) -> None: ...
+
+    async def stop(self) -> None: ...
+
+    async def start(self) -> None: ...
+
+
+class RealLab:
+    def __init__(self, server: ZookeeperProcess) -> None:
+        self._server = server
+        self._root = f"/tests/{uuid.uuid4().hex}"
+
+    async def open(self, chroot: str = "", timeout_ms: int = 10_000) -> CoordinationSession:
+        connect = f"{self._server.connect}{self._root}{chroot}"
+        return await RealCoordination().open(connect, timeout_ms, 10_000)
+
+    async def expire(self, session: Any) -> None:
+        """Take the session over with a second client and close it there."""
+        client = KazooClient(self._server.connect, client_id=session._client.client_id)
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, client.start)
+        await loop.run_in_executor(None, client.stop)
+        client.close()
+
+    async def stop(self) -> None:
+        self._server.kill()
+
+    async def start(self) -> None:
+        await asyncio.get_running_loop().run_in_executor(None, self._server.start)
+
+
+class SimLab:
+    def __init__(self, world: SimWorld) -> None:
+        self._world = world
+
+    async def open(self, chroot: str = "", timeout_ms: int = 10_000) -> CoordinationSession:
+        host = self._world.host("client")
+        return await host.world.coordination.open(f"any:2181/tests{chroot}", timeout_ms, 10_000)
+
+    async def expire(self, session: Any) -> None:
+        self._world.zookeeper.expire(session.session_id)
+
+    async def stop(self) -> None:
+        self._world.zookeeper.stop()
+
+    async def start(self) -> None:
+        self._world.zookeeper.start()
+
+
+Body: TypeAlias = Callable[[Lab], Coroutine[Any, Any, None]]
+Play: TypeAlias = Callable[[Body], None]
+
+
+@pytest.fixture(scope="module")
+def real_zookeeper() -> Iterator[ZookeeperProcess]:
+    with running_zookeeper() as server:
+        yield server
+
+
+@pytest.fixture(params=["sim", pytest.param("real", marks=pytest.mark.cluster)])
+def play(request: pytest.FixtureRequest) -> Play:
+    """Runs a body in one of the two worlds."""
+    if request.param == "sim":
+
+        def play_sim(body: Body) -> None:
+            for seed in range(5):
+                world = SimWorld(seed)
+                world.run(body(SimLab(world)), limit_s=600)
+
+        return play_sim
+    server = request.getfixturevalue("real_zookeeper")
+    return lambda body: run_real(body(RealLab(server)))
+
+
+class Inbox:
+    """Collects what a callback is told; ``get`` waits for the next."""
+
+    def __init__(self) -> None:
+        self._queue: asyncio.Queue[Any] = asyncio.Queue()
+
+    def __call__(self, thing: Any) -> None:
+        self._queue.put_nowait(thing)
+
+    async def get(self) -> Any:
+        async with asyncio.timeout(PATIENCE_S):
+            return await self._queue.get()
+
+    def empty(self) -> bool:
+        return self._queue.empty()
+
+
+def test_nodes_are_made_read_written_and_deleted(play: Play) -> None:
+    async def body(lab: Lab) -> None:
+        session = await lab.open()
+        path, made = await session.create("/a", b"one")
+        assert (path, await session.get("/a")) == ("/a", (b"one", made))
+        assert (made.version, made.cversion, made.ephemeral_owner) == (0, 0, 0)
+        changed = await session.set("/a", b"two", 0)
+        assert (changed.version, changed.czxid) == (1, made.czxid)
+        assert changed.mzxid > made.mzxid == made.czxid
+        assert await session.exists("/b") is None
+        await session.create("/a/c")
+        assert await session.get("/a/c") == (b"", await session.exists("/a/c"))
+        assert await session.children("/a") == ["c"]
+        with pytest.raises(NotEmpty):
+            await session.delete("/a")
+        await session.delete("/a/c")
+        stat = await session.exists("/a")
+        assert stat is not None
+        assert (stat.cversion, stat.num_children) == (2, 0)
+        await session.delete("/a", 1)
+        assert await session.children("/") == []
+        await session.close()
+
+    play(body)
+
+
+def test_errors_name_the_path(play: Play) -> None:
+    async def body(lab: Lab) -> None:
+        session = await lab.open()
+        await session.create("/a")
+        await session.create("/e", ephemeral=True)
+        calls: list[tuple[Coroutine[Any, Any, object], type[CoordinationError], str]] = [
+            (session.create("/a"), NodeExists, "/a"),
+            (session.create("/x/y"), NoNode, "/x/y"),
+            (session.create("/e/y"), CoordinationError, ""),
+            (session.set("/a", b"", 5), BadVersion, "/a"),
+            (session.delete("/a", 5), BadVersion, "/a"),
+            (session.delete("/x"), NoNode, "/x"),
+            (session.get("/x"), NoNode, "/x"),
+            (session.children("/x"), NoNode, "/x"),
+            (session.set("/x", b""), NoNode, "/x"),
+        ]
+        for call, error, path in calls:
+            with pytest.raises(error) as caught:
+                await call
+            assert type(caught.value) is error
+            assert not path or caught.value.path == path
+        await session.close()
+
+    play(body)
+
+
+def test_sequential_nodes_count_up_whatever_is_deleted(play: Play) -> None:
+    async def body(lab: Lab) -> None:
+        session = await lab.open()
+        paths = [(await session.create("/n_", sequential=True))[0] for _ in range(2)]
+        await session.delete(paths[0])
+        await session.create("/plain")
+        paths.append((await session.create("/m_", sequential=True))[0])
+        assert paths == ["/n_0000000000", "/n_0000000001", "/m_0000000003"]
+        await session.close()
+
+    play(body)
+
+
+def test_ephemeral_nodes_go_with_their_session(play: Play) -> None:
+    async def body(lab: Lab) -> None:
+        session, other = await lab.open(), await lab.open()
+        _, stat = await other.create("/mine", ephemeral=True)
+        assert stat.ephemeral_owner == other.session_id != 0
+        gone, fewer = Inbox(), Inbox()
+        assert await session.exists("/mine", gone) == stat
+        assert await session.children("/", fewer) == ["mine"]
+        await other.close()
+        assert await gone.get() == WatchEvent(WatchKind.DELETED, "/mine")
+        assert await fewer.get() == WatchEvent(WatchKind.CHILDREN, "/")
+        assert other.state is SessionState.EXPIRED
+        with pytest.raises(SessionExpired):
+            await other.get("/mine")
+        await session.close()
+
+    play(body)
+
+
+def test_watches_fire_once_and_name_what_happened(play: Play) -> None:
+    async def body(lab: Lab) -> None:
+        session, inbox = await lab.open(), Inbox()
+        assert await session.exists("/a", inbox) is None
+        await session.create("/a")
+        assert await inbox.get() == WatchEvent(WatchKind.CREATED, "/a")
+        await session.get("/a", inbox)
+        await session.get("/a", inbox)  # armed once all the same
+        await session.set("/a", b"1")
+        assert await inbox.get() == WatchEvent(WatchKind.CHANGED, "/a")
+        await session.children("/a", inbox)
+        await session.create("/a/b")
+        assert await inbox.get() == WatchEvent(WatchKind.CHILDREN, "/a")
+        await session.set("/a", b"2")
+        await session.create("/a/c")
+        with pytest.raises(NoNode):
+            await session.get("/missing", inbox)
+        await session.create("/missing")
+        await session.get("/missing")
+        assert inbox.empty()
+        await session.close()
+
+    play(body)
+
+
+def test_a_watch_fires_before_later_answers(play: Play) -> None:
+    async def body(lab: Lab) -> None:
+        watching, writing, inbox = await lab.open(), await lab.open(), Inbox()
+        for _ in range(10):
+            await watching.exists("/a", inbox)
+            await writing.create("/a")
+            while await watching.exists("/a") is None:
+                assert inbox.empty()
+            assert not inbox.empty()
+            assert await inbox.get() == WatchEvent(WatchKind.CREATED, "/a")
+            await writing.delete("/a")
+            while await watching.exists("/a") is not None:
+                pass
+        await watching.close()
+        await writing.close()
+
+    play(body)
+
+
+def test_a_multi_is_done_whole(play: Play) -> None:
+    async def body(lab: Lab) -> None:
+        session = await lab.open()
+        results = await session.multi(
+            [
+                CreateOp("/a", b"1"),
+                CreateOp("/a/n_", b"", sequential=True),
+                CheckOp("/a", 0),
+                SetOp("/a", b"2", 0),
+                CreateOp("/gone", b""),
+                DeleteOp("/gone"),
+            ]
+        )
+        stat = results[3]
+        assert isinstance(stat, ZnodeStat)
+        assert (stat.version, stat.mzxid) == (1, stat.czxid)
+        assert results == ["/a", "/a/n_0000000000", None, stat, "/gone", None]
+        assert (await session.get("/a"))[0] == b"2"
+        assert await session.multi([CreateOp("/one", b"")]) == ["/one"]
+        assert await session.multi([]) == []
+        await session.close()
+
+    play(body)
+
+
+def test_a_failed_multi_does_nothing_and_names_the_culprit(play: Play) -> None:
+    async def body(lab: Lab) -> None:
+        session, inbox = await lab.open(), Inbox()
+        await session.create("/a")
+        before = await session.exists("/")
+        await session.exists("/b", inbox)
+        results = await session.multi(
+            [CheckOp("/a", 0), CreateOp("/b", b""), SetOp("/a", b"", 7), CreateOp("/c", b"")]
+        )
+        assert [type(r) for r in results] == [RolledBack, RolledBack, BadVersion, RolledBack]
+        assert [getattr(r, "path", None) for r in results] == ["/a", "/b", "/a", "/c"]
+        assert await session.children("/") == ["a"]
+        assert await session.exists("/") == before
+        (result,) = await session.multi([DeleteOp("/none")])
+        assert type(result) is NoNode
+        assert inbox.empty()
+        await session.close()
+
+    play(body)
+
+
+def test_requests_of_one_breath_are_answered_in_order(play: Play) -> None:
+    async def body(lab: Lab) -> None:
+        session = await lab.open()
+        await session.create("/p")
+        await asyncio.gather(*(session.create(f"/p/{i}", str(i).encode()) for i in range(50)))
+        found = await asyncio.gather(*(session.get(f"/p/{i}") for i in range(50)))
+        assert [data for data, _ in found] == [str(i).encode() for i in range(50)]
+        czxids = [stat.czxid for _, stat in found]
+        assert czxids == sorted(czxids)
+        await session.close()
+
+    play(body)
+
+
+def test_a_chroot_is_made_with_its_parents_and_unseen_from_inside(play: Play) -> None:
+    async def body(lab: Lab) -> None:
+        inner, outer, inbox = await lab.open("/deep/er"), await lab.open(), Inbox()
+        await inner.exists("/x", inbox)
+        assert (await inner.create("/x"))[0] == "/x"
+        assert await inner.multi([CreateOp("/y", b""), CreateOp("/y/z", b"")]) == ["/y", "/y/z"]
+        assert (await inbox.get()).path == "/x"
+        assert await inner.children("/") == ["x", "y"]
+        assert await outer.children("/deep/er") == ["x", "y"]
+        await inner.close()
+        await outer.close()
+
+    play(body)
+
+
+def test_expiry_is_final(play: Play) -> None:
+    async def body(lab: Lab) -> None:
+        session, victim = await lab.open(), await lab.open()
+        states, fired, gone = Inbox(), Inbox(), Inbox()
+        victim.add_state_listener(states)
+        await victim.create("/e", ephemeral=True)
+        await victim.get("/e", fired)
+        await session.exists("/e", gone)
+        await lab.expire(victim)
+        seen = [await states.get()]
+        while seen[-1] is not SessionState.EXPIRED:
+            seen.append(await states.get())
+        assert SessionState.CONNECTED not in seen
+        assert (await gone.get()).kind is WatchKind.DELETED
+        for call in (victim.get("/e"), victim.multi([CreateOp("/e", b"")])):
+            with pytest.raises(SessionExpired):
+                await call
+        await victim.close()
+        assert states.empty()
+        assert fired.empty()
+        assert await session.exists("/e") is None
+        await session.close()
+
+    play(body)
+
+
+def test_a_server_stopped_and_started_again(play: Play) -> None:
+    async def body(lab: Lab) -> None:
+        session, states, watch = await lab.open(), Inbox(), Inbox()
+        session.add_state_listener(states)
+        await session.create("/e", b"kept", ephemeral=True)
+        await session.get("/e", watch)
+        await lab.stop()
+        assert await states.get() is SessionState.SUSPENDED
+        with pytest.raises(ConnectionLost):
+            await session.get("/e")
+        assert watch.empty()
+        await lab.start()
+        assert await states.get() is SessionState.CONNECTED
+        assert await watch.get() == WatchEvent(WatchKind.CHANGED, "/e")
+        data, stat = await session.get("/e")
+        assert (data, stat.ephemeral_owner) == (b"kept", session.session_id)
+        await session.close()
+
+    play(body)
+
+
+def test_no_server_is_connection_lost(play: Play) -> None:
+    async def body(lab: Lab) -> None:
+        await (await lab.open()).close()
+        await lab.stop()
+        with pytest.raises(ConnectionLost, match="answered within 10000 ms"):
+            await lab.open()
+        await lab.start()
+        await (await lab.open()).close()
+
+    play(body)
