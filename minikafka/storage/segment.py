@@ -55,7 +55,7 @@ class LogSegment:
     # ---- life
 
     def create(self) -> None:
-        """Make the three files, empty, over whatever is there."""
+        """Make the log file, empty, over whatever is there; the indexes follow."""
         self._handle = self._files.open(self.path, create=True)
         self._handle.truncate(0)
         self.offset_index.create()

@@ -29,7 +29,8 @@ class SparseIndex:
         self._entry_bytes: Final = entry.size
         self._max_entries = max_entries
         self._entries: bytearray | None = None
-        self._written = 0  # entries in the file
+        self._in_place = False  # there is a file
+        self._written = 0  # entries in it
         self._file: File | None = None
 
     @property
@@ -43,16 +44,18 @@ class SparseIndex:
     # ---- life
 
     def create(self) -> None:
-        """Start empty, over whatever is there. Raises OSError."""
-        file = self._files.open(self.path, create=True)
-        file.truncate(0)
-        file.close()
+        """Start empty. The file is made when there is something to persist: making files is what
+        takes the time when many partitions get their first record. Raises OSError."""
+        self.close()
+        self._files.remove(self.path)
+        self._in_place = False
         self._entries = bytearray()
         self.count = self._written = 0
 
     def attach(self) -> None:
         """Take the file as it is, without reading it. Raises OSError."""
         self.count = self._written = self._files.size(self.path) // self._entry_bytes
+        self._in_place = True
         self._entries = None
 
     def load(self) -> None:
@@ -63,7 +66,7 @@ class SparseIndex:
 
     def persist(self) -> None:
         """Write what the file lacks. Raises OSError, and may then be called again."""
-        if self._entries is None or self._written == self.count:
+        if self._entries is None or (self._in_place and self._written == self.count):
             return
         start = self._written * self._entry_bytes
         file = self._files.open(self.path, create=True)
@@ -71,6 +74,7 @@ class SparseIndex:
             file.write(memoryview(self._entries)[start:], start)
         finally:
             file.close()
+        self._in_place = True
         self._written = self.count
 
     def release(self) -> None:

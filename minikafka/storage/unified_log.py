@@ -15,6 +15,7 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import Buffer, Files
 from minikafka.protocol.records.batch import (
+    LOG_OVERHEAD,
     NO_TIMESTAMP,
     RecordBatch,
     stamp,
@@ -95,7 +96,7 @@ class UnifiedLog(ReadableLog):
                     0,
                     duplicate=True,
                 )
-        size = batch.size_bytes
+        size = batch.length + LOG_OVERHEAD
         data = _writable(batch.buffer, size)
         stamp(data, 0, first_offset, leader_epoch)
         max_timestamp = batch.max_timestamp

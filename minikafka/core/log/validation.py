@@ -18,6 +18,7 @@ from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.records.batch import (
     COMPRESSION_MASK,
     CONTROL_FLAG,
+    LOG_OVERHEAD,
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_FLAG,
     Buffer,
@@ -43,24 +44,31 @@ def leader_batch(
     MESSAGE_TOO_LARGE, INVALID_RECORD, INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE.
     """
     batch = _only_batch(records)
-    client = origin is AppendOrigin.CLIENT
-    if client and batch.base_offset != 0:
-        raise KafkaError(
-            ErrorCode.INVALID_RECORD,
-            f"the base offset of an appended batch should be 0, but it is {batch.base_offset}",
-        )
-    _check_size(batch, config)
-    if not crc_is_valid(batch):
-        raise _wrong_crc(batch)
+    size = batch.length + LOG_OVERHEAD
     attributes = batch.attributes
-    if client:
-        _check_client_header(batch)
+    if origin is AppendOrigin.CLIENT:
+        count = batch.record_count
+        if (
+            batch.base_offset != 0
+            or count <= 0
+            or batch.last_offset_delta != count - 1
+            or attributes & (CONTROL_FLAG | TIMESTAMP_TYPE_FLAG)
+            or (batch.producer_id >= 0 and batch.base_sequence < 0)
+        ):
+            _check_crc(batch)  # a damaged header is that before it is anything else
+            raise _bad_client_header(batch)
+    if size > config.max_message_bytes:
+        raise _too_large(batch, config)
+    _check_crc(batch)
     if attributes & COMPRESSION_MASK > Compression.ZSTD:
         _ = batch.compression  # raises
-    if config.message_timestamp_type != LOG_APPEND_TIME:
+    if config.message_timestamp_type != LOG_APPEND_TIME and (
+        config.message_timestamp_before_max_ms != NO_LIMIT
+        or batch.max_timestamp - now_ms > config.message_timestamp_after_max_ms
+    ):
         _check_timestamps(batch, config, now_ms)
-    if "compact" in config.cleanup_policy and not attributes & CONTROL_FLAG:
-        _check_keys(batch)
+    if config.cleanup_policy != "delete":
+        _check_keys(batch, config)
     if config.compression_type != KEEP_PRODUCER_COMPRESSION:
         return _recompressed(batch, config)
     return batch
@@ -75,8 +83,7 @@ def follower_batches(records: Buffer) -> list[RecordBatch]:
     batches = parse_batches(records)
     last_offset = -1
     for batch in batches:
-        if not crc_is_valid(batch):
-            raise _wrong_crc(batch)
+        _check_crc(batch)
         if batch.base_offset <= last_offset or batch.last_offset_delta < 0:
             raise KafkaError(
                 ErrorCode.UNKNOWN_SERVER_ERROR,
@@ -98,46 +105,44 @@ def _only_batch(records: Buffer) -> RecordBatch:
         raise
     if batch is None:
         raise KafkaError(ErrorCode.INVALID_RECORD, "an append must have at least one record batch")
-    size = batch.size_bytes
+    size = batch.length + LOG_OVERHEAD
     if size != end and next_batch(records, size, end) is not None:
         raise KafkaError(ErrorCode.INVALID_RECORD, "an append must have exactly one record batch")
     return batch
 
 
-def _check_size(batch: RecordBatch, config: LogConfig) -> None:
-    if batch.size_bytes > config.max_message_bytes:
-        raise KafkaError(
-            ErrorCode.MESSAGE_TOO_LARGE,
-            f"the record batch size is {batch.size_bytes} bytes, which exceeds the maximum "
-            f"configured value of {config.max_message_bytes}",
-        )
-
-
-def _wrong_crc(batch: RecordBatch) -> CorruptRecordError:
-    return CorruptRecordError(
-        f"record batch of {batch.size_bytes} bytes at offset {batch.base_offset} is corrupt "
-        f"(stored crc = {batch.crc})"
+def _too_large(batch: RecordBatch, config: LogConfig) -> KafkaError:
+    return KafkaError(
+        ErrorCode.MESSAGE_TOO_LARGE,
+        f"the record batch size is {batch.size_bytes} bytes, which exceeds the maximum "
+        f"configured value of {config.max_message_bytes}",
     )
 
 
-def _check_client_header(batch: RecordBatch) -> None:
+def _check_crc(batch: RecordBatch) -> None:
+    if not crc_is_valid(batch):
+        raise CorruptRecordError(
+            f"record batch of {batch.size_bytes} bytes at offset {batch.base_offset} is corrupt "
+            f"(stored crc = {batch.crc})"
+        )
+
+
+def _bad_client_header(batch: RecordBatch) -> KafkaError:
+    """Why a producer may not send a batch with this header."""
+    code = ErrorCode.INVALID_RECORD
     count = batch.record_count
-    if count <= 0 or batch.last_offset_delta != count - 1:
-        raise KafkaError(
-            ErrorCode.INVALID_RECORD,
-            f"a batch with last offset delta {batch.last_offset_delta} and {count} records",
-        )
-    if batch.attributes & CONTROL_FLAG:
-        raise KafkaError(ErrorCode.INVALID_RECORD, "clients may not write control records")
-    if batch.attributes & TIMESTAMP_TYPE_FLAG:
-        raise KafkaError(
-            ErrorCode.INVALID_TIMESTAMP, "a producer may not set the timestamp type LogAppendTime"
-        )
-    if batch.producer_id >= 0 and batch.base_sequence < 0:
-        raise KafkaError(
-            ErrorCode.INVALID_RECORD,
-            f"sequence number {batch.base_sequence} with producer id {batch.producer_id}",
-        )
+    if batch.base_offset != 0:
+        why = f"the base offset of an appended batch should be 0, but it is {batch.base_offset}"
+    elif count <= 0 or batch.last_offset_delta != count - 1:
+        why = f"a batch with last offset delta {batch.last_offset_delta} and {count} records"
+    elif batch.is_control:
+        why = "clients may not write control records"
+    elif batch.timestamp_type_log_append:
+        code = ErrorCode.INVALID_TIMESTAMP
+        why = "a producer may not set the timestamp type LogAppendTime"
+    else:
+        why = f"sequence number {batch.base_sequence} with producer id {batch.producer_id}"
+    return KafkaError(code, why)
 
 
 def _check_timestamps(batch: RecordBatch, config: LogConfig, now_ms: int) -> None:
@@ -159,7 +164,9 @@ def _bad_timestamp(timestamp: int, config: LogConfig, now_ms: int) -> KafkaError
     )
 
 
-def _check_keys(batch: RecordBatch) -> None:
+def _check_keys(batch: RecordBatch, config: LogConfig) -> None:
+    if "compact" not in config.cleanup_policy or batch.is_control:
+        return
     for record in decode_batch(batch):
         if record.key is None:
             raise KafkaError(
@@ -189,5 +196,6 @@ def _recompressed(batch: RecordBatch, config: LogConfig) -> RecordBatch:
         record_count=batch.record_count,
     )
     (again,) = parse_batches(data)
-    _check_size(again, config)
+    if again.size_bytes > config.max_message_bytes:
+        raise _too_large(again, config)
     return again

@@ -50,6 +50,7 @@ _ATTRIBUTES: Final = Struct(">h")
 _MAX_TIMESTAMP: Final = Struct(">q")
 _MAX_TIMESTAMP_OFFSET: Final = 35
 _unpack_header = HEADER.unpack_from
+_new_batch = tuple.__new__
 
 
 class CorruptRecordError(KafkaError):
@@ -152,8 +153,7 @@ def increment_sequence(sequence: int, increment: int) -> int:
 
 def parse_batch(buffer: Buffer, position: int) -> RecordBatch:
     """The header at ``position``. The caller knows that 61 bytes are there; nothing is checked."""
-    header: tuple[int, ...] = _unpack_header(buffer, position)
-    return tuple.__new__(RecordBatch, (*header, position, buffer))
+    return _new_batch(RecordBatch, (*_unpack_header(buffer, position), position, buffer))
 
 
 def next_batch(buffer: Buffer, position: int, end: int) -> RecordBatch | None:

@@ -33,14 +33,21 @@ def test_the_directory_comes_first_and_the_files_with_the_first_append() -> None
     assert names(files) == ["partition.metadata"]
     log.append_as_leader(batch(b"a"), 3, NOW)
     assert names(files) == [
-        "00000000000000000000.index",
         "00000000000000000000.log",
-        "00000000000000000000.timeindex",
         "leader-epoch-checkpoint",
         "partition.metadata",
     ]
     assert files.read_all(f"{DIRECTORY}/leader-epoch-checkpoint") == b"0\n1\n3 0\n"
-    assert load(files).topic_id == topic_id
+    log.persist()
+    assert names(files) == [
+        "00000000000000000000.index",
+        "00000000000000000000.log",
+        "00000000000000000000.timeindex",
+        "00000000000000000001.snapshot",
+        "leader-epoch-checkpoint",
+        "partition.metadata",
+    ]
+    assert load(files, clean=True).topic_id == topic_id
 
 
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
