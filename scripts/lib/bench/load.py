@@ -7,9 +7,10 @@ import struct
 import time
 from collections import deque
 from dataclasses import dataclass
+from typing import cast
 
 SIZE = struct.Struct(">i")
-CORRELATION_AT = 8  # size, api key, api version
+LIMIT_S = 120  # no measurement takes as long: what does is stuck
 
 
 @dataclass(frozen=True)
@@ -47,8 +48,7 @@ class Load(asyncio.BufferedProtocol):
         self.done: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)
         self._started = time.perf_counter()
         for _ in range(min(self._in_flight, self._left)):
             self._send()
@@ -93,4 +93,5 @@ async def drive(port: int, frame: bytes, count: int, in_flight: int) -> tuple[Re
     """Send ``frame`` ``count`` times; the result, and the first answer's bytes."""
     loop = asyncio.get_running_loop()
     _, load = await loop.create_connection(lambda: Load(frame, count, in_flight), "127.0.0.1", port)
-    return await load.done, load.last_answer
+    async with asyncio.timeout(LIMIT_S):
+        return await load.done, load.last_answer

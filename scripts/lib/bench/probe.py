@@ -11,6 +11,7 @@ import os
 import struct
 import sys
 import tempfile
+from typing import cast
 
 import crc32c
 import uvloop
@@ -33,8 +34,7 @@ class Probe(asyncio.BufferedProtocol):
         self._used = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._buffer[self._used :]
