@@ -1,0 +1,1 @@
+"""A view of a cluster, over the wire only (to come)."""

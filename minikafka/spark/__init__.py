@@ -1,0 +1,1 @@
+"""The PySpark data source and pipeline (to come; nothing else imports PySpark)."""
