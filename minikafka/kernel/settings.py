@@ -74,6 +74,8 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _string("log.dir", "/tmp/kafka-logs", "Directory of the log data, if log.dirs is not set."),
     _list("log.dirs", None, "Directories of the log data."),
     _int("log.segment.bytes", 1024 * 1024 * 1024, "Size at which a new segment is rolled.", at_least(14)),
+    _long("log.roll.ms", None, "Age at which a new segment is rolled; a week if unset.", at_least(1)),
+    _string("compression.type", "producer", "Codec in which batches are stored.", one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")),
     _int("log.index.interval.bytes", 4096, "Bytes between two entries of the offset index.", at_least(0)),
     _int("log.index.size.max.bytes", 10 * 1024 * 1024, "Largest index file.", at_least(4)),
     _int("message.max.bytes", 1024 * 1024 + 12, "Largest record batch accepted.", at_least(0)),
@@ -105,7 +107,7 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
 # Keys of Kafka that are accepted, so that existing files can be used, but that have no effect yet.
 _IGNORED = """
     advertised.host.name advertised.port alter.config.policy.class.name auto.leader.rebalance.enable background.threads
-    compression.type compression.gzip.level compression.lz4.level compression.zstd.level
+    compression.gzip.level compression.lz4.level compression.zstd.level
     connection.failed.authentication.delay.ms connections.max.reauth.ms control.plane.listener.name
     controller.quota.window.num controller.quota.window.size.seconds create.topic.policy.class.name
     delete.records.purgatory.purge.interval.requests group.consumer.heartbeat.interval.ms group.coordinator.threads
@@ -118,7 +120,7 @@ _IGNORED = """
     log.flush.scheduler.interval.ms log.flush.start.offset.checkpoint.interval.ms log.message.downconversion.enable
     log.message.format.version log.message.timestamp.difference.max.ms log.preallocate log.retention.bytes
     log.retention.check.interval.ms log.retention.hours log.retention.minutes log.retention.ms log.roll.hours
-    log.roll.jitter.hours log.roll.jitter.ms log.roll.ms log.segment.delete.delay.ms max.connection.creation.rate
+    log.roll.jitter.hours log.roll.jitter.ms log.segment.delete.delay.ms max.connection.creation.rate
     max.connections.per.ip max.connections.per.ip.overrides max.incremental.fetch.session.cache.slots
     max.request.partition.size.limit metric.reporters metrics.num.samples metrics.recording.level
     metrics.sample.window.ms num.io.threads num.network.threads num.replica.alter.log.dirs.threads num.replica.fetchers
@@ -139,7 +141,7 @@ IGNORED_BROKER_SETTINGS = tuple(_IGNORED.split())
 # What decides a topic's shape on disk and in flight; the synonym is the broker key of its default.
 TOPIC_SETTINGS: tuple[Setting, ...] = (
     _list("cleanup.policy", ("delete",), "What happens to old data.", one_of("compact", "delete"), ("log.cleanup.policy",), False),
-    _string("compression.type", "producer", "Codec in which batches are stored.", one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"), ("compression.type",), False),
+    _string("compression.type", "producer", "Codec in which batches are stored.", one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"), ("compression.type",)),
     _int("compression.gzip.level", -1, "Level when recompressing with gzip.", between(-1, 9), ("compression.gzip.level",), False),
     _int("compression.lz4.level", 9, "Level when recompressing with lz4.", between(1, 17), ("compression.lz4.level",), False),
     _int("compression.zstd.level", 3, "Level when recompressing with zstd.", between(-131072, 22), ("compression.zstd.level",), False),
@@ -170,7 +172,7 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
     _int("segment.bytes", 1024 * 1024 * 1024, "Size at which a new segment is rolled.", at_least(14), ("log.segment.bytes",)),
     _int("segment.index.bytes", 10 * 1024 * 1024, "Largest index file.", at_least(4), ("log.index.size.max.bytes",)),
     _long("segment.jitter.ms", 0, "Random part taken off segment.ms.", at_least(0), ("log.roll.jitter.ms",), False),
-    _long("segment.ms", 604800000, "Age at which a new segment is rolled.", at_least(1), ("log.roll.ms",), False),
+    _long("segment.ms", 604800000, "Age at which a new segment is rolled.", at_least(1), ("log.roll.ms",)),
     _bool("unclean.leader.election.enable", False, "Let a replica outside the ISR lead when no other is alive; may lose data.", None, ("unclean.leader.election.enable",)),
 )
 # fmt: on
