@@ -23,6 +23,7 @@ from rich.table import Table
 from scripts.lib.cluster import Cluster
 
 TOPIC = "flights"
+QUIET = {"log_level": 2}  # librdkafka's lines about the broker that we kill ourselves
 PARTITIONS = 6
 Flight = tuple[bytes | None, bytes]  # tail number, the flight as JSON
 
@@ -54,7 +55,7 @@ class Loader:
     def __init__(self, cluster: Cluster, measured: Measured) -> None:
         self._cluster = cluster
         self._measured = measured
-        self._admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+        self._admin = AdminClient({"bootstrap.servers": cluster.bootstrap, **QUIET})
         self._producer = Producer(
             {
                 "bootstrap.servers": cluster.bootstrap,
@@ -64,6 +65,7 @@ class Loader:
                 "compression.type": "lz4",
                 "queue.buffering.max.messages": 50_000,
                 "topic.metadata.refresh.interval.ms": 1000,
+                **QUIET,
             }
         )
         self._delivered = 0
