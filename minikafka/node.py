@@ -35,8 +35,12 @@ class BrokerNode:
 
     ``run`` returns after ``request_stop``. It raises ConfigError, KafkaError, CoordinationError or
     OSError for what the user can mend (ZooKeeper away, port or directory taken), an ExceptionGroup
-    for a bug. ``hostname`` is advertised where no listener names a host.
+    for a bug. ``hostname`` is advertised where no listener names a host. ``parts`` and
+    ``controller`` are there once it is known who this broker is: before ``started``.
     """
+
+    parts: BrokerParts
+    controller: KafkaController
 
     def __init__(self, world: World, config: Config, hostname: str = "localhost") -> None:
         self._world = world
@@ -93,14 +97,14 @@ class BrokerNode:
         self._log = event_log("node", broker=self.broker_id)
         await self._logs.start(tasks)
         self._make_parts(cluster_id)
-        await self._parts.start(tasks)
+        await self.parts.start(tasks)
         self._apis.start(tasks)
         await self._listen()
         await self._register(store)
-        self._zk.on_session_lost(self._controller.on_session_lost)
+        self._zk.on_session_lost(self.controller.on_session_lost)
         self._zk.on_new_session(self._register)
-        self._zk.on_new_session(self._controller.on_new_session)
-        self._controller.start(tasks)
+        self._zk.on_new_session(self.controller.on_new_session)
+        self.controller.start(tasks)
         self._log.info("started", cluster=cluster_id, epoch=self.broker_epoch, ports=self.ports)
         self.started.set()
 
@@ -124,7 +128,7 @@ class BrokerNode:
     def _make_parts(self, cluster_id: str) -> None:
         world, listener = self._world, self._listeners.inter_broker
         controller_config = views.controller(self._config, self.broker_id, listener)
-        self._controller = KafkaController(
+        self.controller = KafkaController(
             controller_config,
             self._zk,
             connector(world.network, world.clock, controller_config),
@@ -132,7 +136,7 @@ class BrokerNode:
             world.entropy,
             self.metrics,
         )
-        self._parts = BrokerParts(
+        self.parts = BrokerParts(
             world,
             self._config,
             self.broker_id,
@@ -140,15 +144,15 @@ class BrokerNode:
             listener,
             self._zk,
             self._logs,
-            self._controller,
+            self.controller,
             lambda: self.broker_epoch,
             self.metrics,
         )
-        self._apis = Apis(self.broker_id, self._parts.routes())
+        self._apis = Apis(self.broker_id, self.parts.routes())
         self._controlled_shutdown = ControlledShutdown(
             world.network,
             world.clock,
-            self._parts.cache,
+            self.parts.cache,
             self.broker_id,
             views.controlled_shutdown(self._config, listener),
         )
@@ -209,8 +213,8 @@ class BrokerNode:
         await self._controlled_shutdown.run(self.broker_epoch)
         for server in self._servers:
             await server.close()
-        await self._controller.stop()
-        await self._parts.stop()
+        await self.controller.stop()
+        await self.parts.stop()
         self._apis.close()
         await self._zk.close()
         await self._logs.shutdown()

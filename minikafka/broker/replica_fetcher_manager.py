@@ -111,7 +111,9 @@ class ReplicaFetcherManager:
             source = self._sources.pop(topic_partition, None)
             if source is None:
                 continue
-            fetcher = self._fetchers[source]
+            fetcher = self._fetchers.get(source)
+            if fetcher is None:
+                continue  # it had given this partition up by itself, and ended with its last other
             fetcher.remove(topic_partition)
             if not len(fetcher):
                 fetcher.stop()

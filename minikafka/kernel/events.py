@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Protocol, TextIO, cast
+from collections.abc import Callable, Iterator, MutableMapping
+from contextlib import contextmanager
+from typing import Any, NoReturn, Protocol, TextIO, cast
 
 import structlog
 
@@ -48,3 +50,26 @@ def configure(level: str = "INFO", json: bool = False, stream: TextIO | None = N
         logger_factory=structlog.PrintLoggerFactory(stream or sys.stderr),
         cache_logger_on_first_use=False,
     )
+
+
+@contextmanager
+def diverted(
+    sink: Callable[[str, str, dict[str, Any]], None], level: str = "INFO"
+) -> Iterator[None]:
+    """Within the block, events go to ``sink(level, event, facts)`` and nowhere else."""
+    before = structlog.get_config()
+
+    def hand_over(_: Any, method: str, facts: MutableMapping[str, Any]) -> NoReturn:
+        told = dict(facts)
+        sink(method, told.pop("event"), told)
+        raise structlog.DropEvent
+
+    structlog.configure(
+        processors=[hand_over],
+        wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level.upper()]),
+        cache_logger_on_first_use=False,
+    )
+    try:
+        yield
+    finally:
+        structlog.configure(**before)

@@ -1,0 +1,130 @@
+"""What must hold in a simulated cluster: at every election, and at rest."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from minikafka.broker.partition import Partition
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.ports import Buffer
+from minikafka.simulator.cluster import LogEvent, SimCluster
+from minikafka.simulator.workload import Writer
+from minikafka.zookeeper import paths
+from minikafka.zookeeper.znodes import BrokerZnode, ControllerEpochZnode, TopicZnode
+
+EVERYTHING = 1 << 40
+
+
+class ElectionChecker:
+    """Hears of every leader: one per partition and leader epoch, and each holds what was committed.
+
+    Committed is what any broker's high watermark has passed, as seen at each line of the log.
+    """
+
+    def __init__(self, cluster: SimCluster, partitions: Iterable[TopicPartition]) -> None:
+        self.leaders: dict[tuple[str, int], int] = {}
+        self.committed: dict[str, int] = defaultdict(int)
+        self._cluster = cluster
+        self._partitions = {str(partition): partition for partition in partitions}
+
+    def __call__(self, event: LogEvent) -> None:
+        if event.name == "became_leader" and event.facts["partition"] in self._partitions:
+            self._check(event)
+        for name, partition in self._partitions.items():
+            marks = [p.high_watermark for p in self._cluster.replicas(partition).values()]
+            self.committed[name] = max(self.committed[name], *marks, 0)
+
+    def _check(self, event: LogEvent) -> None:
+        partition, epoch = event.facts["partition"], event.facts["leader_epoch"]
+        broker, start_offset = event.facts["broker"], event.facts["start_offset"]
+        first = self.leaders.setdefault((partition, epoch), broker)
+        assert first == broker, f"{partition} epoch {epoch} led by {first} and {broker}"
+        committed = self.committed[partition]
+        assert start_offset >= committed, f"{event}: {committed} records were committed"
+
+
+def check_acknowledged(writer: Writer, found: dict[TopicPartition, dict[int, bytes]]) -> None:
+    """No acknowledged record is lost, moved or out of order, and nothing is there that was not
+    sent. A record may be there twice: the producer is not idempotent."""
+    for partition, offsets in writer.acknowledged.items():
+        held = found[partition]
+        lost = [(v, o) for v, o in offsets.items() if held.get(o) != v]
+        assert not lost, f"{partition}: {len(lost)} acknowledged records not there: {lost[:5]}"
+        order = [offsets[value] for value in writer.sent[partition] if value in offsets]
+        assert order == sorted(order), f"{partition}: acknowledged records out of order"
+    for partition, held in found.items():
+        strangers = set(held.values()) - set(writer.sent[partition])
+        assert not strangers, f"{partition}: nobody has sent {sorted(strangers)[:5]}"
+
+
+def check_replicas_alike(cluster: SimCluster, partition: TopicPartition) -> None:
+    """At rest all replicas are whole, have one high watermark, and are equal byte for byte."""
+    replicas = cluster.replicas(partition)
+    assert sorted(replicas) == sorted(cluster.broker_ids), f"{partition} is on {sorted(replicas)}"
+    marks = {i: (r.high_watermark, r.log.log_end_offset) for i, r in replicas.items()}
+    assert len(set(marks.values())) == 1, f"{partition}: high watermarks, ends {marks}"
+    mark, end = next(iter(marks.values()))
+    assert mark == end, f"{partition}: {end - mark} records are not committed at rest"
+    contents = {bytes(_content(replica)) for replica in replicas.values()}
+    assert len(contents) == 1, f"{partition}: the replicas differ below {mark}"
+
+
+def _content(replica: Partition) -> Buffer:
+    log = replica.log
+    mark = replica.high_watermark
+    if mark == log.log_start_offset:
+        return b""
+    return log.read(log.log_start_offset, EVERYTHING, mark, True).records
+
+
+def check_context(cluster: SimCluster) -> None:
+    """One broker is the controller, it is the one that /controller names, and at rest it knows
+    exactly what is in ZooKeeper."""
+    active = [node for node in cluster.nodes().values() if node.controller.is_active]
+    named = cluster.controller_id()
+    acting = [node.broker_id for node in active]
+    assert acting == [named], f"{acting} act as controller, /controller says {named}"
+    context = active[0].controller.context
+    tree = cluster.simulation.zookeeper.tree
+    data, stat = tree.get(paths.CONTROLLER_EPOCH)
+    epoch = ControllerEpochZnode.decode(data).epoch
+    assert (context.epoch, context.epoch_zk_version) == (epoch, stat.version)
+    registered = {}
+    for name in tree.children(paths.BROKER_IDS):
+        data, stat = tree.get(paths.broker_id(int(name)))
+        registered[int(name)] = BrokerZnode.decode(int(name), data).broker(stat.czxid)
+    assert context.brokers == registered
+    topics = tree.children(paths.TOPICS)
+    assert sorted(context.all_topics) == topics
+    for topic in topics:
+        node = TopicZnode.decode(topic, tree.get(paths.topic(topic))[0])
+        assert context.topic_ids[topic] == node.topic_id
+        assert context.assignments[topic] == node.assignment
+        for number in node.assignment:
+            partition = TopicPartition(topic, number)
+            assert context.leadership[partition] == cluster.state(partition)
+
+
+def check_leaders_know(cluster: SimCluster, partition: TopicPartition) -> None:
+    """At rest the leader, and every broker's metadata, say what the state znode says."""
+    state = cluster.state(partition).leader_and_isr
+    for broker_id, replica in cluster.replicas(partition).items():
+        assert replica.is_leader == (broker_id == state.leader)
+        assert replica.leader_epoch == state.leader_epoch
+        if replica.is_leader:
+            assert replica.state.isr.committed == state.isr
+            assert replica.state.zk_version == state.zk_version
+    for node in cluster.nodes().values():
+        known = node.parts.cache.partition(partition)
+        assert known is not None
+        assert (known.leader, known.leader_epoch) == (state.leader, state.leader_epoch)
+        assert tuple(known.isr) == tuple(state.isr), f"broker {node.broker_id} knows {known.isr}"
+
+
+def check_at_rest(cluster: SimCluster, partitions: Iterable[TopicPartition]) -> None:
+    """Everything that holds when nothing is under way."""
+    check_context(cluster)
+    for partition in partitions:
+        check_leaders_know(cluster, partition)
+        check_replicas_alike(cluster, partition)

@@ -1,0 +1,194 @@
+"""A whole cluster under one seed: brokers on simulated hosts, ZooKeeper, a host for clients."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from minikafka.broker.partition import Partition
+from minikafka.client import ClientConfig
+from minikafka.kernel import events
+from minikafka.kernel.cluster import LeaderIsrAndControllerEpoch, TopicPartition
+from minikafka.kernel.ports import NoNode
+from minikafka.kernel.settings import BROKER_CONFIG
+from minikafka.node import BrokerNode
+from minikafka.world.sim.world import SimHost, SimWorld
+from minikafka.zookeeper import paths
+from minikafka.zookeeper.znodes import ControllerZnode, PartitionStateZnode
+
+T = TypeVar("T")
+
+PORT = 9092
+CLIENT = "client"
+LOOK_MS = 100
+PATIENCE_S = 180
+RUN_LIMIT_S = 3600
+
+# Kafka's defaults, but for time-outs that make a scenario of minutes out of one of seconds.
+SETTINGS = {
+    "zookeeper.connect": "zookeeper:2181",
+    "zookeeper.session.timeout.ms": "6000",
+    "replica.lag.time.max.ms": "10000",
+    "controller.socket.timeout.ms": "10000",
+    "listeners": f"PLAINTEXT://:{PORT}",
+    "log.dirs": "/data",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LogEvent:
+    """One line of a broker's event log; ``seconds`` into the simulation."""
+
+    seconds: float
+    name: str
+    facts: Mapping[str, Any]
+
+
+class NotReached(AssertionError):
+    """What a scenario waited for did not come."""
+
+
+class SimCluster:
+    """``run`` plays a scenario: a coroutine function that gets the cluster, with no broker started.
+
+    A broker that ends by itself fails the scenario. ``observers`` hear each event of the brokers'
+    logs in the very moment; the log is part of the simulation's trace.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        broker_ids: Sequence[int] = (1, 2, 3),
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        self.simulation = SimWorld(seed)
+        self.broker_ids = tuple(broker_ids)
+        self.observers: list[Callable[[LogEvent], None]] = []
+        self._settings = SETTINGS | dict(settings or {})
+        self._nodes: dict[int, BrokerNode] = {}
+        self._processes: dict[int, asyncio.Task[None]] = {}
+
+    def run(self, scenario: Callable[[SimCluster], Coroutine[Any, Any, T]]) -> T:
+        """Raises what the scenario, an observer or a broker raises; see ``SimWorld.run``."""
+        with events.diverted(self._on_event):
+            return self.simulation.run(scenario(self), RUN_LIMIT_S)
+
+    def _on_event(self, level: str, name: str, facts: dict[str, Any]) -> None:
+        self.simulation.tracer.add(name, **facts)
+        event = LogEvent(self.simulation.loop.seconds(), name, facts)
+        for observe in self.observers:
+            observe(event)
+
+    # ------------------------------------------------------------------------------------ clients
+
+    @property
+    def client_host(self) -> SimHost:
+        return self.simulation.host(CLIENT)
+
+    @property
+    def client_config(self) -> ClientConfig:
+        servers = ",".join(f"{_name(broker_id)}:{PORT}" for broker_id in self.broker_ids)
+        return ClientConfig(bootstrap_servers=servers, request_timeout_ms=5_000)
+
+    # ------------------------------------------------------------------------------------ brokers
+
+    def host(self, broker_id: int) -> SimHost:
+        return self.simulation.host(_name(broker_id))
+
+    def start(self, *broker_ids: int) -> None:
+        """Start brokers, or start them again after ``kill``, ``crash`` or ``stop``."""
+        for broker_id in broker_ids or self.broker_ids:
+            host = self.host(broker_id)
+            world = host.restart() if broker_id in self._processes else host.world
+            config = BROKER_CONFIG.parse(self._settings | {"broker.id": str(broker_id)})
+            node = self._nodes[broker_id] = BrokerNode(world, config, host.name)
+            self._processes[broker_id] = host.start(node.run(), f"broker-{broker_id}")
+
+    async def kill(self, broker_id: int) -> None:
+        """kill -9."""
+        await self.host(broker_id).kill()
+
+    async def crash(self, broker_id: int) -> None:
+        """Power loss."""
+        await self.host(broker_id).crash()
+
+    async def stop(self, broker_id: int) -> None:
+        """SIGTERM, and wait for the end."""
+        self._nodes[broker_id].request_stop()
+        await self._processes[broker_id]
+
+    def isolate_from_cluster(self, broker_id: int) -> None:
+        """Cut a broker off from ZooKeeper and the other brokers; clients reach it still."""
+        others = [_name(other) for other in self.broker_ids if other != broker_id]
+        for other in (*others, "zookeeper"):
+            self.simulation.partition(_name(broker_id), other)
+
+    def nodes(self) -> dict[int, BrokerNode]:
+        """The brokers that are up, by id."""
+        return {
+            broker_id: node
+            for broker_id, node in sorted(self._nodes.items())
+            if self.host(broker_id).alive and node.started.is_set()
+        }
+
+    def replicas(self, topic_partition: TopicPartition) -> dict[int, Partition]:
+        """A partition as each broker hosts it that is up."""
+        hosted = {
+            i: node.parts.replicas.hosted.get(topic_partition) for i, node in self.nodes().items()
+        }
+        return {i: partition for i, partition in hosted.items() if partition is not None}
+
+    # ---------------------------------------------------------------------------------- ZooKeeper
+
+    def controller_id(self) -> int | None:
+        """As /controller says."""
+        try:
+            data, _ = self.simulation.zookeeper.tree.get(paths.CONTROLLER)
+        except NoNode:
+            return None
+        return ControllerZnode.decode(data).broker_id
+
+    def state(self, topic_partition: TopicPartition) -> LeaderIsrAndControllerEpoch:
+        """As the state znode says. Raises ``NoNode``."""
+        path = paths.partition_state(topic_partition)
+        data, stat = self.simulation.zookeeper.tree.get(path)
+        return PartitionStateZnode.decode(topic_partition, data, stat.version).state
+
+    def leader(self, topic_partition: TopicPartition) -> int:
+        return self.state(topic_partition).leader_and_isr.leader
+
+    # ------------------------------------------------------------------------------------ waiting
+
+    async def until(
+        self, what: str, reached: Callable[[], bool], patience_s: float = PATIENCE_S
+    ) -> None:
+        """Look ten times a (simulated) second. Raises ``NotReached``, or what ended a broker."""
+        loop = self.simulation.loop
+        deadline_s = loop.seconds() + patience_s
+        while not reached():
+            self._check_processes()
+            if loop.seconds() > deadline_s:
+                raise NotReached(f"{what}: not within {patience_s} s")
+            await asyncio.sleep(LOOK_MS / 1000)
+
+    async def until_whole(self, *topic_partitions: TopicPartition) -> None:
+        """All brokers up, every ISR complete, and the controller has heard of it."""
+        brokers = len(self.broker_ids)
+
+        def whole() -> bool:
+            return len(self.nodes()) == brokers and all(
+                len(self.state(tp).leader_and_isr.isr) == brokers for tp in topic_partitions
+            )
+
+        await self.until("every ISR complete", whole)
+
+    def _check_processes(self) -> None:
+        for process in self._processes.values():
+            if process.done() and not process.cancelled():
+                process.result()
+
+
+def _name(broker_id: int) -> str:
+    return f"broker-{broker_id}"

@@ -1,0 +1,76 @@
+"""Load on a simulated cluster: numbered records, and what became of each."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from functools import partial
+
+from minikafka.client import Consumer, ConsumerConfig, Producer, RecordMetadata
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.errors import KafkaError
+from minikafka.simulator.cluster import SimCluster
+
+LONGEST_PAUSE_MS = 20
+
+
+class Writer:
+    """Produces with acks=all to every partition in turn until ``stop``.
+
+    ``sent``: the values of a partition in the order of sending; ``acknowledged``: their offsets, of
+    those that the cluster has promised; ``failed``: of the others, why.
+    """
+
+    def __init__(self, cluster: SimCluster, topic: str, partitions: int) -> None:
+        self.sent: dict[TopicPartition, list[bytes]] = defaultdict(list)
+        self.acknowledged: dict[TopicPartition, dict[bytes, int]] = defaultdict(dict)
+        self.failed: dict[TopicPartition, dict[bytes, KafkaError]] = defaultdict(dict)
+        self._cluster = cluster
+        self._partitions = [TopicPartition(topic, number) for number in range(partitions)]
+        self._stopping = False
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def acknowledged_count(self) -> int:
+        return sum(len(offsets) for offsets in self.acknowledged.values())
+
+    def start(self) -> None:
+        self._task = self._cluster.client_host.spawn(self._write(), "writer")
+
+    async def stop(self) -> None:
+        """Returns when every record is settled."""
+        assert self._task is not None
+        self._stopping = True
+        await self._task
+
+    async def _write(self) -> None:
+        world = self._cluster.client_host.world
+        async with Producer(world, self._cluster.client_config) as producer:
+            number = 0
+            while not self._stopping:
+                partition = self._partitions[number % len(self._partitions)]
+                value = str(number).encode()
+                self.sent[partition].append(value)
+                promise = await producer.send(partition.topic, value, partition=partition.partition)
+                promise.add_done_callback(partial(self._settle, partition, value))
+                await world.clock.sleep(world.entropy.randrange(LONGEST_PAUSE_MS))
+                number += 1
+
+    def _settle(
+        self, partition: TopicPartition, value: bytes, promise: asyncio.Future[RecordMetadata]
+    ) -> None:
+        try:
+            self.acknowledged[partition][value] = promise.result().offset
+        except KafkaError as error:
+            self.failed[partition][value] = error
+
+
+async def read_all(cluster: SimCluster, topic: str) -> dict[TopicPartition, dict[int, bytes]]:
+    """What a consumer finds in a topic: values by offset. Raises KafkaError."""
+    found: dict[TopicPartition, dict[int, bytes]] = defaultdict(dict)
+    config = ConsumerConfig(auto_offset_reset="earliest")
+    async with Consumer(cluster.client_host.world, cluster.client_config, config) as consumer:
+        await consumer.assign_topics(topic)
+        async for record in consumer.read_to():
+            found[TopicPartition(topic, record.partition)][record.offset] = record.value or b""
+    return found

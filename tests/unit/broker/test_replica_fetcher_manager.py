@@ -1,0 +1,42 @@
+"""Fetchers come with their first partition and go with their last, whoever let that one go."""
+
+from __future__ import annotations
+
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.errors import ErrorCode
+from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from tests.support.replicas import TOPIC, TOPIC_ID, ReplicaCluster
+
+FENCED, KEPT = TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)
+
+
+async def test_a_partition_given_up_before_its_fetcher_ended_can_be_removed() -> None:
+    async with ReplicaCluster([1, 2]) as cluster:
+        await cluster.elect(1, isr=[1, 2], replicas=[1, 2], partitions=[0, 1])
+        fetchers = cluster[2].replicas.fetchers
+
+        def fence(context: object, request: FetchRequest, reply: object) -> None:
+            data = PartitionData(partition_index=0, error_code=ErrorCode.FENCED_LEADER_EPOCH)
+            reply(  # type: ignore[operator]
+                FetchResponse(responses=[FetchableTopicResponse(TOPIC, TOPIC_ID, [data])])
+            )
+            cluster[1].handlers[ApiKey.FETCH] = serve
+
+        serve = cluster[1].handlers[ApiKey.FETCH]
+        cluster[1].handlers[ApiKey.FETCH] = fence
+        await cluster.clock.advance(1_000)
+        fetcher = fetchers.fetcher(1)
+        assert fetcher is not None
+        assert fetcher.state_of(FENCED) is None
+        assert fetcher.state_of(KEPT) is not None
+
+        fetchers.remove([KEPT])
+        assert fetchers.fetcher(1) is None
+        fetchers.remove([FENCED])
+        assert fetchers.source_of(FENCED) is None
