@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 
 from minikafka.kernel.ports import Listener, ProtocolFactory
 
@@ -25,10 +26,17 @@ class RealListener:
 
 
 class RealNetwork:
-    """See ``kernel.ports.Network``. An empty host listens on every interface."""
+    """See ``kernel.ports.Network``. An empty host listens on every interface. Connections have
+    TCP_NODELAY set, as asyncio's and uvloop's always have."""
 
     async def listen(self, factory: ProtocolFactory, host: str, port: int) -> Listener:
         loop = asyncio.get_running_loop()
+        if port == 0:
+            # A name with several addresses would get a port of its own on each of them.
+            found = await loop.getaddrinfo(
+                host or None, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )
+            host = str(found[0][4][0])
         server = await loop.create_server(
             factory, host or None, port, backlog=BACKLOG, reuse_address=True
         )

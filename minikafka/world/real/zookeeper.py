@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import select
+import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -41,6 +42,7 @@ from minikafka.world.real.zookeeper_values import (
 
 RECONNECT_FIRST_S = 0.05
 RECONNECT_MAX_S = 1.0
+CLOSE_LIMIT_S = 2.0  # then a server that does not answer finds out by itself
 
 
 class RealCoordination:
@@ -331,18 +333,34 @@ class _Session:
     # ---------------------------------------------------------------------------------- close
 
     async def close(self) -> None:
-        await asyncio.shield(self._stop())
+        stopping = self._stop()
+        await asyncio.wait([stopping], timeout=CLOSE_LIMIT_S)
+        if stopping.done():
+            stopping.result()
         self._change_state(SessionState.EXPIRED)
 
     def _stop(self) -> asyncio.Future[None]:
         if self._stopping is None:
-            self._stopping = self._loop.run_in_executor(None, self._stop_client)
+            self._stopping = self._loop.create_future()
+            threading.Thread(target=self._stop_client, name="zookeeper-close", daemon=True).start()
         return self._stopping
 
     def _stop_client(self) -> None:
-        """On a thread of its own kind: kazoo waits for its threads."""
+        """On a thread of its own: kazoo waits for its threads, of which one may wait for a server
+        that does not answer. No process waits for any of them."""
+        error: Exception | None = None
         try:
             self._client.stop()
-        except WriterNotClosedException:  # a server that does not answer; the thread is a daemon
-            return
-        self._client.close()
+            self._client.close()
+        except WriterNotClosedException:
+            pass
+        except Exception as found:
+            error = found
+        self._post(self._stopped, error)
+
+    def _stopped(self, error: Exception | None) -> None:
+        assert self._stopping is not None
+        if error is None:
+            self._stopping.set_result(None)
+        else:
+            self._stopping.set_exception(error)

@@ -166,28 +166,33 @@ class Disk:
 
     # -------------------------------------------------------------------------------- looking up
 
-    def find(self, path: str) -> Node | None:
-        node: Node | None = self._root
+    def resolve(self, path: str) -> Node:
+        """Raises ``FileNotFoundError``, ``NotADirectoryError`` (on the way)."""
+        node: Node = self._root
         for name in _names(path):
-            if not isinstance(node, Directory):
-                return None
-            node = node.entries.get(name)
+            if isinstance(node, Inode):
+                raise os_error(errno.ENOTDIR, path)
+            if name not in node.entries:
+                raise os_error(errno.ENOENT, path)
+            node = node.entries[name]
         return node
+
+    def find(self, path: str) -> Node | None:
+        try:
+            return self.resolve(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
 
     def directory(self, path: str) -> Directory:
         """Raises ``FileNotFoundError``, ``NotADirectoryError``."""
-        node = self.find(path)
-        if node is None:
-            raise os_error(errno.ENOENT, path)
+        node = self.resolve(path)
         if isinstance(node, Inode):
             raise os_error(errno.ENOTDIR, path)
         return node
 
     def file(self, path: str) -> Inode:
-        """Raises ``FileNotFoundError``, ``IsADirectoryError``."""
-        node = self.find(path)
-        if node is None:
-            raise os_error(errno.ENOENT, path)
+        """Raises ``FileNotFoundError``, ``NotADirectoryError``, ``IsADirectoryError``."""
+        node = self.resolve(path)
         if isinstance(node, Directory):
             raise os_error(errno.EISDIR, path)
         return node
@@ -231,6 +236,10 @@ class Disk:
         moved = from_directory.entries.get(from_name)
         if moved is None:
             raise os_error(errno.ENOENT, source)
+        if _is_below(target, source):
+            raise os_error(errno.EINVAL, target)
+        if _is_below(source, target):
+            raise os_error(errno.ENOTEMPTY, target)
         replaced = to_directory.entries.get(to_name)
         if replaced is moved:
             return
@@ -338,3 +347,8 @@ def _names(path: str) -> list[str]:
         elif name not in ("", "."):
             names.append(name)
     return names
+
+
+def _is_below(path: str, directory: str) -> bool:
+    inner, outer = _names(path), _names(directory)
+    return len(inner) > len(outer) and inner[: len(outer)] == outer

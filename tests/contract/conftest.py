@@ -1,0 +1,61 @@
+"""One body, two worlds: runs a contract against the real port and against its simulated twin."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+
+from minikafka.kernel.ports import World
+from minikafka.world.real.world import real_world, run
+from minikafka.world.sim.world import SimWorld
+
+# The ports, and a directory of its own on their file system.
+Body: TypeAlias = Callable[[World, str], Coroutine[Any, Any, None]]
+Play: TypeAlias = Callable[[Body], None]
+
+HANG_S = 30.0
+
+
+@pytest.fixture
+def play_real(tmp_path: Path) -> Play:
+    numbers = itertools.count()
+
+    def play(body: Body) -> None:
+        directory = tmp_path / str(next(numbers))
+        directory.mkdir()
+
+        async def main() -> None:
+            async with asyncio.timeout(HANG_S):
+                await body(real_world(), str(directory))
+
+        run(main())
+
+    return play
+
+
+@pytest.fixture
+def play_sim() -> Play:
+    seeds = itertools.count(1)
+
+    def play(body: Body) -> None:
+        simulation = SimWorld(next(seeds))
+        host = simulation.host("here")
+
+        async def main() -> None:
+            host.world.files.make_directories("/data")
+            await host.spawn(body(host.world, "/data"))
+
+        simulation.run(main())
+
+    return play
+
+
+@pytest.fixture(params=["real", "sim"])
+def play(request: pytest.FixtureRequest) -> Play:
+    chosen: Play = request.getfixturevalue(f"play_{request.param}")
+    return chosen
