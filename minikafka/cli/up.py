@@ -119,6 +119,8 @@ class Supervisor:
             "listeners": f"PLAINTEXT://127.0.0.1:{number}",
             "zookeeper.connect": self._zookeeper,
             "zookeeper.session.timeout.ms": "6000",
+            # ZooKeeper starts at the same moment as the brokers.
+            "zookeeper.connection.timeout.ms": "30000",
             "log.dirs": str(home / "data"),
             "default.replication.factor": str(min(3, len(self._ports))),
             # Stopping all brokers at once, the last ones have nobody to hand leadership to.
