@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from minikafka.cli.children import Child, describe_exit
+from minikafka.cli.embedded_zookeeper import server_status
 from minikafka.kernel import events
 from minikafka.kernel.config import ConfigError
 
@@ -119,7 +120,6 @@ class Supervisor:
             "listeners": f"PLAINTEXT://127.0.0.1:{number}",
             "zookeeper.connect": self._zookeeper,
             "zookeeper.session.timeout.ms": "6000",
-            # ZooKeeper starts at the same moment as the brokers.
             "zookeeper.connection.timeout.ms": "30000",
             "log.dirs": str(home / "data"),
             "default.replication.factor": str(min(3, len(self._ports))),
@@ -143,6 +143,8 @@ class Supervisor:
     async def _supervise(self) -> int:
         for child in self._all:
             await child.start()
+            if child not in self._brokers:
+                await self._until_zookeeper_serves(child)
         watchers = [asyncio.create_task(self._watch(child)) for child in self._all]
         ready = asyncio.create_task(self._announce())
         stopping = asyncio.create_task(self._stop.wait())
@@ -155,6 +157,13 @@ class Supervisor:
         await self._stop_all()
         await asyncio.gather(everything, stopping, ready, return_exceptions=True)
         return 1 if failed or (ready.done() and not ready.cancelled() and ready.exception()) else 0
+
+    async def _until_zookeeper_serves(self, zookeeper: Child) -> None:
+        """A server that is just starting may take a connection and not answer it for seconds."""
+        while zookeeper.running and not self._stop.is_set():
+            if "Mode:" in await server_status("127.0.0.1", self._zookeeper_port):
+                return
+            await asyncio.sleep(READY_POLL_MS / 1000)
 
     async def _watch(self, child: Child) -> None:
         """Report a child that dies by itself; the cluster goes on without it."""
