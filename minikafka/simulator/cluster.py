@@ -11,7 +11,8 @@ from minikafka.broker.partition import Partition
 from minikafka.client import ClientConfig
 from minikafka.kernel import events
 from minikafka.kernel.cluster import LeaderIsrAndControllerEpoch, TopicPartition
-from minikafka.kernel.ports import NoNode
+from minikafka.kernel.config import ConfigError
+from minikafka.kernel.ports import CoordinationError, NoNode
 from minikafka.kernel.settings import BROKER_CONFIG
 from minikafka.node import BrokerNode
 from minikafka.world.sim.world import SimHost, SimWorld
@@ -89,16 +90,16 @@ class SimCluster:
 
     @property
     def client_config(self) -> ClientConfig:
-        servers = ",".join(f"{_name(broker_id)}:{PORT}" for broker_id in self.broker_ids)
+        servers = ",".join(f"{host_name(broker_id)}:{PORT}" for broker_id in self.broker_ids)
         return ClientConfig(bootstrap_servers=servers, request_timeout_ms=5_000)
 
     # ------------------------------------------------------------------------------------ brokers
 
     def host(self, broker_id: int) -> SimHost:
-        return self.simulation.host(_name(broker_id))
+        return self.simulation.host(host_name(broker_id))
 
     def start(self, *broker_ids: int) -> None:
-        """Start brokers, or start them again after ``kill``, ``crash`` or ``stop``."""
+        """Start brokers, all if none is named, or start them again on their files."""
         for broker_id in broker_ids or self.broker_ids:
             host = self.host(broker_id)
             world = host.restart() if broker_id in self._processes else host.world
@@ -106,24 +107,25 @@ class SimCluster:
             node = self._nodes[broker_id] = BrokerNode(world, config, host.name)
             self._processes[broker_id] = host.start(node.run(), f"broker-{broker_id}")
 
-    async def kill(self, broker_id: int) -> None:
-        """kill -9."""
-        await self.host(broker_id).kill()
-
-    async def crash(self, broker_id: int) -> None:
-        """Power loss."""
-        await self.host(broker_id).crash()
+    async def bring_up(self, broker_id: int) -> None:
+        """Start a broker, again and again as a supervisor does, until it is up."""
+        while True:
+            self.start(broker_id)
+            node, process = self._nodes[broker_id], self._processes[broker_id]
+            started = asyncio.ensure_future(node.started.wait())
+            await asyncio.wait([started, process], return_when=asyncio.FIRST_COMPLETED)
+            started.cancel()
+            if node.started.is_set():
+                return
+            try:
+                process.result()
+            except (ConfigError, CoordinationError) as error:
+                self.simulation.tracer.add("not-started", broker=broker_id, error=error)
 
     async def stop(self, broker_id: int) -> None:
         """SIGTERM, and wait for the end."""
         self._nodes[broker_id].request_stop()
         await self._processes[broker_id]
-
-    def isolate_from_cluster(self, broker_id: int) -> None:
-        """Cut a broker off from ZooKeeper and the other brokers; clients reach it still."""
-        others = [_name(other) for other in self.broker_ids if other != broker_id]
-        for other in (*others, "zookeeper"):
-            self.simulation.partition(_name(broker_id), other)
 
     def nodes(self) -> dict[int, BrokerNode]:
         """The brokers that are up, by id."""
@@ -190,5 +192,5 @@ class SimCluster:
                 process.result()
 
 
-def _name(broker_id: int) -> str:
+def host_name(broker_id: int) -> str:
     return f"broker-{broker_id}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Sequence
 from functools import partial
 
 from minikafka.client import Consumer, ConsumerConfig, Producer, RecordMetadata
@@ -21,12 +22,12 @@ class Writer:
     those that the cluster has promised; ``failed``: of the others, why.
     """
 
-    def __init__(self, cluster: SimCluster, topic: str, partitions: int) -> None:
+    def __init__(self, cluster: SimCluster, partitions: Sequence[TopicPartition]) -> None:
         self.sent: dict[TopicPartition, list[bytes]] = defaultdict(list)
         self.acknowledged: dict[TopicPartition, dict[bytes, int]] = defaultdict(dict)
         self.failed: dict[TopicPartition, dict[bytes, KafkaError]] = defaultdict(dict)
         self._cluster = cluster
-        self._partitions = [TopicPartition(topic, number) for number in range(partitions)]
+        self._partitions = partitions
         self._stopping = False
         self._task: asyncio.Task[None] | None = None
 

@@ -1,0 +1,116 @@
+"""What can befall a simulated cluster, one coroutine each: it begins, lasts, and is made good."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.simulator.cluster import SimCluster, host_name
+
+LONGEST_S = 12  # twice the session time-out
+LONGEST_PAUSE_S = 5
+
+Fault = Callable[[SimCluster, int, float], Coroutine[Any, Any, None]]
+
+
+async def killed(cluster: SimCluster, broker_id: int, away_s: float) -> None:
+    """kill -9, and a start after ``away_s``."""
+    await _away(cluster, broker_id, away_s, cluster.host(broker_id).kill)
+
+
+async def powerless(cluster: SimCluster, broker_id: int, away_s: float) -> None:
+    """Power loss, and a start after ``away_s``."""
+    await _away(cluster, broker_id, away_s, cluster.host(broker_id).crash)
+
+
+async def stopped(cluster: SimCluster, broker_id: int, away_s: float) -> None:
+    """SIGTERM with its controlled shutdown, and a start ``away_s`` after the end."""
+    await _away(cluster, broker_id, away_s, lambda: cluster.stop(broker_id))
+
+
+async def _away(
+    cluster: SimCluster, broker_id: int, away_s: float, leave: Callable[[], Awaitable[None]]
+) -> None:
+    await leave()
+    await asyncio.sleep(away_s)
+    await cluster.bring_up(broker_id)
+
+
+async def isolated(cluster: SimCluster, broker_id: int, away_s: float) -> None:
+    """Cut off from ZooKeeper and all other brokers; clients reach it still."""
+    others = [other for other in cluster.broker_ids if other != broker_id]
+    await _cut(cluster, broker_id, [*map(host_name, others), "zookeeper"], away_s)
+
+
+async def without_zookeeper(cluster: SimCluster, broker_id: int, away_s: float) -> None:
+    """Cut off from ZooKeeper alone: a leader whose followers fetch on."""
+    await _cut(cluster, broker_id, ["zookeeper"], away_s)
+
+
+async def estranged(cluster: SimCluster, broker_id: int, away_s: float) -> None:
+    """Cut off from one other broker."""
+    others = [other for other in cluster.broker_ids if other != broker_id]
+    other = others[cluster.simulation.entropy.randrange(len(others))]
+    await _cut(cluster, broker_id, [host_name(other)], away_s)
+
+
+async def _cut(cluster: SimCluster, broker_id: int, others: list[str], away_s: float) -> None:
+    simulation, name = cluster.simulation, host_name(broker_id)
+    for other in others:
+        simulation.partition(name, other)
+    await asyncio.sleep(away_s)
+    for other in others:
+        simulation.unclog(name, other)
+        simulation.unclog(other, name)
+
+
+async def disconnected(cluster: SimCluster, broker_id: int, away_s: float) -> None:
+    """Every connection with another broker is reset, twice within ``away_s``."""
+    for pause_s in (away_s, 0):
+        for other in cluster.broker_ids:
+            if other != broker_id:
+                cluster.simulation.reset(host_name(broker_id), host_name(other))
+        await asyncio.sleep(pause_s)
+
+
+async def all_without_zookeeper(cluster: SimCluster, broker_id: int, away_s: float) -> None:
+    """The ensemble is away. Sessions survive, as after the election of its leader."""
+    cluster.simulation.zookeeper.stop()
+    await asyncio.sleep(away_s)
+    cluster.simulation.zookeeper.start()
+
+
+FAULTS: tuple[Fault, ...] = (
+    killed,
+    stopped,
+    isolated,
+    without_zookeeper,
+    estranged,
+    disconnected,
+    all_without_zookeeper,
+)
+
+
+async def storm(cluster: SimCluster, count: int) -> None:
+    """``count`` faults that the dice choose, of up to ``LONGEST_S`` each. They overlap, but for two
+    of one kind or at one broker. No power loss: of two in a row Kafka promises nothing."""
+    dice = cluster.simulation.entropy.fork("storm")
+    busy: dict[asyncio.Task[None], tuple[Fault, int]] = {}
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(count):
+            fault = FAULTS[dice.randrange(len(FAULTS))]
+            broker_id = cluster.broker_ids[dice.randrange(len(cluster.broker_ids))]
+            lasting_s = dice.between(0, LONGEST_S * 1000) / 1000
+            taken = [pair for task, pair in busy.items() if not task.done()]
+            if all(fault is not kind and broker_id != victim for kind, victim in taken):
+                cluster.simulation.tracer.add(fault.__name__, broker=broker_id, lasting=lasting_s)
+                busy[tasks.create_task(fault(cluster, broker_id, lasting_s))] = (fault, broker_id)
+            await asyncio.sleep(dice.between(0, LONGEST_PAUSE_S * 1000) / 1000)
+
+
+async def until_led_by_another(cluster: SimCluster, partition: TopicPartition, victim: int) -> None:
+    await cluster.until(
+        f"another leader than {victim}", lambda: cluster.leader(partition) not in (victim, -1)
+    )

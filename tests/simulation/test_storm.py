@@ -1,0 +1,38 @@
+"""Faults that the dice choose, many at a time; and the canary: a seed is one trace."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.cluster_storm import trace_of
+
+ROOT = Path(__file__).resolve().parents[2]
+HASH_SEEDS = ("0", "1", "2")
+CANARY_SEED = 3
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_storm(seed: int) -> None:
+    trace_of(seed)
+
+
+def test_one_seed_is_one_trace_whatever_the_hashes() -> None:
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.support.cluster_storm", str(CANARY_SEED)],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            stdout=subprocess.PIPE,
+        )
+        for hash_seed in HASH_SEEDS
+    ]
+    traces = [process.communicate(timeout=120)[0] for process in running]
+    assert [process.returncode for process in running] == [0, 0, 0]
+    assert traces[0] == traces[1] == traces[2]
+    for told in (b"became_leader", b"start_offset=", b"elected", b"kill"):
+        assert told in traces[0]
