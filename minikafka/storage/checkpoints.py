@@ -68,6 +68,8 @@ def _decode(data: bytes, fields: int) -> list[list[str]]:
         raise CheckpointError(f"not a text: {error}") from error
     if not lines:
         return []
+    if not data.endswith(b"\n"):
+        raise CheckpointError("the last line is cut off")
     if _number(lines[0]) != _VERSION:
         raise CheckpointError(f"unknown version {lines[0]}")
     if len(lines) < 2 or _number(lines[1]) != len(lines) - 2:

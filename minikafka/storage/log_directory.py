@@ -45,6 +45,7 @@ class LogDirectory:
         self._files = files
         self._events = events.bind(directory=path)
         self._lock: FileLock | None = None
+        self._made: list[str] = []  # directories that ``lock`` has made
 
     # ---- ownership
 
@@ -52,6 +53,7 @@ class LogDirectory:
         """Make the directory if need be, and take it for this process. Raises ConfigError when
         another one has it."""
         if self._lock is None:
+            self._made = self._missing()
             self._files.make_directories(self.path)
             try:
                 self._lock = self._files.lock(f"{self.path}/{LOCK}")
@@ -59,6 +61,21 @@ class LogDirectory:
                 raise ConfigError(
                     f"log directory {self.path} is in use by another process"
                 ) from error
+
+    def _missing(self) -> list[str]:
+        """The directories on the way here that do not exist, outermost first."""
+        missing: list[str] = []
+        path = self.path
+        while path and not self._files.exists(path):
+            missing.insert(0, path)
+            path = path.rpartition("/")[0]
+        return missing
+
+    async def settle(self) -> None:
+        """See to it that the directory itself survives a power loss."""
+        for made in self._made:
+            await self._files.flush_directory(made.rpartition("/")[0] or "/")
+        self._made = []
 
     def unlock(self) -> None:
         if self._lock is not None:
@@ -129,14 +146,13 @@ class LogDirectory:
         for log in self.logs.values():
             log.recovery_point_lowered = False
 
-    async def checkpoint(self) -> None:
-        """Write recovery points and log start offsets so that they survive a power loss."""
+    async def checkpoint_recovery_points(self) -> None:
+        """Write them so that they survive a power loss."""
         self.write_recovery_points()
         await flush_path(self._files, f"{self.path}/{RECOVERY_POINT}")
-        await self.checkpoint_starts()
 
     async def checkpoint_starts(self) -> None:
-        """Start offsets that no segment's name tells."""
+        """Write the start offsets that no segment's name tells, as durably."""
         starts = {}
         for topic_partition, log in self.logs.items():
             first = log.segments.first

@@ -69,7 +69,11 @@ class Checkpointed:
 
 
 class LogLoader:
-    """Loads one log that has just been constructed. Raises OSError."""
+    """Loads one log that has just been constructed. Raises OSError.
+
+    ``discarded`` tells whether something was thrown away that a power loss could bring back, to
+    be taken for a part of what is appended next: then flush the log before that.
+    """
 
     def __init__(
         self, files: Files, log: UnifiedLog, found: Checkpointed, events: EventLog
@@ -79,6 +83,7 @@ class LogLoader:
         self._found = found
         self._events = events.bind(log=log.directory)
         self._first_recovered: int | None = None
+        self.discarded = False
 
     def load(self) -> None:
         """Open the segments, recover those that need it, take up epochs and producers."""
@@ -94,12 +99,14 @@ class LogLoader:
             log.log_end_offset = self._activate(active)
             log.log_start_offset = max(found.log_start_offset, log.segments.base_offsets[0])
             if log.log_end_offset < log.log_start_offset:
+                self.discarded = True
                 self._events.warning("log_ends_before_its_start", end=log.log_end_offset)
                 log.truncate_fully_and_start_at(log.log_start_offset)
         log.epochs.truncate_from_end(log.log_end_offset)
         log.epochs.truncate_from_start(log.log_start_offset)
-        log.producers.remove_strays(log.segments.base_offsets)
-        log.reload_producers()
+        self.discarded |= log.producers.remove_strays(log.segments.base_offsets)
+        self.discarded |= log.reload_producers()
+        log.unflushed_names |= self.discarded
         log.recovery_point = recovery_point_after_load(
             found.clean, found.recovery_point, log.log_end_offset, self._first_recovered
         )
@@ -166,6 +173,8 @@ class LogLoader:
             latest = self._log.epochs.latest_epoch
             if epoch >= 0 and (latest is None or epoch > latest):
                 self._log.epochs.assign(epoch, batch.base_offset)
+        self._log.unflushed_names = True  # its indexes are new files
+        self.discarded |= segment.size_bytes < size
         self._events.info(
             "segment_recovered",
             base_offset=segment.base_offset,
@@ -186,6 +195,7 @@ class LogLoader:
     def _remove_segments(self, bases: list[int]) -> None:
         """Segments that follow a cut or a hole: no prefix of what was appended reaches to them."""
         for base_offset in bases:
+            self.discarded = True
             self._events.warning("segment_dropped", base_offset=base_offset)
             for suffix in (*INDEX_SUFFIXES, LOG_SUFFIX):
                 self._files.remove(f"{self._log.directory}/{file_name(base_offset, suffix)}")

@@ -99,6 +99,7 @@ class LogManager:
         """
         self._lock()
         for directory in self._directories:
+            await directory.settle()
             await directory.take_clean_marker()
             await self._load(directory, configs or {})
             for path in directory.doomed():
@@ -125,10 +126,15 @@ class LogManager:
             found = Checkpointed(
                 directory.clean, points.get(topic_partition, 0), starts.get(topic_partition, 0)
             )
-            LogLoader(self._files, log, found, self._events).load()
+            loader = LogLoader(self._files, log, found, self._events)
+            loader.load()
             self._adopt(directory, log)
+            if loader.discarded:
+                await log.flush()
             if count % _LOADS_PER_BREATH == 0:
                 await asyncio.sleep(0)
+        if any(log.recovery_point_lowered for log in directory.logs.values()):
+            await directory.checkpoint_recovery_points()
         self._events.info(
             "logs_loaded", directory=directory.path, logs=len(partitions), clean=directory.clean
         )
@@ -136,6 +142,7 @@ class LogManager:
     def _adopt(self, directory: LogDirectory, log: UnifiedLog) -> None:
         topic_partition = log.topic_partition
         log.write_recovery_point = directory.write_recovery_points
+        log.flush_recovery_point = directory.checkpoint_recovery_points
         directory.logs[topic_partition] = log
         self._logs[topic_partition] = log
         self._homes[topic_partition] = directory
@@ -246,7 +253,8 @@ class LogManager:
             if active is not None and log.recovery_point < active.base_offset:
                 await self._flush(topic_partition, log, active.base_offset)
         for directory in self._directories:
-            await directory.checkpoint()
+            await directory.checkpoint_recovery_points()
+            await directory.checkpoint_starts()
 
     async def _checkpoint_forever(self) -> None:
         while True:
@@ -306,7 +314,8 @@ class LogManager:
         async with asyncio.TaskGroup() as tasks:
             for topic_partition, log in directory.logs.items():
                 tasks.create_task(settle(topic_partition, log))
-        await directory.checkpoint()
+        await directory.checkpoint_recovery_points()
+        await directory.checkpoint_starts()
         unsound = self._unsound & directory.logs.keys()
         if not unsound:
             await directory.leave_clean_marker()

@@ -43,39 +43,43 @@ class ProducerStore:
             self._files.replace_unsynced(self._path(offset), data)
             self._snapshot_offset = offset
 
-    def remove_strays(self, base_offsets: Iterable[int]) -> None:
-        """Delete snapshots that belong to no segment."""
-        for offset in stray_snapshots(self.snapshots(), list(base_offsets)):
+    def remove_strays(self, base_offsets: Iterable[int]) -> bool:
+        """Delete snapshots that belong to no segment; True if there were any."""
+        strays = stray_snapshots(self.snapshots(), list(base_offsets))
+        for offset in strays:
             self._files.remove(self._path(offset))
+        return bool(strays)
 
     def reload(
         self,
         log_start_offset: int,
         log_end_offset: int,
         batches_from: Callable[[int], Iterator[RecordBatch]],
-    ) -> None:
+    ) -> bool:
         """Start again from the newest snapshot within the log, and replay the batches after it.
 
         ``batches_from(offset)`` gives the batches that end at or after ``offset``, up to the log
-        end. Snapshots outside the log, or corrupt, are deleted.
+        end. Snapshots outside the log, or corrupt, are deleted; True if there were any.
         """
         choice = choose_snapshots(self.snapshots(), log_start_offset, log_end_offset)
-        for offset in choice.drop:
-            self._files.remove(self._path(offset))
+        dropped = list(choice.drop)
         self.states.clear()
         self._snapshot_offset = log_start_offset
         for offset in choice.use:
             try:
                 self.states.load(decode_snapshot(self._files.read_all(self._path(offset))))
             except CorruptSnapshotError:
-                self._files.remove(self._path(offset))
+                dropped.append(offset)
             else:
                 self._snapshot_offset = offset
                 break
+        for offset in dropped:
+            self._files.remove(self._path(offset))
         if self._snapshot_offset < log_end_offset:
             for batch in batches_from(self._snapshot_offset):
                 if batch.producer_id >= 0:
                     self.states.update(batch, batch.base_offset, batch.max_timestamp)
+        return bool(dropped)
 
     def clear(self, offset: int) -> None:
         """Forget all, and let the log start anew at ``offset``."""

@@ -120,7 +120,12 @@ class LogSegment:
             self.time_index.maybe_append(self.max_timestamp, self.offset_of_max_timestamp)
 
     async def flush(self) -> None:
-        """Return when all that was appended before the call is on disk, or the segment is gone."""
+        """Return when all that was appended before the call is on disk, or the segment is gone.
+
+        That includes the last entry of the time index: should the segment be rolled right after,
+        recovery would not look at it again.
+        """
+        self.persist()
         for flushable in (self._file, self.offset_index, self.time_index):
             if self._handle is not None:
                 await flushable.flush()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Final
 from uuid import UUID
 
@@ -56,13 +56,16 @@ class UnifiedLog(ReadableLog):
         self.recovery_point = 0
         self.closed = False
         self.producers = ProducerStore(files, directory)
-        # Called before a segment is added when the recovery point has been lowered since it was
-        # last written down: otherwise recovery would skip segments that were never flushed.
-        self.write_recovery_point: Callable[[], None] | None = None
+        # When the recovery point has been lowered since it was last written down, it is written
+        # before a segment is added (else recovery would skip segments that were never flushed),
+        # and made to survive a power loss by the next flush.
         self.recovery_point_lowered = False
+        self.write_recovery_point: Callable[[], None] | None = None
+        self.flush_recovery_point: Callable[[], Awaitable[None]] | None = None
         self._files = files
         self._assigned_epoch = _NO_EPOCH  # the epoch of the last append, if it is the latest one
-        self._unflushed_names = False  # files have been made or removed since the last flush
+        self._lowering_unflushed = False
+        self.unflushed_names = False  # files have been made or removed since the last flush
 
     # ---- appending
 
@@ -208,7 +211,7 @@ class UnifiedLog(ReadableLog):
             self.segments.pop()
             old.remove()  # it starts too low for what comes, and holds nothing
         self.segments.add(segment)
-        self._unflushed_names = True
+        self.unflushed_names = True
         return segment
 
     def assign_epoch_start_offset(self, epoch: int, offset: int) -> None:
@@ -220,8 +223,10 @@ class UnifiedLog(ReadableLog):
     def truncate_to(self, offset: int) -> bool:
         """Drop everything from ``offset`` on; True if there was anything.
 
-        A batch that holds ``offset`` goes as a whole. Raises OSError, and then the log may be
-        longer or shorter than asked but is whole; KafkaError(CORRUPT_MESSAGE).
+        A batch that holds ``offset`` goes as a whole. Until a ``flush`` has returned, a power loss
+        may bring back what was dropped: await one before something else is appended in its place.
+        Raises OSError, and then the log may be longer or shorter than asked but is whole;
+        KafkaError(CORRUPT_MESSAGE).
         """
         if offset >= self.log_end_offset:
             # An epoch that was assigned but never written to may contradict the next leader.
@@ -262,10 +267,10 @@ class UnifiedLog(ReadableLog):
     def _truncated_to(self, offset: int) -> None:
         self._forget_places()
         self._assigned_epoch = _NO_EPOCH
-        self._unflushed_names = True
+        self.unflushed_names = True
         if offset < self.recovery_point:
             self.recovery_point = offset
-            self.recovery_point_lowered = True
+            self.recovery_point_lowered = self._lowering_unflushed = True
 
     def increment_log_start_offset(self, offset: int) -> None:
         """Records below ``offset`` are gone, as far as readers can tell. Never moves back."""
@@ -274,9 +279,11 @@ class UnifiedLog(ReadableLog):
             self.log_start_offset = offset
             self.epochs.truncate_from_start(offset)
 
-    def reload_producers(self) -> None:
-        """Learn the state of all producers anew, from a snapshot and the batches after it."""
-        self.producers.reload(self.log_start_offset, self.log_end_offset, self._batches_from)
+    def reload_producers(self) -> bool:
+        """Learn the state of all producers anew, from a snapshot and the batches after it. True
+        if snapshots were deleted on the way."""
+        start, end = self.log_start_offset, self.log_end_offset
+        return self.producers.reload(start, end, self._batches_from)
 
     def _batches_from(self, offset: int) -> Iterator[RecordBatch]:
         for segment in self.segments.since(offset):
@@ -298,18 +305,21 @@ class UnifiedLog(ReadableLog):
             if before_offset is None or segment.base_offset < before_offset:
                 await segment.flush()
         await self.epochs.flush()
-        if self._unflushed_names and not self.closed:
-            self._unflushed_names = False
+        if self.unflushed_names and not self.closed:
+            self.unflushed_names = False
             await self._flush_names()
         if truncations == self._truncations and not self.closed:
             self.recovery_point = max(self.recovery_point, end)
+        if self._lowering_unflushed and self.flush_recovery_point is not None:
+            await self.flush_recovery_point()
+            self._lowering_unflushed = truncations != self._truncations
 
     async def _flush_names(self) -> None:
         try:
             await self._files.flush_directory(self.directory)
             await self._files.flush_directory(self.directory.rpartition("/")[0])
         except OSError:
-            self._unflushed_names = True
+            self.unflushed_names = True
             raise
 
     def persist(self) -> None:
@@ -318,7 +328,7 @@ class UnifiedLog(ReadableLog):
         if active is not None:
             active.persist()
             self.producers.take_snapshot(self.log_end_offset)
-            self._unflushed_names = True
+            self.unflushed_names = True
 
     def close(self) -> None:
         """Close the files; writes nothing. The log cannot be used any more."""

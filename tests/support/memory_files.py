@@ -167,7 +167,7 @@ class MemoryFiles:
         self._inodes[path] = Inode(bytearray(data))
 
     async def flush_directory(self, path: str) -> None:
-        if path not in self._directories:
+        if path != "/" and path not in self._directories:
             raise FileNotFoundError(errno.ENOENT, "no such directory", path)
 
     def lock(self, path: str) -> MemoryLock:

@@ -47,6 +47,7 @@ def test_epoch_checkpoints_are_kafkas_bytes() -> None:
         b"0\n1\na 0 1\nb 0 1\n",
         b"0\n1\na 0\n",
         b"0\n1\na 0 x\n",
+        b"0\n1\na 0 12",
         b"zero\n0\n",
         b"0\nmany\n",
         b"\xff\xfe",
