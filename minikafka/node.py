@@ -26,6 +26,8 @@ from minikafka.zookeeper.store import ZkStore
 from minikafka.zookeeper.znodes import BrokerZnode
 
 REGISTER_RETRY_MS = 500
+HAND_OVER_LIMIT_MS = 30_000
+HAND_OVER_LOOK_S = 0.1  # how soon it is noticed that ZooKeeper has gone
 # What ends a node with one clear line; everything else is a bug, shown in full.
 EXPECTED_FAILURES = (ConfigError, KafkaError, CoordinationError, OSError)
 
@@ -51,6 +53,8 @@ class BrokerNode:
         self.broker_epoch = NO_EPOCH
         self.started = asyncio.Event()
         self._stop_requested = asyncio.Event()
+        self._failed = asyncio.Event()
+        self._failure: BaseException | None = None
         self._log = event_log("node", broker=self.broker_id)
         self._zk = ZkSession(
             world.coordination, world.clock, views.zookeeper(config), self.broker_id
@@ -68,20 +72,42 @@ class BrokerNode:
         self._log.info("stop_requested", reason=reason)
         self._stop_requested.set()
 
+    def fail(self, error: BaseException) -> None:
+        """End ``run`` with a bug that no task of the node sees: one in a timer's callback."""
+        if self._failure is None:
+            self._failure = error
+            self._failed.set()
+
     async def run(self) -> None:
         """Start, serve until asked to stop, stop in order."""
         try:
             async with asyncio.TaskGroup() as tasks:
-                await self._start(tasks)
+                tasks.create_task(self._raise_failure(), name="failure-watch")
+                await self._start_unless_stopped(tasks)
                 await self._stop_requested.wait()
                 await self._stop()
+                raise _Stopped  # so that nothing goes on that still waits for something
         except BaseExceptionGroup as group:
-            expected = sole_failure(group)
-            if expected is None:
+            found = failures(group, stopping=self._stop_requested.is_set())
+            if len(found) == 1 and isinstance(found[0], EXPECTED_FAILURES):
+                raise found[0] from None
+            if found:
                 raise
-            raise expected from None
         finally:
             self._logs.close()
+
+    async def _raise_failure(self) -> None:
+        await self._failed.wait()
+        assert self._failure is not None
+        raise self._failure
+
+    async def _start_unless_stopped(self, tasks: asyncio.TaskGroup) -> None:
+        """Starting may wait for ZooKeeper without end."""
+        starting = tasks.create_task(self._start(tasks), name="start")
+        stopping = tasks.create_task(self._stop_requested.wait(), name="stop-watch")
+        await asyncio.wait([starting, stopping], return_when=asyncio.FIRST_COMPLETED)
+        starting.cancel()
+        await asyncio.wait([starting])
 
     # ------------------------------------------------------------------------------------- start
 
@@ -209,20 +235,45 @@ class BrokerNode:
 
     async def _stop(self) -> None:
         """The steps of ``kafka-shutdown-hook``: leaders away, no more requests, controller,
-        replicas, ZooKeeper, logs on disk."""
-        await self._controlled_shutdown.run(self.broker_epoch)
+        replicas, ZooKeeper, logs on disk. A broker that had not started has served nobody: there
+        are only connections to close."""
+        started = self.started.is_set()
+        if started:
+            await self._hand_over()
         for server in self._servers:
             await server.close()
-        await self.controller.stop()
-        await self.parts.stop()
-        self._apis.close()
+        if started:
+            await self.controller.stop()
+            await self.parts.stop()
+            self._apis.close()
         await self._zk.close()
         await self._logs.shutdown()
         self._log.info("stopped")
 
+    async def _hand_over(self) -> None:
+        """Controlled shutdown, for as long as it can succeed: without ZooKeeper no leadership
+        moves, and a controller that waits for ZooKeeper does not answer."""
+        clock = self._world.clock
+        deadline_ms = clock.monotonic_ms() + HAND_OVER_LIMIT_MS
+        handing = asyncio.create_task(
+            self._controlled_shutdown.run(self.broker_epoch), name="kafka-shutdown-hook"
+        )
+        while not handing.done():
+            if not self._zk.connected or clock.monotonic_ms() >= deadline_ms:
+                self._log.warning("unclean_shutdown", zookeeper_connected=self._zk.connected)
+                handing.cancel()
+            await asyncio.wait([handing], timeout=HAND_OVER_LOOK_S)
+        if not handing.cancelled():
+            handing.result()
 
-def sole_failure(group: BaseExceptionGroup[BaseException]) -> BaseException | None:
-    """The one expected failure that a group holds, or None."""
+
+class _Stopped(Exception):
+    """Ends the node's TaskGroup once everything has been stopped in order."""
+
+
+def failures(group: BaseExceptionGroup[BaseException], stopping: bool) -> list[BaseException]:
+    """What went wrong. A node that stops has closed its ZooKeeper session under whoever still
+    used it: that is no failure."""
     leaves: list[BaseException] = []
     pending: list[BaseException] = [group]
     while pending:
@@ -231,6 +282,5 @@ def sole_failure(group: BaseExceptionGroup[BaseException]) -> BaseException | No
             pending.extend(error.exceptions)
         else:
             leaves.append(error)
-    if len(leaves) == 1 and isinstance(leaves[0], EXPECTED_FAILURES):
-        return leaves[0]
-    return None
+    harmless = (_Stopped, CoordinationError) if stopping else (_Stopped,)
+    return [error for error in leaves if not isinstance(error, harmless)]

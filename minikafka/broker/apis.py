@@ -106,6 +106,7 @@ class Apis:
         self._rows = {int(route.api_key): _Row(route) for route in (*routes, api_versions)}
         assert len(self._rows) == len(rows), "one route per API"
         self._tasks: asyncio.TaskGroup | None = None
+        self._serving: set[asyncio.Task[None]] = set()  # bound: queued.max.requests a connection
         self._bug: asyncio.Future[None] | None = None
         self._watch: asyncio.Task[None] | None = None
 
@@ -121,7 +122,9 @@ class Apis:
         self._watch = tasks.create_task(self._raise_bug(self._bug), name="apis-bug-watch")
 
     def close(self) -> None:
-        """No more bugs to wait for. Requests under way end with the node's tasks."""
+        """No more bugs to wait for, and nobody left to answer."""
+        for task in self._serving:
+            task.cancel()
         if self._bug is not None and not self._bug.done():
             self._bug.set_result(None)
 
@@ -172,10 +175,12 @@ class Apis:
         reply: PendingReply,
     ) -> None:
         assert self._tasks is not None, "requests are served after start"
-        self._tasks.create_task(
+        task = self._tasks.create_task(
             self._serve(row, connection, context, request, reply),
             name=f"{row.route.api_key.api_name}-{context.header.correlation_id}",
         )
+        self._serving.add(task)
+        task.add_done_callback(self._serving.discard)
 
     async def _serve(
         self,

