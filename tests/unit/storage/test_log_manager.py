@@ -1,4 +1,4 @@
-"""The log manager: owners and locks, loading, checkpoints, deletion, orderly and other ends."""
+"""The log manager: owners and locks, loading, checkpoints, an orderly stop."""
 
 import asyncio
 from typing import Any
@@ -10,10 +10,9 @@ from minikafka.kernel.cluster import ZERO_UUID, TopicPartition
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.storage.log_manager import LogConfig, LogManager, LogManagerConfig
-from minikafka.storage.sparse_index import SparseIndex
 from minikafka.storage.unified_log import UnifiedLog
 from tests.support.logs import NOW, batch, values_of
-from tests.support.memory_files import MemoryFile, MemoryFiles
+from tests.support.memory_files import MemoryFiles
 from tests.support.virtual_clock import VirtualClock
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 3)
@@ -220,77 +219,6 @@ async def test_many_logs_let_the_loop_breathe() -> None:
     assert breaths >= 2
 
 
-# ---------------------------------------------------------------------------------------- deletion
-
-
-async def test_a_deleted_log_is_put_aside_and_removed_later() -> None:
-    files, clock = MemoryFiles(), VirtualClock()
-    logs = await started(files, clock=clock, file_delete_delay_ms=1000)
-    fill(logs.get_or_create(A, ID, LogConfig()), 1)
-    await logs.delete(A)
-    await logs.delete(A)
-    assert logs.get(A) is None
-    (aside,) = [name for name in files.list("/d") if name.startswith("a-")]
-    stem, _, rest = aside.partition(".")
-    assert (stem, len(rest), rest[32:]) == ("a-0", 39, "-delete")
-    assert logs.get_or_create(A, UUID(int=9), LogConfig()).log_end_offset == 0
-    await clock.advance(999)
-    assert files.is_directory(f"/d/{aside}")
-    await clock.advance(1)
-    assert not files.is_directory(f"/d/{aside}")
-    assert files.is_directory("/d/a-0")
-
-
-async def test_what_was_put_aside_is_removed_by_the_next_broker_too() -> None:
-    files, clock = MemoryFiles(), VirtualClock()
-    logs = await started(files)
-    logs.get_or_create(A, ID, LogConfig())
-    await logs.delete(A)
-    await logs.shutdown()
-    again = await started(files, clock=clock)
-    assert again.logs() == {}
-    assert len([n for n in files.list("/d") if n.endswith("-delete")]) == 1
-    await clock.advance(60_000)
-    assert not [n for n in files.list("/d") if n.endswith("-delete")]
-
-
-async def test_a_removal_that_fails_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    files, clock = MemoryFiles(), VirtualClock()
-    logs = await started(files, clock=clock, file_delete_delay_ms=1000)
-    logs.get_or_create(A, ID, LogConfig())
-    await logs.delete(A)
-    with monkeypatch.context() as patch:
-
-        def refuse(path: str) -> None:
-            raise OSError("busy")
-
-        patch.setattr(files, "remove_tree", refuse)
-        await clock.advance(1000)
-    assert [n for n in files.list("/d") if n.endswith("-delete")]
-    await clock.advance(1000)
-    assert not [n for n in files.list("/d") if n.endswith("-delete")]
-
-
-async def test_a_recreated_log_inherits_nothing_from_the_checkpoints() -> None:
-    files = MemoryFiles()
-    logs = await started(files)
-    log = logs.get_or_create(A, ID, SMALL)
-    fill(log, 9)
-    log.increment_log_start_offset(8)
-    log.truncate_fully_and_start_at(8)
-    fill(log, 3)
-    log.increment_log_start_offset(9)
-    await log.flush()
-    await logs.checkpoint()
-    assert files.read_all("/d/log-start-offset-checkpoint") == b"0\n1\na 0 9\n"
-    await logs.delete(A)
-    fill(logs.get_or_create(A, UUID(int=9), SMALL), 5)
-    logs.close()
-    again = (await started(files)).get(A)
-    assert again is not None
-    assert (again.log_start_offset, again.log_end_offset, again.recovery_point) == (0, 5, 0)
-
-
 # ------------------------------------------------------------------------------------ checkpoints
 
 
@@ -358,62 +286,3 @@ async def test_a_truncated_log_lowers_its_recovery_point_in_the_file() -> None:
     fill(log, 3)
     assert files.read_all("/d/recovery-point-offset-checkpoint") == b"0\n1\na 0 2\n"
     assert not log.recovery_point_lowered
-
-
-# --------------------------------------------------------------------------------------- failures
-
-
-async def test_a_log_whose_flush_failed_is_recovered_by_the_next_broker(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    files = MemoryFiles()
-    logs = await started(files, "/d", "/e")
-    for topic_partition in (A, B):
-        fill(logs.get_or_create(topic_partition, ID, SMALL), 3)
-    with monkeypatch.context() as patch:
-        real = MemoryFile.flush
-
-        async def failing(self: MemoryFile) -> None:
-            if "/d/a-0" in self._path:
-                raise OSError("bad sector")
-            await real(self)
-
-        patch.setattr(MemoryFile, "flush", failing)
-        await logs.checkpoint()
-    await logs.shutdown()  # would succeed now, and prove nothing
-    assert not files.exists("/d/.kafka_cleanshutdown")
-    assert files.exists("/e/.kafka_cleanshutdown")
-    again = await started(files, "/d", "/e")
-    assert again.logs()[A].recovery_point == 0
-    assert again.logs()[B].recovery_point == 3
-
-
-async def test_a_shutdown_on_a_broken_disk_lets_go_of_the_directory(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    files = MemoryFiles()
-    logs = await started(files)
-    fill(logs.get_or_create(A, ID, SMALL), 3)
-    files.broken = True
-    await logs.shutdown()
-    files.broken = False
-    again = await started(files)
-    assert again.logs()[A].log_end_offset == 3
-
-    def full(_: SparseIndex) -> None:
-        raise OSError("no space left")
-
-    with monkeypatch.context() as patch:
-        fill(again.logs()[A], 1)
-        patch.setattr(SparseIndex, "persist", full)
-        await again.shutdown()
-    assert not files.exists("/d/.kafka_cleanshutdown")
-
-
-async def test_a_broker_that_never_loaded_leaves_no_marker() -> None:
-    files = MemoryFiles()
-    logs = manager(files)
-    await logs.broker_id()
-    await logs.shutdown()
-    assert not files.exists("/d/.kafka_cleanshutdown")
-    (await started(files)).close()
