@@ -242,25 +242,6 @@ def test_watches_fire_once_and_name_what_happened(play: Play) -> None:
     play(body)
 
 
-def test_a_watch_fires_before_later_answers(play: Play) -> None:
-    async def body(lab: Lab) -> None:
-        watching, writing, inbox = await lab.open(), await lab.open(), Inbox()
-        for _ in range(10):
-            await watching.exists("/a", inbox)
-            await writing.create("/a")
-            while await watching.exists("/a") is None:
-                assert inbox.empty()
-            assert not inbox.empty()
-            assert await inbox.get() == WatchEvent(WatchKind.CREATED, "/a")
-            await writing.delete("/a")
-            while await watching.exists("/a") is not None:
-                pass
-        await watching.close()
-        await writing.close()
-
-    play(body)
-
-
 def test_a_multi_is_done_whole(play: Play) -> None:
     async def body(lab: Lab) -> None:
         session = await lab.open()

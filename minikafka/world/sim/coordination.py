@@ -36,6 +36,7 @@ from minikafka.world.sim.zookeeper import (
     Message,
     Ping,
     Read,
+    ReadKind,
     SimZookeeper,
     Welcome,
     Write,
@@ -72,7 +73,11 @@ class SimCoordination:
             session.abandon()
             raise
         if chroot:
-            await session.enter(f"/{chroot}")
+            try:
+                await session.enter(f"/{chroot}")
+            except BaseException:
+                session.abandon()
+                raise
         return session
 
 
@@ -192,7 +197,7 @@ class SimSession:
         outside = [replace(op, path=self._outside(op.path)) for op in ops]
         return Write(self._number(), outside)
 
-    async def _read(self, kind: str, path: str, watcher: Watcher | None) -> Any:
+    async def _read(self, kind: ReadKind, path: str, watcher: Watcher | None) -> Any:
         watch = None
         if watcher is not None:
             armed = WatchKind.CHILDREN if kind == "children" else WatchKind.CHANGED
@@ -224,7 +229,9 @@ class SimSession:
         return self._next_number
 
     def _outside(self, path: str) -> str:
-        return (self._chroot + path).rstrip("/") or "/" if path == "/" else self._chroot + path
+        if path == "/":
+            return self._chroot or "/"
+        return self._chroot + path
 
     def _inside(self, path: str) -> str:
         return path.removeprefix(self._chroot) or "/"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import Context
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from minikafka.kernel.ports import (
     CoordinationError,
@@ -23,6 +23,8 @@ from minikafka.world.sim.znode_tree import ZnodeTree
 ZOOKEEPER_HOST = "zookeeper"
 FIRST_SESSION_ID = 0x1_0000_0000_0000
 
+
+ReadKind: TypeAlias = Literal["get", "exists", "children"]
 
 # ------------------------------------------------------------------------- messages to the server
 
@@ -43,7 +45,7 @@ class Ping:
 @dataclass(frozen=True, slots=True)
 class Read:
     number: int
-    kind: str  # get, exists, children
+    kind: ReadKind
     path: str
     watch: bool
 
@@ -273,7 +275,14 @@ class SimZookeeper:
 
     def _read(self, connection: Connection, read: Read) -> Any:
         try:
-            value: Any = getattr(self.tree, read.kind)(read.path)
+            value: Any
+            match read.kind:
+                case "get":
+                    value = self.tree.get(read.path)
+                case "exists":
+                    value = self.tree.exists(read.path)
+                case "children":
+                    value = self.tree.children(read.path)
         except CoordinationError as error:
             return error
         if read.watch:
@@ -341,7 +350,7 @@ class SimZookeeper:
 
 
 # Which watches an event sets off: those on data and existence, those on children.
-_SETS_OFF = {
+_SETS_OFF: Mapping[WatchKind, tuple[WatchKind, ...]] = {
     WatchKind.CREATED: (WatchKind.CHANGED,),
     WatchKind.CHANGED: (WatchKind.CHANGED,),
     WatchKind.DELETED: (WatchKind.CHANGED, WatchKind.CHILDREN),

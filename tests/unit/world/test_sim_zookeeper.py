@@ -204,3 +204,24 @@ def test_a_stolen_watch_fires_as_a_hint_after_a_reconnection() -> None:
         assert seen.things == [WatchEvent(WatchKind.CHILDREN, "/")]
 
     play(body)
+
+
+def test_a_watch_fires_before_any_answer_that_knows_of_the_change() -> None:
+    """ZooKeeper's own promise. The real port is weaker: kazoo tells watches on another thread."""
+
+    async def body(world: SimWorld) -> None:
+        watching, writing = await open_session(world, "a"), await open_session(world, "b")
+        seen = Diary(world)
+        for _ in range(10):
+            seen.entries.clear()
+            await watching.exists("/a", seen)
+            await writing.create("/a")
+            while await watching.exists("/a") is None:
+                assert seen.entries == []
+            assert seen.things == [WatchEvent(WatchKind.CREATED, "/a")]
+            await writing.delete("/a")
+            while await watching.exists("/a") is not None:
+                await asyncio.sleep(0)
+
+    for seed in range(5):
+        play(body, seed)
