@@ -1,0 +1,107 @@
+"""A stopping broker asks the controller to relieve it: attempts, back-off, what is success."""
+
+import pytest
+
+from minikafka.broker.controlled_shutdown import ControlledShutdown, ControlledShutdownConfig
+from minikafka.kernel.errors import ErrorCode
+from minikafka.protocol.codec import decode
+from minikafka.protocol.headers import decode_request_header, encode_response
+from minikafka.protocol.messages.controlled_shutdown import (
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+    RemainingPartition,
+)
+from tests.support.cluster_metadata import cache_with, live_broker, update
+from tests.support.manual_clock import ManualClock
+from tests.support.network_lab import Lab
+
+STILL_LED = [RemainingPartition(topic_name="t", partition_index=0)]
+
+
+class Hurried(ManualClock):
+    """Sleeps are noted and over at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.slept_ms: list[int] = []
+
+    async def sleep(self, delay_ms: int) -> None:
+        self.slept_ms.append(delay_ms)
+
+
+class Stage:
+    """A controller that answers as told, one answer an attempt."""
+
+    def __init__(self, *answers: ControlledShutdownResponse) -> None:
+        self.answers = list(answers)
+        self.asked: list[ControlledShutdownRequest] = []
+        self.connections: set[int] = set()
+        self.clock = Hurried()
+        self.lab = Lab()
+        self.cache = cache_with(update(controller=-1))
+
+    async def open(self) -> None:
+        def on_frame(connection, frame):
+            header, body = decode_request_header(frame)
+            self.asked.append(decode(ControlledShutdownRequest, header.api_version, frame[body:]))
+            self.connections.add(connection.number)
+            answer = encode_response(header.correlation_id, self.answers.pop(0), header.api_version)
+            connection.open_slot(len(frame)).send(answer)
+
+        server = await self.lab.serve(on_frame)
+        broker = live_broker(2)
+        broker.endpoints[0].host, broker.endpoints[0].port = "127.0.0.1", server.port
+        self.cache.update(update(brokers=[broker], controller=2))
+
+    async def run(self, **config: object) -> bool:
+        view = ControlledShutdownConfig(**config)
+        shutdown = ControlledShutdown(self.lab.network, self.clock, self.cache, 1, view)
+        try:
+            return await shutdown.run(broker_epoch=77)
+        finally:
+            await self.lab.stop()
+
+
+@pytest.mark.mission("CSH-7", "CSH-12")
+async def test_one_request_on_its_own_connection_is_enough() -> None:
+    stage = Stage(ControlledShutdownResponse())
+    await stage.open()
+    assert await stage.run()
+    assert [(r.broker_id, r.broker_epoch) for r in stage.asked] == [(1, 77)]
+    assert stage.clock.slept_ms == []
+
+
+@pytest.mark.mission("CSH-6", "CSH-12")
+async def test_remaining_partitions_and_errors_are_asked_about_again() -> None:
+    stage = Stage(
+        ControlledShutdownResponse(remaining_partitions=STILL_LED),
+        ControlledShutdownResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH),
+        ControlledShutdownResponse(),
+    )
+    await stage.open()
+    assert await stage.run()
+    assert stage.clock.slept_ms == [5000, 5000]
+    assert len(stage.connections) == 3
+
+
+@pytest.mark.mission("CSH-5")
+async def test_it_gives_up_after_its_attempts() -> None:
+    stage = Stage(*(ControlledShutdownResponse(remaining_partitions=STILL_LED) for _ in range(9)))
+    await stage.open()
+    assert not await stage.run(max_retries=3, retry_backoff_ms=10)
+    assert len(stage.asked) == 3
+    assert stage.clock.slept_ms == [10, 10]
+
+
+async def test_without_a_controller_it_gives_up_too() -> None:
+    stage = Stage()
+    assert not await stage.run()
+    assert stage.clock.slept_ms == [5000, 5000]
+
+
+@pytest.mark.mission("CSH-4")
+async def test_it_can_be_switched_off() -> None:
+    stage = Stage(ControlledShutdownResponse())
+    await stage.open()
+    assert not await stage.run(enable=False)
+    assert stage.asked == []
