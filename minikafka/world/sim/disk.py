@@ -11,6 +11,7 @@ from minikafka.kernel.ports import Buffer
 from minikafka.world.sim.entropy import SimEntropy
 from minikafka.world.sim.trace import Trace
 
+TEAR_PROBABILITY = 0.5
 ZERO_FILL_PROBABILITY = 0.25
 WRITE_BACK_BYTES = 4 << 20  # of changes to one file; beyond that the kernel writes the oldest
 
@@ -98,8 +99,8 @@ class Inode:
         or its length without its bytes."""
         self.flush(self.flushed + entropy.between(0, len(self.changes)))
         if self.changes and isinstance(torn := self.changes[0], Write):
-            kept = entropy.between(0, len(torn.data))
-            if kept:
+            if entropy.random() < TEAR_PROBABILITY:
+                kept = entropy.between(0, len(torn.data))
                 apply(self.durable, Write(torn.offset, torn.data[:kept]))
             if entropy.random() < ZERO_FILL_PROBABILITY:
                 missing = torn.offset + len(torn.data) - len(self.durable)

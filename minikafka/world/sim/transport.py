@@ -55,6 +55,7 @@ class SimTransport(asyncio.Transport):
         self._links = links
         self._lane = lane
         self._retire = retire
+        self._name = f"{addresses[0]}>{addresses[1]}"
         self._protocol: asyncio.BufferedProtocol | None = None
         self._inbox: deque[Segment] = deque()  # bounded by the window
         self._outbox: deque[memoryview] = deque()  # bounded by who heeds pause_writing
@@ -186,6 +187,7 @@ class SimTransport(asyncio.Transport):
                 self._outbox.appendleft(piece[length:])
             self._outbox_bytes -= length
             self._in_flight_bytes += length
+            self._links.trace.stir(self._name, piece[:length])
             self._lane.send(piece[:length])
         if not self._outbox and (self._closing or self._eof_wanted):
             self._lane.send(Signal.FIN)
@@ -220,6 +222,7 @@ class SimTransport(asyncio.Transport):
     def give_up(self) -> None:
         """The wire has held our bytes for too long."""
         if not self._gone:
+            self._lane.drop()
             self._lose(TimeoutError(errno.ETIMEDOUT, "Connection timed out"))
 
     def vanish(self, last_words: Signal | None) -> None:
