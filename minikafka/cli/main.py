@@ -12,6 +12,7 @@ from typing import Protocol
 
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import KafkaError
+from minikafka.kernel.ports import CoordinationError
 
 VERBS = {
     "up": ("minikafka.cli.up", "run a whole cluster in the foreground: ZooKeeper and N brokers"),
@@ -66,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def run_verb(verb: Verb, args: argparse.Namespace) -> int:
     try:
         return verb.run(args)
-    except (ConfigError, KafkaError, OSError, TimeoutError) as error:
+    except (ConfigError, KafkaError, CoordinationError, OSError, TimeoutError) as error:
         print(f"minikafka: {describe(error)}", file=sys.stderr)
         return FAILED
     except KeyboardInterrupt:

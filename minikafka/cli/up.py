@@ -16,9 +16,11 @@ from minikafka.cli.children import Child, describe_exit
 from minikafka.cli.embedded_zookeeper import server_status
 from minikafka.kernel import events
 from minikafka.kernel.config import ConfigError
+from minikafka.kernel.settings import BROKER_CONFIG
 
 READY_POLL_MS = 50
 READY_TIMEOUT_S = 60
+STOP_LIMIT_S = 60  # more than any step of an orderly stop may take
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -66,6 +68,8 @@ class Supervisor:
         self._brokers: list[Child] = []
         self._all: list[Child] = []
         self._stop = asyncio.Event()
+        self._ready = False
+        self._failed = False
         self._signals = 0
 
     async def run(self) -> int:
@@ -131,32 +135,42 @@ class Supervisor:
             if not separator:
                 raise ConfigError(f"--override needs KEY=VALUE, not {override}")
             values[key.strip()] = value.strip()
+        BROKER_CONFIG.parse(values)  # better here, in one line, than in every broker
         return "".join(f"{key}={value}\n" for key, value in values.items())
 
     def _on_signal(self) -> None:
         self._signals += 1
         self._stop.set()
         if self._signals > 1:
-            for child in self._all:
-                child.send(signal.SIGKILL)
+            self._kill_all()
+
+    def _kill_all(self) -> None:
+        for child in self._all:
+            child.send(signal.SIGKILL)
 
     async def _supervise(self) -> int:
+        watchers = []
         for child in self._all:
+            if self._stop.is_set():
+                break
             await child.start()
+            watchers.append(asyncio.create_task(self._watch(child)))
             if child not in self._brokers:
                 await self._until_zookeeper_serves(child)
-        watchers = [asyncio.create_task(self._watch(child)) for child in self._all]
         ready = asyncio.create_task(self._announce())
         stopping = asyncio.create_task(self._stop.wait())
         everything = asyncio.gather(*watchers)
         first: set[asyncio.Future[Any]] = {stopping, everything}
         await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
-        failed = not self._stop.is_set()
+        self._failed |= not self._stop.is_set()
         self._stop.set()
         ready.cancel()
         await self._stop_all()
-        await asyncio.gather(everything, stopping, ready, return_exceptions=True)
-        return 1 if failed or (ready.done() and not ready.cancelled() and ready.exception()) else 0
+        await asyncio.gather(everything, stopping)
+        await asyncio.wait([ready])
+        if not ready.cancelled():
+            ready.result()
+        return 1 if self._failed else 0
 
     async def _until_zookeeper_serves(self, zookeeper: Child) -> None:
         """A server that is just starting may take a connection and not answer it for seconds."""
@@ -166,14 +180,15 @@ class Supervisor:
             await asyncio.sleep(READY_POLL_MS / 1000)
 
     async def _watch(self, child: Child) -> None:
-        """Report a child that dies by itself; the cluster goes on without it."""
+        """Report a child that dies by itself. A cluster that has been ready goes on without it;
+        one that has not will never be."""
         status = await child.wait()
-        if not self._stop.is_set():
-            print(
-                f"minikafka: {child.name} died: {describe_exit(status)}; {child.last_line()}",
-                file=sys.stderr,
-                flush=True,
-            )
+        if self._stop.is_set():
+            return
+        complain(f"{child.name} died: {describe_exit(status)}; {child.last_line()}")
+        if not self._ready:
+            self._failed = True
+            self._stop.set()
 
     async def _announce(self) -> None:
         addresses = [f"127.0.0.1:{number}" for number in self._ports]
@@ -181,9 +196,11 @@ class Supervisor:
             async with asyncio.timeout(READY_TIMEOUT_S):
                 await wait_until_ready(addresses)
         except TimeoutError:
-            print("minikafka: the cluster did not become ready", file=sys.stderr, flush=True)
+            complain(f"the cluster is not ready after {READY_TIMEOUT_S} s")
+            self._failed = True
             self._stop.set()
-            raise
+            return
+        self._ready = True
         print(f"ready bootstrap={','.join(addresses)} zookeeper={self._zookeeper}", flush=True)
 
     async def _stop_all(self) -> None:
@@ -191,7 +208,18 @@ class Supervisor:
         for group in (self._brokers, [c for c in self._all if c not in self._brokers]):
             for child in group:
                 child.send(signal.SIGTERM)
-            await asyncio.gather(*(child.wait() for child in group if child.process))
+            try:
+                async with asyncio.timeout(STOP_LIMIT_S):
+                    await asyncio.gather(*(child.wait() for child in group if child.process))
+            except TimeoutError:
+                hanging = [child.name for child in group if child.running]
+                complain(f"{', '.join(hanging)} did not stop within {STOP_LIMIT_S} s: killed")
+                self._failed = True
+                self._kill_all()
+
+
+def complain(text: str) -> None:
+    print(f"minikafka: {text}", file=sys.stderr, flush=True)
 
 
 async def wait_until_ready(addresses: Sequence[str]) -> None:
