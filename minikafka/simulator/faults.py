@@ -11,17 +11,20 @@ from minikafka.simulator.cluster import SimCluster, host_name
 
 LONGEST_S = 12  # twice the session time-out
 LONGEST_PAUSE_S = 5
+LAST_WORDS_MS = 200
 
 Fault = Callable[[SimCluster, int, float], Coroutine[Any, Any, None]]
 
 
 async def killed(cluster: SimCluster, broker_id: int, away_s: float) -> None:
     """kill -9, and a start after ``away_s``."""
+    await _fall_silent(cluster, broker_id)
     await _away(cluster, broker_id, away_s, cluster.host(broker_id).kill)
 
 
 async def powerless(cluster: SimCluster, broker_id: int, away_s: float) -> None:
     """Power loss, and a start after ``away_s``."""
+    await _fall_silent(cluster, broker_id)
     await _away(cluster, broker_id, away_s, cluster.host(broker_id).crash)
 
 
@@ -30,10 +33,20 @@ async def stopped(cluster: SimCluster, broker_id: int, away_s: float) -> None:
     await _away(cluster, broker_id, away_s, lambda: cluster.stop(broker_id))
 
 
+async def _fall_silent(cluster: SimCluster, broker_id: int) -> None:
+    """The last that a broker appends before it dies does not reach the others."""
+    for other in cluster.broker_ids:
+        if other != broker_id:
+            cluster.simulation.clog(host_name(broker_id), host_name(other))
+    await asyncio.sleep(cluster.simulation.entropy.between(0, LAST_WORDS_MS) / 1000)
+
+
 async def _away(
     cluster: SimCluster, broker_id: int, away_s: float, leave: Callable[[], Awaitable[None]]
 ) -> None:
     await leave()
+    for other in cluster.broker_ids:
+        cluster.simulation.unclog(host_name(broker_id), host_name(other))
     await asyncio.sleep(away_s)
     await cluster.bring_up(broker_id)
 

@@ -31,7 +31,7 @@ def test_leader_killed(seed: int) -> None:
         await faults.killed(cluster, leader, LONGER_THAN_ITS_SESSION_S)
         now_leads, now_epoch = leadership(cluster)
         assert now_leads not in (leader, -1)
-        assert now_epoch == epoch + 1
+        assert now_epoch > epoch  # two more if it was the controller: first no leader, then one
 
     SimCluster(seed).run(lambda cluster: under_load(cluster, fault))
 
