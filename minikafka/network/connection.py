@@ -13,9 +13,8 @@ from minikafka.kernel.ports import Buffer
 from minikafka.protocol.frames import FrameError, FrameReader
 
 IDLE_SWEEPS = 8  # a connection is idle after so many sweeps in a row without a sign of life
-_JOIN_MAX_BYTES = (
-    64 * 1024
-)  # replies below are copied into one write, above handed over as they are
+# Replies below are copied into one write, above handed over as they are.
+_JOIN_MAX_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +202,7 @@ class Connection(asyncio.BufferedProtocol):
             self._quiet_sweeps = 0
         else:
             self._quiet_sweeps += 1
+            self._reader.release()
         self._active = False
         self._unsent_before = unsent
         return self._quiet_sweeps >= IDLE_SWEEPS
@@ -268,12 +268,12 @@ class Connection(asyncio.BufferedProtocol):
                 return
             if self._out_bytes >= _JOIN_MAX_BYTES:
                 self._flush()
-            if self._write_paused or self._is_full():
+            if self._write_paused or (self._slots and self._is_full()):
                 break
         self._in_read = False
         if self._out:
             self._flush()
-        if self._write_paused or self._is_full():
+        if self._write_paused or (self._slots and self._is_full()):
             self._held = frames[served:]
             self._pause_reading()
 

@@ -10,6 +10,10 @@ BUFFER_BYTES = 64 * 1024
 # long it claims to be; what is kept for the connection's next big frame is never larger.
 BIG_BYTES = 2 * 1024 * 1024
 GROWTH = 4
+# Where frames are reused, those of middle size get a wider buffer instead, kept for as long as they
+# come: with room for several of them, a read brings more than one, and nothing is copied together.
+WIDE_BYTES = 4 * 1024 * 1024
+WIDE_FRAMES = 4
 
 _read_size = struct.Struct(">i").unpack_from
 
@@ -56,8 +60,10 @@ class FrameReader:
         left = end - start
         if left >= 4:
             size: int = _read_size(self._view, start)[0]
-            if size + 4 > BUFFER_BYTES:
-                return self._begin_big(size, self._view[start + 4 : end])
+            if size + 4 > len(self._view):
+                if not self._reuse or 2 * (size + 4) > WIDE_BYTES:
+                    return self._begin_big(size, self._view[start + 4 : end])
+                return self._widen(size + 4)
         if start:
             self._view[:left] = self._view[start:end]
             self._start, self._end = 0, left
@@ -84,6 +90,21 @@ class FrameReader:
             start = stop
         self._start = start
         return frames
+
+    def release(self) -> None:
+        """Give back what big frames needed, unless one is under way."""
+        if not self.buffered_bytes:
+            self._big = None
+            if len(self._view) > BUFFER_BYTES:
+                self._view = memoryview(bytearray(BUFFER_BYTES))
+                self._start = self._end = 0
+
+    def _widen(self, frame_bytes: int) -> memoryview:
+        left = self._end - self._start
+        wide = memoryview(bytearray(min(WIDE_FRAMES * frame_bytes, WIDE_BYTES)))
+        wide[:left] = self._view[self._start : self._end]
+        self._view, self._start, self._end = wide, 0, left
+        return wide[left:]
 
     def _begin_big(self, size: int, head: memoryview) -> memoryview:
         capacity = min(size, BIG_BYTES)

@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minikafka.protocol.frames import BIG_BYTES, BUFFER_BYTES, FrameError, FrameReader
+from minikafka.protocol.frames import (
+    BIG_BYTES,
+    BUFFER_BYTES,
+    WIDE_BYTES,
+    FrameError,
+    FrameReader,
+)
 
 LIMIT = 100 << 20
 
@@ -62,7 +68,7 @@ def test_byte_by_byte(reuse: bool) -> None:
 
 @pytest.mark.parametrize("reuse", [True, False])
 def test_a_frame_beyond_the_first_big_allocation_grows_into_its_size(reuse: bool) -> None:
-    sent = [b"a" * (3 * BIG_BYTES + 7), b"small", b"b" * BIG_BYTES, b"c" * (9 * BIG_BYTES)]
+    sent = [b"a" * (3 * BIG_BYTES + 7), b"small", b"b" * WIDE_BYTES, b"c" * (9 * BIG_BYTES)]
     assert feed(FrameReader(LIMIT, reuse), b"".join(map(framed, sent)), [200_000]) == sent
 
 
@@ -105,6 +111,20 @@ def test_big_frames_that_follow_each_other_share_one_buffer() -> None:
         seen |= {id(frame.obj) for frame in reader.buffer_updated(n)}
         stream = stream[n:]
     assert len(seen) == 1
+
+
+def test_frames_of_middle_size_come_several_in_a_read_until_the_buffer_is_given_back() -> None:
+    reader = FrameReader(LIMIT, reuse=True)
+    sent = [bytes([n]) * (2 * BUFFER_BYTES) for n in range(9)]
+    stream = b"".join(map(framed, sent))
+    assert feed(reader, stream[:BUFFER_BYTES], [BUFFER_BYTES]) == []
+    reader.release()  # not while a frame is under way
+    assert feed(reader, stream[BUFFER_BYTES:], [WIDE_BYTES]) == sent
+    wide = len(reader.get_buffer(-1))
+    assert 4 * BUFFER_BYTES < wide <= WIDE_BYTES
+    reader.release()
+    assert len(reader.get_buffer(-1)) == BUFFER_BYTES
+    assert feed(reader, stream, [WIDE_BYTES]) == sent
 
 
 def test_memory_follows_what_arrives_and_not_what_is_claimed() -> None:
