@@ -29,6 +29,8 @@ class Reaper(Generic[OpT]):
         self.name = name
         self.purgatory = purgatory
         self.wake_ups = 0
+        # As ``Purgatory.check_and_complete``, on the way of every append.
+        self.check_and_complete = purgatory.check_and_complete
         self._clock = clock
         self._armed_ms = 0
         self._handle: TimerHandle | None = None
@@ -41,10 +43,6 @@ class Reaper(Generic[OpT]):
             return True
         self._arm(now_ms)
         return False
-
-    def check_and_complete(self, key: Hashable) -> int:
-        """As ``Purgatory.check_and_complete``."""
-        return self.purgatory.check_and_complete(key)
 
     def close(self) -> None:
         """Never wake again. What is parked stays parked."""

@@ -72,9 +72,9 @@ class RealFile:
 
     def write(self, data: Buffer, offset: int) -> None:
         written = os.pwrite(self._fd, data, offset)
-        total = memoryview(data).nbytes
+        total = len(data)
         while written < total:  # a signal, or the last bytes of a full disk
-            written += os.pwrite(self._fd, memoryview(data).cast("B")[written:], offset + written)
+            written += os.pwrite(self._fd, memoryview(data)[written:], offset + written)
 
     def read(self, length: int, offset: int) -> bytes:
         return _read(self._fd, length, offset)
