@@ -47,6 +47,7 @@ def log_manager(config: Config) -> LogManagerConfig:
         log_flush_offset_checkpoint_interval_ms=config.integer(
             "log.flush.offset.checkpoint.interval.ms"
         ),
+        file_delete_delay_ms=config.integer("log.segment.delete.delay.ms"),
         log=topic_config(topic_defaults(config)).log,
     )
 

@@ -83,6 +83,7 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _long("log.message.timestamp.before.max.ms", MAX_LONG, "How far behind the broker's clock a record may be.", at_least(0)),
     _long("log.message.timestamp.after.max.ms", MAX_LONG, "How far ahead of the broker's clock a record may be.", at_least(0)),
     _int("log.flush.offset.checkpoint.interval.ms", 60000, "How often recovery points are written.", at_least(0)),
+    _long("log.segment.delete.delay.ms", 60000, "Pause before the files of a deleted partition are removed.", at_least(0)),
     _int("num.recovery.threads.per.data.dir", 1, "Logs recovered at the same time.", at_least(1)),
     # -- replication
     _long("replica.lag.time.max.ms", 30000, "A follower that has not caught up for so long leaves the ISR."),
@@ -120,7 +121,7 @@ _IGNORED = """
     log.flush.scheduler.interval.ms log.flush.start.offset.checkpoint.interval.ms log.message.downconversion.enable
     log.message.format.version log.message.timestamp.difference.max.ms log.preallocate log.retention.bytes
     log.retention.check.interval.ms log.retention.hours log.retention.minutes log.retention.ms log.roll.hours
-    log.roll.jitter.hours log.roll.jitter.ms log.segment.delete.delay.ms max.connection.creation.rate
+    log.roll.jitter.hours log.roll.jitter.ms max.connection.creation.rate
     max.connections.per.ip max.connections.per.ip.overrides max.incremental.fetch.session.cache.slots
     max.request.partition.size.limit metric.reporters metrics.num.samples metrics.recording.level
     metrics.sample.window.ms num.io.threads num.network.threads num.replica.alter.log.dirs.threads num.replica.fetchers

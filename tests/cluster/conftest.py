@@ -1,4 +1,4 @@
-"""What cluster tests share: one real ZooKeeper server for those that do not harm it."""
+"""What cluster tests share: a ZooKeeper server for those that do not harm it, three brokers."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.real_cluster import RealCluster
 from tests.support.zookeeper_process import ZookeeperProcess, running_zookeeper
 
 
@@ -21,3 +22,15 @@ def own_zookeeper() -> Iterator[ZookeeperProcess]:
     """May be killed, paused, started again."""
     with running_zookeeper() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def trio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
+    """Three brokers that notice a death within two seconds. Leave them as whole as they were."""
+    overrides = (
+        "zookeeper.session.timeout.ms=2000",
+        "replica.lag.time.max.ms=3000",
+        "log.segment.delete.delay.ms=500",
+    )
+    with RealCluster(tmp_path_factory.mktemp("trio"), overrides=overrides) as running:
+        yield running

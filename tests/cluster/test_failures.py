@@ -1,0 +1,173 @@
+"""Three brokers that are killed, stopped, frozen, and lose their ZooKeeper, under load."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.load import Load
+from tests.support.real_cluster import RealCluster, until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+
+
+@pytest.fixture
+def whole(trio: RealCluster) -> Iterator[RealCluster]:
+    """The shared cluster with nobody missing; whoever is dead afterwards is started again."""
+    trio.until_whole()
+    yield trio
+    for broker_id in trio.broker_ids:
+        if not (trio.home(f"broker-{broker_id}") / "pid").exists():
+            trio.restart_broker(broker_id)
+
+
+@pytest.mark.mission("CEL-2", "CEL-14", "CDU-4", "CDU-6")
+def test_the_nodes_are_those_of_kafka(whole: RealCluster) -> None:
+    whole.create_topic("nodes", partitions=2)
+    controller = whole.znode("/controller")
+    assert controller["version"] in (1, 2)
+    assert controller["brokerid"] in whole.broker_ids
+    assert controller["timestamp"].isdigit()
+    with whole.zk() as zk:
+        assert zk.exists("/controller").ephemeralOwner
+        assert int(zk.get("/controller_epoch")[0]) >= 1
+        assert zk.exists("/brokers/ids/1").ephemeralOwner
+    broker = whole.znode("/brokers/ids/1")
+    port = int(whole.any_broker.rpartition(":")[2])
+    assert broker["version"] == 5
+    assert broker["endpoints"] == [f"PLAINTEXT://127.0.0.1:{port}"]
+    assert broker["listener_security_protocol_map"] == {"PLAINTEXT": "PLAINTEXT"}
+    assert (broker["host"], broker["port"]) == ("127.0.0.1", port)
+    topic = whole.znode("/brokers/topics/nodes")
+    assert topic["version"] == 3
+    assert sorted(topic["partitions"]) == ["0", "1"]
+    assert sorted(topic["partitions"]["0"]) == whole.broker_ids
+    state = whole.state("nodes")
+    assert sorted(state) == ["controller_epoch", "isr", "leader", "leader_epoch", "version"]
+    assert state["leader"] == topic["partitions"]["0"][0]
+    assert (state["leader_epoch"], state["version"]) == (0, 1)
+    assert whole.znode("/config/topics/nodes") == {
+        "version": 1,
+        "config": {"min.insync.replicas": "1"},
+    }
+
+
+@pytest.mark.mission("DEL-1", "CDU-5")
+def test_a_deleted_topic_leaves_nothing_behind(whole: RealCluster) -> None:
+    whole.create_topic("doomed", partitions=2)
+    with Load(whole.bootstrap, "doomed"):
+        pass
+    until(lambda: all((whole.data(b) / "doomed-0").is_dir() for b in whole.broker_ids), "dirs")
+    whole.topics("delete", "--topic", "doomed")
+    with whole.zk() as zk:
+        until(lambda: not zk.exists("/brokers/topics/doomed"), "topic node gone")
+        until(lambda: not zk.exists("/admin/delete_topics/doomed"), "deletion node gone")
+        until(lambda: not zk.exists("/config/topics/doomed"), "config node gone")
+    homes = [whole.data(broker_id) for broker_id in whole.broker_ids]
+    until(lambda: not any(list(home.glob("doomed*")) for home in homes), "no directory is left")
+    whole.create_topic("doomed", partitions=1)
+    with Load(whole.bootstrap, "doomed") as load:
+        load.finish()
+
+
+def test_a_leader_killed_under_load_loses_nothing(whole: RealCluster) -> None:
+    whole.create_topic("killed")
+    whole.until_isr("killed", 0, whole.broker_ids)
+    before = whole.state("killed")
+    victim = before["leader"]
+    with Load(whole.bootstrap, "killed") as load:
+        whole.end_broker(victim, signal.SIGKILL)
+        until(lambda: whole.state("killed")["leader"] not in (victim, -1), "another leads", 2 + 3)
+        load.until_more()
+        after = whole.state("killed")
+        assert after["leader_epoch"] > before["leader_epoch"]
+        whole.until_isr("killed", 0, [b for b in whole.broker_ids if b != victim])
+        whole.restart_broker(victim)
+        whole.until_isr("killed", 0, whole.broker_ids)
+        load.until_more()
+        load.finish()
+
+
+@pytest.mark.mission("CEL-6", "CEL-17", "CEL-14")
+def test_a_killed_controller_is_replaced(whole: RealCluster) -> None:
+    whole.create_topic("before-failover")
+    victim = whole.znode("/controller")["brokerid"]
+    with whole.zk() as zk:
+        epoch = int(zk.get("/controller_epoch")[0])
+        whole.end_broker(victim, signal.SIGKILL)
+        until(
+            lambda: (whole.znode("/controller") or {}).get("brokerid") not in (None, victim),
+            "another controller",
+            10,
+        )
+        assert int(zk.get("/controller_epoch")[0]) == epoch + 1
+    whole.create_topic("after-failover", replication_factor=2)
+    survivors = [b for b in whole.broker_ids if b != victim]
+    assert sorted(whole.znode("/brokers/topics/after-failover")["partitions"]["0"]) == survivors
+    with Load(whole.bootstrap, "after-failover") as load:
+        load.finish()
+
+
+@pytest.mark.mission("CSH-1", "CSH-3", "CSH-8")
+def test_a_broker_that_is_asked_to_stop_hands_its_leaderships_over(whole: RealCluster) -> None:
+    whole.create_topic("handed", partitions=3)
+    whole.until_whole()
+    leaving = whole.state("handed")["leader"]
+    with Load(whole.bootstrap, "handed") as load:
+        whole.end_broker(leaving, signal.SIGTERM)
+        # Nobody had to notice a death: it was so before the process ended.
+        for partition in range(3):
+            state = whole.state("handed", partition)
+            assert state["leader"] not in (leaving, -1)
+            assert leaving not in state["isr"]
+        assert whole.znode(f"/brokers/ids/{leaving}") is None
+        assert (whole.data(leaving) / ".kafka_cleanshutdown").exists()
+        load.until_more()
+        mark = len(whole.log(leaving))
+        whole.restart_broker(leaving)
+        whole.until_whole()
+        load.finish()
+    log = whole.log(leaving)[mark:]
+    assert "recover" not in log.lower(), "a clean start recovers nothing"
+
+
+def test_a_frozen_broker_expires_and_comes_back(whole: RealCluster) -> None:
+    whole.create_topic("frozen")
+    whole.until_isr("frozen", 0, whole.broker_ids)
+    victim = whole.state("frozen")["leader"]
+    pid = whole.broker_pid(victim)
+    with Load(whole.bootstrap, "frozen") as load:
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            until(lambda: whole.znode(f"/brokers/ids/{victim}") is None, "session expired", 15)
+            until(lambda: whole.state("frozen")["leader"] != victim, "another leads")
+            load.until_more()
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        until(lambda: whole.znode(f"/brokers/ids/{victim}") is not None, "registered again")
+        whole.until_isr("frozen", 0, whole.broker_ids)
+        load.until_more()
+        load.finish()
+    assert whole.broker_pid(victim) == pid, "it was the same process all the time"
+
+
+def test_without_zookeeper_the_data_path_goes_on(whole: RealCluster) -> None:
+    whole.create_topic("alone")
+    whole.until_isr("alone", 0, whole.broker_ids)
+    with Load(whole.bootstrap, "alone") as load:
+        marks = {b: len(whole.log(b)) for b in whole.broker_ids}
+        whole.kill_zookeeper()
+        until(
+            lambda: all("zookeeper_unreachable" in whole.log(b)[m:] for b, m in marks.items()),
+            "every broker says that ZooKeeper is away",
+        )
+        load.until_more(2000)  # more than one second's worth, by the load's pace
+        whole.restart_zookeeper()
+        whole.until_whole()
+        load.until_more()
+        load.finish()
+    whole.create_topic("together-again")
+    whole.until_isr("together-again", 0, whole.broker_ids)

@@ -1,0 +1,172 @@
+"""A real cluster under test: who is who, who is alive, what ZooKeeper says; waits for states."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import psutil
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+
+from scripts.lib.cluster import Cluster
+
+T = TypeVar("T")
+
+MINIKAFKA = (sys.executable, "-m", "minikafka.cli.main")
+POLL_S = 0.05
+
+
+def until(look: Callable[[], T], what: str, limit_s: float = 30.0) -> T:
+    """The first true value of ``look``; fails after ``limit_s`` with the last one."""
+    deadline = time.monotonic() + limit_s
+    while not (found := look()):
+        assert time.monotonic() < deadline, f"not within {limit_s} s: {what} (last: {found!r})"
+        time.sleep(POLL_S)
+    return found
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def run_verb(*words: str, stdin: str | None = None, limit_s: float = 60) -> Any:
+    """A ``CompletedProcess`` with text."""
+    return subprocess.run(
+        [*MINIKAFKA, *words], input=stdin, capture_output=True, text=True, timeout=limit_s
+    )
+
+
+class RealCluster(Cluster):
+    """``minikafka up`` with what tests need. Broker ids are 1, 2, ..."""
+
+    @property
+    def up(self) -> subprocess.Popen[str]:
+        assert self._up is not None
+        return self._up
+
+    @property
+    def broker_ids(self) -> list[int]:
+        return list(range(1, self._brokers + 1))
+
+    @property
+    def any_broker(self) -> str:
+        return self.bootstrap.split(",")[0]
+
+    def home(self, name: str) -> Path:
+        return self.directory / name
+
+    def log(self, broker_id: int) -> str:
+        return (self.home(f"broker-{broker_id}") / "log").read_text()
+
+    def data(self, broker_id: int) -> Path:
+        return self.home(f"broker-{broker_id}") / "data"
+
+    def processes(self) -> list[int]:
+        """The supervisor's children, and theirs (Java)."""
+        return [child.pid for child in psutil.Process(self.up.pid).children(recursive=True)]
+
+    def end_broker(self, broker_id: int, number: signal.Signals) -> None:
+        """Send the signal and wait until the process has gone."""
+        pid_file = self.home(f"broker-{broker_id}") / "pid"
+        pid = self.broker_pid(broker_id)
+        own = [process for process in self._restarted if process.pid == pid]
+        os.kill(pid, number)
+        if own:
+            own[0].wait(timeout=60)
+            pid_file.unlink()
+        else:
+            until(lambda: not pid_file.exists(), f"broker {broker_id} ended", 60)
+
+    def kill_zookeeper(self) -> None:
+        pid_file = self.home("zookeeper") / "pid"
+        pid = int(pid_file.read_text())
+        java = psutil.Process(pid).children()
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: not any(is_alive(child.pid) for child in java), "Java ended")
+
+    def restart_zookeeper(self) -> None:
+        home = self.home("zookeeper")
+        port = self.zookeeper.rpartition(":")[2]
+        with (home / "log").open("ab") as log:
+            process = subprocess.Popen(
+                [*MINIKAFKA, "zookeeper", "--data-dir", str(home / "data"), "--port", port],
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self._restarted.append(process)
+
+    @contextlib.contextmanager
+    def zk(self) -> Iterator[KazooClient]:
+        client = KazooClient(hosts=self.zookeeper)
+        client.start(30)
+        try:
+            yield client
+        finally:
+            client.stop()
+            client.close()
+
+    def znode(self, path: str) -> Any:
+        """The JSON of a node; None when there is no such node."""
+        with self.zk() as client:
+            try:
+                return json.loads(client.get(path)[0])
+            except NoNodeError:
+                return None
+
+    def state(self, topic: str, partition: int = 0) -> dict[str, Any]:
+        found = self.znode(f"/brokers/topics/{topic}/partitions/{partition}/state")
+        return found or {}
+
+    def until_isr(self, topic: str, partition: int, wanted: list[int]) -> None:
+        until(
+            lambda: sorted(self.state(topic, partition).get("isr", [])) == sorted(wanted),
+            f"ISR of {topic}-{partition} is {wanted}",
+        )
+
+    def until_whole(self) -> None:
+        """All brokers registered, a controller in office, every replica in sync."""
+
+        def whole() -> bool:
+            with self.zk() as client:
+                if sorted(map(int, client.get_children("/brokers/ids"))) != self.broker_ids:
+                    return False
+                if not client.exists("/controller"):
+                    return False
+                for topic in client.get_children("/brokers/topics"):
+                    node = json.loads(client.get(f"/brokers/topics/{topic}")[0])
+                    for partition, replicas in node["partitions"].items():
+                        path = f"/brokers/topics/{topic}/partitions/{partition}/state"
+                        if not client.exists(path):
+                            return False
+                        isr = json.loads(client.get(path)[0])["isr"]
+                        if sorted(isr) != sorted(replicas):
+                            return False
+            return True
+
+        until(whole, "the cluster is whole", 60)
+
+    def topics(self, action: str, *options: str) -> Any:
+        done = run_verb("topics", action, "--bootstrap-server", self.bootstrap, *options)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def create_topic(self, name: str, partitions: int = 1, replication_factor: int = 3) -> None:
+        self.topics(
+            "create",
+            *("--topic", name, "--partitions", str(partitions)),
+            *("--replication-factor", str(replication_factor)),
+            *("--config", "min.insync.replicas=1"),
+        )
