@@ -12,6 +12,7 @@ from minikafka.broker.partition import Partition
 from minikafka.core.replication.follower import EpochEndOffset, diverges
 from minikafka.kernel.cluster import NO_EPOCH, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.ports import Buffer
 
 
 class Isolation(Enum):
@@ -56,7 +57,7 @@ class ReadResult(NamedTuple):
 
     topic_partition: TopicPartition
     error: ErrorCode
-    records: bytes = b""
+    records: Buffer = b""
     high_watermark: int = -1
     last_stable_offset: int = -1
     log_start_offset: int = -1
@@ -149,7 +150,7 @@ def _read_one(
     if from_follower:
         partition.check_follower(params.replica_id, entry.current_leader_epoch)
     diverging = divergence(partition, entry)
-    records = b""
+    records: Buffer = b""
     moved = False
     if diverging is None:
         upper_bound = end_of(partition, params.isolation)

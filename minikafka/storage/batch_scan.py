@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from minikafka.kernel.ports import File
+from minikafka.kernel.ports import Buffer, File
 from minikafka.protocol.records.batch import (
     BATCH_OVERHEAD,
     LOG_OVERHEAD,
@@ -62,7 +62,7 @@ def scan(file: File, start: int, end: int, *, whole: bool = False) -> Iterator[F
         position += size
 
 
-def whole_batches_end(data: bytes, start: int) -> int:
+def whole_batches_end(data: Buffer, start: int) -> int:
     """Where the last whole batch in ``data`` ends; ``start`` is where one begins.
 
     The caller knows that ``data`` is a part of a log and that it was cut anywhere.

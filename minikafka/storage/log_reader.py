@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.ports import Buffer
 from minikafka.protocol.records.batch import NO_TIMESTAMP, parse_batches
 from minikafka.protocol.records.record import decode_batch
 from minikafka.storage.batch_scan import FoundBatch, whole_batches_end
@@ -19,7 +20,7 @@ class LogRead(NamedTuple):
     which lies in it. ``first_offset`` is its base offset, or the offset asked for when there is
     no batch."""
 
-    records: bytes
+    records: Buffer
     first_offset: int
     start_offset: int
 
@@ -89,14 +90,14 @@ class LogReader:
         data = await place.segment.read_cold(extent.length, place.position)
         return self.trim(extent, data, start)
 
-    def trim(self, extent: Extent, data: bytes, start: int) -> LogRead:
-        """``data``, as read, without the torn batch at its end."""
+    def trim(self, extent: Extent, data: Buffer, start: int) -> LogRead:
+        """``data``, as read, without the torn batch at its end: a view, as it may be large."""
         if extent.length < extent.available:
             (segment, position) = extent.place
             indexed = segment.offset_index.lookup_position(position + len(data)).position
             end = whole_batches_end(data, max(indexed - position, 0))
             if end < len(data):
-                data = data[:end]
+                data = memoryview(data)[:end]
         if not data:
             return LogRead(b"", start, start)
         return LogRead(data, int.from_bytes(data[:8], "big"), start)
