@@ -131,6 +131,8 @@ class BrokerNode:
         self._zk.on_new_session(self._register)
         self._zk.on_new_session(self.controller.on_new_session)
         self.controller.start(tasks)
+        for server in self._servers:
+            server.enable_request_processing()
         self._log.info("started", cluster=cluster_id, epoch=self.broker_epoch, ports=self.ports)
         self.started.set()
 
@@ -184,7 +186,8 @@ class BrokerNode:
         )
 
     async def _listen(self) -> None:
-        """Raises OSError (address in use)."""
+        """Requests wait until this broker is registered: one of a controller that means an earlier
+        life of it can be told only then. Raises OSError (address in use)."""
         config = views.server(self._config)
         for endpoint in self._listeners.bound:
             server = Server(
@@ -194,7 +197,7 @@ class BrokerNode:
                 self._apis.on_frame,
                 endpoint.listener,
             )
-            await server.start(endpoint.host, endpoint.port)
+            await server.start(endpoint.host, endpoint.port, holding=True)
             self._servers.append(server)
 
     async def _register(self, store: ZkStore) -> None:

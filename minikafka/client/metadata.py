@@ -89,8 +89,9 @@ class Metadata:
             code = ErrorCode.REQUEST_TIMED_OUT if cause is None else cause.code
             raise KafkaError(code, f"{what}: not known after {timeout_ms} ms") from cause
 
-    async def topic(self, name: str, timeout_ms: int) -> TopicView:
-        """A topic with its partitions, created by the brokers if they do that.
+    async def topic(self, name: str, timeout_ms: int, partition: int | None = None) -> TopicView:
+        """A topic with its partitions, ``partition`` among them (a broker that has just started may
+        not know of all), created by the brokers if they do that.
 
         Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION after the time-out, others at once.
         """
@@ -101,14 +102,16 @@ class Metadata:
             if topic is None:
                 return None
             if topic.error is ErrorCode.NONE:
-                return topic if topic.partitions else None
+                known = topic.partitions
+                return topic if known and (partition is None or partition in known) else None
             error = KafkaError(topic.error, name)
             if not topic.error.retriable:
                 raise error
             self._last_error = error
             return None
 
-        return await self.wait_until(found, timeout_ms, f"topic {name}")
+        what = f"topic {name}" if partition is None else f"partition {partition} of topic {name}"
+        return await self.wait_until(found, timeout_ms, what)
 
     async def leader(self, topic_partition: TopicPartition, timeout_ms: int) -> int:
         """The broker that leads a partition. Raises KafkaError when there is none in time."""

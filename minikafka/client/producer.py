@@ -110,7 +110,8 @@ class Producer(Client):
         """Hand a record over. The future holds where it went, or a KafkaError.
 
         Waits up to ``max_block_ms`` for the topic's metadata and for room in the buffer; raises
-        KafkaError: UNKNOWN_TOPIC_OR_PARTITION, MESSAGE_TOO_LARGE, REQUEST_TIMED_OUT (no room).
+        KafkaError: UNKNOWN_TOPIC_OR_PARTITION, MESSAGE_TOO_LARGE, REQUEST_TIMED_OUT (no room, or
+        no such partition of a topic that is there).
         Keys and values are bytes: TypeError for anything else.
         """
         if not (isinstance(value, _BYTES_OR_NONE) and isinstance(key, _BYTES_OR_NONE)):
@@ -119,8 +120,13 @@ class Producer(Client):
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "the producer is closed")
         session = self.session
         view = session.metadata.view.topics.get(topic)
-        if view is None or not view.partitions or view.error is not ErrorCode.NONE:
-            view = await session.metadata.topic(topic, self._config.max_block_ms)
+        if (
+            view is None
+            or not view.partitions
+            or view.error is not ErrorCode.NONE
+            or (partition is not None and partition not in view.partitions)
+        ):
+            view = await session.metadata.topic(topic, self._config.max_block_ms, partition)
         clock = session.world.clock
         record: PendingRecord = (
             clock.wall_ms() if timestamp_ms is None else timestamp_ms,
@@ -207,8 +213,6 @@ class Producer(Client):
         """The record's own choice, else its key's, else that of the partitioner."""
         topic, count = view.name, len(view.partitions)
         if partition is not None:
-            if partition not in view.partitions:
-                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic}-{partition}")
             return TopicPartition(topic, partition)
         if key is not None:
             return TopicPartition(topic, partition_for_key(key, count))

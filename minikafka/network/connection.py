@@ -36,7 +36,9 @@ ReplyBytes: TypeAlias = Buffer | Sequence[Buffer] | None
 
 
 class ConnectionOwner(Protocol):
-    """What a connection tells the server that accepted it."""
+    """What a connection tells the server that accepted it. While ``holding``, frames wait."""
+
+    holding: bool
 
     def opened(self, connection: Connection) -> None: ...
 
@@ -207,6 +209,11 @@ class Connection(asyncio.BufferedProtocol):
         self._unsent_before = unsent
         return self._quiet_sweeps >= IDLE_SWEEPS
 
+    def serve_held(self) -> None:
+        """The owner is no longer ``holding``."""
+        if self._read_paused:
+            self._resume_reading()
+
     # -- replies
 
     def resolve(self, slot: ReplySlot) -> None:
@@ -230,13 +237,11 @@ class Connection(asyncio.BufferedProtocol):
             self._resume_reading_if_due()
 
     def _add(self, reply: ReplyBytes) -> None:
-        if reply is None:
-            return
-        if isinstance(reply, (bytes, bytearray, memoryview)):
+        if type(reply) is bytes:  # nearly all are
             self._out.append(reply)
             self._out_bytes += len(reply)
-        else:
-            self._out.extend(reply)
+        elif reply is not None:
+            self._out.extend((reply,) if isinstance(reply, (bytearray, memoryview)) else reply)
             self._out_bytes += _size(reply)
 
     def _flush(self) -> None:
@@ -258,6 +263,10 @@ class Connection(asyncio.BufferedProtocol):
     # -- reading and stopping
 
     def _serve(self, frames: Sequence[memoryview]) -> None:
+        if self._owner.holding:
+            self._held = frames
+            self._pause_reading()
+            return
         on_frame = self._on_frame
         served = 0
         self._in_read = True

@@ -32,6 +32,7 @@ class Server:
         self._on_frame = on_frame
         self._listener_name = listener_name
         self._log = log or event_log("network", listener=listener_name)
+        self.holding = False
         self._listener: Listener | None = None
         self._connections: dict[int, Connection] = {}  # bound: max_connections
         self._next_number = 0
@@ -48,11 +49,18 @@ class Server:
     def connection_count(self) -> int:
         return len(self._connections)
 
-    async def start(self, host: str, port: int) -> int:
-        """Listen; returns the port. Raises OSError (address in use)."""
+    async def start(self, host: str, port: int, holding: bool = False) -> int:
+        """Listen; returns the port. Raises OSError (address in use). ``holding``: accept, and
+        serve nobody before ``enable_request_processing`` (Kafka's name)."""
+        self.holding = holding
         self._listener = await self._network.listen(self._accept, host, port)
         self._arm_sweeper()
         return self._listener.port
+
+    def enable_request_processing(self) -> None:
+        self.holding = False
+        for connection in list(self._connections.values()):
+            connection.serve_held()
 
     def stop_accepting(self) -> None:
         """Connections already accepted live on."""

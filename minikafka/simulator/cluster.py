@@ -70,6 +70,7 @@ class SimCluster:
         self._settings = SETTINGS | dict(settings or {})
         self._nodes: dict[int, BrokerNode] = {}
         self._processes: dict[int, asyncio.Task[None]] = {}
+        self._clients: list[asyncio.Task[None]] = []
 
     def run(self, scenario: Callable[[SimCluster], Coroutine[Any, Any, T]]) -> T:
         """Raises what the scenario, an observer or a broker raises; see ``SimWorld.run``."""
@@ -92,6 +93,12 @@ class SimCluster:
     def client_config(self) -> ClientConfig:
         servers = ",".join(f"{host_name(broker_id)}:{PORT}" for broker_id in self.broker_ids)
         return ClientConfig(bootstrap_servers=servers, request_timeout_ms=5_000)
+
+    def spawn_client(self, coro: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        """A task on the client host; its failure is the scenario's."""
+        task = self.client_host.spawn(coro, name)
+        self._clients.append(task)
+        return task
 
     # ------------------------------------------------------------------------------------ brokers
 
@@ -166,7 +173,7 @@ class SimCluster:
     async def until(
         self, what: str, reached: Callable[[], bool], patience_s: float = PATIENCE_S
     ) -> None:
-        """Look ten times a (simulated) second. Raises ``NotReached``, or what ended a broker."""
+        """Look ten times a (simulated) second. Raises ``NotReached``, or what ended a broker or a client."""
         loop = self.simulation.loop
         deadline_s = loop.seconds() + patience_s
         while not reached():
@@ -187,7 +194,7 @@ class SimCluster:
         await self.until("every ISR complete", whole)
 
     def _check_processes(self) -> None:
-        for process in self._processes.values():
+        for process in (*self._processes.values(), *self._clients):
             if process.done() and not process.cancelled():
                 process.result()
 

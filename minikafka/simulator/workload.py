@@ -36,7 +36,7 @@ class Writer:
         return sum(len(offsets) for offsets in self.acknowledged.values())
 
     def start(self) -> None:
-        self._task = self._cluster.client_host.spawn(self._write(), "writer")
+        self._task = self._cluster.spawn_client(self._write(), "writer")
 
     async def stop(self) -> None:
         """Returns when every record is settled."""

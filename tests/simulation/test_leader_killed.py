@@ -8,6 +8,7 @@ import pytest
 
 from minikafka.kernel.ports import World
 from minikafka.network.channel import Channel, ChannelConfig
+from minikafka.protocol.messages.metadata import MetadataRequest
 from minikafka.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -60,6 +61,30 @@ def test_leader_is_back_before_it_was_missed(how: faults.Fault, seed: int) -> No
         await how(cluster, cluster.leader(WATCHED), seed / 2)
 
     SimCluster(seed).run(lambda cluster: under_load(cluster, fault))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_nobody_is_served_before_the_broker_is_registered(seed: int) -> None:
+    """What a controller still has to say to its former life would be taken for the whole truth."""
+
+    async def fault(cluster: SimCluster) -> None:
+        leader, world = cluster.leader(WATCHED), cluster.client_host.world
+        await cluster.host(leader).kill()
+        back = asyncio.create_task(cluster.bring_up(leader))
+        await asyncio.sleep(1)
+        assert not back.done()
+        channel = await Channel.open(
+            world.network, world.clock, host_name(leader), PORT, "probe", ChannelConfig()
+        )
+        asked = asyncio.create_task(channel.request(MetadataRequest(topics=None), 9, 60_000))
+        asked.add_done_callback(lambda _: order.append("answered"))
+        back.add_done_callback(lambda _: order.append("up"))
+        await asyncio.wait([asked, back])
+        channel.close()
+
+    order: list[str] = []
+    SimCluster(seed).run(lambda cluster: under_load(cluster, fault))
+    assert order == ["up", "answered"]
 
 
 @pytest.mark.mission("CFO-3", "CFO-5", "CCB-3")

@@ -54,11 +54,12 @@ class Lab:
         self,
         on_frame: Callable[[Connection, memoryview], None],
         config: ServerConfig | None = None,
+        holding: bool = False,
     ) -> Server:
         server = Server(
             self.network, self.clock, config or ServerConfig(), on_frame, "PLAINTEXT", self.log
         )
-        await server.start("127.0.0.1", 0)
+        await server.start("127.0.0.1", 0, holding)
         self.servers.append(server)
         return server
 

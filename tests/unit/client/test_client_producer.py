@@ -15,7 +15,7 @@ from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.records.batch import parse_batches
 from minikafka.protocol.records.compression import Compression
-from tests.support.fake_cluster import HANG_UP, SILENCE, FakeCluster
+from tests.support.fake_cluster import HANG_UP, SILENCE, FakeCluster, FakePartition
 from tests.support.jumping_loop import MemoryNetwork, jumping, memory_world
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -60,9 +60,18 @@ async def test_explicit_partition_then_key_decide():
     async with producing(partitions=5) as (producer, _):
         assert (await producer.send_and_wait("t", b"", b"abc", partition=3)).partition == 3
         assert (await producer.send_and_wait("t", b"", b"abc")).partition == 479470107 % 5
-        assert await code_of(producer.send("t", b"", partition=5)) is (
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        )
+        assert await code_of(producer.send("t", b"", partition=5)) is ErrorCode.REQUEST_TIMED_OUT
+
+
+@jumping
+async def test_a_partition_that_is_not_known_yet_is_waited_for():
+    async with producing(partitions=1) as (producer, cluster):
+        await producer.send_and_wait("t", b"", partition=0)
+        early = asyncio.ensure_future(producer.send("t", b"", partition=1))
+        await asyncio.sleep(1)
+        assert not early.done()
+        cluster.partitions[T1] = FakePartition(1)
+        assert (await (await early)).partition == 1
 
 
 @pytest.mark.mission("PAR-5", "PAR-7")

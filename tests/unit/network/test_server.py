@@ -82,6 +82,8 @@ class Wire:
 
 
 class Nobody:
+    holding = False
+
     def opened(self, connection: Connection) -> None: ...
 
     def lost(self, connection: Connection) -> None: ...
@@ -264,6 +266,20 @@ async def test_connections_beyond_the_limit_are_refused(lab) -> None:
     first.send(b"b")
     assert await first.receive() == b"b"
     assert lab.log.reasons() == ["max_connections"]
+
+
+async def test_who_comes_early_is_served_when_processing_is_enabled(lab) -> None:
+    handler = Parking()
+    server = await lab.serve(handler, holding=True)
+    early, silent = await lab.connect(server), await lab.connect(server)
+    early.send(b"a", b"b")
+    await lab.until(lambda: any(c._held for c in server._connections.values()))
+    assert handler.seen == 0
+    server.enable_request_processing()
+    early.send(b"c")
+    assert [await early.receive() for _ in range(3)] == [b"a", b"b", b"c"]
+    silent.send(b"d")
+    assert await silent.receive() == b"d"
 
 
 async def test_closing_hangs_up_on_all(lab) -> None:
