@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import heapq
 import math
+from collections import deque
 from collections.abc import Callable
 from contextvars import Context, ContextVar
 from typing import Any, NoReturn, Protocol, cast
 
 START_US = 1_000_000_000
 TASKS_TOLD = 20
+MIN_SWEEP = 128
 INSTANT_LIMIT = 1_000_000
 
 
@@ -66,56 +68,27 @@ class SimFuture(asyncio.Future[Any]):
         return self is other
 
 
-class SimTimer(asyncio.TimerHandle):
-    """A timer; of two due at the same instant the one set first is the lesser."""
-
-    __slots__ = ("due_us", "number")
-
-    def __init__(
-        self,
-        due_us: int,
-        number: int,
-        callback: Callable[..., object],
-        args: tuple[Any, ...],
-        loop: asyncio.AbstractEventLoop,
-        context: Context | None,
-    ) -> None:
-        super().__init__(due_us / 1_000_000, callback, args, loop, context)
-        self.due_us = due_us
-        self.number = number
-
-    def __lt__(self, other: object) -> bool:
-        if not isinstance(other, SimTimer):
-            return NotImplemented
-        return (self.due_us, self.number) < (other.due_us, other.number)
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
-
-    def __hash__(self) -> int:
-        return self.number
-
-
 class SimLoop(asyncio.BaseEventLoop):
-    """An asyncio loop without files, threads or waiting. Its time is in whole microseconds.
+    """An asyncio loop without files, threads or waiting. Its time is in whole microseconds. Of two
+    timers due at the same instant the one set first fires first.
 
-    Reaches into ``asyncio.BaseEventLoop`` at four places that have stood since Python 3.4:
-    ``_scheduled`` (the heap of timers), ``_selector.select``, ``_process_events`` and
-    ``_write_to_self``. Raises ``Deadlock``, ``Livelock`` and ``TimeLimitExceeded`` out of
-    ``run_until_complete``.
+    Of ``asyncio.BaseEventLoop`` it replaces ``_run_once``, one turn of the loop, and relies on
+    ``_ready`` and ``_stopping``, all of which have stood since Python 3.4. Raises ``Deadlock``,
+    ``Livelock`` and ``TimeLimitExceeded`` out of ``run_until_complete``.
     """
 
-    _scheduled: list[SimTimer]
+    _ready: deque[asyncio.Handle]
+    _stopping: bool
 
     def __init__(self) -> None:
         super().__init__()
         self.now_us = START_US
         self.limit_us: int | None = None  # at which time to stop
         self.unhandled: list[dict[str, Any]] = []  # what callbacks raised
+        self._timers: list[tuple[int, int, asyncio.TimerHandle]] = []  # a heap: due, number
+        self._cancelled_timers = 0
         self._numbers = 0
         self._turns = 0
-        self._clock_resolution = 1e-7
-        self._selector = self
         self.set_task_factory(self._make_task)
         self.set_exception_handler(self._note_unhandled)
 
@@ -131,7 +104,7 @@ class SimLoop(asyncio.BaseEventLoop):
         callback: Callable[..., object],
         *args: Any,
         context: Context | None = None,
-    ) -> SimTimer:
+    ) -> asyncio.TimerHandle:
         # Never early; the hundredth is for floats that come out a hair above a whole number.
         when_us = math.ceil(when * 1_000_000 - 0.01)
         return self.call_at_us(when_us, callback, *args, context=context)
@@ -142,34 +115,55 @@ class SimLoop(asyncio.BaseEventLoop):
         callback: Callable[..., object],
         *args: Any,
         context: Context | None = None,
-    ) -> SimTimer:
+    ) -> asyncio.TimerHandle:
         if self.is_closed():
             raise RuntimeError("the loop is closed")
-        timer = SimTimer(when_us, self._next_number(), callback, args, self, context)
-        heapq.heappush(self._scheduled, timer)
-        timer._scheduled = True  # type: ignore[attr-defined]
+        timer = asyncio.TimerHandle(when_us / 1_000_000, callback, args, self, context)
+        heapq.heappush(self._timers, (when_us, self._next_number(), timer))
         return timer
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """May also be told of timers that have fired: then the sweep comes a little early."""
+        self._cancelled_timers += 1
+        if self._cancelled_timers > max(MIN_SWEEP, len(self._timers) // 2):
+            self._timers = [entry for entry in self._timers if not entry[2].cancelled()]
+            heapq.heapify(self._timers)
+            self._cancelled_timers = 0
 
     def run_in_executor(  # type: ignore[override]
         self, executor: Any, func: Callable[..., Any], *args: Any
     ) -> NoReturn:
         raise RuntimeError(f"no threads in a simulation: {func!r}")
 
-    def select(self, timeout_s: float | None) -> list[Any]:
-        """What the base class waits in, once per turn of the loop."""
-        if timeout_s is None:
-            raise Deadlock(f"{self.seconds():.6f} s in, nothing can happen: {self._who_waits()}")
-        if timeout_s > 0:
-            self._turns = 0
-            self.now_us = max(self.now_us, self._scheduled[0].due_us)
-            if self.limit_us is not None and self.now_us > self.limit_us:
-                self.limit_us = None  # what is cleaned up now may take its time
-                raise TimeLimitExceeded(f"{self.seconds():.3f} s in: {self._who_waits()}")
+    def _run_once(self) -> None:
+        ready = self._ready
+        if not ready and not self._stopping:
+            self._jump()
+        timers, now_us = self._timers, self.now_us
+        while timers and timers[0][0] <= now_us:
+            ready.append(heapq.heappop(timers)[2])
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if not handle._cancelled:
+                handle._run()
         self._turns += 1
         if self._turns > INSTANT_LIMIT:
             self._turns = 0
             raise Livelock(f"{INSTANT_LIMIT} turns at {self.seconds():.6f} s: {self._who_waits()}")
-        return []
+
+    def _jump(self) -> None:
+        """To the next timer that has not been cancelled."""
+        timers = self._timers
+        while timers and timers[0][2].cancelled():
+            heapq.heappop(timers)
+        if not timers:
+            raise Deadlock(f"{self.seconds():.6f} s in, nothing can happen: {self._who_waits()}")
+        if timers[0][0] > self.now_us:
+            self.now_us = timers[0][0]
+            self._turns = 0
+        if self.limit_us is not None and self.now_us > self.limit_us:
+            self.limit_us = None  # what is cleaned up now may take its time
+            raise TimeLimitExceeded(f"{self.seconds():.3f} s in: {self._who_waits()}")
 
     def seconds(self) -> float:
         """Since the start of the simulation."""
@@ -178,9 +172,6 @@ class SimLoop(asyncio.BaseEventLoop):
     def _next_number(self) -> int:
         self._numbers += 1
         return self._numbers
-
-    def _process_events(self, event_list: list[Any]) -> None:
-        """There are none."""
 
     def _write_to_self(self) -> None:
         """Nobody sleeps, so nobody needs to be woken."""
