@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -43,6 +44,7 @@ class Cluster:
         self._overrides = overrides
         self._up: subprocess.Popen[str] | None = None
         self._restarted: list[subprocess.Popen[bytes]] = []
+        self.stderr: Path | None = None  # a file for what `up` complains of
         self.bootstrap = ""
         self.zookeeper = ""
         self.seconds_to_ready = 0.0
@@ -55,7 +57,9 @@ class Cluster:
         for override in self._overrides:
             command += ["--override", override]
         started = time.monotonic()
-        self._up = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        with contextlib.ExitStack() as stack:
+            stderr = stack.enter_context(self.stderr.open("wb")) if self.stderr else None
+            self._up = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True)
         assert self._up.stdout is not None
         line = self._up.stdout.readline()
         match = READY.match(line)

@@ -18,6 +18,7 @@ class Load:
         self.acknowledged: list[int] = []
         self.failures: list[str] = []
         self._stop = threading.Event()
+        self._abandoned = False
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def __enter__(self) -> Load:
@@ -26,6 +27,8 @@ class Load:
         return self
 
     def __exit__(self, *_: object) -> None:
+        """What is not acknowledged by now is given up."""
+        self._abandoned = True
         self._stop.set()
         self._thread.join(60)
 
@@ -36,7 +39,8 @@ class Load:
 
     def finish(self) -> None:
         """Stop, and check what is stored: all that was acknowledged, once and in order."""
-        self.__exit__()
+        self._stop.set()
+        self._thread.join(60)
         assert not self.failures
         stored = read_values(self._bootstrap, self._topic, self._partition)
         assert stored == sorted(set(stored)), "out of order or twice"
@@ -50,6 +54,8 @@ class Load:
                 "enable.idempotence": True,
                 "linger.ms": 2,
                 "message.timeout.ms": 60_000,
+                "request.timeout.ms": 2_500,  # how long a frozen broker is believed in
+                "socket.timeout.ms": 3_000,
                 "log_level": 0,
             }
         )
@@ -67,12 +73,14 @@ class Load:
             else:
                 producer.poll(0.01)
             self._stop.wait(0.001)
+        if self._abandoned:
+            producer.purge()
         producer.flush(60)
 
     def _delivered(self, error: Any, message: Any) -> None:
-        if error is not None:
+        if error is not None and not self._abandoned:
             self.failures.append(str(error))
-        else:
+        elif error is None:
             self.acknowledged.append(int(message.value()))
 
 

@@ -51,6 +51,11 @@ def run_verb(*words: str, stdin: str | None = None, limit_s: float = 60) -> Any:
 class RealCluster(Cluster):
     """``minikafka up`` with what tests need. Broker ids are 1, 2, ..."""
 
+    def __init__(self, directory: Path, brokers: int = 3, overrides: tuple[str, ...] = ()) -> None:
+        super().__init__(directory, brokers, overrides)
+        self.seen: list[int] = []
+        self.stderr = directory.with_name(directory.name + ".stderr")
+
     @property
     def up(self) -> subprocess.Popen[str]:
         assert self._up is not None
@@ -73,9 +78,14 @@ class RealCluster(Cluster):
     def data(self, broker_id: int) -> Path:
         return self.home(f"broker-{broker_id}") / "data"
 
-    def processes(self) -> list[int]:
-        """The supervisor's children, and theirs (Java)."""
-        return [child.pid for child in psutil.Process(self.up.pid).children(recursive=True)]
+    def remember_processes(self) -> None:
+        """The supervisor's children, and theirs (Java), are in ``seen``."""
+        self.seen = [child.pid for child in psutil.Process(self.up.pid).children(recursive=True)]
+
+    def complaints(self) -> str:
+        """What the supervisor wrote to standard error."""
+        assert self.stderr is not None
+        return self.stderr.read_text()
 
     def end_broker(self, broker_id: int, number: signal.Signals) -> None:
         """Send the signal and wait until the process has gone."""

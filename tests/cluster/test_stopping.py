@@ -1,0 +1,183 @@
+"""How a cluster ends: politely, without its ZooKeeper, impatiently, and without its supervisor."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.load import Load
+from tests.support.real_cluster import MINIKAFKA, RealCluster, is_alive, until
+from tests.support.zookeeper_process import ZookeeperProcess
+
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+
+STOP_LIMIT_S = 15.0  # a few seconds on a machine that has nothing else to do
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[RealCluster]:
+    with RealCluster(tmp_path / "pair", brokers=2) as running:
+        yield running
+        leftovers = [pid for pid in running.seen if is_alive(pid)]
+        for pid in leftovers:
+            os.kill(pid, signal.SIGKILL)
+    assert not leftovers, f"left behind: {leftovers}"
+
+
+def until_all_gone(cluster: RealCluster) -> None:
+    until(lambda: not any(map(is_alive, cluster.seen)), "all children gone", STOP_LIMIT_S)
+
+
+@pytest.mark.mission("CSH-1", "CSH-2")
+def test_sigterm_stops_everything_in_order(pair: RealCluster) -> None:
+    pair.create_topic("busy", partitions=4, replication_factor=2)
+    pair.remember_processes()
+    with Load(pair.bootstrap, "busy"):
+        pair.up.terminate()
+        assert pair.up.wait(STOP_LIMIT_S) == 0
+        until_all_gone(pair)
+    for broker_id in pair.broker_ids:
+        assert (pair.data(broker_id) / ".kafka_cleanshutdown").exists()
+        assert not (pair.home(f"broker-{broker_id}") / "pid").exists()
+
+
+def test_sigterm_stops_everything_though_zookeeper_is_gone(pair: RealCluster) -> None:
+    pair.create_topic("busy", partitions=4, replication_factor=2)
+    pair.remember_processes()
+    with Load(pair.bootstrap, "busy"):
+        pair.kill_zookeeper()
+        pair.up.terminate()
+        assert pair.up.wait(STOP_LIMIT_S) == 0
+        until_all_gone(pair)
+    for broker_id in pair.broker_ids:
+        assert (pair.data(broker_id) / ".kafka_cleanshutdown").exists(), "logs are settled anyway"
+
+
+def test_a_second_sigterm_ends_even_a_frozen_broker(pair: RealCluster) -> None:
+    pair.remember_processes()
+    controller = pair.znode("/controller")["brokerid"]
+    os.kill(pair.broker_pid(3 - controller), signal.SIGSTOP)
+    pair.up.terminate()
+    pid_file = pair.home(f"broker-{controller}") / "pid"
+    until(lambda: not pid_file.exists(), "the other broker has stopped", STOP_LIMIT_S)
+    assert pair.up.poll() is None, "it waits for the frozen one"
+    pair.up.terminate()
+    pair.up.wait(STOP_LIMIT_S)
+    until_all_gone(pair)
+
+
+def test_children_end_with_a_killed_supervisor(pair: RealCluster) -> None:
+    pair.create_topic("busy", replication_factor=2)
+    pair.remember_processes()
+    pair.up.kill()
+    pair.up.wait(STOP_LIMIT_S)
+    until_all_gone(pair)
+    for broker_id in pair.broker_ids:
+        assert "standard input ended" in pair.log(broker_id)
+        assert (pair.data(broker_id) / ".kafka_cleanshutdown").exists()
+
+
+def test_a_dead_child_is_reported_and_the_others_go_on(pair: RealCluster) -> None:
+    pair.create_topic("shared", replication_factor=2)
+    pair.until_isr("shared", 0, [1, 2])
+    pair.end_broker(2, signal.SIGKILL)
+    with Load(pair.bootstrap, "shared") as load:
+        load.finish()
+    pair.up.terminate()
+    assert pair.up.wait(STOP_LIMIT_S) == 0
+    assert "broker 2 died: killed by SIGKILL" in pair.complaints()
+
+
+class LoneBroker:
+    """``minikafka broker`` by itself, or a program that does the same."""
+
+    def __init__(self, directory: Path, zookeeper: str, program: str | None = None) -> None:
+        self.log = directory / "log"
+        settings = {
+            "broker.id": "7",
+            "listeners": "PLAINTEXT://127.0.0.1:0",
+            "zookeeper.connect": zookeeper,
+            "zookeeper.session.timeout.ms": "3000",
+            "zookeeper.connection.timeout.ms": "60000",
+            "log.dirs": str(directory / "data"),
+        }
+        properties = directory / "server.properties"
+        properties.write_text("".join(f"{k}={v}\n" for k, v in settings.items()))
+        python = [MINIKAFKA[0], "-c", program] if program else [*MINIKAFKA, "broker"]
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [*python, "--config", str(properties)], stdout=log, stderr=log
+            )
+
+    def until_logged(self, text: str) -> None:
+        until(lambda: text in self.log.read_text(), f"logged: {text}", 20)
+
+
+def test_a_broker_that_waits_for_zookeeper_can_be_stopped(
+    tmp_path: Path, own_zookeeper: ZookeeperProcess
+) -> None:
+    own_zookeeper.pause()
+    broker = LoneBroker(tmp_path, own_zookeeper.connect)
+    try:
+        until(lambda: _catches(broker.process.pid, signal.SIGTERM), "signals are handled")
+        broker.process.terminate()
+        assert broker.process.wait(STOP_LIMIT_S) == 0
+    finally:
+        own_zookeeper.resume()
+        broker.process.kill()
+
+
+def test_a_hanging_zookeeper_does_not_keep_a_broker(
+    tmp_path: Path, own_zookeeper: ZookeeperProcess
+) -> None:
+    broker = LoneBroker(tmp_path, own_zookeeper.connect)
+    try:
+        broker.until_logged("ready_to_serve_as_the_controller")
+        own_zookeeper.pause()
+        started = time.monotonic()
+        broker.process.terminate()
+        assert broker.process.wait(STOP_LIMIT_S * 2) == 0
+        assert time.monotonic() - started < STOP_LIMIT_S * 2
+    finally:
+        own_zookeeper.resume()
+        broker.process.kill()
+    assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+
+
+BUG = """
+import asyncio, sys
+from minikafka.cli import broker, main
+from minikafka.node import BrokerNode
+register = BrokerNode._register
+
+async def register_and_arm(self, store):
+    await register(self, store)
+    asyncio.get_running_loop().call_soon(lambda: [].pop())
+
+BrokerNode._register = register_and_arm
+sys.exit(main.main(["broker", *sys.argv[1:]]))
+"""
+
+
+def test_a_bug_in_a_callback_ends_the_broker_with_its_traceback(
+    tmp_path: Path, own_zookeeper: ZookeeperProcess
+) -> None:
+    broker = LoneBroker(tmp_path, own_zookeeper.connect, BUG)
+    assert broker.process.wait(30) == 1
+    log = broker.log.read_text()
+    assert "IndexError: pop from empty list" in log
+    assert "in <lambda>" in log
+    assert not (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+
+
+def _catches(pid: int, number: signal.Signals) -> bool:
+    """Whether the process has a handler for the signal."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    caught = next(line for line in status.splitlines() if line.startswith("SigCgt"))
+    return bool(int(caught.split()[1], 16) >> (number - 1) & 1)
