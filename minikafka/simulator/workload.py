@@ -12,7 +12,7 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import KafkaError
 from minikafka.simulator.cluster import SimCluster
 
-LONGEST_PAUSE_MS = 20
+LONGEST_PAUSE_MS = 50
 
 
 class Writer:
