@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from minikafka.simulator.cluster import SimCluster
+from minikafka.simulator.faults import powerless
+from minikafka.simulator.scenario import PARTITIONS, under_load
 from tests.support.cluster_storm import trace_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -19,6 +22,20 @@ CANARY_SEED = 3
 @pytest.mark.parametrize("seed", range(6))
 def test_storm(seed: int) -> None:
     trace_of(seed)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_power_fails_again_and_again(seed: int) -> None:
+    """Nobody flushes: what one broker lost, the others must have. They are whole in between."""
+
+    async def fault(cluster: SimCluster) -> None:
+        dice = cluster.simulation.entropy.fork("power")
+        for _ in range(4):
+            broker_id = cluster.broker_ids[dice.randrange(len(cluster.broker_ids))]
+            await powerless(cluster, broker_id, dice.randrange(10))
+            await cluster.until_whole(*PARTITIONS)
+
+    SimCluster(seed).run(lambda cluster: under_load(cluster, fault))
 
 
 def test_one_seed_is_one_trace_whatever_the_hashes() -> None:

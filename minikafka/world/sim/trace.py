@@ -15,7 +15,7 @@ class Trace:
         self._loop = loop
         self._hash = hashlib.blake2b(digest_size=16)
 
-    def add(self, name: str, **facts: object) -> None:
+    def add(self, name: str, /, **facts: object) -> None:
         """A line such as ``12.003456 kill host=broker-1``; the time is in simulated seconds."""
         told = "".join(f" {key}={value}" for key, value in facts.items())
         line = f"{self._loop.seconds():.6f} {name}{told}"
