@@ -52,7 +52,7 @@ BAD_INPUTS = {
     "negative length": (struct.pack(">i", -1) + GARBAGE, "bad_frame"),
     "no header": (frame(b"\x00"), "bad_header"),
     "unknown api key": (frame(header(999, 0)), "unknown_api"),
-    "unsupported version": (frame(header(3, 99)), "unsupported_version"),
+    "unsupported version": (frame(header(3, 99) + b"\x00"), "unsupported_version"),
     "truncated body": (frame(header(0, 3) + b"\xff\xff\x00\x01\x00"), "bad_request"),
     "huge array": (frame(header(3, 0) + struct.pack(">i", 0x7FFFFFF0)), "bad_request"),
 }

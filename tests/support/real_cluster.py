@@ -173,10 +173,16 @@ class RealCluster(Cluster):
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    def create_topic(self, name: str, partitions: int = 1, replication_factor: int = 3) -> None:
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        replication_factor: int = 3,
+        config: str = "min.insync.replicas=1",
+    ) -> None:
         self.topics(
             "create",
             *("--topic", name, "--partitions", str(partitions)),
             *("--replication-factor", str(replication_factor)),
-            *("--config", "min.insync.replicas=1"),
+            *("--config", config),
         )
