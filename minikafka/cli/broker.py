@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import os
+import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,8 @@ from minikafka.kernel.config import (
     properties_from_environment,
 )
 from minikafka.kernel.settings import BROKER_CONFIG
+
+GC_ALLOCATIONS = 20_000  # between two looks of the garbage collector at young objects
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,7 +64,7 @@ async def serve(config: Config, stop_with_stdin: bool = False) -> None:
     from minikafka.node import EXPECTED_FAILURES, BrokerNode
     from minikafka.world.real.world import real_world
 
-    node = BrokerNode(real_world(), config)
+    node = BrokerNode(real_world(), config, socket.gethostname())
     log = events.event_log("loop", broker=node.broker_id)
 
     def on_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -74,4 +78,7 @@ async def serve(config: Config, stop_with_stdin: bool = False) -> None:
 
     asyncio.get_running_loop().set_exception_handler(on_loop_error)
     call_when_asked_to_stop(node.request_stop, stop_with_stdin)
+    # What was imported lives as long as the process: the collector need not look at it again.
+    gc.freeze()
+    gc.set_threshold(GC_ALLOCATIONS, 10, 10)
     await node.run()
