@@ -55,7 +55,7 @@ class SimCluster:
     """``run`` plays a scenario: a coroutine function that gets the cluster, with no broker started.
 
     A broker that ends by itself fails the scenario. ``observers`` hear each event of the brokers'
-    logs in the very moment; the log is part of the simulation's trace.
+    logs, and of each fault that begins, in the very moment; all that is in the simulation's trace.
     """
 
     def __init__(
@@ -78,6 +78,10 @@ class SimCluster:
             return self.simulation.run(scenario(self), RUN_LIMIT_S)
 
     def _on_event(self, level: str, name: str, facts: dict[str, Any]) -> None:
+        self.note(name, **facts)
+
+    def note(self, name: str, /, **facts: Any) -> None:
+        """Into the trace, and to the observers."""
         self.simulation.tracer.add(name, **facts)
         event = LogEvent(self.simulation.loop.seconds(), name, facts)
         for observe in self.observers:
@@ -173,7 +177,8 @@ class SimCluster:
     async def until(
         self, what: str, reached: Callable[[], bool], patience_s: float = PATIENCE_S
     ) -> None:
-        """Look ten times a (simulated) second. Raises ``NotReached``, or what ended a broker or a client."""
+        """Look ten times a (simulated) second. Raises ``NotReached``, or what ended a broker or
+        a client."""
         loop = self.simulation.loop
         deadline_s = loop.seconds() + patience_s
         while not reached():

@@ -44,6 +44,7 @@ async def _fall_silent(cluster: SimCluster, broker_id: int) -> None:
 async def _away(
     cluster: SimCluster, broker_id: int, away_s: float, leave: Callable[[], Awaitable[None]]
 ) -> None:
+    cluster.note("leaves", broker=broker_id)
     await leave()
     for other in cluster.broker_ids:
         cluster.simulation.unclog(host_name(broker_id), host_name(other))
@@ -118,7 +119,7 @@ async def storm(cluster: SimCluster, count: int) -> None:
             lasting_s = dice.between(0, LONGEST_S * 1000) / 1000
             taken = [pair for task, pair in busy.items() if not task.done()]
             if all(fault is not kind and broker_id != victim for kind, victim in taken):
-                cluster.simulation.tracer.add(fault.__name__, broker=broker_id, lasting=lasting_s)
+                cluster.note(fault.__name__, broker=broker_id, lasting=lasting_s)
                 busy[tasks.create_task(fault(cluster, broker_id, lasting_s))] = (fault, broker_id)
             await asyncio.sleep(dice.between(0, LONGEST_PAUSE_S * 1000) / 1000)
 
