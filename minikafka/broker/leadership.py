@@ -226,6 +226,7 @@ class Leadership:
         for stop in obeyed:
             if stop.delete:
                 self._hosted.remove(stop.topic_partition)
+                self._topic_configs.forget(stop.topic_partition.topic)
             self._log.info(
                 "replica_stopped", partition=str(stop.topic_partition), delete=stop.delete
             )

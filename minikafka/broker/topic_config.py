@@ -27,3 +27,7 @@ class TopicConfigs(Protocol):
     def get(self, topic: str) -> TopicConfig:
         """The settings as last read; the broker's defaults for a topic never loaded."""
         ...
+
+    def forget(self, topic: str) -> None:
+        """The topic is being deleted: one made again under its name is read anew."""
+        ...

@@ -10,8 +10,10 @@ from minikafka.core.log.config import LogConfig
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.events import EventLog, event_log
 from minikafka.kernel.settings import TOPIC_CONFIG
+from minikafka.zookeeper.errors import MalformedZnode
 
-# Reads what is set for these topics: Kafka's keys and texts. Raises CoordinationError.
+# Reads what is set for these topics: Kafka's keys and texts. Raises CoordinationError, and
+# MalformedZnode when nobody can read that.
 ReadTopicConfigs: TypeAlias = Callable[[Sequence[str]], Awaitable[Mapping[str, Mapping[str, str]]]]
 
 
@@ -37,7 +39,7 @@ def topic_config(settings: Mapping[str, Any]) -> TopicConfig:
 class TopicConfigCache:
     """A topic never loaded has the broker's ``defaults`` (``kernel.settings.topic_defaults``).
 
-    Bounded by the topics that this broker hosts or hosted."""
+    Bounded by the topics that this broker hosts."""
 
     def __init__(
         self, read: ReadTopicConfigs, defaults: Mapping[str, Any], log: EventLog | None = None
@@ -56,12 +58,29 @@ class TopicConfigCache:
 
     async def reload(self, topics: Sequence[str]) -> None:
         """Read these, known or not. Raises CoordinationError."""
-        found = await self._read(topics)
+        found = await self._given(topics)
         for topic in topics:
             self._known[topic] = self._effective(topic, found.get(topic, {}))
 
+    async def _given(self, topics: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
+        """What is set for these topics; one by one only where the whole cannot be read."""
+        try:
+            return await self._read(topics)
+        except MalformedZnode as error:
+            if len(topics) == 1:
+                self._log.warning("topic_settings_garbled", topic=topics[0], error=str(error))
+                return {}
+        found: dict[str, Mapping[str, str]] = {}
+        for topic in topics:
+            found.update(await self._given([topic]))
+        return found
+
     def get(self, topic: str) -> TopicConfig:
         return self._known.get(topic, self._default)
+
+    def forget(self, topic: str) -> None:
+        """A topic of that name that is made later has settings of its own."""
+        self._known.pop(topic, None)
 
     def _effective(self, topic: str, given: Mapping[str, str]) -> TopicConfig:
         """The broker's settings under the topic's own. What another tool wrote and nobody can read

@@ -70,6 +70,7 @@ class Configs:
     def __init__(self) -> None:
         self.by_topic: dict[str, TopicConfig] = {}
         self.failures = 0
+        self.forgotten: list[str] = []
 
     async def load(self, topics: Iterable[str]) -> None:
         if self.failures:
@@ -78,3 +79,6 @@ class Configs:
 
     def get(self, topic: str) -> TopicConfig:
         return self.by_topic.get(topic, TopicConfig())
+
+    def forget(self, topic: str) -> None:
+        self.forgotten.append(topic)

@@ -212,6 +212,7 @@ async def test_a_topic_made_again_starts_empty() -> None:
         cluster[1].produce("a")
         cluster[1].replicas.checkpoint_high_watermarks()
         await stopped(cluster[1], stop())
+        assert cluster.configs.forgotten == [TOPIC]
         again = UUID(int=8)
         await cluster.elect(1, isr=[1], replicas=[1], topic_id=again)
         partition = cluster[1].partition()

@@ -9,6 +9,7 @@ import pytest
 from minikafka.broker.topic_config_cache import TopicConfigCache
 from minikafka.kernel.ports import CoordinationError
 from minikafka.kernel.settings import BROKER_CONFIG, topic_defaults
+from minikafka.zookeeper.errors import MalformedZnode
 
 BROKER = BROKER_CONFIG.parse({"zookeeper.connect": "zk:2181", "min.insync.replicas": "2"})
 
@@ -18,10 +19,13 @@ class Store:
         self.given = given
         self.asked: list[list[str]] = []
         self.away = False
+        self.garbled = ""
 
     async def __call__(self, topics: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
         if self.away:
             raise CoordinationError
+        if self.garbled in topics:
+            raise MalformedZnode(f"/config/topics/{self.garbled}", b"{", "no JSON")
         self.asked.append(list(topics))
         return {topic: self.given[topic] for topic in topics if topic in self.given}
 
@@ -48,12 +52,33 @@ async def test_reload_reads_again() -> None:
     assert configs.get("a").min_insync_replicas == 3
 
 
+async def test_a_topic_made_again_is_read_again() -> None:
+    store = Store(a={"min.insync.replicas": "1"})
+    configs = TopicConfigCache(store, topic_defaults(BROKER))
+    await configs.load(["a", "b"])
+    configs.forget("a")
+    configs.forget("never known")
+    store.given["a"] = {"min.insync.replicas": "3"}
+    await configs.load(["a", "b"])
+    assert configs.get("a").min_insync_replicas == 3
+    assert store.asked == [["a", "b"], ["a"]]
+
+
 async def test_what_nobody_can_read_is_left_at_the_broker_s() -> None:
     store = Store(a={"min.insync.replicas": "many", "max.message.bytes": "77"})
     configs = TopicConfigCache(store, topic_defaults(BROKER))
     await configs.load(["a"])
     assert configs.get("a").min_insync_replicas == 2
     assert configs.get("a").log.max_message_bytes == 77
+
+
+async def test_one_garbled_znode_leaves_its_topic_at_the_broker_s_and_no_other() -> None:
+    store = Store(a={"min.insync.replicas": "1"}, b={"min.insync.replicas": "3"})
+    store.garbled = "a"
+    configs = TopicConfigCache(store, topic_defaults(BROKER))
+    await configs.load(["a", "b"])
+    assert configs.get("a").min_insync_replicas == 2
+    assert configs.get("b").min_insync_replicas == 3
 
 
 async def test_nothing_is_known_while_zookeeper_is_away() -> None:
