@@ -125,6 +125,8 @@ class LogSegment:
         That includes the last entry of the time index: should the segment be rolled right after,
         recovery would not look at it again.
         """
+        if self._handle is None:
+            return  # its log was cut or deleted: another segment may have its names by now
         self.persist()
         for flushable in (self._file, self.offset_index, self.time_index):
             if self._handle is not None:

@@ -1,5 +1,6 @@
 """How logs end: deletion, flushes that fail, shutdowns on a broken disk."""
 
+import asyncio
 from typing import Any
 from uuid import UUID
 
@@ -103,6 +104,29 @@ async def test_a_recreated_log_inherits_nothing_from_the_checkpoints() -> None:
     again = (await started(files)).get(A)
     assert again is not None
     assert (again.log_start_offset, again.log_end_offset, again.recovery_point) == (0, 5, 0)
+
+
+async def test_a_flush_under_way_does_not_write_into_the_next_log_of_the_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    files = MemoryFiles()
+    logs = await started(files)
+    log = logs.get_or_create(A, ID, SMALL)
+    fill(log, 2)  # one each to two segments
+    on_disk = asyncio.Event()
+
+    async def slow(file: MemoryFile) -> None:
+        await on_disk.wait()  # and closing the file meanwhile is no error, as in the real world
+
+    monkeypatch.setattr(MemoryFile, "flush", slow)
+    flushing = asyncio.create_task(log.flush())
+    await asyncio.sleep(0)
+    await logs.delete(A)
+    fill(logs.get_or_create(A, UUID(int=9), SMALL), 1)
+    before = files.list("/d/a-0")
+    on_disk.set()
+    await asyncio.gather(flushing, return_exceptions=True)
+    assert files.list("/d/a-0") == before
 
 
 # --------------------------------------------------------------------------------------- failures
