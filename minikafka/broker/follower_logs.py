@@ -61,7 +61,7 @@ class FollowerLogs:
         except KafkaError as error:
             if error.code in (ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD):
                 raise
-            self._log.error("replica_failed", partition=str(topic_partition), error=str(error))
+            self._given_up(topic_partition, error)
         return None
 
     def _cut(
@@ -109,6 +109,9 @@ class FollowerLogs:
         except OSError as error:
             self._on_disk_error(topic_partition, error)
             return None
+        except KafkaError as error:
+            self._given_up(topic_partition, error)
+            return None
         self._log.warning(
             "replica_truncated_to_leader_end", partition=str(topic_partition), offset=offset
         )
@@ -132,7 +135,14 @@ class FollowerLogs:
         except OSError as error:
             self._on_disk_error(topic_partition, error)
             return None
+        except KafkaError as error:
+            self._given_up(topic_partition, error)
+            return None
         return self._at_end(partition, state)
+
+    def _given_up(self, topic_partition: TopicPartition, error: KafkaError) -> None:
+        """Our own log cannot be read, or does not take what the leader sent."""
+        self._log.error("replica_failed", partition=str(topic_partition), error=str(error))
 
     @staticmethod
     def _at_end(partition: Partition, state: PartitionFetchState) -> PartitionFetchState:

@@ -18,9 +18,13 @@ from minikafka.protocol.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
-from minikafka.protocol.messages.list_offsets import ListOffsetsResponse
+from minikafka.protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
 from minikafka.protocol.records.builder import build_batch
-from tests.support.replicas import TP, ReplicaCluster, batch, error_of
+from tests.support.replicas import TOPIC, TP, ReplicaCluster, batch, error_of
 
 
 def fetches(cluster: ReplicaCluster, source: int) -> list[FetchRequest]:
@@ -265,6 +269,24 @@ async def test_a_leader_that_says_nothing_about_its_ends_is_asked_again() -> Non
         await cluster.clock.advance(30)
         assert len(leader.asked) == 2
         assert cluster[2].held() == []
+
+
+async def test_a_log_that_cannot_be_cut_stops_its_copy_and_not_the_broker() -> None:
+    async with ReplicaCluster([1, 2]) as cluster:
+        await cluster.elect(1, isr=[1], replicas=[1, 2])
+        cluster[1].produce("a", acks=1)
+        await cluster.clock.advance(1_000)
+        leader = Leader(cluster)
+        leader.answers = [answer(ErrorCode.OFFSET_OUT_OF_RANGE)]
+        ends = [ListOffsetsPartitionResponse(0, offset=0)]
+        cluster[1].handlers[ApiKey.LIST_OFFSETS] = lambda c, r, reply: reply(
+            ListOffsetsResponse(topics=[ListOffsetsTopicResponse(TOPIC, ends)])
+        )
+        segment = cluster[2].partition().log.segments.active
+        segment._handle.write(bytes(4), 8)  # the length of the first batch
+        await cluster.clock.advance(2_000)
+        assert leader.answers == []
+        assert cluster[2].replicas.fetchers.fetcher(1).state_of(TP) is None
 
 
 async def test_partitions_with_data_go_to_the_end_of_the_line() -> None:
