@@ -26,6 +26,7 @@ from minikafka.kernel.ports import (
     ZnodeStat,
 )
 from minikafka.zookeeper import paths
+from minikafka.zookeeper.errors import MalformedZnode
 from minikafka.zookeeper.requests import Requests, first_error, raise_error
 from minikafka.zookeeper.znodes import ConfigZnode, PartitionStateZnode, TopicZnode
 
@@ -154,7 +155,10 @@ class TopicStore:
         if isinstance(outcome.error, NoNode):
             return None
         if isinstance(outcome.error, BadVersion):
-            found = (await self.leader_isr_states([topic_partition])).get(topic_partition)
+            try:
+                found = (await self.leader_isr_states([topic_partition])).get(topic_partition)
+            except MalformedZnode:
+                return None  # whatever that is, it is not what we meant to write
             if found is None or found != LeaderIsrAndControllerEpoch(
                 replace(leader_and_isr, zk_version=found.leader_and_isr.zk_version),
                 controller_epoch,

@@ -211,6 +211,8 @@ async def test_a_leader_writes_its_isr_conditionally(
     session.lose_answers = 1
     assert await store.update_isr(tp, FIRST, 1, 1) == 2
     assert await store.update_isr(TopicPartition("gone", 0), FIRST, 1, 0) is None
+    await session.set(paths.partition_state(tp), b"garbage")
+    assert await store.update_isr(tp, shrunk, 1, 2) is None
 
 
 @pytest.mark.mission("CDU-5")
