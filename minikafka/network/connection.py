@@ -240,8 +240,11 @@ class Connection(asyncio.BufferedProtocol):
         if type(reply) is bytes:  # nearly all are
             self._out.append(reply)
             self._out_bytes += len(reply)
+        elif isinstance(reply, (bytes, bytearray, memoryview)):
+            self._out.append(reply)
+            self._out_bytes += len(reply)
         elif reply is not None:
-            self._out.extend((reply,) if isinstance(reply, (bytearray, memoryview)) else reply)
+            self._out.extend(reply)
             self._out_bytes += _size(reply)
 
     def _flush(self) -> None:
