@@ -237,10 +237,7 @@ class Connection(asyncio.BufferedProtocol):
             self._resume_reading_if_due()
 
     def _add(self, reply: ReplyBytes) -> None:
-        if type(reply) is bytes:  # nearly all are
-            self._out.append(reply)
-            self._out_bytes += len(reply)
-        elif isinstance(reply, (bytes, bytearray, memoryview)):
+        if isinstance(reply, (bytes, bytearray, memoryview)):  # nearly all are bytes: looked at first
             self._out.append(reply)
             self._out_bytes += len(reply)
         elif reply is not None:
