@@ -237,7 +237,7 @@ class Connection(asyncio.BufferedProtocol):
             self._resume_reading_if_due()
 
     def _add(self, reply: ReplyBytes) -> None:
-        if isinstance(reply, (bytes, bytearray, memoryview)):  # nearly all are bytes: looked at first
+        if isinstance(reply, (bytes, bytearray, memoryview)):  # mostly bytes
             self._out.append(reply)
             self._out_bytes += len(reply)
         elif reply is not None:
