@@ -61,7 +61,9 @@ def main() -> int:
     parser.add_argument("--tests", action="store_true", help="name the tests of each row")
     args = parser.parse_args()
     collector = Collector()
-    options = ["-o", "addopts=--import-mode=importlib", "-p", "no:terminal"] + ([] if args.run else ["--collect-only"])
+    options = ["-o", "addopts=--import-mode=importlib", "-p", "no:terminal"]
+    if not args.run:
+        options.append("--collect-only")
     pytest.main([*options, str(ROOT / "tests")], plugins=[collector])
     known = rows()
     for row, text in known.items():

@@ -23,7 +23,7 @@ from minikafka.cli.embedded_zookeeper import (
 from minikafka.world.real.zookeeper import RealCoordination
 from tests.support.zookeeper_process import free_port
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 
 PROGRAM = """
 import asyncio, sys

@@ -31,7 +31,7 @@ from minikafka.kernel.ports import (
 from minikafka.world.real.zookeeper import RealCoordination
 from tests.support.zookeeper_process import ZookeeperProcess, free_port
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 
 
 class Inbox:

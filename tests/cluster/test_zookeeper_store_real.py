@@ -25,7 +25,7 @@ from minikafka.zookeeper.store import ControllerMoved, ZkStore
 from minikafka.zookeeper.znodes import BrokerZnode
 from tests.support.zookeeper_process import ZookeeperProcess
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 
 FIRST = LeaderAndIsr(1, 0, (1, 2, 3))
 
