@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
 from minikafka.broker.fetch_reader import (
@@ -15,6 +15,7 @@ from minikafka.broker.fetch_reader import (
 )
 from minikafka.broker.hosted_partitions import HostedPartitions
 from minikafka.core.purgatory import DelayedOperation
+from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import KafkaError
 
 FetchReply: TypeAlias = Callable[[Sequence[ReadResult]], None]
@@ -89,6 +90,9 @@ class DelayedFetch(DelayedOperation):
     def on_complete(self) -> None:
         entries = [entry for _, _, entry in self._watched]
         self._reply(self._reader.read(self._params, entries, None)[0])
+
+    def watched_keys(self) -> Iterable[TopicPartition]:
+        return (entry.topic_partition for _, _, entry in self._watched)
 
     def on_expiration(self) -> None:
         self._on_expired(self._params)

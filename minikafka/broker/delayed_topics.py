@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
 from minikafka.broker.metadata_cache import MetadataCache
@@ -39,6 +39,9 @@ class DelayedCreatePartitions(DelayedOperation):
     def on_expiration(self) -> None:
         """Case B: ``on_complete`` has said it."""
 
+    def watched_keys(self) -> Iterable[str]:
+        return self._topics
+
     def _lacking(self) -> list[str]:
         return [
             topic
@@ -71,6 +74,9 @@ class DelayedDeleteTopics(DelayedOperation):
 
     def on_expiration(self) -> None:
         """Case B: ``on_complete`` has said it."""
+
+    def watched_keys(self) -> Iterable[str]:
+        return self._topics
 
     def _remaining(self) -> list[str]:
         return [topic for topic in self._topics if self._cache.contains_topic(topic)]

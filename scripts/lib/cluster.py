@@ -12,6 +12,7 @@ import sys
 import time
 from pathlib import Path
 
+LAST_LINES = 15
 READY = re.compile(r"ready bootstrap=(\S+) zookeeper=(\S+)")
 
 
@@ -70,8 +71,16 @@ class Cluster:
         self.bootstrap, self.zookeeper = match.groups()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.stop()
+        if kind is not None:
+            self._show_last_words()
+
+    def _show_last_words(self) -> None:
+        """Something went wrong, and the directory is about to be deleted."""
+        for log in sorted(self.directory.glob("*/log")):
+            lines = log.read_text(errors="replace").splitlines()[-LAST_LINES:]
+            print("\n".join([f"--- {log.parent.name}", *lines]), file=sys.stderr)
 
     def broker_pid(self, broker_id: int) -> int:
         return int((self.directory / f"broker-{broker_id}" / "pid").read_text())

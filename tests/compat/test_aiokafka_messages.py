@@ -64,6 +64,7 @@ def test_it_knows_the_low_versions() -> None:
     assert len(SHARED) > 80
 
 
+@pytest.mark.mission("R-10")
 @pytest.mark.parametrize(("cls", "version"), SHARED, ids=title)
 @settings(max_examples=8, deadline=None, database=None)
 @given(data=st.data())

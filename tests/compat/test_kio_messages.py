@@ -105,6 +105,7 @@ def test_kio_knows_most_of_our_messages() -> None:
     assert len(SHARED) > 160
 
 
+@pytest.mark.mission("R-10")
 @pytest.mark.parametrize(("cls", "version"), SHARED, ids=title)
 @settings(
     max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Hashable, Iterable
 from typing import Any
 
 from minikafka.core.timer.bucket import TimerTaskEntry
@@ -34,6 +35,10 @@ class DelayedOperation(ABC):
     @abstractmethod
     def on_expiration(self) -> None:
         """What expiry means besides. Called after ``on_complete`` when time ran out."""
+
+    def watched_keys(self) -> Iterable[Hashable]:
+        """The keys it still waits on, for dumps: the purgatory knows operations by key only."""
+        return ()
 
     @property
     def is_completed(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from itertools import islice
 from typing import Generic, TypeVar
 
 from minikafka.core.purgatory.operation import DelayedOperation
@@ -105,9 +106,15 @@ class Purgatory(Generic[OpT]):
         """When ``advance`` is due next; it may lie in the past. None while nothing waits."""
         return self._timer.next_expiration_ms()
 
-    def levels(self) -> list[WheelLevel]:
-        """The wheels of this purgatory's own timer, for dumps."""
-        return self._timer.levels()
+    def levels(self, count_at_most: int | None = None) -> list[WheelLevel]:
+        """The wheels of this purgatory's own timer, for dumps. See ``TimingWheel.levels``."""
+        return self._timer.levels(count_at_most)
+
+    def waiting(self, at_most: int) -> list[tuple[int, OpT]]:
+        """Up to so many operations that wait for their time-out, each behind its expiration in ms:
+        about those that expire first. Looks at no others: for dumps of what may be very many."""
+        entries = islice(self._timer.entries(), at_most)
+        return [(entry.expiration_ms, entry.task) for entry in entries]
 
     def _purge(self) -> None:
         self._estimated_total = self._timer.size

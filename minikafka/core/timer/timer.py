@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Generic, TypeVar
 
 from minikafka.core.timer.bucket import TaskCounter, TimerTaskEntry
@@ -79,6 +80,15 @@ class Timer(Generic[T]):
         wheel.advance_clock(now_ms)
         return due
 
-    def levels(self) -> list[WheelLevel]:
-        """The wheels as values, finest first."""
-        return self.wheel.levels()
+    def entries(self) -> Iterator[TimerTaskEntry[T]]:
+        """What waits here, about soonest first: wheel by wheel, slot by slot. For dumps; the timer
+        must not change meanwhile."""
+        yield from (entry for entry in self._expired if not entry.cancelled)
+        wheel: TimingWheel[T] | None = self.wheel
+        while wheel is not None:
+            yield from wheel.entries()
+            wheel = wheel.overflow_wheel
+
+    def levels(self, count_at_most: int | None = None) -> list[WheelLevel]:
+        """The wheels as values, finest first. See ``TimingWheel.levels``."""
+        return self.wheel.levels(count_at_most)

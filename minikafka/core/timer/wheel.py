@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Generic, TypeVar
 
 from minikafka.core.timer.bucket import TaskCounter, TimerTaskEntry, TimerTaskList
@@ -130,8 +132,16 @@ class TimingWheel(Generic[T]):
         if self.overflow_wheel is not None:
             self.overflow_wheel.advance_clock(self.current_time_ms)
 
-    def levels(self) -> list[WheelLevel]:
-        """This wheel and those above it, as values. Counts every task: for dumps only."""
+    def entries(self) -> Iterator[TimerTaskEntry[T]]:
+        """What this wheel holds, slot by slot from its hand on. The wheel must not change
+        meanwhile."""
+        first = self.current_time_ms // self.tick_ms
+        for virtual_id in range(first, first + self.wheel_size):
+            yield from self.buckets[virtual_id % self.wheel_size]
+
+    def levels(self, count_at_most: int | None = None) -> list[WheelLevel]:
+        """This wheel and those above it, as values. Counts task by task, in each slot up to
+        ``count_at_most``: for dumps only."""
         dump: list[WheelLevel] = []
         wheel: TimingWheel[T] | None = self
         while wheel is not None:
@@ -142,7 +152,9 @@ class TimingWheel(Generic[T]):
                     wheel_size=wheel.wheel_size,
                     interval_ms=wheel.interval_ms,
                     current_time_ms=wheel.current_time_ms,
-                    tasks_by_slot=tuple(sum(1 for _ in bucket) for bucket in wheel.buckets),
+                    tasks_by_slot=tuple(
+                        sum(1 for _ in islice(bucket, count_at_most)) for bucket in wheel.buckets
+                    ),
                 )
             )
             wheel = wheel.overflow_wheel

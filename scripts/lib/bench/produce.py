@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+import time
 from pathlib import Path
 from statistics import median
 
@@ -17,6 +18,7 @@ from scripts.lib.cluster import Cluster
 
 IN_FLIGHT = 5
 ROUNDS = 3
+PATIENCE_S = 30
 OVERRIDES = ("message.max.bytes=4194304",)
 # record bytes, requests a round, least ratio to the probe
 SIZES = (
@@ -38,8 +40,16 @@ def create(cluster: Cluster, topic: str, replicas: int) -> None:
 
 
 def leader_port(cluster: Cluster, topic: str) -> int:
-    metadata = AdminClient({"bootstrap.servers": cluster.bootstrap}).list_topics(topic, timeout=10)
-    return int(metadata.brokers[metadata.topics[topic].partitions[0].leader].port)
+    """Asks until the broker that happens to be asked has heard of the topic."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        metadata = admin.list_topics(topic, timeout=10)
+        partition = metadata.topics[topic].partitions.get(0)
+        if partition is not None and partition.leader in metadata.brokers:
+            return int(metadata.brokers[partition.leader].port)
+        time.sleep(0.02)
+    raise RuntimeError(f"{topic} has no leader")
 
 
 def round_of(port: int, frame: bytes, count: int, check: bool) -> tuple[Result, bytes]:

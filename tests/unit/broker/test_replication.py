@@ -47,7 +47,7 @@ async def test_acks_all_waits_for_the_whole_isr() -> None:
         assert cluster[1].partition().high_watermark == 1
 
 
-@pytest.mark.mission("PRD-6")
+@pytest.mark.mission("PRD-6", "R-12")
 async def test_frozen_followers_time_the_request_out_and_thawed_ones_let_it_succeed() -> None:
     async with ReplicaCluster() as cluster:
         await cluster.elect(1)

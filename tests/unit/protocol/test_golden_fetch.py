@@ -148,7 +148,7 @@ def response(version: int) -> FetchResponse:
     )
 
 
-@pytest.mark.mission("FET-1")
+@pytest.mark.mission("FET-1", "R-9")
 @pytest.mark.parametrize("version", range(9))
 def test_request_frames_0_to_8(version: int) -> None:
     size = {0: 68, 3: 72, 4: 73, 5: 89, 7: 116}[max(v for v in (0, 3, 4, 5, 7) if v <= version)]

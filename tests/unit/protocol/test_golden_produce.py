@@ -105,7 +105,7 @@ def response(version: int) -> ProduceResponse:
     )
 
 
-@pytest.mark.mission("PRD-2")
+@pytest.mark.mission("PRD-2", "R-9", "R-12")
 @pytest.mark.parametrize("version", range(7))
 def test_request_frames_0_to_6(version: int) -> None:
     tail = "0002 'tx'" if version >= 3 else ""

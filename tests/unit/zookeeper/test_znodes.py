@@ -41,7 +41,7 @@ TOPIC_ID = UUID("00112233-4455-6677-8899-aabbccddeeff")
 ENDPOINTS = (Endpoint("h", 9092), Endpoint("10.0.0.1", 9093, "INSIDE", "SSL"))
 
 
-@pytest.mark.mission("CEL-2")
+@pytest.mark.mission("CEL-2", "R-2")
 def test_controller() -> None:
     node = ControllerZnode(0, 1529210278988)
     assert node.path == "/controller"
@@ -217,6 +217,7 @@ def test_config() -> None:
     assert accented.encode() == '{"version":1,"config":{"k":"é\\"\\\\/\\u0001"}}'.encode()
 
 
+@pytest.mark.mission("R-2")
 def test_notifications() -> None:
     config = ConfigChangeZnode("topics/foo")
     assert config.path == "/config/changes/config_change_"
@@ -234,7 +235,7 @@ def test_notifications() -> None:
     assert LogDirEventZnode.decode(disk.encode()) == disk
 
 
-@pytest.mark.mission("CDU-1", "CDU-2")
+@pytest.mark.mission("CDU-1", "CDU-2", "R-2")
 def test_administrators_requests() -> None:
     moves = ReassignPartitionsZnode({TP: (1, 2)})
     assert moves.path == "/admin/reassign_partitions"

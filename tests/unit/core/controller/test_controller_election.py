@@ -9,7 +9,7 @@ from minikafka.kernel.cluster import LeaderAndIsr, ReplicaAssignment, TopicParti
 S = ElectionStrategy
 
 
-@pytest.mark.mission("LEL-1", "LEL-2", "LEL-4")
+@pytest.mark.mission("LEL-1", "LEL-2", "LEL-4", "R-4")
 @pytest.mark.parametrize(
     ("assignment", "isr", "live", "unclean", "leader"),
     [

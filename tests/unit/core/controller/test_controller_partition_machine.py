@@ -83,7 +83,7 @@ def test_to_online_again_elects_and_writes_the_next_epoch(cluster, summary, befo
     ]
 
 
-@pytest.mark.mission("PSM-9")
+@pytest.mark.mission("PSM-9", "R-6")
 def test_a_version_that_moved_on_is_read_again(cluster):
     """The leader shrank its ISR between our read and our write."""
     (tp,) = cluster.topic("t", (1, 2, 3))
@@ -97,7 +97,7 @@ def test_a_version_that_moved_on_is_read_again(cluster):
     assert second.elected == {tp: LeaderAndIsr(3, 4, (3,), 9)}
 
 
-@pytest.mark.mission("PSM-9", "CEL-15")
+@pytest.mark.mission("PSM-9", "CEL-15", "R-6")
 def test_what_a_newer_controller_wrote_is_left_alone(cluster):
     (tp,) = cluster.topic("t", (1, 2))
     cluster.led(tp, 1, (1, 2), controller_epoch=6)
@@ -125,7 +125,7 @@ def test_failures_leave_the_partition_where_it_was(cluster):
     assert set(cluster.context.partition_states.values()) == {P.OFFLINE}
 
 
-@pytest.mark.mission("LEL-4")
+@pytest.mark.mission("LEL-4", "R-4")
 def test_unclean_election_where_the_topic_allows_it(cluster):
     (strict,) = cluster.topic("strict", (1, 2))
     (lax,) = cluster.topic("lax", (1, 2))

@@ -77,7 +77,7 @@ def test_online_again_without_any_leader_ever_hears_nothing(cluster):
     assert cluster.sent() == []
 
 
-@pytest.mark.mission("RSM-12", "RSM-17")
+@pytest.mark.mission("RSM-12", "RSM-17", "R-5")
 @pytest.mark.parametrize("before", [R.NEW, R.ONLINE, R.OFFLINE, R.DELETION_INELIGIBLE])
 def test_offline_leaves_the_isr_and_all_others_hear_of_it(cluster, summary, before):
     (tp,) = cluster.topic("t", (1, 2, 3))
@@ -106,7 +106,7 @@ def test_a_dead_broker_is_not_written_to(cluster, summary):
     }  # fmt: skip
 
 
-@pytest.mark.mission("RSM-12")
+@pytest.mark.mission("RSM-12", "R-6")
 def test_the_last_in_sync_stays_and_nobody_leads(cluster):
     (tp,) = cluster.topic("t", (1, 2))
     cluster.led(tp, 2, (2,), leader_epoch=3, zk_version=7)
@@ -125,7 +125,7 @@ def test_out_of_the_isr_already_means_no_write(cluster, summary):
     ]  # fmt: skip
 
 
-@pytest.mark.mission("RSM-12")
+@pytest.mark.mission("RSM-12", "R-6")
 def test_an_isr_that_changed_meanwhile_is_read_again(cluster):
     (tp,) = cluster.topic("t", (1, 2, 3))
     current = cluster.led(tp, 1, (1, 2), zk_version=8)
@@ -139,7 +139,7 @@ def test_an_isr_that_changed_meanwhile_is_read_again(cluster):
     assert cluster.context.replica_state(cluster.replica(tp, 2)) is R.OFFLINE
 
 
-@pytest.mark.mission("RSM-12")
+@pytest.mark.mission("RSM-12", "R-6")
 def test_failures_leave_the_replica_where_it_was(cluster):
     gone, broken, newer = cluster.topic("t", (1, 2), (1, 2), (1, 2))
     cluster.led(gone, 1, (1, 2))
