@@ -12,6 +12,7 @@ from minikafka.protocol.messages.controlled_shutdown import (
     ControlledShutdownResponse,
 )
 from minikafka.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from minikafka.protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from minikafka.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from minikafka.protocol.messages.describe_cluster import (
     DescribeClusterRequest,
@@ -58,6 +59,7 @@ _PAIRS: tuple[tuple[type[Message], type[Message]], ...] = (
     (ApiVersionsRequest, ApiVersionsResponse),
     (CreateTopicsRequest, CreateTopicsResponse),
     (DeleteTopicsRequest, DeleteTopicsResponse),
+    (DeleteRecordsRequest, DeleteRecordsResponse),
     (InitProducerIdRequest, InitProducerIdResponse),
     (OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse),
     (DescribeConfigsRequest, DescribeConfigsResponse),
