@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from minikafka.core.log.append import AppendOrigin
+from minikafka.core.log.open_transactions import OpenTransactions
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.records.batch import (
     CONTROL_FLAG,
@@ -90,9 +91,11 @@ class ProducerEntry:
 
 
 class ProducerStates:
-    """The producers of one log. Holds as many as wrote within the expiration time."""
+    """The producers of one log, and their open ``transactions``. Holds as many as wrote within the
+    expiration time."""
 
     def __init__(self) -> None:
+        self.transactions = OpenTransactions()
         self._entries: dict[int, ProducerEntry] = {}
 
     def __len__(self) -> int:
@@ -155,7 +158,7 @@ class ProducerStates:
         if entry is None:
             entry = self._entries[batch.producer_id] = ProducerEntry(batch.producer_id)
         if batch.attributes & CONTROL_FLAG:
-            _end_transaction(entry, batch)
+            self._end_transaction(entry, batch, first_offset)
             return
         if batch.producer_epoch != entry.producer_epoch:
             entry.enter_epoch(batch.producer_epoch)
@@ -169,13 +172,32 @@ class ProducerStates:
         entry.last_timestamp = max_timestamp
         if batch.attributes & TRANSACTIONAL_FLAG and entry.current_txn_first_offset < 0:
             entry.current_txn_first_offset = first_offset
+            self.transactions.begin(first_offset)
+
+    def _end_transaction(
+        self, entry: ProducerEntry, batch: RecordBatch, marker_offset: int
+    ) -> None:
+        """A marker ends the open transaction, if there is one; it may come with a raised epoch,
+        fencing the producer."""
+        record = next(decode_batch(batch), None)
+        marker = None if record is None else decode_end_txn_marker(record)
+        if record is None or marker is None:
+            return
+        if entry.current_txn_first_offset >= 0:
+            self.transactions.end(entry.current_txn_first_offset, marker_offset)
+        entry.enter_epoch(batch.producer_epoch)
+        entry.coordinator_epoch = marker.coordinator_epoch
+        entry.current_txn_first_offset = NO_OFFSET
+        entry.last_timestamp = record.timestamp
 
     def load(self, entries: Iterable[ProducerEntry]) -> None:
         """Take over the producers of a snapshot."""
         self._entries = {entry.producer_id: entry for entry in entries}
+        offsets = (entry.current_txn_first_offset for entry in self._entries.values())
+        self.transactions.load(offset for offset in offsets if offset >= 0)
 
     def clear(self) -> None:
-        self._entries.clear()
+        self.load(())
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
         """Forget producers that have been silent for ``expiration_ms``, unless in a transaction."""
@@ -196,18 +218,6 @@ def _duplicate_or_raise(entry: ProducerEntry, batch: RecordBatch) -> BatchMetada
         f"out of order sequence number for producer {entry.producer_id}: {first} (incoming), "
         f"{entry.last_sequence} (current end)",
     )
-
-
-def _end_transaction(entry: ProducerEntry, batch: RecordBatch) -> None:
-    """A marker ends the open transaction; it may come with a raised epoch, fencing the producer."""
-    record = next(decode_batch(batch), None)
-    marker = None if record is None else decode_end_txn_marker(record)
-    if record is None or marker is None:
-        return
-    entry.enter_epoch(batch.producer_epoch)
-    entry.coordinator_epoch = marker.coordinator_epoch
-    entry.current_txn_first_offset = NO_OFFSET
-    entry.last_timestamp = record.timestamp
 
 
 def first_sequence(last_sequence: int, offset_delta: int) -> int:

@@ -1,0 +1,110 @@
+"""Up to where committed records may be read, against a twin that walks the whole log."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minikafka.core.log.append import AppendOrigin
+from minikafka.core.log.producer_snapshot import decode_snapshot, encode_snapshot
+from minikafka.core.log.producer_state import ProducerStates
+from minikafka.protocol.records.batch import RecordBatch, parse_batches
+from minikafka.protocol.records.builder import build_batch
+from minikafka.protocol.records.control import (
+    ControlRecordType,
+    EndTxnMarker,
+    encode_end_txn_marker,
+)
+
+pytestmark = pytest.mark.mission("DOP-5")
+
+
+def plain(producer_id: int) -> RecordBatch:
+    return parse_batches(build_batch([(0, None, b"", [])], producer_id=producer_id))[0]
+
+
+def transactional(producer_id: int) -> RecordBatch:
+    data = build_batch([(0, None, b"", [])], producer_id=producer_id, transactional=True)
+    return parse_batches(data)[0]
+
+
+def marker(producer_id: int) -> RecordBatch:
+    key, value = encode_end_txn_marker(EndTxnMarker(ControlRecordType.COMMIT, 0))
+    data = build_batch(
+        [(0, key, value, [])], producer_id=producer_id, control=True, transactional=True
+    )
+    return parse_batches(data)[0]
+
+
+class TestOneTransaction:
+    def test_holds_readers_back_until_its_marker_is_committed(self) -> None:
+        states = ProducerStates()
+        states.update(plain(1), 0, 0)
+        assert states.transactions.first_unstable_offset is None
+        states.update(transactional(1), 1, 0)
+        states.update(transactional(1), 2, 0)
+        states.transactions.committed_up_to(3)
+        assert states.transactions.first_unstable_offset == 1
+        states.update(marker(1), 3, 0)
+        assert states.transactions.first_unstable_offset == 1  # decided, and not yet committed
+        states.transactions.committed_up_to(3)
+        assert states.transactions.first_unstable_offset == 1
+        states.transactions.committed_up_to(4)
+        assert states.transactions.first_unstable_offset is None
+
+    def test_a_marker_without_a_transaction_changes_nothing(self) -> None:
+        states = ProducerStates()
+        states.update(marker(1), 0, 0)
+        assert states.transactions.first_unstable_offset is None
+        assert not states.transactions.unreplicated
+
+    def test_survives_the_snapshot(self) -> None:
+        states = ProducerStates()
+        states.update(transactional(1), 5, 0)
+        states.update(transactional(2), 4, 0)
+        again = ProducerStates()
+        again.load(decode_snapshot(encode_snapshot(states.entries)))
+        assert again.transactions.ongoing == (4, 5)
+        assert again.transactions.first_unstable_offset == 4
+        again.clear()
+        assert again.transactions.first_unstable_offset is None
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from("tttmmmhs"), st.integers(1, 4), st.integers(0, 5)), max_size=40
+)
+
+
+def first_unstable(log: list[tuple[str, int]], high_watermark: int) -> int | None:
+    """The dumb twin: of each transaction ever begun, is its marker below the high watermark?"""
+    unstable = []
+    begun: dict[int, int] = {}
+    for offset, (kind, producer_id) in enumerate(log):
+        if kind == "t":
+            begun.setdefault(producer_id, offset)
+        elif producer_id in begun:
+            first = begun.pop(producer_id)
+            if offset >= high_watermark:
+                unstable.append(first)
+    return min([*unstable, *begun.values()], default=None)
+
+
+@given(steps=STEPS)
+def test_as_the_twin_finds(steps: list[tuple[str, int, int]]) -> None:
+    states = ProducerStates()
+    log: list[tuple[str, int]] = []
+    high_watermark = 0
+    for kind, producer_id, number in steps:
+        if kind == "h":
+            high_watermark = min(len(log), high_watermark + number)
+            states.transactions.committed_up_to(high_watermark)
+        elif kind == "s":  # from a snapshot taken where all is committed
+            if high_watermark == len(log):
+                states.load(decode_snapshot(encode_snapshot(states.entries)))
+        else:
+            batch = transactional(producer_id) if kind == "t" else marker(producer_id)
+            assert states.check(batch, AppendOrigin.REPLICATION) is None
+            states.update(batch, len(log), 0)
+            log.append((kind, producer_id))
+        assert states.transactions.first_unstable_offset == first_unstable(log, high_watermark)
