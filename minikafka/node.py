@@ -242,6 +242,7 @@ class BrokerNode:
         are only connections to close."""
         started = self.started.is_set()
         if started:
+            self.parts.replicas.fetchers.begin_no_more()
             await self._hand_over()
         for server in self._servers:
             await server.close()

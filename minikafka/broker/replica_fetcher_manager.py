@@ -46,9 +46,16 @@ class ReplicaFetcherManager:
         self._sources: dict[TopicPartition, int] = {}
         self._hints: dict[int, Endpoint] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._leaving = False
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
         self._group = tasks
+
+    def begin_no_more(self) -> None:
+        """The broker is leaving: what is copied goes on, but of the leaderships that it hands over
+        it becomes no fetching follower, or their new leaders would take it back into the ISR.
+        Kafka's ReplicaManager looks at ``isShuttingDown`` for this."""
+        self._leaving = True
 
     async def stop(self) -> None:
         """End all fetchers, and start none any more."""
@@ -81,7 +88,7 @@ class ReplicaFetcherManager:
     ) -> None:
         """Copy ``topic_partition`` from broker ``source``. ``hint`` is where that one is, in case
         the metadata does not know yet. Nothing happens while shutting down."""
-        if self._group is None:
+        if self._group is None or self._leaving:
             return
         if hint is not None:
             self._hints[source] = hint

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,6 +12,7 @@ from minikafka.kernel.config import Config, ConfigError
 
 _LISTENER = re.compile(r"^([A-Za-z0-9_.-]+)://\[?([^\]/]*?)\]?:(\d+)$")
 SUPPORTED_PROTOCOLS = ("PLAINTEXT",)
+DEBUG_LISTENER = "debug.listener"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,40 @@ def listeners(config: Config, hostname: str) -> Listeners:
         replace(e, host=hostname) if e.host in ("", "0.0.0.0", "::") else e for e in advertised
     )
     return Listeners(bound, shown, _inter_broker(config, shown))
+
+
+def debug_listener_problem(value: str) -> str | None:
+    """What is wrong with a value of ``debug.listener``. Nothing with none at all.
+
+    Only loopback addresses: whoever reaches it sees the requests of all clients, and is not asked
+    who he is. No port 0: nobody would find it."""
+    match = _LISTENER.match(value)
+    if not value:
+        return None
+    if not match or match[1].upper() != "HTTP" or not 1 <= int(match[3]) <= 65535:
+        return "must be HTTP://host:port"
+    return None if is_loopback(match[2]) else "must name a loopback address, such as 127.0.0.1"
+
+
+def debug_listener(value: str | None) -> Endpoint | None:
+    """A value of ``debug.listener`` as an endpoint; None where it is unset or empty.
+
+    Raises ConfigError."""
+    if not value:
+        return None
+    problem = debug_listener_problem(value)
+    match = _LISTENER.match(value)
+    if problem or not match:
+        raise ConfigError(f"{DEBUG_LISTENER}={value} {problem}")
+    return Endpoint(match[2], int(match[3]), "HTTP", "HTTP")
+
+
+def is_loopback(host: str) -> bool:
+    """By its look: names are not resolved."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
 
 
 def _protocols(pairs: Sequence[str]) -> dict[str, str]:

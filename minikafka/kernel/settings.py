@@ -16,6 +16,7 @@ from minikafka.kernel.config import (
     non_empty,
     one_of,
 )
+from minikafka.kernel.listeners import DEBUG_LISTENER, debug_listener_problem
 
 MAX_INT = 2**31 - 1
 MAX_LONG = 2**63 - 1
@@ -63,6 +64,7 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _long("connections.max.idle.ms", 10 * 60 * 1000, "Idle connections are closed after so long; -1 never."),
     _int("max.connections", MAX_INT, "Most connections at a time.", at_least(0)),
     _int("queued.max.requests", 500, "Most requests of one connection being worked on; reading pauses above.", at_least(1)),
+    _string(DEBUG_LISTENER, None, "Where to show purgatories, tasks and metrics as JSON, HTTP://127.0.0.1:port: loopback only, as nobody has to log in. Off if unset. Not a key of Kafka's.", debug_listener_problem),
     # -- topics
     _int("num.partitions", 1, "Partitions of a topic created without a number.", at_least(1)),
     _int("default.replication.factor", 1, "Replicas of a topic created without a number.", at_least(1)),

@@ -17,7 +17,7 @@ from minikafka.storage.checkpoints import (
     decode_offsets,
     encode_offsets,
 )
-from minikafka.storage.durable import flush_path, write_durably
+from minikafka.storage.durable import flush_path
 from minikafka.storage.meta_properties import (
     META_PROPERTIES,
     MetaProperties,
@@ -151,12 +151,21 @@ class LogDirectory:
         self.write_recovery_points()
         await flush_path(self._files, f"{self.path}/{RECOVERY_POINT}")
 
-    async def checkpoint_starts(self) -> None:
-        """Write the start offsets that no segment's name tells, as durably."""
+    def write_starts(self) -> None:
+        """Write the start offsets that no segment's name tells. Safe against a killed process only.
+
+        Before a removed segment's name is flushed away, a power loss may bring the segment back."""
         starts = {}
         for topic_partition, log in self.logs.items():
-            first = log.segments.first
-            if log.log_start_offset > (0 if first is None else first.base_offset):
-                starts[topic_partition] = log.log_start_offset
+            first, start = log.segments.first, log.log_start_offset
+            told = 0 if first is None or log.unflushed_names else first.base_offset
+            if start > told:
+                starts[topic_partition] = start
+        data = encode_offsets(starts)
+        self._files.replace_unsynced(f"{self.path}/{LOG_START_OFFSET}", data)
         self.checkpointed_starts = starts
-        await write_durably(self._files, f"{self.path}/{LOG_START_OFFSET}", encode_offsets(starts))
+
+    async def checkpoint_starts(self) -> None:
+        """Write them so that they survive a power loss."""
+        self.write_starts()
+        await flush_path(self._files, f"{self.path}/{LOG_START_OFFSET}")

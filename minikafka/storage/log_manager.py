@@ -17,6 +17,7 @@ from minikafka.kernel.ports import Clock, Files, TimerHandle
 from minikafka.storage.checkpoints import LOG_START_OFFSET, RECOVERY_POINT, REPLICATION_OFFSET
 from minikafka.storage.log_directory import LogDirectory
 from minikafka.storage.log_loader import Checkpointed, LogLoader, assign_topic_id, create_log
+from minikafka.storage.log_starts import LogStarts
 from minikafka.storage.names import delete_directory_name, directory_name
 from minikafka.storage.unified_log import UnifiedLog
 
@@ -55,7 +56,8 @@ class LogManager:
         self._homes: dict[TopicPartition, LogDirectory] = {}
         self._doomed: dict[str, TimerHandle] = {}  # directories to be removed
         self._unsound: set[TopicPartition] = set()  # logs with a failed flush
-        self._checkpointing: asyncio.Task[None] | None = None
+        self._starts = LogStarts(clock, self._events)
+        self._background: list[asyncio.Task[None]] = []
         self._deletions = 0
         self._loaded = False
 
@@ -106,9 +108,12 @@ class LogManager:
                 self._remove_later(path)
         self._loaded = True
         if tasks is not None:
-            self._checkpointing = tasks.create_task(
-                self._checkpoint_forever(), name="kafka-recovery-point-checkpoint"
-            )
+            self._background = [
+                tasks.create_task(
+                    self._checkpoint_forever(), name="kafka-recovery-point-checkpoint"
+                ),
+                tasks.create_task(self._starts.run(), name="kafka-log-start-offset-checkpoint"),
+            ]
 
     async def _load(self, directory: LogDirectory, configs: Mapping[str, LogConfig]) -> None:
         points = directory.checkpointed_points = directory.read_offsets(RECOVERY_POINT)
@@ -135,6 +140,8 @@ class LogManager:
                 await asyncio.sleep(0)
         if any(log.recovery_point_lowered for log in directory.logs.values()):
             await directory.checkpoint_recovery_points()
+        if not starts.keys() <= directory.logs.keys():
+            await directory.checkpoint_starts()  # a new log of the name is not to start there
         self._events.info(
             "logs_loaded", directory=directory.path, logs=len(partitions), clean=directory.clean
         )
@@ -143,6 +150,9 @@ class LogManager:
         topic_partition = log.topic_partition
         log.write_recovery_point = directory.write_recovery_points
         log.flush_recovery_point = directory.checkpoint_recovery_points
+        log.start_moved = lambda: self._starts.moved(directory, log)
+        if log.segments.first_ends_below(log.log_start_offset):
+            self._starts.moved(directory, log)
         directory.logs[topic_partition] = log
         self._logs[topic_partition] = log
         self._homes[topic_partition] = directory
@@ -243,6 +253,11 @@ class LogManager:
             except OSError as error:
                 self._events.error("checkpoint_failed", directory=directory.path, error=str(error))
 
+    def write_log_starts(self) -> None:
+        """Write down the log starts that have moved, before somebody is told of them; as
+        ``LogStarts.write``."""
+        self._starts.write()
+
     async def checkpoint(self) -> None:
         """Flush rolled segments, forget expired producers, write recovery points and log start
         offsets."""
@@ -289,9 +304,10 @@ class LogManager:
 
     async def shutdown(self) -> None:
         """Bring all logs to disk, leave the marker of a clean shutdown, and close."""
-        if self._checkpointing is not None:
-            self._checkpointing.cancel()
-            await asyncio.wait([self._checkpointing])
+        for task in self._background:
+            task.cancel()
+        if self._background:
+            await asyncio.wait(self._background)
         if self._loaded:
             for directory in self._directories:
                 try:

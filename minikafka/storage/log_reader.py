@@ -169,8 +169,31 @@ class LogReader:
                         return record
         return None
 
-    def find_max_timestamp(self) -> FoundOffset | None:
-        """The first record with the largest timestamp (KIP-734)."""
+    def find_max_timestamp(self, start_offset: int) -> FoundOffset | None:
+        """The first record at or after ``start_offset`` with the largest timestamp (KIP-734)."""
+        found = self._latest_record()
+        if found is None or found.offset >= start_offset:
+            return found
+        return self._latest_since(start_offset)
+
+    def _latest_since(self, start_offset: int) -> FoundOffset | None:
+        """When the latest record of all is deleted: reads all headers that are left."""
+        first: FoundOffset | None = None  # of the batch that holds the start
+        latest: tuple[LogSegment, FoundBatch] | None = None
+        for segment in self._segments.since(start_offset):
+            for found in segment.batches(segment.offset_index.lookup(start_offset).position):
+                batch = found.batch
+                if batch.last_offset < start_offset:
+                    continue
+                if batch.base_offset < start_offset:
+                    first = _latest_of(segment, found, start_offset)
+                elif latest is None or batch.max_timestamp > latest[1].batch.max_timestamp:
+                    latest = (segment, found)
+        records = (first, None if latest is None else _latest_of(*latest, start_offset))
+        left = [record for record in records if record is not None]
+        return max(left, key=lambda record: record.timestamp, default=None)
+
+    def _latest_record(self) -> FoundOffset | None:
         latest = max(self._segments, key=lambda segment: segment.max_timestamp, default=None)
         if latest is None or latest.max_timestamp == NO_TIMESTAMP:
             return None
@@ -180,6 +203,15 @@ class LogReader:
             if found.batch.max_timestamp == timestamp:
                 return _first_record(latest, found, timestamp, found.batch.base_offset)
         return None
+
+
+def _latest_of(segment: LogSegment, found: FoundBatch, start_offset: int) -> FoundOffset | None:
+    (batch,) = parse_batches(segment.read(found.batch.size_bytes, found.position))
+    records = (record for record in decode_batch(batch) if record.offset >= start_offset)
+    latest = max(records, key=lambda record: record.timestamp, default=None)
+    if latest is None or latest.timestamp == NO_TIMESTAMP:
+        return None
+    return FoundOffset(latest.offset, latest.timestamp, batch.partition_leader_epoch)
 
 
 def _first_record(

@@ -43,6 +43,12 @@ class ProducerStore:
             self._files.replace_unsynced(self._path(offset), data)
             self._snapshot_offset = offset
 
+    def remove_snapshot(self, offset: int) -> None:
+        """Delete the snapshot that was taken at ``offset``, if there is one."""
+        path = self._path(offset)
+        if self._files.exists(path):
+            self._files.remove(path)
+
     def remove_strays(self, base_offsets: Iterable[int]) -> bool:
         """Delete snapshots that belong to no segment; True if there were any."""
         strays = stray_snapshots(self.snapshots(), list(base_offsets))

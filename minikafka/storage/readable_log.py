@@ -106,7 +106,7 @@ class ReadableLog:
     def offset_of_max_timestamp(self, upper_bound_offset: int) -> FoundOffset | None:
         """The first record with the largest timestamp; None when there is none, or it is not below
         ``upper_bound_offset``. Raises what LogReader raises."""
-        found = self._reader.find_max_timestamp()
+        found = self._reader.find_max_timestamp(self.log_start_offset)
         return found if found is not None and found.offset < upper_bound_offset else None
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEntry:

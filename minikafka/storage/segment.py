@@ -12,7 +12,13 @@ from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.ports import Buffer, File, Files
 from minikafka.protocol.records.batch import NO_TIMESTAMP, RecordBatch
 from minikafka.storage.batch_scan import FoundBatch, scan
-from minikafka.storage.names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, file_name
+from minikafka.storage.names import (
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    file_name,
+)
 from minikafka.storage.offset_index import OffsetIndex
 from minikafka.storage.time_index import TimeIndex
 
@@ -138,6 +144,12 @@ class LogSegment:
         if self._handle is not None:
             self._handle.close()
             self._handle = None
+
+    def put_aside(self) -> None:
+        """Give the log file a name by which it is never loaded again."""
+        aside = self.path + DELETED_SUFFIX
+        self._files.rename(self.path, aside)
+        self.path = aside
 
     def remove(self) -> None:
         """Close and delete the files; the log file last, for an index alone is an orphan."""

@@ -49,6 +49,16 @@ class LogSegments:
         self._base_offsets.pop()
         return self._segments.pop()
 
+    def first_ends_below(self, offset: int) -> bool:
+        """Whether the first segment holds nothing from ``offset`` on. Never the active one."""
+        return len(self._base_offsets) > 1 and self._base_offsets[1] <= offset
+
+    def pop_first(self) -> LogSegment:
+        """Take away the first segment, which is not the active one."""
+        assert len(self._base_offsets) > 1
+        del self._base_offsets[0]
+        return self._segments.pop(0)
+
     def floor(self, offset: int) -> LogSegment | None:
         """The last segment that starts at or before ``offset``."""
         index = bisect_right(self._base_offsets, offset) - 1

@@ -56,12 +56,14 @@ class UnifiedLog(ReadableLog):
         self.recovery_point = 0
         self.closed = False
         self.producers = ProducerStore(files, directory)
+        self.transactions = self.producers.states.transactions
         # When the recovery point has been lowered since it was last written down, it is written
         # before a segment is added (else recovery would skip segments that were never flushed),
         # and made to survive a power loss by the next flush.
         self.recovery_point_lowered = False
         self.write_recovery_point: Callable[[], None] | None = None
         self.flush_recovery_point: Callable[[], Awaitable[None]] | None = None
+        self.start_moved: Callable[[], None] | None = None  # told whenever ``log_start_offset`` is
         self._files = files
         self._assigned_epoch = _NO_EPOCH  # the epoch of the last append, if it is the latest one
         self._lowering_unflushed = False
@@ -243,7 +245,7 @@ class UnifiedLog(ReadableLog):
         assert active is not None
         active.truncate_to(offset)
         self.log_end_offset = offset
-        self.log_start_offset = min(self.log_start_offset, offset)
+        self._start_at(min(self.log_start_offset, offset))
         self.epochs.truncate_from_end(offset)
         self.reload_producers()
         return True
@@ -253,7 +255,8 @@ class UnifiedLog(ReadableLog):
         self._truncated_to(offset)
         while (active := self.segments.active) is not None:
             self._drop_active(active)
-        self.log_start_offset = self.log_end_offset = offset
+        self.log_end_offset = offset
+        self._start_at(offset)
         self.epochs.clear()
         self.producers.clear(offset)
         if offset > 0:
@@ -272,12 +275,47 @@ class UnifiedLog(ReadableLog):
             self.recovery_point = offset
             self.recovery_point_lowered = self._lowering_unflushed = True
 
-    def increment_log_start_offset(self, offset: int) -> None:
-        """Records below ``offset`` are gone, as far as readers can tell. Never moves back."""
+    # ---- the start
+
+    def increment_log_start_offset(self, offset: int) -> bool:
+        """Records below ``offset`` are gone, as far as readers can tell. Never moves back; True if it
+        moved. Raises OSError."""
         assert offset <= self.log_end_offset
-        if offset > self.log_start_offset:
+        if offset <= self.log_start_offset:
+            return False
+        self._start_at(offset)
+        self.epochs.truncate_from_start(offset)
+        return True
+
+    def _start_at(self, offset: int) -> None:
+        if offset != self.log_start_offset:
             self.log_start_offset = offset
-            self.epochs.truncate_from_start(offset)
+            if self.start_moved is not None:
+                self.start_moved()
+
+    def remove_dead_segment(self) -> bool:
+        """Delete the first segment if all of it lies below the log start, which has to be on disk;
+        True if so. Raises OSError, and whatever is left then goes at the next start."""
+        if not self.segments.first_ends_below(self.log_start_offset):
+            return False
+        dead = self.segments.first
+        assert dead is not None
+        dead.put_aside()
+        self.segments.pop_first()
+        self._forget_places()
+        self.unflushed_names = True
+        self.producers.remove_snapshot(dead.base_offset)
+        dead.remove()
+        return True
+
+    # ---- producers
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """The high watermark, or below it the first offset that a transaction holds back."""
+        unstable = self.transactions.first_unstable_offset
+        if unstable is None or unstable >= high_watermark:
+            return high_watermark
+        return max(unstable, self.log_start_offset)
 
     def reload_producers(self) -> bool:
         """Learn the state of all producers anew, from a snapshot and the batches after it. True

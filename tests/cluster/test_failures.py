@@ -134,6 +134,34 @@ def test_a_broker_that_is_asked_to_stop_hands_its_leaderships_over(whole: RealCl
     assert "recover" not in log.lower(), "a clean start recovers nothing"
 
 
+@pytest.mark.mission("CSH-13", "CFO-5")
+def test_a_controller_that_is_asked_to_stop_hands_over_to_itself_first(
+    whole: RealCluster,
+) -> None:
+    whole.create_topic("self-handed", partitions=3)
+    leaving = whole.znode("/controller")["brokerid"]
+    (led,) = [p for p in range(3) if whole.state("self-handed", p)["leader"] == leaving]
+    mark = len(whole.log(leaving))
+    with whole.zk() as zk, Load(whole.bootstrap, "self-handed", led) as load:
+        epoch = int(zk.get("/controller_epoch")[0])
+        whole.end_broker(leaving, signal.SIGTERM)
+        for partition in range(3):
+            state = whole.state("self-handed", partition)
+            assert state["leader"] not in (leaving, -1)
+            assert leaving not in state["isr"]
+            assert state["controller_epoch"] == epoch, "its own work, not its successor's"
+        said = whole.log(leaving)[mark:]
+        assert said.index(f"Shutting down broker {leaving}") < said.index(
+            "controlled_shutdown_succeeded"
+        )
+        until(lambda: int(zk.get("/controller_epoch")[0]) == epoch + 1, "another controller")
+        assert whole.znode("/controller")["brokerid"] != leaving
+        load.until_more()
+        whole.restart_broker(leaving)
+        whole.until_whole()
+        load.finish()
+
+
 def test_a_frozen_broker_expires_and_comes_back(whole: RealCluster) -> None:
     whole.create_topic("frozen")
     whole.until_isr("frozen", 0, whole.broker_ids)

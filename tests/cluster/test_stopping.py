@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.load import Load
-from tests.support.real_cluster import MINIKAFKA, RealCluster, is_alive, until
+from tests.support.lone_broker import LoneBroker
+from tests.support.real_cluster import RealCluster, is_alive, until
 from tests.support.zookeeper_process import ZookeeperProcess
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
@@ -92,31 +92,6 @@ def test_a_dead_child_is_reported_and_the_others_go_on(pair: RealCluster) -> Non
     pair.up.terminate()
     assert pair.up.wait(STOP_LIMIT_S) == 0
     assert "broker 2 died: killed by SIGKILL" in pair.complaints()
-
-
-class LoneBroker:
-    """``minikafka broker`` by itself, or a program that does the same."""
-
-    def __init__(self, directory: Path, zookeeper: str, program: str | None = None) -> None:
-        self.log = directory / "log"
-        settings = {
-            "broker.id": "7",
-            "listeners": "PLAINTEXT://127.0.0.1:0",
-            "zookeeper.connect": zookeeper,
-            "zookeeper.session.timeout.ms": "3000",
-            "zookeeper.connection.timeout.ms": "60000",
-            "log.dirs": str(directory / "data"),
-        }
-        properties = directory / "server.properties"
-        properties.write_text("".join(f"{k}={v}\n" for k, v in settings.items()))
-        python = [MINIKAFKA[0], "-c", program] if program else [*MINIKAFKA, "broker"]
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen(
-                [*python, "--config", str(properties)], stdout=log, stderr=log
-            )
-
-    def until_logged(self, text: str) -> None:
-        until(lambda: text in self.log.read_text(), f"logged: {text}", 20)
 
 
 def test_a_broker_that_waits_for_zookeeper_can_be_stopped(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.api_keys import ApiKey
@@ -13,7 +15,7 @@ from minikafka.protocol.messages.fetch import (
 )
 from tests.support.replicas import TOPIC, TOPIC_ID, ReplicaCluster
 
-FENCED, KEPT = TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)
+FIRST, SECOND = TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)
 
 
 async def test_a_partition_given_up_before_its_fetcher_ended_can_be_removed() -> None:
@@ -33,10 +35,24 @@ async def test_a_partition_given_up_before_its_fetcher_ended_can_be_removed() ->
         await cluster.clock.advance(1_000)
         fetcher = fetchers.fetcher(1)
         assert fetcher is not None
-        assert fetcher.state_of(FENCED) is None
-        assert fetcher.state_of(KEPT) is not None
+        assert fetcher.state_of(FIRST) is None
+        assert fetcher.state_of(SECOND) is not None
 
-        fetchers.remove([KEPT])
+        fetchers.remove([SECOND])
         assert fetchers.fetcher(1) is None
-        fetchers.remove([FENCED])
-        assert fetchers.source_of(FENCED) is None
+        fetchers.remove([FIRST])
+        assert fetchers.source_of(FIRST) is None
+
+
+@pytest.mark.mission("CSH-8")
+async def test_a_leaving_broker_does_not_fetch_its_way_back_into_the_isr() -> None:
+    async with ReplicaCluster() as cluster:
+        await cluster.elect(1)
+        cluster[1].produce("a", acks=1)
+        await cluster.clock.settle()
+        cluster[1].replicas.fetchers.begin_no_more()
+        await cluster.elect(2, epoch=2, isr=[2, 3])
+        await cluster.clock.advance(2_000)
+        assert cluster[3].replicas.fetchers.source_of(FIRST) == 2
+        assert cluster[1].replicas.fetchers.source_of(FIRST) is None
+        assert cluster.znodes.states[FIRST].isr == (2, 3)

@@ -4,7 +4,7 @@ import pytest
 
 from minikafka.kernel.cluster import Endpoint
 from minikafka.kernel.config import ConfigError
-from minikafka.kernel.listeners import Listeners, listeners
+from minikafka.kernel.listeners import Listeners, debug_listener, listeners
 from minikafka.kernel.settings import BROKER_CONFIG
 
 
@@ -52,3 +52,48 @@ def test_ipv6() -> None:
 def test_what_cannot_be_served_is_refused(given: dict[str, str], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         read(**given)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("HTTP://127.0.0.1:9192", ("127.0.0.1", 9192)),
+        ("http://localhost:1", ("localhost", 1)),
+        ("HTTP://[::1]:65535", ("::1", 65535)),
+        ("HTTP://127.8.9.10:80", ("127.8.9.10", 80)),
+    ],
+)
+def test_a_debug_listener(value: str, expected: tuple[str, int]) -> None:
+    config = BROKER_CONFIG.parse({"zookeeper.connect": "z:1", "debug.listener": value})
+    endpoint = debug_listener(config.optional("debug.listener"))
+    assert endpoint is not None
+    assert (endpoint.host, endpoint.port) == expected
+
+
+def test_no_debug_listener() -> None:
+    assert (
+        debug_listener(BROKER_CONFIG.parse({"zookeeper.connect": "z:1"}).optional("debug.listener"))
+        is None
+    )
+    assert debug_listener("") is None
+    assert BROKER_CONFIG.parse({"zookeeper.connect": "z:1", "debug.listener": ""})
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("9192", "HTTP://host:port"),
+        ("PLAINTEXT://127.0.0.1:9192", "HTTP://host:port"),
+        ("HTTP://127.0.0.1:0", "HTTP://host:port"),
+        ("HTTP://127.0.0.1:65536", "HTTP://host:port"),
+        ("HTTP://:9192", "loopback"),
+        ("HTTP://0.0.0.0:9192", "loopback"),
+        ("HTTP://10.0.0.1:9192", "loopback"),
+        ("HTTP://localhost.example.com:9192", "loopback"),
+    ],
+)
+def test_a_debug_listener_that_others_could_reach_or_that_is_none(value: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        BROKER_CONFIG.parse({"zookeeper.connect": "z:1", "debug.listener": value})
+    with pytest.raises(ConfigError, match=words):
+        debug_listener(value)
