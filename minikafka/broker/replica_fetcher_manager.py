@@ -52,9 +52,9 @@ class ReplicaFetcherManager:
         self._group = tasks
 
     def begin_no_more(self) -> None:
-        """The broker is leaving. What is copied goes on; but if it also followed the partitions that
-        it hands over, their new leaders would take it back into the ISR. Kafka's ReplicaManager
-        looks at ``isShuttingDown`` for this."""
+        """The broker is leaving. What is copied goes on; but if it also followed the partitions
+        that it hands over, their new leaders would take it back into the ISR. Kafka's
+        ReplicaManager looks at ``isShuttingDown`` for this."""
         self._leaving = True
 
     async def stop(self) -> None:
