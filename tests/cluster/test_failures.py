@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Iterator
 
@@ -55,7 +56,7 @@ def test_the_nodes_are_those_of_kafka(whole: RealCluster) -> None:
     }
 
 
-@pytest.mark.mission("DEL-1", "CDU-5")
+@pytest.mark.mission("DEL-1", "CDU-5", "CRD-3")
 def test_a_deleted_topic_leaves_nothing_behind(whole: RealCluster) -> None:
     whole.create_topic("doomed", partitions=2)
     with Load(whole.bootstrap, "doomed"):
@@ -73,6 +74,7 @@ def test_a_deleted_topic_leaves_nothing_behind(whole: RealCluster) -> None:
         load.finish()
 
 
+@pytest.mark.mission("CRD-3", "PSM-9", "OPS-3")
 def test_a_leader_killed_under_load_loses_nothing(whole: RealCluster) -> None:
     whole.create_topic("killed")
     whole.until_isr("killed", 0, whole.broker_ids)
@@ -84,6 +86,9 @@ def test_a_leader_killed_under_load_loses_nothing(whole: RealCluster) -> None:
         load.until_more()
         after = whole.state("killed")
         assert after["leader_epoch"] > before["leader_epoch"]
+        assert after["controller_epoch"] == whole.znode("/controller_epoch")
+        said = whole.log(whole.znode("/controller")["brokerid"])
+        assert re.search(r"Selected new leader and ISR .* for offline partition killed-0", said)
         whole.until_isr("killed", 0, [b for b in whole.broker_ids if b != victim])
         whole.restart_broker(victim)
         whole.until_isr("killed", 0, whole.broker_ids)
@@ -91,7 +96,7 @@ def test_a_leader_killed_under_load_loses_nothing(whole: RealCluster) -> None:
         load.finish()
 
 
-@pytest.mark.mission("CEL-6", "CEL-17", "CEL-14")
+@pytest.mark.mission("CEL-6", "CEL-17", "CEL-14", "CRD-3")
 def test_a_killed_controller_is_replaced(whole: RealCluster) -> None:
     whole.create_topic("before-failover")
     victim = whole.znode("/controller")["brokerid"]
@@ -111,7 +116,7 @@ def test_a_killed_controller_is_replaced(whole: RealCluster) -> None:
         load.finish()
 
 
-@pytest.mark.mission("CSH-1", "CSH-3", "CSH-8")
+@pytest.mark.mission("CSH-1", "CSH-3", "CSH-8", "CRD-7")
 def test_a_broker_that_is_asked_to_stop_hands_its_leaderships_over(whole: RealCluster) -> None:
     whole.create_topic("handed", partitions=3)
     whole.until_whole()

@@ -39,6 +39,7 @@ async def read_all(
     return found
 
 
+@pytest.mark.mission("CRD-1")
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("acks", [0, 1, "all"])
 async def test_produce_and_read_back(

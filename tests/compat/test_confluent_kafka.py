@@ -51,7 +51,7 @@ def test_metadata_names_every_broker_and_partition(cluster: Cluster, topic: str)
     assert all(p.leader in (1, 2, 3) for p in partitions.values())
 
 
-@pytest.mark.mission("PRD-1", "PRD-5")
+@pytest.mark.mission("PRD-1", "PRD-5", "CRD-1")
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("acks", ["0", "1", "all"])
 def test_produce_and_read_back(cluster: Cluster, topic: str, codec: str, acks: str) -> None:

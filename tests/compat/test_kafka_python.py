@@ -35,6 +35,7 @@ def read_all(cluster: Cluster, topic: str, partitions: int, count: int) -> list[
     return found
 
 
+@pytest.mark.mission("CRD-1")
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("acks", [0, 1, "all"])
 def test_produce_and_read_back(

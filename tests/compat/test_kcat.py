@@ -28,6 +28,7 @@ def test_metadata(cluster: Cluster) -> None:
     assert sorted(broker["id"] for broker in listed["brokers"]) == [1, 2, 3]
 
 
+@pytest.mark.mission("CRD-1")
 # Debian's kcat has librdkafka 2.0, which auto-creates the topic by asking for its metadata.
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 @pytest.mark.parametrize("acks", ["0", "1", "all"])
