@@ -278,8 +278,8 @@ class UnifiedLog(ReadableLog):
     # ---- the start
 
     def increment_log_start_offset(self, offset: int) -> bool:
-        """Records below ``offset`` are gone, as far as readers can tell. Never moves back; True if it
-        moved. Raises OSError."""
+        """Records below ``offset`` are gone, as far as readers can tell. True if that moved the
+        start, which never moves back here. Raises OSError."""
         assert offset <= self.log_end_offset
         if offset <= self.log_start_offset:
             return False

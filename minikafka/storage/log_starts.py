@@ -1,0 +1,79 @@
+"""Log start offsets that have moved: their way to disk, and the end of the segments below them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.events import EventLog
+from minikafka.kernel.ports import Clock
+from minikafka.storage.log_directory import LogDirectory
+from minikafka.storage.unified_log import UnifiedLog
+
+_PAUSE_MS: Final = 1_000  # between two flushes, however often log starts move
+
+
+class LogStarts:
+    """Hears of every log start that moves. Records that were deleted come back when a broker
+    forgets where its log starts, so that is written in two steps: ``write``, safe against a killed
+    process, before anybody is told of the new start; and the ``run`` of a task, which flushes it
+    soon after and then removes the segments that lie below it. (Kafka writes once a minute.)
+    """
+
+    def __init__(self, clock: Clock, events: EventLog) -> None:
+        self._clock = clock
+        self._events = events
+        self._unwritten: dict[str, LogDirectory] = {}  # by path
+        self._unsettled: dict[TopicPartition, tuple[LogDirectory, UnifiedLog]] = {}
+        self._wake = asyncio.Event()
+
+    def moved(self, directory: LogDirectory, log: UnifiedLog) -> None:
+        self._unwritten[directory.path] = directory
+        self._unsettled[log.topic_partition] = (directory, log)
+        self._wake.set()
+
+    def write(self) -> None:
+        """Write down what has moved since the last call. A directory that cannot be written keeps
+        what it had, and is logged. Raises nothing."""
+        if not self._unwritten:
+            return
+        directories, self._unwritten = self._unwritten, {}
+        for directory in directories.values():
+            try:
+                directory.write_starts()
+            except OSError as error:
+                self._failed(directory, error)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await self._wake.wait()
+            await self.settle()
+            await self._clock.sleep(_PAUSE_MS)
+
+    async def settle(self) -> None:
+        """Flush what has moved; only then remove segments, one in a breath. What fails is tried
+        again when the log start moves again. Raises nothing."""
+        self._wake.clear()
+        unsettled, self._unsettled = self._unsettled, {}
+        self._unwritten.clear()
+        directories = {directory.path: directory for directory, _ in unsettled.values()}
+        for directory in directories.values():
+            try:
+                await directory.checkpoint_starts()
+                for its, log in unsettled.values():
+                    if its is directory:
+                        await _remove_dead_segments(log)
+            except OSError as error:
+                self._failed(directory, error)
+
+    def _failed(self, directory: LogDirectory, error: OSError) -> None:
+        self._events.error("log_starts_not_written", directory=directory.path, error=str(error))
+
+
+async def _remove_dead_segments(log: UnifiedLog) -> None:
+    for _ in range(len(log.segments)):
+        if not log.remove_dead_segment():
+            break
+        await asyncio.sleep(0)  # the files may be large
