@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from minikafka.protocol.headers import RequestHeader
 
 
-class RequestContext(NamedTuple):
+class RequestContext:
     """Who asks, and how. ``listener`` is the name of the listener the connection came in by."""
 
-    header: RequestHeader
-    listener: str
-    client_host: str
+    __slots__ = ("client_host", "header", "listener")
+
+    def __init__(self, header: RequestHeader, listener: str, client_host: str) -> None:
+        self.header = header
+        self.listener = listener
+        self.client_host = client_host
 
     @property
     def version(self) -> int:

@@ -81,12 +81,7 @@ def encode_request(header: RequestHeader, message: Message) -> bytes:
 
 def encode_response(correlation_id: int, message: Message, version: int) -> bytes:
     """The whole frame, its int32 size included. Raises EncodeError."""
-    parts: list[Buffer] = []
-    append_message(message, version, parts)
-    body = b"".join(parts)
-    if version >= message.SPEC.first_flexible_header:
-        return _pack_flexible_response(len(body) + 5, correlation_id, 0) + body
-    return _pack_response(len(body) + 4, correlation_id) + body
+    return b"".join(encode_response_parts(correlation_id, message, version))
 
 
 def encode_response_parts(correlation_id: int, message: Message, version: int) -> list[Buffer]:
