@@ -9,7 +9,7 @@ from minikafka.kernel.ports import WatchEvent, WatchKind
 K = WatchKind
 
 
-@pytest.mark.mission("CDU-3", "CDU-4", "CDU-5", "CDU-6", "CDU-7", "CDU-11", "CDU-13")
+@pytest.mark.mission("CDU-3", "CDU-4", "CDU-5", "CDU-6", "CDU-7", "CDU-11")
 @pytest.mark.parametrize(
     ("kind", "path", "event"),
     [
