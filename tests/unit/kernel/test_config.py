@@ -26,7 +26,6 @@ def test_environment_is_mapped_as_the_images_map_it() -> None:
     assert properties_from_environment(environment) == {"log.dirs": "/a", "x_y-z": "1"}
 
 
-@pytest.mark.mission("CFG-2")
 def test_defaults_are_kafkas() -> None:
     config = BROKER_CONFIG.parse(ZK)
     assert config.boolean("controlled.shutdown.enable") is True

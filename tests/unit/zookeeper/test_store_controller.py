@@ -202,7 +202,6 @@ async def test_log_dir_events(store: ZkStore) -> None:
     assert await store.log_dir_events() == []
 
 
-@pytest.mark.mission("CDU-1", "CDU-2")
 async def test_administrators_requests(session: FakeSession, store: ZkStore) -> None:
     _, fence = await store.register_controller_and_increment_epoch(1, 5)
     seen: list[WatchEvent] = []

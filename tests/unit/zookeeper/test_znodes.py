@@ -235,7 +235,7 @@ def test_notifications() -> None:
     assert LogDirEventZnode.decode(disk.encode()) == disk
 
 
-@pytest.mark.mission("CDU-1", "CDU-2", "R-2")
+@pytest.mark.mission("R-2")
 def test_administrators_requests() -> None:
     moves = ReassignPartitionsZnode({TP: (1, 2)})
     assert moves.path == "/admin/reassign_partitions"
