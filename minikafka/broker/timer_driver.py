@@ -29,8 +29,6 @@ class Reaper(Generic[OpT]):
         self.name = name
         self.purgatory = purgatory
         self.wake_ups = 0
-        # As ``Purgatory.check_and_complete``, on the way of every append.
-        self.check_and_complete = purgatory.check_and_complete
         self._clock = clock
         self._armed_ms = 0
         self._handle: TimerHandle | None = None
@@ -43,6 +41,18 @@ class Reaper(Generic[OpT]):
             return True
         self._arm(now_ms)
         return False
+
+    @property
+    def next_wake_up_ms(self) -> int | None:
+        """By the monotonic clock; None while nothing waits."""
+        return None if self._handle is None else self._armed_ms
+
+    def check_and_complete(self, key: Hashable) -> int:
+        """As ``Purgatory.check_and_complete``."""
+        completed = self.purgatory.check_and_complete(key)
+        if completed and self.purgatory.purge_due:
+            self._arm(self._clock.monotonic_ms())
+        return completed
 
     def close(self) -> None:
         """Never wake again. What is parked stays parked."""

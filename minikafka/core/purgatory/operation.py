@@ -15,13 +15,17 @@ class DelayedOperation(ABC):
     Unlike a timed task it may end before its time, by an event. It completes exactly once, by
     whoever comes first; every later attempt returns False. Subclasses fill in the three template
     methods and may declare ``__slots__``.
+
+    ``is_completed`` is written by ``force_complete`` alone; a plain attribute, since every walk
+    over a watch list reads it. ``watch_lists`` counts the lists that hold the operation, for them.
     """
 
-    __slots__ = ("_completed", "_timer_entry", "delay_ms")
+    __slots__ = ("_timer_entry", "delay_ms", "is_completed", "watch_lists")
 
     def __init__(self, delay_ms: int) -> None:
         self.delay_ms = delay_ms
-        self._completed = False
+        self.is_completed = False
+        self.watch_lists = 0
         self._timer_entry: TimerTaskEntry[Any] | None = None
 
     @abstractmethod
@@ -41,14 +45,15 @@ class DelayedOperation(ABC):
         return ()
 
     @property
-    def is_completed(self) -> bool:
-        return self._completed
+    def is_timed(self) -> bool:
+        """Whether a time-out is set: neither completed nor cancelled since it was."""
+        return self._timer_entry is not None
 
     def force_complete(self) -> bool:
         """Complete now, condition or not. True for the one caller that did it."""
-        if self._completed:
+        if self.is_completed:
             return False
-        self._completed = True
+        self.is_completed = True
         self.cancel()
         self.on_complete()
         return True
@@ -68,5 +73,7 @@ class DelayedOperation(ABC):
         return True
 
     def attach_timer(self, entry: TimerTaskEntry[Any]) -> None:
-        """Remember the place in the timer, to leave it on completion. For the purgatory."""
+        """Remember the place in the timer, to leave it on completion; an earlier one is left now.
+        For the purgatory."""
+        self.cancel()
         self._timer_entry = entry

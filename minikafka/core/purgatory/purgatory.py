@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Generic, TypeVar
 
 from minikafka.core.purgatory.operation import DelayedOperation
-from minikafka.core.purgatory.watchers import Watchers
+from minikafka.core.purgatory.watchers import WatchedCounter, Watchers
 from minikafka.core.timer.timer import Timer
 from minikafka.core.timer.wheel import WheelLevel
 
@@ -21,6 +21,13 @@ class Purgatory(Generic[OpT]):
 
     Single-threaded and without a clock: the caller brings ``now_ms`` of a monotonic clock and calls
     ``advance`` at ``next_expiration_ms``. Any call may be made from within a completion.
+
+    Kafka spreads the lists over 512 shards, each with its lock, for threads that would wait for
+    each other. Here is one thread, and one dict finds a list as fast as 512 do.
+
+    A purge costs a look at every watch list, so it is due by what it would find: operations in some
+    list that no longer wait. Kafka counts those too that have left their lists, and purges more
+    often.
     """
 
     def __init__(self, name: str, purge_interval: int = DEFAULT_PURGE_INTERVAL) -> None:
@@ -28,7 +35,8 @@ class Purgatory(Generic[OpT]):
         self.purge_interval = purge_interval
         self._timer: Timer[OpT] = Timer(start_ms=0)
         self._watchers: dict[Hashable, Watchers[OpT]] = {}
-        self._estimated_total = 0  # operations watched since the last purge, completed or not
+        self._in_lists = WatchedCounter()
+        self._purge_above = purge_interval
 
     @property
     def watched(self) -> int:
@@ -47,8 +55,8 @@ class Purgatory(Generic[OpT]):
 
     @property
     def purge_due(self) -> bool:
-        """Whether more than ``purge_interval`` completed operations may linger in watch lists."""
-        return self._estimated_total - self._timer.size > self.purge_interval
+        """Whether more than ``purge_interval`` completed operations linger in watch lists."""
+        return self._in_lists.value - self._timer.size > self._purge_above
 
     def try_complete_else_watch(
         self, operation: OpT, keys: Sequence[Hashable], now_ms: int
@@ -63,15 +71,14 @@ class Purgatory(Generic[OpT]):
         for key in keys:
             watchers = self._watchers.get(key)
             if watchers is None:
-                watchers = self._watchers[key] = Watchers()
+                watchers = self._watchers[key] = Watchers(self._in_lists)
             watchers.watch(operation)
-        self._estimated_total += 1
         if operation.try_complete():
             return True
         if not operation.is_completed:
             timer = self._timer
-            if timer.next_expiration_ms() is None:
-                timer.advance(now_ms)  # nothing to miss; a long idle wheel would aim too coarsely
+            if not timer.size:
+                timer.catch_up(now_ms)
             operation.attach_timer(timer.add(operation, now_ms + operation.delay_ms))
         return False
 
@@ -85,7 +92,9 @@ class Purgatory(Generic[OpT]):
         return completed
 
     def cancel_for_key(self, key: Hashable) -> list[OpT]:
-        """Stop watching ``key`` and stop the timers of what watched it. Completes nothing."""
+        """Stop watching ``key`` and stop the timers of what waited for it; returns what did.
+
+        Completes nothing: an operation on other keys can still be completed by an event there."""
         watchers = self._watchers.pop(key, None)
         return [] if watchers is None else watchers.cancel()
 
@@ -96,7 +105,8 @@ class Purgatory(Generic[OpT]):
         """
         expired = 0
         for operation in self._timer.advance(now_ms):
-            if operation.expire():
+            # Those before it in this pass may have completed or cancelled it.
+            if operation.is_timed and operation.expire():
                 expired += 1
         if self.purge_due:
             self._purge()
@@ -117,10 +127,12 @@ class Purgatory(Generic[OpT]):
         return [(entry.expiration_ms, entry.task) for entry in entries]
 
     def _purge(self) -> None:
-        self._estimated_total = self._timer.size
         for key, watchers in list(self._watchers.items()):
             watchers.purge_completed()
             self._forget_if_empty(key, watchers)
+        # What is left is no reason for the next purge, though it may not be in the timer either.
+        left = self._in_lists.value - self._timer.size
+        self._purge_above = left + self.purge_interval
 
     def _forget_if_empty(self, key: Hashable, watchers: Watchers[OpT]) -> None:
         # A completion may have emptied the list, dropped it and watched the key anew: that newer

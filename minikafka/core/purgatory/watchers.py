@@ -9,6 +9,15 @@ from minikafka.core.purgatory.operation import DelayedOperation
 OpT = TypeVar("OpT", bound=DelayedOperation)
 
 
+class WatchedCounter:
+    """How many operations all the lists of one purgatory hold together, each counted once."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value = 0
+
+
 class Watchers(Generic[OpT]):
     """Operations in the order in which they came. Completed ones linger until looked at.
 
@@ -17,9 +26,10 @@ class Watchers(Generic[OpT]):
     check sees all that wait here, also those which the outer one has passed already.
     """
 
-    __slots__ = ("operations",)
+    __slots__ = ("_counter", "operations")
 
-    def __init__(self) -> None:
+    def __init__(self, counter: WatchedCounter) -> None:
+        self._counter = counter
         self.operations: list[OpT] = []
 
     def __len__(self) -> int:
@@ -27,6 +37,9 @@ class Watchers(Generic[OpT]):
 
     def watch(self, operation: OpT) -> None:
         self.operations.append(operation)
+        if not operation.watch_lists:
+            self._counter.value += 1
+        operation.watch_lists += 1
 
     def try_complete_watched(self) -> int:
         """Try each; returns how many this very walk completed."""
@@ -42,15 +55,29 @@ class Watchers(Generic[OpT]):
             self.purge_completed()
         return completed
 
-    def purge_completed(self) -> int:
-        """Drop the operations that were completed elsewhere; returns how many."""
-        before = len(self.operations)
-        self.operations = [op for op in self.operations if not op.is_completed]
-        return before - len(self.operations)
+    def purge_completed(self) -> None:
+        """Drop the operations that are completed."""
+        kept = []
+        for operation in self.operations:
+            if operation.is_completed:
+                self._drop(operation)
+            else:
+                kept.append(operation)
+        self.operations = kept
 
     def cancel(self) -> list[OpT]:
-        """Take all out of here and out of the timer, without completing them."""
-        cancelled, self.operations = self.operations, []
-        for operation in cancelled:
-            operation.cancel()
+        """Take all out of here and out of the timer, without completing them; returns those that
+        are not completed yet."""
+        dropped, self.operations = self.operations, []
+        cancelled = []
+        for operation in dropped:
+            self._drop(operation)
+            if not operation.is_completed:
+                operation.cancel()
+                cancelled.append(operation)
         return cancelled
+
+    def _drop(self, operation: OpT) -> None:
+        operation.watch_lists -= 1
+        if not operation.watch_lists:
+            self._counter.value -= 1

@@ -77,15 +77,11 @@ class TimerTaskList(Generic[T]):
             yield entry
             entry = entry.next
 
-    def set_expiration(self, expiration_ms: int) -> bool:
-        """True when that is news: the bucket has to enter the expiration queue for this lap."""
-        if self.expiration_ms == expiration_ms:
-            return False
-        self.expiration_ms = expiration_ms
-        return True
+    def add(self, entry: TimerTaskEntry[T], expiration_ms: int) -> bool:
+        """Link an entry at the end; it leaves the bucket it was in.
 
-    def add(self, entry: TimerTaskEntry[T]) -> None:
-        """Link an entry at the end; it leaves the bucket it was in."""
+        True when ``expiration_ms``, where the bucket begins in this lap, is news: then the bucket
+        has to enter the expiration queue."""
         if entry.bucket is not None:
             entry.bucket.remove(entry)
         root = self.root
@@ -96,6 +92,10 @@ class TimerTaskList(Generic[T]):
         tail.next = entry
         root.prev = entry
         self.counter.value += 1
+        if self.expiration_ms == expiration_ms:
+            return False
+        self.expiration_ms = expiration_ms
+        return True
 
     def remove(self, entry: TimerTaskEntry[T]) -> None:
         """Unlink an entry. Nothing happens when it is not in this bucket."""

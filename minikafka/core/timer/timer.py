@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
-from minikafka.core.timer.bucket import TaskCounter, TimerTaskEntry
+from minikafka.core.timer.bucket import NOT_QUEUED, TaskCounter, TimerTaskEntry
 from minikafka.core.timer.wheel import (
     DEFAULT_TICK_MS,
     DEFAULT_WHEEL_SIZE,
@@ -59,10 +59,22 @@ class Timer(Generic[T]):
         entry.cancel()
 
     def next_expiration_ms(self) -> int | None:
-        """When ``advance`` has something to do next; it may lie in the past. None: never."""
+        """When ``advance`` has something to do next; it may lie in the past. None: never.
+
+        Buckets that cancellation has emptied are nothing to wake up for when nothing else waits."""
         if self._expired:
             return self._expired[0].expiration_ms
+        if not self._counter.value:
+            return None
         return self._queue.first_expiration_ms()
+
+    def catch_up(self, now_ms: int) -> None:
+        """While nothing is in the wheels, bring the hand to now: nobody has called ``advance`` for
+        it. What is added next would else be filed too coarsely, and cost wake-ups."""
+        assert not self._counter.value, "what waits has to be handed out"
+        while (bucket := self._queue.pop_due(now_ms)) is not None:
+            bucket.expiration_ms = NOT_QUEUED
+        self.wheel.advance_clock(now_ms)
 
     def advance(self, now_ms: int) -> list[T]:
         """Drain every due bucket in one pass; each entry is due, or moves to a finer wheel.

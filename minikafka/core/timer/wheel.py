@@ -108,9 +108,7 @@ class TimingWheel(Generic[T]):
         due for an upper wheel, whose current time is not later than this one's.
         """
         expiration_ms = entry.expiration_ms
-        if entry.cancelled:
-            return False
-        if expiration_ms < self.current_time_ms + self.tick_ms:
+        if entry.cancelled or expiration_ms < self.current_time_ms + self.tick_ms:
             return False
         wheel = self
         while expiration_ms >= wheel.end_ms:
@@ -118,8 +116,7 @@ class TimingWheel(Generic[T]):
         tick_ms = wheel.tick_ms
         virtual_id = expiration_ms // tick_ms
         bucket = wheel.buckets[virtual_id % wheel.wheel_size]
-        bucket.add(entry)
-        if bucket.set_expiration(virtual_id * tick_ms):
+        if bucket.add(entry, virtual_id * tick_ms):
             self.queue.push(bucket)
         return True
 

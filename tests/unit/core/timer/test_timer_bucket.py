@@ -3,6 +3,7 @@
 import pytest
 
 from minikafka.core.timer import TaskCounter, TimerTaskEntry, TimerTaskList
+from minikafka.core.timer.bucket import NOT_QUEUED
 
 
 def tasks(bucket: TimerTaskList[str]) -> list[str]:
@@ -24,7 +25,7 @@ def test_entries_form_a_circle_in_the_order_of_arrival():
     bucket = TimerTaskList[str](counter)
     entries = [TimerTaskEntry(name, 7) for name in "abc"]
     for entry in entries:
-        bucket.add(entry)
+        bucket.add(entry, 7)
     assert bucket
     assert counter.value == 3
     assert tasks(bucket) == ["a", "b", "c"]
@@ -43,7 +44,7 @@ def test_removal_unlinks_without_walking(gone: int, by_bucket: bool):
     bucket = TimerTaskList[str](counter)
     entries = [TimerTaskEntry(name, 7) for name in "abc"]
     for entry in entries:
-        bucket.add(entry)
+        bucket.add(entry, 7)
     for _ in range(2):  # the second time nothing happens
         if by_bucket:
             bucket.remove(entries[gone])
@@ -61,8 +62,8 @@ def test_an_entry_is_in_one_bucket_at_a_time():
     counter = TaskCounter()
     first, second = TimerTaskList[str](counter), TimerTaskList[str](counter)
     entry = TimerTaskEntry("a", 7)
-    first.add(entry)
-    second.add(entry)
+    first.add(entry, 7)
+    second.add(entry, 7)
     first.remove(entry)  # not its bucket any more
     assert not first
     assert tasks(second) == ["a"]
@@ -72,11 +73,10 @@ def test_an_entry_is_in_one_bucket_at_a_time():
 def test_draining_leaves_the_bucket_ready_for_its_next_lap():
     counter = TaskCounter()
     bucket = TimerTaskList[str](counter)
-    for name in "abc":
-        bucket.add(TimerTaskEntry(name, 7))
-    assert bucket.set_expiration(7)
-    assert not bucket.set_expiration(7)
+    news = [bucket.add(TimerTaskEntry(name, 7), 7) for name in "abc"]
+    assert news == [True, False, False]
     assert [entry.task for entry in bucket.drain()] == ["a", "b", "c"]
     assert not bucket
     assert counter.value == 0
-    assert bucket.set_expiration(7)
+    assert bucket.expiration_ms == NOT_QUEUED
+    assert bucket.add(TimerTaskEntry("d", 7), 7)
