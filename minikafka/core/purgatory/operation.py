@@ -54,7 +54,8 @@ class DelayedOperation(ABC):
         if self.is_completed:
             return False
         self.is_completed = True
-        self.cancel()
+        if self._timer_entry is not None:
+            self.cancel()
         self.on_complete()
         return True
 
@@ -75,5 +76,6 @@ class DelayedOperation(ABC):
     def attach_timer(self, entry: TimerTaskEntry[Any]) -> None:
         """Remember the place in the timer, to leave it on completion; an earlier one is left now.
         For the purgatory."""
-        self.cancel()
+        if self._timer_entry is not None:
+            self.cancel()
         self._timer_entry = entry

@@ -88,7 +88,8 @@ class Purgatory(Generic[OpT]):
         if watchers is None:
             return 0
         completed = watchers.try_complete_watched()
-        self._forget_if_empty(key, watchers)
+        if not watchers.operations:
+            self._forget(key, watchers)
         return completed
 
     def cancel_for_key(self, key: Hashable) -> list[OpT]:
@@ -129,13 +130,14 @@ class Purgatory(Generic[OpT]):
     def _purge(self) -> None:
         for key, watchers in list(self._watchers.items()):
             watchers.purge_completed()
-            self._forget_if_empty(key, watchers)
+            if not watchers.operations:
+                self._forget(key, watchers)
         # What is left is no reason for the next purge, though it may not be in the timer either.
         left = self._in_lists.value - self._timer.size
         self._purge_above = left + self.purge_interval
 
-    def _forget_if_empty(self, key: Hashable, watchers: Watchers[OpT]) -> None:
+    def _forget(self, key: Hashable, watchers: Watchers[OpT]) -> None:
         # A completion may have emptied the list, dropped it and watched the key anew: that newer
         # list is not ours to drop.
-        if not watchers.operations and self._watchers.get(key) is watchers:
+        if self._watchers.get(key) is watchers:
             del self._watchers[key]

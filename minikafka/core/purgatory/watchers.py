@@ -59,25 +59,22 @@ class Watchers(Generic[OpT]):
         """Drop the operations that are completed."""
         kept = []
         for operation in self.operations:
-            if operation.is_completed:
-                self._drop(operation)
-            else:
+            if not operation.is_completed:
                 kept.append(operation)
+            elif operation.watch_lists == 1:
+                operation.watch_lists = 0
+                self._counter.value -= 1
+            else:
+                operation.watch_lists -= 1
         self.operations = kept
 
     def cancel(self) -> list[OpT]:
         """Take all out of here and out of the timer, without completing them; returns those that
         are not completed yet."""
-        dropped, self.operations = self.operations, []
-        cancelled = []
-        for operation in dropped:
-            self._drop(operation)
-            if not operation.is_completed:
-                operation.cancel()
-                cancelled.append(operation)
+        self.purge_completed()
+        cancelled, self.operations = self.operations, []
+        for operation in cancelled:
+            operation.cancel()
+            operation.watch_lists -= 1
+            self._counter.value -= not operation.watch_lists
         return cancelled
-
-    def _drop(self, operation: OpT) -> None:
-        operation.watch_lists -= 1
-        if not operation.watch_lists:
-            self._counter.value -= 1
