@@ -90,7 +90,7 @@ class ConfigEntries:
             if name in given
         ]
         if row.default is not None and row.default is not REQUIRED:
-            name = names[-1] if names else row.name
+            name = names[0] if names else row.name
             found.append(ConfigSynonym(name, row.text(row.default), ConfigSource.DEFAULT_CONFIG))
         return tuple(found)
 
@@ -101,7 +101,7 @@ def _entry(row: Setting, synonyms: tuple[ConfigSynonym, ...], read_only: bool) -
         synonyms = tuple(ConfigSynonym(s.name, None, s.source) for s in synonyms)
     return ConfigEntry(
         row.name,
-        synonyms[0].value if synonyms else None,
+        _effective(row, synonyms[0]) if synonyms else None,
         synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG,
         row.type,
         row.doc,
@@ -125,3 +125,13 @@ def _text(row: Setting, value: str) -> str | None:
         return row.text(row.parse(value))
     except ConfigError:
         return value
+
+
+def _effective(row: Setting, synonym: ConfigSynonym) -> str | None:
+    """What the row is by this synonym, which may be given in another unit."""
+    if synonym.value is None:
+        return None
+    try:
+        return row.text(row.parse_synonym(synonym.name, synonym.value))
+    except ConfigError:
+        return synonym.value

@@ -31,6 +31,12 @@ def topic_config(settings: Mapping[str, Any]) -> TopicConfig:
             message_timestamp_after_max_ms=settings["message.timestamp.after.max.ms"],
             compression_type=settings["compression.type"],
             cleanup_policy=",".join(settings["cleanup.policy"]),
+            segment_jitter_ms=settings["segment.jitter.ms"],
+            retention_ms=settings["retention.ms"],
+            retention_bytes=settings["retention.bytes"],
+            file_delete_delay_ms=settings["file.delete.delay.ms"],
+            flush_messages=settings["flush.messages"],
+            flush_ms=settings["flush.ms"],
         ),
         min_insync_replicas=settings["min.insync.replicas"],
     )

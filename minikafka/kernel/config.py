@@ -39,6 +39,8 @@ _RANGES = {
     ConfigType.LONG: (-(2**63), 2**63 - 1),
 }
 
+_UNITS_MS = {".hours": 60 * 60 * 1000, ".minutes": 60 * 1000}
+
 Validator = Callable[[Any], str | None]  # None: fine; a text: what is wrong with the value
 
 
@@ -93,6 +95,14 @@ class Setting:
         if problem:
             raise ConfigError(f"Invalid value {value} for configuration {self.name}: {problem}")
         return parsed
+
+    def parse_synonym(self, name: str, value: str) -> Any:
+        """As ``parse``, of what was given for the key itself or for the synonym ``name``, which may
+        be in hours or minutes; Kafka takes any negative number of those as -1."""
+        unit = next((u for end, u in _UNITS_MS.items() if name.endswith(end)), 1)
+        if unit == 1 or name == self.name:
+            return self.parse(value)
+        return self.parse(max(self._convert(value) * unit, -1))
 
     def _convert(self, value: Any) -> Any:
         text = str(value).strip()

@@ -76,7 +76,17 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _string("log.dir", "/tmp/kafka-logs", "Directory of the log data, if log.dirs is not set."),
     _list("log.dirs", None, "Directories of the log data."),
     _int("log.segment.bytes", 1024 * 1024 * 1024, "Size at which a new segment is rolled.", at_least(14)),
-    _long("log.roll.ms", None, "Age at which a new segment is rolled; a week if unset.", at_least(1)),
+    _long("log.roll.ms", None, "Age at which a new segment is rolled; log.roll.hours if unset.", at_least(1)),
+    _int("log.roll.hours", 168, "As log.roll.ms, in hours.", at_least(1)),
+    _long("log.roll.jitter.ms", None, "Up to so much is taken off that age, so that not all logs roll at once; log.roll.jitter.hours if unset.", at_least(0)),
+    _int("log.roll.jitter.hours", 0, "As log.roll.jitter.ms, in hours.", at_least(0)),
+    _list("log.cleanup.policy", ("delete",), "What happens to old data.", one_of("compact", "delete")),
+    _long("log.retention.bytes", -1, "Most bytes a partition keeps; -1 for no limit.", at_least(-1)),
+    _long("log.retention.ms", None, "How long a partition keeps data, -1 for ever; log.retention.minutes if unset.", lambda v: None if v == -1 or v >= 1 else "must be -1 or at least 1"),
+    _int("log.retention.minutes", None, "As log.retention.ms, in minutes; log.retention.hours if unset."),
+    _int("log.retention.hours", 168, "As log.retention.ms, in hours."),
+    _long("log.retention.check.interval.ms", 300000, "How often retention looks for what may go.", at_least(1)),
+    _long("log.initial.task.delay.ms", 30000, "Pause after the start before retention, flushes and checkpoints run for the first time.", at_least(0)),
     _string("compression.type", "producer", "Codec in which batches are stored.", one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")),
     _int("log.index.interval.bytes", 4096, "Bytes between two entries of the offset index.", at_least(0)),
     _int("log.index.size.max.bytes", 10 * 1024 * 1024, "Largest index file.", at_least(4)),
@@ -84,8 +94,12 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _string("log.message.timestamp.type", "CreateTime", "Whose clock stamps records.", one_of("CreateTime", "LogAppendTime")),
     _long("log.message.timestamp.before.max.ms", MAX_LONG, "How far behind the broker's clock a record may be.", at_least(0)),
     _long("log.message.timestamp.after.max.ms", MAX_LONG, "How far ahead of the broker's clock a record may be.", at_least(0)),
+    _long("log.flush.interval.messages", MAX_LONG, "Records after which a partition is flushed, before they are acknowledged.", at_least(1)),
+    _long("log.flush.interval.ms", None, "Longest time a record may be unflushed; log.flush.scheduler.interval.ms if unset."),
+    _long("log.flush.scheduler.interval.ms", MAX_LONG, "How often it is looked for logs to flush by time."),
     _int("log.flush.offset.checkpoint.interval.ms", 60000, "How often recovery points are written.", at_least(0)),
-    _long("log.segment.delete.delay.ms", 60000, "Pause before the files of a deleted partition are removed.", at_least(0)),
+    _int("log.flush.start.offset.checkpoint.interval.ms", 60000, "How often log start offsets are written.", at_least(0)),
+    _long("log.segment.delete.delay.ms", 60000, "Pause before the files of a deleted segment or partition are removed.", at_least(0)),
     _int("num.recovery.threads.per.data.dir", 1, "Logs recovered at the same time.", at_least(1)),
     # -- replication
     _long("replica.lag.time.max.ms", 30000, "A follower that has not caught up for so long leaves the ISR."),
@@ -99,6 +113,7 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     # -- requests that wait
     _int("fetch.max.bytes", 55 * 1024 * 1024, "Most bytes answered to one fetch.", at_least(1024)),
     _int("fetch.purgatory.purge.interval.requests", 1000, "Completed fetches kept before watcher lists are purged."),
+    _int("delete.records.purgatory.purge.interval.requests", 1, "Completed deletions kept before watcher lists are purged."),
     _int("producer.purgatory.purge.interval.requests", 1000, "Completed produces kept before watcher lists are purged."),
     # -- controller
     _int("controller.socket.timeout.ms", 30000, "Time-out of the controller's requests to brokers."),
@@ -113,17 +128,14 @@ _IGNORED = """
     compression.gzip.level compression.lz4.level compression.zstd.level
     connection.failed.authentication.delay.ms connections.max.reauth.ms control.plane.listener.name
     controller.quota.window.num controller.quota.window.size.seconds create.topic.policy.class.name
-    delete.records.purgatory.purge.interval.requests group.consumer.heartbeat.interval.ms group.coordinator.threads
+    group.consumer.heartbeat.interval.ms group.coordinator.threads
     group.initial.rebalance.delay.ms group.max.session.timeout.ms group.max.size group.min.session.timeout.ms
     inter.broker.protocol.version leader.imbalance.check.interval.seconds leader.imbalance.per.broker.percentage
     log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.cleaner.delete.retention.ms log.cleaner.enable
     log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size log.cleaner.io.max.bytes.per.second
     log.cleaner.max.compaction.lag.ms log.cleaner.min.cleanable.ratio log.cleaner.min.compaction.lag.ms
-    log.cleaner.threads log.cleanup.policy log.flush.interval.messages log.flush.interval.ms
-    log.flush.scheduler.interval.ms log.flush.start.offset.checkpoint.interval.ms log.message.downconversion.enable
-    log.message.format.version log.message.timestamp.difference.max.ms log.preallocate log.retention.bytes
-    log.retention.check.interval.ms log.retention.hours log.retention.minutes log.retention.ms log.roll.hours
-    log.roll.jitter.hours log.roll.jitter.ms max.connection.creation.rate
+    log.cleaner.threads log.message.downconversion.enable
+    log.message.format.version log.message.timestamp.difference.max.ms log.preallocate max.connection.creation.rate
     max.connections.per.ip max.connections.per.ip.overrides max.incremental.fetch.session.cache.slots
     max.request.partition.size.limit metric.reporters metrics.num.samples metrics.recording.level
     metrics.sample.window.ms num.io.threads num.network.threads num.replica.alter.log.dirs.threads num.replica.fetchers
@@ -143,15 +155,15 @@ IGNORED_BROKER_SETTINGS = tuple(_IGNORED.split())
 
 # What decides a topic's shape on disk and in flight; the synonym is the broker key of its default.
 TOPIC_SETTINGS: tuple[Setting, ...] = (
-    _list("cleanup.policy", ("delete",), "What happens to old data.", one_of("compact", "delete"), ("log.cleanup.policy",), False),
+    _list("cleanup.policy", ("delete",), "What happens to old data.", one_of("compact", "delete"), ("log.cleanup.policy",)),
     _string("compression.type", "producer", "Codec in which batches are stored.", one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"), ("compression.type",)),
     _int("compression.gzip.level", -1, "Level when recompressing with gzip.", between(-1, 9), ("compression.gzip.level",), False),
     _int("compression.lz4.level", 9, "Level when recompressing with lz4.", between(1, 17), ("compression.lz4.level",), False),
     _int("compression.zstd.level", 3, "Level when recompressing with zstd.", between(-131072, 22), ("compression.zstd.level",), False),
     _long("delete.retention.ms", 86400000, "How long tombstones stay.", at_least(0), ("log.cleaner.delete.retention.ms",), False),
-    _long("file.delete.delay.ms", 60000, "Pause before a deleted file is removed.", at_least(0), ("log.segment.delete.delay.ms",), False),
-    _long("flush.messages", MAX_LONG, "Records between two forced flushes.", at_least(1), ("log.flush.interval.messages",), False),
-    _long("flush.ms", MAX_LONG, "Time between two forced flushes.", at_least(0), ("log.flush.interval.ms",), False),
+    _long("file.delete.delay.ms", 60000, "Pause before a deleted file is removed.", at_least(0), ("log.segment.delete.delay.ms",)),
+    _long("flush.messages", MAX_LONG, "Records between two forced flushes.", at_least(1), ("log.flush.interval.messages",)),
+    _long("flush.ms", MAX_LONG, "Time between two forced flushes.", at_least(0), ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")),
     _list("follower.replication.throttled.replicas", (), "Replicas throttled as followers.", None, (), False),
     _int("index.interval.bytes", 4096, "Bytes between two entries of the offset index.", at_least(0), ("log.index.interval.bytes",)),
     _list("leader.replication.throttled.replicas", (), "Replicas throttled as leaders.", None, (), False),
@@ -170,12 +182,12 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
     _int("min.insync.replicas", 1, "Least ISR size for which acks=all is accepted.", at_least(1), ("min.insync.replicas",)),
     _bool("preallocate", False, "Reserve segment files in full.", None, ("log.preallocate",), False),
     _bool("remote.storage.enable", False, "Tiered storage is not part of this broker.", lambda v: "tiered storage is not supported" if v else None, (), False),
-    _long("retention.bytes", -1, "Most bytes a partition keeps.", at_least(-1), ("log.retention.bytes",), False),
-    _long("retention.ms", 604800000, "How long a partition keeps data.", at_least(-1), ("log.retention.ms",), False),
+    _long("retention.bytes", -1, "Most bytes a partition keeps.", at_least(-1), ("log.retention.bytes",)),
+    _long("retention.ms", 604800000, "How long a partition keeps data.", at_least(-1), ("log.retention.ms", "log.retention.minutes", "log.retention.hours")),
     _int("segment.bytes", 1024 * 1024 * 1024, "Size at which a new segment is rolled.", at_least(14), ("log.segment.bytes",)),
     _int("segment.index.bytes", 10 * 1024 * 1024, "Largest index file.", at_least(4), ("log.index.size.max.bytes",)),
-    _long("segment.jitter.ms", 0, "Random part taken off segment.ms.", at_least(0), ("log.roll.jitter.ms",), False),
-    _long("segment.ms", 604800000, "Age at which a new segment is rolled.", at_least(1), ("log.roll.ms",)),
+    _long("segment.jitter.ms", 0, "Random part taken off segment.ms.", at_least(0), ("log.roll.jitter.ms", "log.roll.jitter.hours")),
+    _long("segment.ms", 604800000, "Age at which a new segment is rolled.", at_least(1), ("log.roll.ms", "log.roll.hours")),
     _bool("unclean.leader.election.enable", False, "Let a replica outside the ISR lead when no other is alive; may lose data.", None, ("unclean.leader.election.enable",)),
 )
 # fmt: on
@@ -193,5 +205,7 @@ def topic_defaults(broker: Config) -> dict[str, Any]:
     defaults: dict[str, Any] = {}
     for row in TOPIC_SETTINGS:
         given = next((s for s in row.synonyms if s in broker.given), None)
-        defaults[row.name] = row.default if given is None else row.parse(broker.given[given])
+        defaults[row.name] = (
+            row.default if given is None else row.parse_synonym(given, broker.given[given])
+        )
     return defaults

@@ -17,11 +17,13 @@ class LogConfig:
 
     ``index_size_max_bytes`` is Kafka's ``segment.index.bytes``. ``compression_type`` is
     ``producer``, ``uncompressed`` or the name of a codec. A segment's age is told by the timestamps
-    of its batches, so ``segment_ms`` never rolls a segment whose first batch has none.
+    of its batches, so ``segment_ms`` never rolls a segment whose first batch has none. Each segment
+    takes a part of ``segment_jitter_ms`` off it. A retention of -1 is none.
     """
 
     segment_bytes: int = 1024 * 1024 * 1024
     segment_ms: int = 7 * 24 * 60 * 60 * 1000
+    segment_jitter_ms: int = 0
     index_interval_bytes: int = 4096
     index_size_max_bytes: int = 10 * 1024 * 1024
     max_message_bytes: int = 1024 * 1024 + 12
@@ -30,3 +32,13 @@ class LogConfig:
     message_timestamp_after_max_ms: int = NO_LIMIT
     compression_type: str = KEEP_PRODUCER_COMPRESSION
     cleanup_policy: str = "delete"
+    retention_ms: int = 7 * 24 * 60 * 60 * 1000
+    retention_bytes: int = -1
+    file_delete_delay_ms: int = 60_000
+    flush_messages: int = NO_LIMIT
+    flush_ms: int = NO_LIMIT
+
+    @property
+    def deletes(self) -> bool:
+        """Whether old records may be deleted: not where a topic is only compacted."""
+        return "delete" in self.cleanup_policy.split(",")

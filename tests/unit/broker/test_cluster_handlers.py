@@ -158,7 +158,9 @@ class TopicConfigs:
 async def describe(
     version: int, *resources: DescribeConfigsResource, **fields: Any
 ) -> DescribeConfigsResponse:
-    config = BROKER_CONFIG.parse({"zookeeper.connect": "z:1", "log.segment.bytes": "2000"})
+    config = BROKER_CONFIG.parse(
+        {"zookeeper.connect": "z:1", "log.segment.bytes": "2000", "log.roll.hours": "2"}
+    )
     handler = DescribeConfigsHandler(
         1,
         cache_with(update({"a": [partition_state(0, 1)], "broken": [partition_state(0, 1)]})),
@@ -206,6 +208,11 @@ async def test_synonyms_and_documentation_when_asked_for() -> None:
         ("log.segment.bytes", "2000", 4),
         ("log.segment.bytes", "1073741824", 5),
     ]
+    assert found["segment.ms"].value == "7200000"
+    assert [(s.name, s.value) for s in found["segment.ms"].synonyms] == [
+        ("log.roll.hours", "2"),
+        ("log.roll.ms", "604800000"),
+    ]
     assert own.documentation
     plain = (await entries(4, TOPIC, "a"))["retention.ms"]
     assert (plain.synonyms, plain.documentation) == ([], None)
@@ -214,6 +221,7 @@ async def test_synonyms_and_documentation_when_asked_for() -> None:
 async def test_configuration_of_this_broker() -> None:
     found = await entries(4, BROKER, "1", include_synonyms=True)
     assert found["log.segment.bytes"].value == "2000"
+    assert found["log.roll.hours"].value == "2"
     assert found["log.segment.bytes"].config_source == 4
     assert found["num.partitions"].config_source == 5
     assert all(entry.read_only for entry in found.values())

@@ -58,8 +58,8 @@ def test_a_missing_required_key_is_named() -> None:
 
 
 def test_known_keys_without_effect_are_reported_not_refused() -> None:
-    config = BROKER_CONFIG.parse(ZK | {"log.retention.hours": "1", "num.io.threads": "8"})
-    assert config.without_effect == ("log.retention.hours", "num.io.threads")
+    config = BROKER_CONFIG.parse(ZK | {"num.network.threads": "1", "num.io.threads": "8"})
+    assert config.without_effect == ("num.io.threads", "num.network.threads")
 
 
 def test_topic_defaults_come_from_the_broker() -> None:
@@ -68,6 +68,29 @@ def test_topic_defaults_come_from_the_broker() -> None:
     assert defaults["segment.bytes"] == 1000
     assert defaults["retention.ms"] == 5
     assert defaults["cleanup.policy"] == ("delete",)
+
+
+@pytest.mark.parametrize(
+    ("given", "retention_ms"),
+    [
+        ({}, 604800000),
+        ({"log.retention.hours": "2"}, 7200000),
+        ({"log.retention.hours": "2", "log.retention.minutes": "3"}, 180000),
+        ({"log.retention.minutes": "3", "log.retention.ms": "7"}, 7),
+        ({"log.retention.hours": "-1"}, -1),
+    ],
+)
+def test_hours_and_minutes_give_way_to_milliseconds(
+    given: dict[str, str], retention_ms: int
+) -> None:
+    defaults = topic_defaults(BROKER_CONFIG.parse(ZK | given))
+    assert defaults["retention.ms"] == retention_ms
+    defaults = topic_defaults(
+        BROKER_CONFIG.parse(ZK | {"log.roll.hours": "1", "log.roll.jitter.hours": "2"})
+    )
+    assert (defaults["segment.ms"], defaults["segment.jitter.ms"]) == (3600000, 7200000)
+    with pytest.raises(ConfigError, match=r"log\.retention\.ms"):
+        BROKER_CONFIG.parse(ZK | {"log.retention.ms": "0"})
 
 
 def test_every_default_passes_its_own_validator() -> None:
