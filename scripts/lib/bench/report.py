@@ -6,9 +6,10 @@ from __future__ import annotations
 class Report:
     """Prints one line a figure, as it comes."""
 
-    def section(self, title: str) -> None:
+    def section(self, title: str, ours: str = "minikafka", probe: str = "probe") -> None:
+        """``ours`` and ``probe`` say what the two columns compare."""
         print(f"\n{title}")
-        print(f"  {'':<40}{'minikafka':>12}{'probe':>12}{'ratio':>8}  aim")
+        print(f"  {'':<40}{ours:>12}{probe:>12}{'ratio':>8}  aim")
 
     def row(
         self,

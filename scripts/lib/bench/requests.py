@@ -42,13 +42,20 @@ def check_produced(answer: bytes) -> None:
         raise RuntimeError(f"produce was answered with error {error}")
 
 
-def fetch_frame(topic: str, offset: int, max_bytes: int, max_wait_ms: int = 500) -> bytes:
-    partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=max_bytes)
+def fetch_frame(
+    topic: str,
+    offset: int,
+    max_bytes: int,
+    max_wait_ms: int = 500,
+    min_bytes: int = 1,
+    partition: int = 0,
+) -> bytes:
+    wanted = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes)
     request = FetchRequest(
         max_wait_ms=max_wait_ms,
-        min_bytes=1,
+        min_bytes=min_bytes,
         max_bytes=max_bytes,
-        topics=[FetchTopic(topic=topic, partitions=[partition])],
+        topics=[FetchTopic(topic=topic, partitions=[wanted])],
     )
     return encode_request(RequestHeader(1, FETCH_VERSION, 1, "bench"), request)
 
