@@ -65,6 +65,9 @@ def replica_manager(config: Config, broker_id: int, listener: str) -> ReplicaMan
         fetch_purgatory_purge_interval_requests=config.integer(
             "fetch.purgatory.purge.interval.requests"
         ),
+        delete_records_purgatory_purge_interval_requests=config.integer(
+            "delete.records.purgatory.purge.interval.requests"
+        ),
         isr=IsrConfig(replica_lag_time_max_ms=config.integer("replica.lag.time.max.ms")),
         fetcher=ReplicaFetcherConfig(
             replica_fetch_wait_max_ms=config.integer("replica.fetch.wait.max.ms"),

@@ -12,6 +12,7 @@ from minikafka.broker.config_entries import ConfigEntries
 from minikafka.broker.controller_fence import ControllerFence
 from minikafka.broker.handlers.controlled_shutdown import ControlledShutdownHandler
 from minikafka.broker.handlers.create_topics import CreateTopicsHandler
+from minikafka.broker.handlers.delete_records import DeleteRecordsHandler
 from minikafka.broker.handlers.delete_topics import DeleteTopicsHandler
 from minikafka.broker.handlers.describe_cluster import DescribeClusterHandler
 from minikafka.broker.handlers.describe_configs import DescribeConfigsHandler
@@ -146,6 +147,7 @@ class BrokerParts:
                 in_parts=True,
             ),
             Route(ApiKey.LIST_OFFSETS, ListOffsetsHandler(replicas)),
+            Route(ApiKey.DELETE_RECORDS, DeleteRecordsHandler(replicas.deletion)),
             Route(ApiKey.METADATA, MetadataHandler(cache, self._creation, self._cluster_id)),
             Route(ApiKey.OFFSET_FOR_LEADER_EPOCH, OffsetForLeaderEpochHandler(replicas)),
             Route(ApiKey.FIND_COORDINATOR, FindCoordinatorHandler()),
@@ -157,7 +159,10 @@ class BrokerParts:
     def _routes_of_the_controller(self) -> list[Route]:
         """What the controller orders its brokers."""
         update_metadata = UpdateMetadataHandler(
-            self.cache, self.fence.check, self._topics.topic_changed
+            self.cache,
+            self.fence.check,
+            self._topics.topic_changed,
+            brokers_changed=self.replicas.deletion.brokers_changed,
         )
         return [
             Route(ApiKey.LEADER_AND_ISR, LeaderAndIsrHandler(self.replicas, self.fence), task=True),

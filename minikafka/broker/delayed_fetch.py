@@ -29,8 +29,9 @@ class DelayedFetch(DelayedOperation):
     C. This broker does not know one of the partitions.
     D. The disk of one of the partitions failed.
     E. The epoch given is fenced by now.
-    F. The fetch offset lies beyond the end: the log was truncated meanwhile. (Kafka counts an
-       offset on an older segment here too, as it cannot measure across segments; we can.)
+    F. The fetch offset lies beyond the log's end, which was cut meanwhile, or before its start,
+       as records were deleted. (Kafka counts an offset on an older segment here too, as it cannot
+       measure across segments; we can.)
     G. The bytes that can be read by now reach ``min_bytes``.
     H. The logs part: the follower has to truncate.
 
@@ -77,11 +78,13 @@ class DelayedFetch(DelayedOperation):
             if entry.fetch_offset == end:
                 continue
             if entry.fetch_offset > end:
-                return True  # F
+                if entry.fetch_offset > partition.log.log_end_offset:
+                    return True  # F
+                continue  # not committed yet, or not decided
             try:
                 size = partition.log.available_bytes(entry.fetch_offset, end)
             except (KafkaError, OSError):
-                return True  # reading again tells
+                return True  # F, or what reading again tells
             available += min(size, entry.max_bytes)
             if available >= min_bytes:
                 return True  # G

@@ -102,7 +102,7 @@ class FetchReader:
     def read(
         self, params: FetchParams, entries: Sequence[FetchEntry], now_ms: int | None
     ) -> tuple[list[ReadResult], list[TopicPartition]]:
-        """What each partition has, and the partitions whose high watermark moved meanwhile.
+        """What each partition has, and the partitions whose high or low watermark moved meanwhile.
 
         ``now_ms`` is the time at which a follower asked; None when it was recorded before (the
         second read of a parked fetch). The first batch read is returned whole however large, so
@@ -142,7 +142,7 @@ def _read_one(
     first_always: bool,
     now_ms: int | None,
 ) -> tuple[ReadResult, bool]:
-    """(result, whether the high watermark moved). Raises KafkaError and OSError."""
+    """(result, whether a watermark moved). Raises KafkaError and OSError."""
     if not partition.accepts_topic_id(entry.topic_id):
         raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
     log = partition.readable_log(entry.current_leader_epoch, params.leader_only)

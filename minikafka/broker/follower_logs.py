@@ -23,6 +23,9 @@ from minikafka.protocol.messages.fetch import PartitionData
 class FollowerLogs:
     """Appends, cuts and restarts the logs of followers, each in one breath.
 
+    ``write_log_starts`` is called before a leader is told of log starts: it counts on their being
+    remembered.
+
     Every method returns the fetch state to go on with, or None when copying has to stop until the
     controller says more."""
 
@@ -31,11 +34,13 @@ class FollowerLogs:
         hosted: HostedPartitions,
         parked: ParkedRequests,
         on_disk_error: Callable[[TopicPartition, OSError], None],
+        write_log_starts: Callable[[], None],
         log: EventLog,
     ) -> None:
         self._hosted = hosted
         self._parked = parked
         self._on_disk_error = on_disk_error
+        self.write_log_starts = write_log_starts
         self._log = log
 
     def log_start_offset(self, topic_partition: TopicPartition) -> int:
@@ -94,8 +99,9 @@ class FollowerLogs:
         if data.records:
             partition.append_as_follower(data.records)
             next_offset, last_epoch = log.log_end_offset, log.latest_epoch
-        log.increment_log_start_offset(min(data.log_start_offset, log.log_end_offset))
-        if partition.follow_high_watermark(data.high_watermark) or next_offset > state.fetch_offset:
+        changed = partition.follow_high_watermark(data.high_watermark)
+        changed |= partition.follow_log_start(data.log_start_offset)
+        if changed or next_offset > state.fetch_offset:
             self._parked.changed(partition.topic_partition)
         return states.fetched(state, next_offset, last_epoch, data.high_watermark)
 

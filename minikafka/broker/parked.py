@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from minikafka.broker.delayed_delete_records import DelayedDeleteRecords
 from minikafka.broker.delayed_fetch import DelayedFetch
 from minikafka.broker.delayed_produce import DelayedProduce
 from minikafka.broker.timer_driver import Reaper, expiration_reaper_name
@@ -11,7 +14,7 @@ from minikafka.kernel.ports import Clock
 
 
 class ParkedRequests:
-    """The produce and the fetch purgatory of one broker, keyed by partition."""
+    """The produce, fetch and delete-records purgatories of one broker, keyed by partition."""
 
     def __init__(
         self,
@@ -19,6 +22,7 @@ class ParkedRequests:
         broker_id: int,
         produce_purge_interval: int = DEFAULT_PURGE_INTERVAL,
         fetch_purge_interval: int = DEFAULT_PURGE_INTERVAL,
+        delete_records_purge_interval: int = 1,
     ) -> None:
         self.produce: Reaper[DelayedProduce] = Reaper(
             clock,
@@ -30,16 +34,27 @@ class ParkedRequests:
             Purgatory("Fetch", fetch_purge_interval),
             expiration_reaper_name(broker_id, "Fetch"),
         )
+        self.delete_records: Reaper[DelayedDeleteRecords] = Reaper(
+            clock,
+            Purgatory("DeleteRecords", delete_records_purge_interval),
+            expiration_reaper_name(broker_id, "DeleteRecords"),
+        )
 
     def appended(self, topic_partition: TopicPartition) -> None:
         """The log end moved: followers may have waited for it."""
         self.fetch.check_and_complete(topic_partition)
 
     def changed(self, topic_partition: TopicPartition) -> None:
-        """The high watermark moved, or the role, or the partition is gone."""
+        """A watermark moved, or the role, or the partition is gone."""
         self.fetch.check_and_complete(topic_partition)
         self.produce.check_and_complete(topic_partition)
+        self.delete_records.check_and_complete(topic_partition)
+
+    @property
+    def reapers(self) -> tuple[Reaper[Any], ...]:
+        """All there are: to be shown, and to be closed."""
+        return (self.produce, self.fetch, self.delete_records)
 
     def close(self) -> None:
-        self.produce.close()
-        self.fetch.close()
+        for reaper in self.reapers:
+            reaper.close()

@@ -1,4 +1,4 @@
-"""One partition as this broker hosts it: its log, its role, its high watermark."""
+"""One partition as this broker hosts it: its role, and what that does to log and watermarks."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from collections.abc import Callable, Container
 from dataclasses import dataclass
 from uuid import UUID
 
+from minikafka.broker.replica import Replica
 from minikafka.broker.topic_config import TopicConfig
 from minikafka.core.log.append import AppendOrigin, LogAppendInfo, UnexpectedAppendOffset
 from minikafka.core.replication import partition_state as facts
-from minikafka.core.replication.follower import EpochEndOffset
 from minikafka.core.replication.high_watermark import (
     bounded_high_watermark,
     effective_min_isr,
     leader_high_watermark,
+    low_watermark,
 )
 from minikafka.core.replication.isr import joined_by, may_join, out_of_sync, without
 from minikafka.core.replication.partition_state import FollowerState, PartitionState
 from minikafka.kernel.cluster import (
     NO_EPOCH,
-    ZERO_UUID,
     LeaderAndIsr,
     ReplicaAssignment,
     TopicPartition,
@@ -27,6 +27,8 @@ from minikafka.kernel.cluster import (
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import Buffer
 from minikafka.storage.unified_log import UnifiedLog
+
+UP_TO_HIGH_WATERMARK = -1  # an offset to delete records up to
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,7 @@ class Instruction:
     topic_id: UUID | None = None
 
 
-class Partition:
+class Partition(Replica):
     """Reads and changes happen in one synchronous breath; waking who waits is the caller's part.
 
     ``submit_isr`` is told of every ISR change decided here; it has to bring back the outcome by
@@ -51,17 +53,10 @@ class Partition:
     __slots__ = (
         "_lag_time_max_ms",
         "_live",
-        "_log",
         "_min_isr",
         "_submit_isr",
-        "broker_id",
         "config",
         "followers",
-        "high_watermark",
-        "is_leader",
-        "state",
-        "topic_id",
-        "topic_partition",
     )
 
     def __init__(
@@ -72,44 +67,15 @@ class Partition:
         live: Container[int],
         submit_isr: Callable[[Partition], None],
     ) -> None:
-        self.topic_partition = topic_partition
-        self.broker_id = broker_id
-        self.topic_id: UUID | None = None
+        super().__init__(topic_partition, broker_id)
         self.config = TopicConfig()
-        self.state = PartitionState()
         self.followers: dict[int, FollowerState] = {}
-        self.high_watermark = 0
-        self.is_leader = False
         self._lag_time_max_ms = lag_time_max_ms
         self._live = live
         self._submit_isr = submit_isr
-        self._log: UnifiedLog | None = None
         self._min_isr = 1
 
     # ------------------------------------------------------------------------------------ facts
-
-    @property
-    def has_log(self) -> bool:
-        return self._log is not None
-
-    @property
-    def log(self) -> UnifiedLog:
-        """Raises KafkaError(NOT_LEADER_OR_FOLLOWER) before the first role."""
-        if self._log is None:
-            raise KafkaError(
-                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"no log of {self.topic_partition} here"
-            )
-        return self._log
-
-    @property
-    def leader_epoch(self) -> int:
-        return self.state.leader_epoch
-
-    @property
-    def last_stable_offset(self) -> int:
-        """The high watermark: no transaction can be open, since transactional batches are refused
-        at the door."""
-        return self.high_watermark
 
     @property
     def is_under_replicated(self) -> bool:
@@ -119,18 +85,22 @@ class Partition:
     def is_under_min_isr(self) -> bool:
         return self.is_leader and len(self.state.isr.committed) < self._min_isr
 
-    def accepts_topic_id(self, topic_id: UUID | None) -> bool:
-        """False only for two different known ids."""
-        return topic_id in (None, ZERO_UUID) or self.topic_id in (None, topic_id)
-
     # -------------------------------------------------------------------------------------- log
 
     def open_log(self, log: UnifiedLog, checkpointed_high_watermark: int) -> None:
         """Take the log over. Its high watermark starts where the last checkpoint saw it."""
         self._log = log
-        self.high_watermark = bounded_high_watermark(
-            checkpointed_high_watermark, log.log_start_offset, log.log_end_offset
+        self._commit_up_to(
+            log,
+            bounded_high_watermark(
+                checkpointed_high_watermark, log.log_start_offset, log.log_end_offset
+            ),
         )
+
+    def _commit_up_to(self, log: UnifiedLog, high_watermark: int) -> None:
+        self.high_watermark = high_watermark
+        if log.transactions.unreplicated:
+            log.transactions.committed_up_to(high_watermark)
 
     def configure(self, config: TopicConfig) -> None:
         self.config = config
@@ -196,32 +166,6 @@ class Partition:
         self.is_leader = False
         self._log = None
 
-    # -------------------------------------------------------------------------------------- door
-
-    def check_epoch(self, current_leader_epoch: int) -> None:
-        """Raises KafkaError(FENCED_LEADER_EPOCH | UNKNOWN_LEADER_EPOCH) unless the caller's epoch
-        (-1: none given) is the one known here (KIP-320)."""
-        if current_leader_epoch in (NO_EPOCH, self.state.leader_epoch):
-            return
-        if current_leader_epoch < self.state.leader_epoch:
-            raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
-        raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
-
-    def readable_log(self, current_leader_epoch: int, leader_only: bool) -> UnifiedLog:
-        """The log, for someone who knows the epoch. Raises KafkaError as ``check_epoch``, and
-        NOT_LEADER_OR_FOLLOWER."""
-        self.check_epoch(current_leader_epoch)
-        if leader_only and not self.is_leader:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        return self.log
-
-    def end_offset_for_epoch(
-        self, current_leader_epoch: int, epoch: int, leader_only: bool
-    ) -> EpochEndOffset:
-        """Raises as ``readable_log``."""
-        log = self.readable_log(current_leader_epoch, leader_only)
-        return EpochEndOffset(*log.end_offset_for_epoch(epoch))
-
     # ------------------------------------------------------------------------------------ leading
 
     def append_as_leader(
@@ -270,8 +214,34 @@ class Partition:
         if advanced == self.high_watermark:
             return False
         assert self.high_watermark < advanced <= end_offset, "high watermark out of bounds"
-        self.high_watermark = advanced
+        self._commit_up_to(log, advanced)
         return True
+
+    @property
+    def low_watermark(self) -> int:
+        """Where the log starts on every live replica; -1 while one of them has not told."""
+        return low_watermark(self.log.log_start_offset, self.followers, self._live)
+
+    def delete_records(self, offset: int) -> tuple[int, bool]:
+        """Let the log start at ``offset``, or at the high watermark for -1. Returns the offset that
+        was meant, and whether the log start moved.
+
+        Raises KafkaError(NOT_LEADER_OR_FOLLOWER | POLICY_VIOLATION | OFFSET_OUT_OF_RANGE), and
+        OSError."""
+        log = self._log
+        if not self.is_leader or log is None:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if not log.config.deletes:
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION, f"cleanup.policy is {log.config.cleanup_policy}"
+            )
+        wanted = self.high_watermark if offset == UP_TO_HIGH_WATERMARK else offset
+        if not 0 <= wanted <= self.high_watermark:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {offset}, the high watermark is {self.high_watermark}",
+            )
+        return wanted, log.increment_log_start_offset(wanted)
 
     def acknowledged(self, required_offset: int) -> ErrorCode | None:
         """How an acks=-1 append up to ``required_offset`` (exclusive) stands: None while replicas
@@ -297,15 +267,18 @@ class Partition:
     def record_follower_fetch(
         self, replica_id: int, fetch_offset: int, log_start_offset: int, now_ms: int
     ) -> bool:
-        """The follower holds everything below ``fetch_offset``. True when that moved the high
-        watermark. The follower may join the ISR by it."""
+        """The follower holds everything below ``fetch_offset``, from ``log_start_offset`` on. True
+        when that moved the high watermark, or may have moved the low one. The follower may join
+        the ISR by it."""
         before = self.followers[replica_id]
         after = facts.after_fetch(
             before, fetch_offset, log_start_offset, self.log.log_end_offset, now_ms
         )
         self.followers[replica_id] = after
         self._maybe_expand(replica_id, after)
-        return before.log_end_offset != after.log_end_offset and self.advance_high_watermark(now_ms)
+        if before.log_end_offset != after.log_end_offset and self.advance_high_watermark(now_ms):
+            return True
+        return before.log_start_offset != after.log_start_offset
 
     # ---------------------------------------------------------------------------------------- ISR
 
@@ -376,13 +349,21 @@ class Partition:
         )
         if followed == self.high_watermark:
             return False
-        self.high_watermark = followed
+        self._commit_up_to(log, followed)
         return True
+
+    def follow_log_start(self, leader_log_start_offset: int) -> bool:
+        """Take over where the leader's log starts, after its high watermark. True when ours moved.
+        Raises OSError."""
+        assert self.high_watermark >= self.log.log_start_offset
+        return self.log.increment_log_start_offset(
+            min(leader_log_start_offset, self.high_watermark)
+        )
 
     def truncate_to(self, offset: int) -> None:
         log = self.log
         log.truncate_to(offset)
-        self.high_watermark = min(self.high_watermark, log.log_end_offset)
+        self._commit_up_to(log, min(self.high_watermark, log.log_end_offset))
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         self.log.truncate_fully_and_start_at(offset)

@@ -232,6 +232,7 @@ class ReplicaFetcher:
         self, asked: dict[TopicPartition, PartitionFetchState]
     ) -> tuple[FetchRequest, int]:
         config = self._config
+        self._logs.write_log_starts()
         topics: dict[str, FetchTopic] = {}
         by_id = True
         for topic_partition, state in asked.items():

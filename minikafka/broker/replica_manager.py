@@ -18,6 +18,7 @@ from minikafka.broker.isr_maintenance import IsrConfig, IsrMaintenance, IsrStore
 from minikafka.broker.leadership import Leadership
 from minikafka.broker.parked import ParkedRequests
 from minikafka.broker.partition import Partition
+from minikafka.broker.record_deletion import RecordDeletion
 from minikafka.broker.replica_fetcher import ReplicaFetcherConfig
 from minikafka.broker.replica_fetcher_manager import OpenChannel, ReplicaFetcherManager
 from minikafka.broker.topic_config import TopicConfigs
@@ -43,6 +44,7 @@ class ReplicaManagerConfig:
     replica_high_watermark_checkpoint_interval_ms: int = 5_000
     producer_purgatory_purge_interval_requests: int = 1_000
     fetch_purgatory_purge_interval_requests: int = 1_000
+    delete_records_purgatory_purge_interval_requests: int = 1
     isr: IsrConfig = field(default_factory=IsrConfig)
     fetcher: ReplicaFetcherConfig = field(default_factory=ReplicaFetcherConfig)
 
@@ -80,6 +82,7 @@ class ReplicaManager:
             config.broker_id,
             config.producer_purgatory_purge_interval_requests,
             config.fetch_purgatory_purge_interval_requests,
+            config.delete_records_purgatory_purge_interval_requests,
         )
         self.isr = IsrMaintenance(
             clock, config.broker_id, self.hosted, self.parked, isr_store, metrics, config.isr
@@ -88,7 +91,13 @@ class ReplicaManager:
             clock,
             config.broker_id,
             broker_epoch,
-            FollowerLogs(self.hosted, self.parked, self.disk_failed, self._log),
+            FollowerLogs(
+                self.hosted,
+                self.parked,
+                self.disk_failed,
+                log_manager.write_log_starts,
+                self._log,
+            ),
             cluster,
             config.inter_broker_listener_name,
             open_channel,
@@ -105,6 +114,14 @@ class ReplicaManager:
             topic_configs,
             self._new_partition,
             self.disk_failed,
+        )
+        self.deletion = RecordDeletion(
+            config.broker_id,
+            self.hosted,
+            self.parked,
+            log_manager.write_log_starts,
+            self.disk_failed,
+            metrics,
         )
         self._reader = FetchReader(self.hosted, self.disk_failed)
         self._checkpointing: asyncio.Task[None] | None = None

@@ -30,7 +30,8 @@ class EpochCheck(Protocol):
 
 class UpdateMetadataHandler:
     """``topic_changed`` is called for every topic that the request says something of, after the
-    cache has taken it over: who waits for a topic to come or go looks again."""
+    cache has taken it over: who waits for a topic to come or go looks again. ``brokers_changed``
+    hears of brokers that came or went."""
 
     def __init__(
         self,
@@ -38,12 +39,14 @@ class UpdateMetadataHandler:
         check_epochs: EpochCheck,
         topic_changed: Callable[[str], None],
         partitions_deleted: PartitionsDeleted | None = None,
+        brokers_changed: Callable[[], None] | None = None,
         log: EventLog | None = None,
     ) -> None:
         self._cache = cache
         self._check_epochs = check_epochs
         self._topic_changed = topic_changed
         self._partitions_deleted = partitions_deleted
+        self._brokers_changed = brokers_changed
         self._log = log or event_log("state-change")
 
     def __call__(
@@ -55,6 +58,7 @@ class UpdateMetadataHandler:
         if error is not ErrorCode.NONE:
             reply(UpdateMetadataResponse(error_code=error))
             return
+        alive = self._cache.image.brokers.keys()
         deleted = self._cache.update(request)
         topics = topics_of(request)
         self._log.info(
@@ -67,6 +71,8 @@ class UpdateMetadataHandler:
         )
         if deleted and self._partitions_deleted is not None:
             self._partitions_deleted(deleted)
+        if self._brokers_changed is not None and self._cache.image.brokers.keys() != alive:
+            self._brokers_changed()
         for topic in topics:
             self._topic_changed(topic)
         reply(UpdateMetadataResponse())

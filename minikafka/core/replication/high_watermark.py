@@ -1,4 +1,4 @@
-"""How far a partition is committed: the high watermark of a leader, and of a follower."""
+"""How far a partition is committed, and from where on it is held: high and low watermark."""
 
 from __future__ import annotations
 
@@ -43,3 +43,18 @@ def effective_min_isr(min_insync_replicas: int, followers: Set[int]) -> int:
 def bounded_high_watermark(offset: int, log_start_offset: int, log_end_offset: int) -> int:
     """A high watermark from a checkpoint or from the leader, brought into the range of the log."""
     return max(log_start_offset, min(offset, log_end_offset))
+
+
+def low_watermark(
+    leader_start_offset: int, followers: Mapping[int, FollowerState], live: Container[int]
+) -> int:
+    """The smallest start offset among the live replicas: what lies below it is gone on all of them.
+
+    A follower that has not fetched yet counts with -1. One that is down does not count: it learns
+    of the new start before it is in sync again (Kafka's Partition.lowWatermarkIfLeader).
+    """
+    lowest = leader_start_offset
+    for replica, state in followers.items():
+        if state.log_start_offset < lowest and replica in live:
+            lowest = state.log_start_offset
+    return lowest

@@ -1,0 +1,91 @@
+"""A deletion of records that waits until all live replicas have deleted them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from minikafka.broker.hosted_partitions import HostedPartitions
+from minikafka.core.purgatory import DelayedOperation
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.errors import ErrorCode
+
+INVALID_LOW_WATERMARK = -1
+
+
+class DeletionResult:
+    """What came of a deletion before ``requested_offset``. ``low_watermark`` is -1 after an error,
+    but for a time-out: then it is where it was in the beginning."""
+
+    __slots__ = ("error", "low_watermark", "requested_offset", "topic_partition")
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        error: ErrorCode = ErrorCode.NONE,
+        requested_offset: int = -1,
+        low_watermark: int = INVALID_LOW_WATERMARK,
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.error = error
+        self.requested_offset = requested_offset
+        self.low_watermark = low_watermark
+
+
+DeletionReply: TypeAlias = Callable[[Sequence[DeletionResult]], None]
+
+
+class DelayedDeleteRecords(DelayedOperation):
+    """Completes when every partition that was cut here has settled in one of these cases:
+
+    A. The partition is no longer here.
+    B. This broker no longer leads it.
+    C. The low watermark, the smallest log start of all live replicas, has reached the offset.
+
+    Otherwise time runs out, and what has not settled is REQUEST_TIMED_OUT: the followers hear of
+    the new start all the same.
+    """
+
+    __slots__ = ("_hosted", "_on_expired", "_pending", "_reply", "_results")
+
+    def __init__(
+        self,
+        timeout_ms: int,
+        results: Sequence[DeletionResult],
+        hosted: HostedPartitions,
+        reply: DeletionReply,
+        on_expired: Callable[[int], None],
+    ) -> None:
+        super().__init__(timeout_ms)
+        self._results = results
+        self._pending = [result for result in results if result.error == 0]
+        self._hosted = hosted
+        self._reply = reply
+        self._on_expired = on_expired
+
+    def try_complete(self) -> bool:
+        self._pending = [result for result in self._pending if not self._settle(result)]
+        return not self._pending and self.force_complete()
+
+    def _settle(self, result: DeletionResult) -> bool:
+        partition = self._hosted.get(result.topic_partition)
+        if partition is None:
+            result.error = self._hosted.error_for(result.topic_partition)  # A
+        elif not partition.is_leader:
+            result.error = ErrorCode.NOT_LEADER_OR_FOLLOWER  # B
+        else:
+            reached = partition.low_watermark
+            if reached < result.requested_offset:
+                return False
+            result.low_watermark = reached  # C
+            return True
+        result.low_watermark = INVALID_LOW_WATERMARK
+        return True
+
+    def on_complete(self) -> None:
+        for result in self._pending:
+            result.error = ErrorCode.REQUEST_TIMED_OUT
+        self._reply(self._results)
+
+    def on_expiration(self) -> None:
+        self._on_expired(len(self._pending))

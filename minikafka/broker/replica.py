@@ -1,0 +1,89 @@
+"""One replica as its readers see it: its log, the epochs they must know, how far they may read."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from minikafka.core.replication.follower import EpochEndOffset
+from minikafka.core.replication.partition_state import PartitionState
+from minikafka.kernel.cluster import NO_EPOCH, ZERO_UUID, TopicPartition
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.storage.unified_log import UnifiedLog
+
+
+class Replica:
+    """What leaders and followers have in common. ``high_watermark`` is the end of what is known to
+    be committed."""
+
+    __slots__ = (
+        "_log",
+        "broker_id",
+        "high_watermark",
+        "is_leader",
+        "state",
+        "topic_id",
+        "topic_partition",
+    )
+
+    def __init__(self, topic_partition: TopicPartition, broker_id: int) -> None:
+        self.topic_partition = topic_partition
+        self.broker_id = broker_id
+        self.topic_id: UUID | None = None
+        self.state = PartitionState()
+        self.high_watermark = 0
+        self.is_leader = False
+        self._log: UnifiedLog | None = None
+
+    @property
+    def has_log(self) -> bool:
+        return self._log is not None
+
+    @property
+    def log(self) -> UnifiedLog:
+        """Raises KafkaError(NOT_LEADER_OR_FOLLOWER) before the first role."""
+        if self._log is None:
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"no log of {self.topic_partition} here"
+            )
+        return self._log
+
+    @property
+    def leader_epoch(self) -> int:
+        return self.state.leader_epoch
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Up to where read_committed may read: nothing below it belongs to a transaction that is
+        open, or whose end is not committed. Never above the high watermark."""
+        log = self._log
+        if log is None:
+            return self.high_watermark
+        return log.last_stable_offset(self.high_watermark)
+
+    def accepts_topic_id(self, topic_id: UUID | None) -> bool:
+        """False only for two different known ids."""
+        return topic_id in (None, ZERO_UUID) or self.topic_id in (None, topic_id)
+
+    def check_epoch(self, current_leader_epoch: int) -> None:
+        """Raises KafkaError(FENCED_LEADER_EPOCH | UNKNOWN_LEADER_EPOCH) unless the caller's epoch
+        (-1: none given) is the one known here (KIP-320)."""
+        if current_leader_epoch in (NO_EPOCH, self.state.leader_epoch):
+            return
+        if current_leader_epoch < self.state.leader_epoch:
+            raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
+        raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+
+    def readable_log(self, current_leader_epoch: int, leader_only: bool) -> UnifiedLog:
+        """The log, for someone who knows the epoch. Raises KafkaError as ``check_epoch``, and
+        NOT_LEADER_OR_FOLLOWER."""
+        self.check_epoch(current_leader_epoch)
+        if leader_only and not self.is_leader:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return self.log
+
+    def end_offset_for_epoch(
+        self, current_leader_epoch: int, epoch: int, leader_only: bool
+    ) -> EpochEndOffset:
+        """Raises as ``readable_log``."""
+        log = self.readable_log(current_leader_epoch, leader_only)
+        return EpochEndOffset(*log.end_offset_for_epoch(epoch))
