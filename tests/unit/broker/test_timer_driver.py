@@ -209,3 +209,64 @@ def test_a_closed_reaper_stays_silent(clock: HandClock, reaper: Reaper[Operation
     assert clock.pending == []
     clock.move_to(60_000)
     assert operation.completed_at == []
+
+
+@pytest.mark.mission("PUR-5")
+def test_a_purge_comes_also_when_nothing_is_parked_any_more(
+    clock: HandClock, reaper: Reaper[Operation]
+):
+    operations = [Operation(clock, 600_000) for _ in range(1_002)]
+    for i, operation in enumerate(operations):
+        reaper.try_complete_else_watch(operation, ["hot", f"cold-{i}"])
+        operation.ready = True
+    assert not reaper.purgatory.purge_due
+    assert reaper.check_and_complete("hot") == 1_002
+    assert reaper.purgatory.watched == 1_002
+    clock.move_to(50_000 + PURGE_PERIOD_MS)
+    assert reaper.purgatory.watched == 0
+
+
+@pytest.mark.mission("TW-20")
+def test_after_the_last_operation_at_most_the_wake_up_that_was_set_comes(
+    clock: HandClock, reaper: Reaper[Operation]
+):
+    for delay in (9, 15, 70, 450, 30_000):
+        operation = Operation(clock, delay)
+        reaper.try_complete_else_watch(operation, ["k"])
+        operation.ready = True
+    assert reaper.check_and_complete("k") == 5
+    clock.move_to(10_000_000)
+    assert reaper.wake_ups == 1
+    assert clock.pending == []
+    # After a rest as long, the next one costs a single wake-up, at its own time.
+    operation = Operation(clock, 15)
+    reaper.try_complete_else_watch(operation, ["k"])
+    assert clock.pending == [10_000_015]
+    clock.move_to(20_000_000)
+    assert operation.completed_at == [10_000_015]
+    assert reaper.wake_ups == 2
+
+
+@pytest.mark.parametrize("delay_ms", [-30_000, -1, 0])
+def test_a_deadline_in_the_past_is_answered_in_the_next_turn(
+    clock: HandClock, reaper: Reaper[Operation], delay_ms: int
+):
+    operation = Operation(clock, delay_ms)
+    reaper.try_complete_else_watch(operation, ["k"])
+    assert operation.completed_at == []
+    clock.move_to(50_000)
+    assert operation.completed_at == [50_000]
+
+
+@pytest.mark.mission("TW-23")
+def test_a_suspended_machine_wakes_once_for_all_it_missed(
+    clock: HandClock, reaper: Reaper[Operation]
+):
+    operations = [Operation(clock, delay) for delay in (5, 30, 450, 9_000, 300_000)]
+    for operation in operations:
+        reaper.try_complete_else_watch(operation, ["k"])
+    clock.now_ms = 50_000 + 86_400_000
+    clock.move_to(clock.now_ms)
+    assert all(operation.completed_at == [clock.now_ms] for operation in operations)
+    assert reaper.wake_ups == 1
+    assert clock.pending == []

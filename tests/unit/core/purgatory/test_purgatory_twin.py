@@ -39,8 +39,10 @@ class Waiting(DelayedOperation):
         self.name = name
         self.targets = targets
         self.deadline = machine.world.now + delay_ms
+        self.watching = set(targets)
         self.bump = bump
         self.successor = successor
+        self.cancelled = False
         self.completions = 0
         self.expirations = 0
 
@@ -119,7 +121,22 @@ class PurgatoryAgainstList(RuleBasedStateMachine):
             self.purgatory.advance(self.world.now)
         self.purgatory.advance(self.world.now)
         for operation in self.operations:
-            assert operation.is_completed or operation.deadline > self.world.now
+            if not operation.cancelled:
+                assert operation.is_completed or operation.deadline > self.world.now
+        assert not self.purgatory.purge_due
+
+    @rule(key=st.sampled_from(KEYS))
+    def cancel(self, key: str) -> None:
+        """Nothing completes by that, and what waited for the key never expires."""
+        expected = [
+            operation
+            for operation in self.operations
+            if key in operation.watching and not operation.is_completed
+        ]
+        assert self.purgatory.cancel_for_key(key) == expected
+        for operation in expected:
+            operation.cancelled = True
+            operation.watching.remove(key)
 
     @invariant()
     def completed_exactly_once_and_never_too_late(self) -> None:
@@ -128,14 +145,23 @@ class PurgatoryAgainstList(RuleBasedStateMachine):
             assert operation.expirations <= operation.completions
             if operation.expirations:
                 assert operation.deadline <= self.world.now
+            assert not (operation.cancelled and operation.expirations)
             # No event is missed: what is ready is complete.
-            assert operation.is_completed or not operation.is_ready()
+            if not operation.cancelled:
+                assert operation.is_completed or not operation.is_ready()
             # Nothing completes without cause.
             assert not operation.is_completed or operation.expirations or operation.is_ready()
 
     @invariant()
     def timer_and_lists_hold_what_waits(self) -> None:
-        waiting = [operation for operation in self.operations if not operation.is_completed]
+        for operation in self.operations:
+            assert operation.watch_lists <= len(operation.targets)
+        assert self.purgatory.watched == sum(op.watch_lists for op in self.operations)
+        waiting = [
+            operation
+            for operation in self.operations
+            if not operation.is_completed and not operation.cancelled
+        ]
         due = [operation for operation in waiting if operation.delay_ms == 0]
         assert len(waiting) - len(due) <= self.purgatory.delayed <= len(waiting)
         least = sum(len(operation.targets) for operation in waiting)
@@ -144,5 +170,7 @@ class PurgatoryAgainstList(RuleBasedStateMachine):
 
 
 TestPurgatoryAgainstList = PurgatoryAgainstList.TestCase
-TestPurgatoryAgainstList.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+TestPurgatoryAgainstList.settings = settings(
+    max_examples=100, stateful_step_count=50, deadline=None
+)
 TestPurgatoryAgainstList = pytest.mark.mission("PUR-1", "PUR-8")(TestPurgatoryAgainstList)

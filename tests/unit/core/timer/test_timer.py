@@ -235,3 +235,69 @@ def test_tasks_of_different_milliseconds_come_out_in_order_of_their_deadlines():
     for deadline in deadlines:
         timer.add(deadline, deadline)
     assert timer.advance(200_000) == sorted(deadlines)
+
+
+@pytest.mark.mission("TW-20", "TW-23")
+def test_a_clock_that_jumped_far_ahead_costs_no_empty_ticks():
+    """As after the suspension of the machine: the work is that of what waited, not of the time."""
+    costs = []
+    for away_ms in (86_400_000, 10 * 365 * 86_400_000):
+        timer = Timer[str](start_ms=0)
+        timer.add("a", 19)
+        timer.add("b", 450)
+        out: list[str] = []
+        costs.append(lines_run(lambda t=timer, o=out, ms=away_ms: o.extend(t.advance(ms))))
+        assert out == ["a", "b"]
+        assert timer.wheel.current_time_ms == away_ms
+        assert timer.next_expiration_ms() is None
+    assert costs[0] == costs[1]
+
+
+def test_the_longest_delay_takes_eight_wake_ups_and_fires_to_the_millisecond():
+    longest = 2**31 - 1
+    timer = Timer[str](start_ms=1_234_567)
+    timer.add("a", 1_234_567 + longest)
+    assert len(timer.levels()) == 8
+    trace = wake_ups(timer)
+    assert trace[-1] == (1_234_567 + longest, ["a"])
+    assert len(trace) <= 8
+
+
+@pytest.mark.mission("TW-20")
+def test_buckets_that_cancellation_emptied_wake_nobody():
+    timer = Timer[str](start_ms=0)
+    entries = [timer.add("a", expiration) for expiration in (5, 30, 450, 9_000)]
+    assert timer.next_expiration_ms() == 5
+    for entry in entries:
+        entry.cancel()
+    assert timer.queued_buckets == 4, "as in Kafka, they leave when their time comes"
+    assert timer.next_expiration_ms() is None
+    # The same lap still finds them in the queue, and does not put them there again.
+    timer.add("b", 455)
+    assert timer.queued_buckets == 4
+    assert timer.advance(455) == ["b"]
+
+
+def test_a_timer_that_rested_is_brought_up_to_now_before_the_next_addition():
+    timer = Timer[str](start_ms=0)
+    for expiration in (5, 450, 9_000):
+        timer.add("a", expiration).cancel()
+    timer.catch_up(1_000_000)
+    assert timer.queued_buckets == 0
+    timer.add("b", 1_000_015)
+    assert wake_ups(timer) == [(1_000_015, ["b"])]
+
+
+def test_catching_up_is_for_a_timer_in_which_nothing_waits():
+    timer = Timer[str](start_ms=0)
+    timer.add("a", 5)
+    with pytest.raises(AssertionError):
+        timer.catch_up(10)
+
+
+def test_what_is_late_when_added_survives_catching_up():
+    timer = Timer[str](start_ms=100)
+    timer.add("late", 50)
+    timer.catch_up(200)
+    assert timer.next_expiration_ms() == 50
+    assert timer.advance(200) == ["late"]
