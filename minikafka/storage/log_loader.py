@@ -7,6 +7,7 @@ from typing import Final
 from uuid import UUID
 
 from minikafka.core.log.config import LogConfig
+from minikafka.core.log.producer_state import ProducerStates
 from minikafka.core.log.recovery import (
     first_to_recover,
     has_hole,
@@ -83,6 +84,7 @@ class LogLoader:
         self._found = found
         self._events = events.bind(log=log.directory)
         self._first_recovered: int | None = None
+        self._states: ProducerStates | None = None  # at the end of the segment recovered last
         self.discarded = False
 
     def load(self) -> None:
@@ -156,6 +158,8 @@ class LogLoader:
             size = segment.size_bytes
             if index >= recover_from or not segment.attach_indexes():
                 log.log_end_offset = self._recover(segment)
+            else:
+                self._states = None
             log.segments.add(segment)
             if index >= recover_from and segment.size_bytes < size:
                 self._remove_segments(bases[index + 1 :])
@@ -167,8 +171,13 @@ class LogLoader:
             self._first_recovered = segment.base_offset
         size = segment.size_bytes
         end_offset = segment.base_offset
+        states = self._states_before(segment)
         for batch in segment.recover():
             end_offset = batch.next_offset
+            if batch.producer_id >= 0:
+                aborted = states.update(batch, batch.base_offset, batch.max_timestamp)
+                if aborted is not None:
+                    segment.add_aborted(aborted)
             epoch = batch.partition_leader_epoch
             latest = self._log.epochs.latest_epoch
             if epoch >= 0 and (latest is None or epoch > latest):
@@ -183,6 +192,17 @@ class LogLoader:
             bytes_dropped=size - segment.size_bytes,
         )
         return end_offset
+
+    def _states_before(self, segment: LogSegment) -> ProducerStates:
+        """The producers at the start of a segment whose transaction index is to be rebuilt. As
+        recovery goes on from segment to segment, they go with it."""
+        if self._states is None:
+            log, base_offset = self._log, segment.base_offset
+            start = self._found.log_start_offset
+            if log.segments.first is not None:
+                start = max(start, log.segments.first.base_offset)
+            self._states = log.producers.states_at(base_offset, start, log.batches_from)
+        return self._states
 
     def _activate(self, segment: LogSegment) -> int:
         try:

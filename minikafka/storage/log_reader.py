@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from minikafka.core.log.aborted_txn import AbortedTxn
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import Buffer
-from minikafka.protocol.records.batch import NO_TIMESTAMP, parse_batches
+from minikafka.protocol.records.batch import NO_TIMESTAMP, iterate_batches, parse_batches
 from minikafka.protocol.records.record import decode_batch
 from minikafka.storage.batch_scan import FoundBatch, whole_batches_end
 from minikafka.storage.segment import LogSegment
@@ -18,11 +19,13 @@ _PLACES_LIMIT: Final = 16
 class LogRead(NamedTuple):
     """``records``: whole batches, perhaps none. The first may start before the offset asked for,
     which lies in it. ``first_offset`` is its base offset, or the offset asked for when there is
-    no batch."""
+    no batch. ``aborted``: the aborted transactions that ``records`` may hold a part of, if they
+    were asked for."""
 
     records: Buffer
     first_offset: int
     start_offset: int
+    aborted: tuple[AbortedTxn, ...] = ()
 
 
 class FoundOffset(NamedTuple):
@@ -85,10 +88,9 @@ class LogReader:
         place = extent.place
         return self.trim(extent, place.segment.read(extent.length, place.position), start)
 
-    async def read_cold(self, extent: Extent, start: int) -> LogRead:
-        place = extent.place
-        data = await place.segment.read_cold(extent.length, place.position)
-        return self.trim(extent, data, start)
+    async def read_cold(self, extent: Extent) -> Buffer:
+        """What ``trim`` needs, if the segment is still there by then."""
+        return await extent.place.segment.read_cold(extent.length, extent.place.position)
 
     def trim(self, extent: Extent, data: Buffer, start: int) -> LogRead:
         """``data``, as read, without the torn batch at its end: a view, as it may be large."""
@@ -101,6 +103,24 @@ class LogReader:
         if not data:
             return LogRead(b"", start, start)
         return LogRead(data, int.from_bytes(data[:8], "big"), start)
+
+    def with_aborted(self, read: LogRead, bound: int) -> LogRead:
+        """Kafka: ``LocalLog.addAbortedTransactions``. Nothing from ``bound`` on was read."""
+        found: list[AbortedTxn] = []
+        if read.records:
+            self.collect_aborted(read.start_offset, bound, found)
+        if not found:
+            return read
+        end = 0
+        for batch in iterate_batches(read.records):
+            end = batch.next_offset
+        return read._replace(aborted=tuple(txn for txn in found if txn.first_offset < end))
+
+    def collect_aborted(self, start: int, bound: int, found: list[AbortedTxn]) -> None:
+        """Add the aborted transactions that touch ``[start, bound)``, in the order of markers."""
+        for segment in self._segments.since(start):
+            if segment.txn_index.collect(start, bound, found):
+                return
 
     def available_bytes(self, start: int, bound: int, log_end: int) -> int:
         """Bytes from the batch that holds ``start`` up to the one that holds ``bound``."""

@@ -87,6 +87,30 @@ class ProducerStore:
                     self.states.update(batch, batch.base_offset, batch.max_timestamp)
         return bool(dropped)
 
+    def states_at(
+        self,
+        offset: int,
+        log_start_offset: int,
+        batches_from: Callable[[int], Iterator[RecordBatch]],
+    ) -> ProducerStates:
+        """What was known when the log ended at ``offset``; changes nothing here."""
+        states = ProducerStates()
+        reached = log_start_offset
+        for snapshot in choose_snapshots(self.snapshots(), log_start_offset, offset).use:
+            try:
+                states.load(decode_snapshot(self._files.read_all(self._path(snapshot))))
+            except CorruptSnapshotError:
+                continue
+            reached = snapshot
+            break
+        if reached < offset:
+            for batch in batches_from(reached):
+                if batch.base_offset >= offset:
+                    break
+                if batch.producer_id >= 0:
+                    states.update(batch, batch.base_offset, batch.max_timestamp)
+        return states
+
     def clear(self, offset: int) -> None:
         """Forget all, and let the log start anew at ``offset``."""
         for snapshot in self.snapshots():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from minikafka.core.log.aborted_txn import AbortedTxn
 from minikafka.core.log.leader_epochs import EpochEntry
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
@@ -39,7 +40,12 @@ class ReadableLog:
         self._reader.forget()
 
     def read(
-        self, start_offset: int, max_bytes: int, upper_bound_offset: int, min_one_message: bool
+        self,
+        start_offset: int,
+        max_bytes: int,
+        upper_bound_offset: int,
+        min_one_message: bool,
+        include_aborted: bool = False,
     ) -> LogRead:
         """Whole batches from the one that holds ``start_offset`` on, below ``upper_bound_offset``.
 
@@ -49,10 +55,16 @@ class ReadableLog:
         extent = self._extent(start_offset, max_bytes, upper_bound_offset, min_one_message)
         if extent is None:
             return LogRead(b"", start_offset, start_offset)
-        return self._reader.read(extent, start_offset)
+        found = self._reader.read(extent, start_offset)
+        return self._reader.with_aborted(found, upper_bound_offset) if include_aborted else found
 
     async def read_cold(
-        self, start_offset: int, max_bytes: int, upper_bound_offset: int, min_one_message: bool
+        self,
+        start_offset: int,
+        max_bytes: int,
+        upper_bound_offset: int,
+        min_one_message: bool,
+        include_aborted: bool = False,
     ) -> LogRead:
         """As ``read``, without stalling the loop when the records are not in the page cache.
 
@@ -63,9 +75,24 @@ class ReadableLog:
             if extent is None:
                 return LogRead(b"", start_offset, start_offset)
             truncations = self._truncations
-            found = await self._reader.read_cold(extent, start_offset)
+            try:
+                data = await self._reader.read_cold(extent)
+            except OSError:
+                if truncations == self._truncations:
+                    raise
+                continue  # it was the file of a segment that is gone by now
             if truncations == self._truncations:
+                found = self._reader.trim(extent, data, start_offset)
+                if include_aborted:
+                    found = self._reader.with_aborted(found, upper_bound_offset)
                 return found
+
+    def aborted_transactions(self, start_offset: int, bound: int) -> list[AbortedTxn]:
+        """Those that touch ``[start_offset, bound)``. Raises OSError. Kafka:
+        ``collectAbortedTransactions``."""
+        found: list[AbortedTxn] = []
+        self._reader.collect_aborted(start_offset, bound, found)
+        return found
 
     def available_bytes(self, start_offset: int, upper_bound_offset: int) -> int:
         """How many bytes ``read`` could give in all, without reading them."""

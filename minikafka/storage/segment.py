@@ -1,10 +1,11 @@
-"""One segment of a log: the ``.log`` file and its two indexes."""
+"""One segment of a log: the ``.log`` file and its indexes."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
 
+from minikafka.core.log.aborted_txn import AbortedTxn
 from minikafka.core.log.config import LogConfig
 from minikafka.core.log.index_math import MAX_RELATIVE_OFFSET
 from minikafka.core.log.recovery import batch_survives
@@ -17,10 +18,12 @@ from minikafka.storage.names import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
     TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
     file_name,
 )
 from minikafka.storage.offset_index import OffsetIndex
 from minikafka.storage.time_index import TimeIndex
+from minikafka.storage.txn_index import TxnIndex
 
 
 class LogSegment:
@@ -47,6 +50,9 @@ class LogSegment:
         limit = config.index_size_max_bytes
         self.offset_index = OffsetIndex(files, index_path, base_offset, limit)
         self.time_index = TimeIndex(files, time_index_path, base_offset, limit)
+        self.txn_index = TxnIndex(
+            files, f"{directory}/{file_name(base_offset, TXN_INDEX_SUFFIX)}", base_offset
+        )
         self._files = files
         self._index_interval_bytes = config.index_interval_bytes
         self._indexed_position = 0  # where the last batch with an index entry starts, or 0
@@ -66,6 +72,7 @@ class LogSegment:
         self._handle.truncate(0)
         self.offset_index.create()
         self.time_index.create()
+        self.txn_index.create()
 
     def open(self) -> None:
         """Take the ``.log`` file as it is; the indexes follow by ``attach`` or ``recover``."""
@@ -79,7 +86,10 @@ class LogSegment:
             self.time_index.attach()
         except FileNotFoundError:
             return False
+        self.txn_index.attach()
         if not (self.offset_index.is_sane(self.size_bytes) and self.time_index.is_sane()):
+            return False
+        if not self.txn_index.is_sane():
             return False
         last = self.time_index.last_entry()
         self.max_timestamp, self.offset_of_max_timestamp = last
@@ -92,6 +102,7 @@ class LogSegment:
         """
         self.offset_index.load()
         self.time_index.load()
+        self.txn_index.load()
         self._indexed_position = self.size_bytes
         self._note_full()
         first = next(self.batches(), None)
@@ -106,16 +117,18 @@ class LogSegment:
         return next_offset
 
     def deactivate(self) -> None:
-        """The segment grows no more: complete its time index, write out both indexes."""
+        """The segment grows no more: complete its time index, write out the indexes."""
         self._complete()
         self.offset_index.release()
         self.time_index.release()
+        self.txn_index.release()
 
     def persist(self) -> None:
         """Bring everything into the files, which ends the segment as a clean shutdown does."""
         self._complete()
         self.offset_index.persist()
         self.time_index.persist()
+        self.txn_index.persist()
 
     def _complete(self) -> None:
         if self._torn:
@@ -134,13 +147,14 @@ class LogSegment:
         if self._handle is None:
             return  # its log was cut or deleted: another segment may have its names by now
         self.persist()
-        for flushable in (self._file, self.offset_index, self.time_index):
+        for flushable in (self._file, self.offset_index, self.time_index, self.txn_index):
             if self._handle is not None:
                 await flushable.flush()
 
     def close(self) -> None:
         self.offset_index.close()
         self.time_index.close()
+        self.txn_index.close()
         if self._handle is not None:
             self._handle.close()
             self._handle = None
@@ -156,6 +170,7 @@ class LogSegment:
         self.close()
         self.offset_index.remove()
         self.time_index.remove()
+        self.txn_index.remove()
         self._files.remove(self.path)
 
     # ---- appending
@@ -216,6 +231,11 @@ class LogSegment:
             self.time_index.maybe_append(self.max_timestamp, self.offset_of_max_timestamp)
         self._note_full()
 
+    def add_aborted(self, txn: AbortedTxn) -> None:
+        """The marker of an aborted transaction has been appended here."""
+        with contextlib.suppress(OSError):  # as in _add_index_entries
+            self.txn_index.append(txn)
+
     def _note_full(self) -> None:
         self.indexes_full = self.offset_index.is_full or self.time_index.is_full
 
@@ -248,8 +268,10 @@ class LogSegment:
         found = self.find(offset)
         self.offset_index.load()
         self.time_index.load()
+        self.txn_index.load()
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
+        self.txn_index.truncate_to(offset if found is None else found.batch.base_offset)
         if found is not None:
             self._file.truncate(found.position)
             self.size_bytes = found.position
@@ -274,6 +296,7 @@ class LogSegment:
         """
         self.offset_index.create()
         self.time_index.create()
+        self.txn_index.create()
         self._indexed_position = 0
         self.indexes_full = False
         self.max_timestamp = self.first_timestamp = NO_TIMESTAMP

@@ -104,12 +104,18 @@ class SparseIndex:
 
     def entry(self, index: int) -> Any:
         """The fields of the entry at ``index``. Raises OSError."""
-        start = index * self._entry_bytes
         if self._entries is not None:
-            return self._entry.unpack_from(self._entries, start)
+            return self._entry.unpack_from(self._entries, index * self._entry_bytes)
+        return self._entry.unpack(self.raw(index, 1))
+
+    def raw(self, index: int, count: int) -> bytes:
+        """The bytes of ``count`` entries from the one at ``index`` on. Raises OSError."""
+        start, length = index * self._entry_bytes, count * self._entry_bytes
+        if self._entries is not None:
+            return bytes(self._entries[start : start + length])
         if self._file is None:
             self._file = self._files.open(self.path)
-        return self._entry.unpack(self._file.read(self._entry_bytes, start))
+        return self._file.read(length, start)
 
     def last(self) -> Any:
         """The fields of the last entry; there must be one."""

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Final
 from uuid import UUID
 
+from minikafka.core.log.aborted_txn import AbortedTxn
 from minikafka.core.log.append import AppendOrigin, LogAppendInfo, UnexpectedAppendOffset
 from minikafka.core.log.config import LOG_APPEND_TIME, LogConfig
 from minikafka.core.log.index_math import fits
@@ -117,7 +118,9 @@ class UnifiedLog(ReadableLog):
         segment.append(data, last_offset, max_timestamp)
         self.log_end_offset = last_offset + 1
         if batch.producer_id >= 0:
-            self.producers.states.update(batch, first_offset, max_timestamp)
+            aborted = self.producers.states.update(batch, first_offset, max_timestamp)
+            if aborted is not None:
+                self._note_aborted(segment, aborted)
         return LogAppendInfo(
             first_offset,
             last_offset,
@@ -155,7 +158,10 @@ class UnifiedLog(ReadableLog):
         self.log_end_offset = last.next_offset
         for batch in batches:
             if batch.producer_id >= 0:
-                self.producers.states.update(batch, batch.base_offset, batch.max_timestamp)
+                states = self.producers.states
+                aborted = states.update(batch, batch.base_offset, batch.max_timestamp)
+                if aborted is not None:
+                    self._note_aborted(segment, aborted)
         return LogAppendInfo(
             first.base_offset,
             last.last_offset,
@@ -166,6 +172,10 @@ class UnifiedLog(ReadableLog):
             last.partition_leader_epoch,
             size,
         )
+
+    def _note_aborted(self, segment: LogSegment, aborted: AbortedTxn) -> None:
+        segment.add_aborted(aborted)
+        self.unflushed_names = True  # perhaps that of its transaction index
 
     def _segment_for(
         self, size: int, first_offset: int, last_offset: int, max_timestamp: int
@@ -321,9 +331,11 @@ class UnifiedLog(ReadableLog):
         """Learn the state of all producers anew, from a snapshot and the batches after it. True
         if snapshots were deleted on the way."""
         start, end = self.log_start_offset, self.log_end_offset
-        return self.producers.reload(start, end, self._batches_from)
+        return self.producers.reload(start, end, self.batches_from)
 
-    def _batches_from(self, offset: int) -> Iterator[RecordBatch]:
+    def batches_from(self, offset: int) -> Iterator[RecordBatch]:
+        """Headers (of control batches: all) of those that end at or after ``offset``. Raises
+        OSError, CorruptRecordError."""
         for segment in self.segments.since(offset):
             position = segment.offset_index.lookup(offset).position
             for found in segment.batches(position):

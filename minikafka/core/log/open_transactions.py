@@ -39,6 +39,11 @@ class OpenTransactions:
         """The first offsets of transactions in state A, rising."""
         return tuple(self._ongoing)
 
+    @property
+    def first_ongoing(self) -> int | None:
+        """Where the first transaction in state A begins."""
+        return self._ongoing[0] if self._ongoing else None
+
     def begin(self, first_offset: int) -> None:
         insort(self._ongoing, first_offset)
         self._look()

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from minikafka.core.log.aborted_txn import AbortedTxn
 from minikafka.core.log.append import AppendOrigin
 from minikafka.core.log.open_transactions import OpenTransactions
 from minikafka.kernel.errors import ErrorCode, KafkaError
@@ -21,7 +22,7 @@ from minikafka.protocol.records.batch import (
     TRANSACTIONAL_FLAG,
     RecordBatch,
 )
-from minikafka.protocol.records.control import decode_end_txn_marker
+from minikafka.protocol.records.control import ControlRecordType, decode_end_txn_marker
 from minikafka.protocol.records.record import decode_batch
 
 BATCHES_RETAINED: Final = 5
@@ -148,18 +149,19 @@ class ProducerStates:
             )
         return None
 
-    def update(self, batch: RecordBatch, first_offset: int, max_timestamp: int) -> None:
+    def update(
+        self, batch: RecordBatch, first_offset: int, max_timestamp: int
+    ) -> AbortedTxn | None:
         """Take note of a batch that is in the log now, at ``first_offset``.
 
         ``batch`` is the header as it came (its own base offset is not looked at). A control batch
-        must be there with its payload.
+        must be there with its payload. Returns the transaction that this marker has aborted.
         """
         entry = self._entries.get(batch.producer_id)
         if entry is None:
             entry = self._entries[batch.producer_id] = ProducerEntry(batch.producer_id)
         if batch.attributes & CONTROL_FLAG:
-            self._end_transaction(entry, batch, first_offset)
-            return
+            return self._end_transaction(entry, batch, first_offset)
         if batch.producer_epoch != entry.producer_epoch:
             entry.enter_epoch(batch.producer_epoch)
         delta = batch.last_offset_delta
@@ -173,22 +175,30 @@ class ProducerStates:
         if batch.attributes & TRANSACTIONAL_FLAG and entry.current_txn_first_offset < 0:
             entry.current_txn_first_offset = first_offset
             self.transactions.begin(first_offset)
+        return None
 
     def _end_transaction(
         self, entry: ProducerEntry, batch: RecordBatch, marker_offset: int
-    ) -> None:
+    ) -> AbortedTxn | None:
         """A marker ends the open transaction, if there is one; it may come with a raised epoch,
         fencing the producer."""
         record = next(decode_batch(batch), None)
         marker = None if record is None else decode_end_txn_marker(record)
         if record is None or marker is None:
-            return
+            return None
+        aborted = None
         if entry.current_txn_first_offset >= 0:
-            self.transactions.end(entry.current_txn_first_offset, marker_offset)
+            begun = entry.current_txn_first_offset
+            self.transactions.end(begun, marker_offset)
+            if marker.type is ControlRecordType.ABORT:
+                ongoing = self.transactions.first_ongoing
+                stable = marker_offset + 1 if ongoing is None else ongoing
+                aborted = AbortedTxn(entry.producer_id, begun, marker_offset, stable)
         entry.enter_epoch(batch.producer_epoch)
         entry.coordinator_epoch = marker.coordinator_epoch
         entry.current_txn_first_offset = NO_OFFSET
         entry.last_timestamp = record.timestamp
+        return aborted
 
     def load(self, entries: Iterable[ProducerEntry]) -> None:
         """Take over the producers of a snapshot."""
