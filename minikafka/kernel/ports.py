@@ -99,6 +99,14 @@ class File(Protocol):
     def close(self) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """The file system that holds a path; ``usable_bytes`` are what may still be written."""
+
+    total_bytes: int
+    usable_bytes: int
+
+
 class FileLock(Protocol):
     def release(self) -> None: ...
 
@@ -135,6 +143,16 @@ class Files(Protocol):
     def remove_tree(self, path: str) -> None:
         """Remove a directory with all it holds. Nothing happens when it does not exist."""
         ...
+
+    async def discard(self, path: str) -> None:
+        """As ``remove`` of a file or ``remove_tree``, without stalling the loop for large ones."""
+        ...
+
+    def modified_ms(self, path: str) -> int:
+        """When a file was last written to, in wall time."""
+        ...
+
+    def volume(self, path: str) -> Volume: ...
 
     def read_all(self, path: str) -> bytes: ...
 

@@ -226,3 +226,32 @@ def test_a_lock_has_one_owner(play: Play) -> None:
         assert world.files.exists(f"{directory}/.lock")
 
     play(body)
+
+
+def test_discarding_takes_files_and_trees(play: Play) -> None:
+    async def body(world: World, directory: str) -> None:
+        files = world.files
+        files.make_directories(f"{directory}/tree/below")
+        for path in (f"{directory}/f", f"{directory}/tree/below/g"):
+            files.open(path, create=True).close()
+        await files.discard(f"{directory}/f")
+        assert files.list(directory) == ["tree"]
+        await files.discard(f"{directory}/tree")
+        await files.discard(f"{directory}/tree")
+        assert files.list(directory) == []
+
+    play(body)
+
+
+def test_when_a_file_was_written_to_and_what_holds_it(play: Play) -> None:
+    async def body(world: World, directory: str) -> None:
+        file = world.files.open(f"{directory}/f", create=True)
+        file.write(b"x", 0)
+        age_ms = world.clock.wall_ms() - world.files.modified_ms(f"{directory}/f")
+        assert abs(age_ms) < 60_000
+        with pytest.raises(FileNotFoundError):
+            world.files.modified_ms(f"{directory}/g")
+        volume = world.files.volume(directory)
+        assert 0 <= volume.usable_bytes < volume.total_bytes
+
+    play(body)

@@ -6,13 +6,14 @@ import errno
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from minikafka.kernel.ports import Buffer
+from minikafka.kernel.ports import Buffer, Volume
 
 
 @dataclass
 class Inode:
     data: bytearray = field(default_factory=bytearray)
     durable: int = 0  # how many bytes of data would survive a power loss
+    modified_ms: int = 0
 
 
 class MemoryFile:
@@ -36,6 +37,7 @@ class MemoryFile:
             inode.data.extend(bytes(offset - len(inode.data)))
         inode.data[offset : offset + room] = raw[:room]
         inode.durable = min(inode.durable, offset)
+        inode.modified_ms = self._files.now_ms
         if room < len(raw):
             raise OSError(errno.ENOSPC, "no space left", self._path)
 
@@ -78,6 +80,7 @@ class MemoryFiles:
         self._locks: set[str] = set()
         self.room_bytes = 2**60
         self.broken = False
+        self.now_ms = 0  # for the times of modification
 
     def take_room(self, wanted: int) -> int:
         if self.broken:
@@ -151,6 +154,18 @@ class MemoryFiles:
         for inside in [p for p in self._inodes if p.startswith(path + "/")]:
             del self._inodes[inside]
         self._directories = {p for p in self._directories if not (p + "/").startswith(path + "/")}
+
+    async def discard(self, path: str) -> None:
+        if path in self._inodes:
+            self.remove(path)
+        else:
+            self.remove_tree(path)
+
+    def modified_ms(self, path: str) -> int:
+        return self._inode(path).modified_ms
+
+    def volume(self, path: str) -> Volume:
+        return Volume(2**60, self.room_bytes)
 
     def read_all(self, path: str) -> bytes:
         return bytes(self._inode(path).data)

@@ -1,4 +1,4 @@
-"""Which segments of a log are too old, too many, or below its start: what Kafka deletes, and why."""
+"""Which segments of a log are too old, too many, or below its start: what Kafka deletes and why."""
 
 from __future__ import annotations
 

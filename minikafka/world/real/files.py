@@ -11,7 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from minikafka.kernel.ports import Buffer, File, FileLock
+from minikafka.kernel.ports import Buffer, File, FileLock, Volume
 
 _NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 SCRATCH_BYTES = 1 << 20
@@ -168,6 +168,16 @@ class RealFiles:
         except FileNotFoundError:
             return
 
+    async def discard(self, path: str) -> None:
+        await self._off_loop.run(_discard, path)
+
+    def modified_ms(self, path: str) -> int:
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+    def volume(self, path: str) -> Volume:
+        found = os.statvfs(path)
+        return Volume(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
+
     def read_all(self, path: str) -> bytes:
         with open(path, "rb") as file:
             return file.read()
@@ -190,6 +200,16 @@ class RealFiles:
             os.close(fd)
             raise
         return RealFileLock(fd)
+
+
+def _discard(path: str) -> None:
+    try:
+        if os.path.isdir(path):
+            shutil.rmtree(path)
+        else:
+            os.unlink(path)
+    except FileNotFoundError:
+        return
 
 
 def _replace(path: str, data: bytes) -> None:

@@ -73,6 +73,7 @@ class Inode:
     flushed: int = 0  # changes ever made durable
     dirty_bytes: int = 0
     holders: int = 0
+    modified_ms: int = 0
     lock_owner: object | None = None
 
     def change(self, change: Change) -> None:

@@ -6,13 +6,15 @@ import asyncio
 import builtins
 import errno
 
-from minikafka.kernel.ports import Buffer, File, FileLock
+from minikafka.kernel.ports import Buffer, File, FileLock, Volume
+from minikafka.world.sim.clock import universal_ms
 from minikafka.world.sim.disk import Directory, Disk, Inode, os_error
 from minikafka.world.sim.process import Process
 
 FLUSH_US = (100, 3000)
 COLD_READ_US = (50, 500)
 COLD_PROBABILITY = 0.25
+VOLUME_BYTES = 1 << 40  # of a disk without a limit
 
 
 class SimFile:
@@ -32,6 +34,7 @@ class SimFile:
     def write(self, data: Buffer, offset: int) -> None:
         inode = self._checked()
         self._files.disk.write(inode, data, offset, self._path)
+        inode.modified_ms = universal_ms(self._files.process.loop.now_us)
 
     def read(self, length: int, offset: int) -> bytes:
         return bytes(self._checked().data[offset : offset + length])
@@ -141,6 +144,23 @@ class SimFiles:
             self.disk.remove_tree(path)
         except FileNotFoundError:
             return
+
+    async def discard(self, path: str) -> None:
+        self._check(path)
+        await self.pause(FLUSH_US)
+        if self.is_directory(path):
+            self.remove_tree(path)
+        else:
+            self.remove(path)
+
+    def modified_ms(self, path: str) -> int:
+        self._check(path)
+        return self.disk.file(path).modified_ms
+
+    def volume(self, path: str) -> Volume:
+        self._check(path)
+        total = VOLUME_BYTES if self.disk.capacity_bytes is None else self.disk.capacity_bytes
+        return Volume(total, max(0, total - self.disk.used_bytes))
 
     def read_all(self, path: str) -> bytes:
         self._check(path)
