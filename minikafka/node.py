@@ -15,10 +15,12 @@ from minikafka.kernel.cluster import NO_EPOCH, Endpoint
 from minikafka.kernel.config import Config, ConfigError
 from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.events import event_log
-from minikafka.kernel.listeners import listeners
+from minikafka.kernel.listeners import DEBUG_LISTENER, debug_listener, listeners
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import CoordinationError, NodeExists, World
+from minikafka.network.http_server import HttpServer
 from minikafka.network.server import Server
+from minikafka.node_debug import debug_routes
 from minikafka.node_parts import BrokerParts
 from minikafka.storage.log_manager import LogManager
 from minikafka.zookeeper.session import ZkSession
@@ -61,6 +63,7 @@ class BrokerNode:
         )
         self._logs = LogManager(world.files, world.clock, views.log_manager(config))
         self._servers: list[Server] = []
+        self._debug: HttpServer | None = None
 
     @property
     def ports(self) -> list[int]:
@@ -199,6 +202,11 @@ class BrokerNode:
             )
             await server.start(endpoint.host, endpoint.port, holding=True)
             self._servers.append(server)
+        debug = debug_listener(self._config.optional(DEBUG_LISTENER))
+        if debug is not None:
+            routes = debug_routes(self.broker_id, self.parts.purgatories, self.metrics)
+            self._debug = HttpServer(self._world.network, self._world.clock, routes)
+            await self._debug.start(debug.host, debug.port)
 
     async def _register(self, store: ZkStore) -> None:
         """Make /brokers/ids/<id>. A node left by an earlier life of this broker goes with its
@@ -244,6 +252,8 @@ class BrokerNode:
         if started:
             self.parts.replicas.fetchers.begin_no_more()
             await self._hand_over()
+        if self._debug is not None:
+            self._debug.close()
         for server in self._servers:
             await server.close()
         if started:

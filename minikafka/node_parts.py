@@ -30,6 +30,7 @@ from minikafka.broker.isr_store import ZkIsrStore
 from minikafka.broker.metadata_cache import MetadataCache
 from minikafka.broker.node_to_controller import NodeToController
 from minikafka.broker.producer_ids import ProducerIds
+from minikafka.broker.purgatories import Purgatories
 from minikafka.broker.replica_fetcher import SourceChannel
 from minikafka.broker.replica_manager import ReplicaManager
 from minikafka.broker.timer_driver import Reaper, expiration_reaper_name
@@ -110,6 +111,8 @@ class BrokerParts:
             broker_epoch,
             metrics,
         )
+        self.purgatories = Purgatories(world.clock, metrics)
+        self.purgatories.add(*self.replicas.parked.reapers, self._topic_reaper)
 
     async def start(self, tasks: asyncio.TaskGroup) -> None:
         await self.replicas.start(tasks)

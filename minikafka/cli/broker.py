@@ -42,12 +42,19 @@ def load_config(
     """The file, then ``KAFKA_*`` variables, then overrides; later ones win."""
     given = parse_properties(Path(path).read_text()) if path else {}
     given |= properties_from_environment(environment)
+    given |= parse_overrides(overrides)
+    return BROKER_CONFIG.parse(given)
+
+
+def parse_overrides(overrides: Sequence[str]) -> dict[str, str]:
+    """The values of ``--override``. Raises ConfigError."""
+    values = {}
     for override in overrides:
         key, separator, value = override.partition("=")
         if not separator:
             raise ConfigError(f"--override needs KEY=VALUE, not {override}")
-        given[key.strip()] = value.strip()
-    return BROKER_CONFIG.parse(given)
+        values[key.strip()] = value.strip()
+    return values
 
 
 def run(args: argparse.Namespace) -> int:

@@ -21,6 +21,7 @@ VERBS = {
     "topics": ("minikafka.cli.topics", "create, list, describe, delete topics"),
     "produce": ("minikafka.cli.produce", "send lines of standard input to a topic"),
     "consume": ("minikafka.cli.consume", "print the records of a topic"),
+    "debug": ("minikafka.cli.debug", "show what is going on inside one broker"),
     "dump-log": ("minikafka.cli.dump_log", "print what is in log and index files"),
 }
 OK, FAILED, USAGE = 0, 1, 2

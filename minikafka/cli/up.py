@@ -12,21 +12,30 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from minikafka.cli.broker import parse_overrides
 from minikafka.cli.children import Child, describe_exit
 from minikafka.cli.embedded_zookeeper import server_status
 from minikafka.kernel import events
 from minikafka.kernel.config import ConfigError
+from minikafka.kernel.listeners import DEBUG_LISTENER
 from minikafka.kernel.settings import BROKER_CONFIG
 
 READY_POLL_MS = 50
 READY_TIMEOUT_S = 60
+DEBUG_PORT_OFFSET = 100  # from a broker's port to that of its debug listener
+MAX_PORT = 65535
 STOP_LIMIT_S = 60  # more than any step of an orderly stop may take
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--brokers", type=positive, default=3, help="number of brokers (3)")
     parser.add_argument("--data-dir", default="minikafka-data", help="where everything is kept")
-    parser.add_argument("--base-port", type=port, default=9092, help="port of the first broker")
+    parser.add_argument(
+        "--base-port",
+        type=port,
+        default=9092,
+        help=f"port of the first broker; its debug listener is {DEBUG_PORT_OFFSET} above",
+    )
     parser.add_argument("--zookeeper", metavar="HOST:PORT", help="use this one, start none")
     parser.add_argument("--zookeeper-port", type=port, default=2181, help="of the embedded one")
     parser.add_argument(
@@ -43,8 +52,8 @@ def positive(text: str) -> int:
 
 def port(text: str) -> int:
     number = int(text)
-    if not 1 <= number <= 65535:
-        raise argparse.ArgumentTypeError("must be a port, 1 to 65535")
+    if not 1 <= number <= MAX_PORT:
+        raise argparse.ArgumentTypeError(f"must be a port, 1 to {MAX_PORT}")
     return number
 
 
@@ -60,8 +69,12 @@ class Supervisor:
 
     def __init__(self, args: argparse.Namespace) -> None:
         self._root = Path(args.data_dir).absolute()
-        self._overrides: list[str] = args.override
+        self._overrides = parse_overrides(args.override)
         self._ports = [args.base_port + i for i in range(args.brokers)]
+        offset = max(DEBUG_PORT_OFFSET, args.brokers)
+        self._debug_ports = [number + offset for number in self._ports]
+        if DEBUG_LISTENER in self._overrides:
+            self._debug_ports = []
         self._own_zookeeper = args.zookeeper is None
         self._zookeeper = args.zookeeper or f"127.0.0.1:{args.zookeeper_port}"
         self._zookeeper_port: int = args.zookeeper_port
@@ -91,9 +104,14 @@ class Supervisor:
             lock.release()
 
     def _check_ports(self) -> None:
-        wanted = list(self._ports)
+        wanted = self._ports + self._debug_ports
         if self._own_zookeeper:
             wanted.append(self._zookeeper_port)
+        if max(wanted) > MAX_PORT:
+            raise ConfigError(f"--base-port is too high: ports up to {max(wanted)} are needed")
+        twice = sorted({number for number in wanted if wanted.count(number) > 1})
+        if twice:
+            raise ConfigError(f"port needed twice: {', '.join(map(str, twice))}")
         taken = [number for number in wanted if not port_is_free(number)]
         if taken:
             raise ConfigError(f"port already in use: {', '.join(map(str, taken))}")
@@ -130,11 +148,10 @@ class Supervisor:
             # Stopping all brokers at once, the last ones have nobody to hand leadership to.
             "controlled.shutdown.retry.backoff.ms": "500",
         }
-        for override in self._overrides:
-            key, separator, value = override.partition("=")
-            if not separator:
-                raise ConfigError(f"--override needs KEY=VALUE, not {override}")
-            values[key.strip()] = value.strip()
+        if self._debug_ports:
+            port_of_debug = self._debug_ports[broker_id - 1]
+            values[DEBUG_LISTENER] = f"HTTP://127.0.0.1:{port_of_debug}"
+        values |= self._overrides
         BROKER_CONFIG.parse(values)  # better here, in one line, than in every broker
         return "".join(f"{key}={value}\n" for key, value in values.items())
 

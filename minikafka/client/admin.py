@@ -35,6 +35,7 @@ __all__ = ["Admin", "ClusterDescription", "CreatedTopic", "NewTopic"]
 
 BROKER_DEFAULT = -1
 TOPIC_RESOURCE = 2
+BROKER_RESOURCE = 4
 DEFAULT_CONFIG = 5  # the source of a value that nobody set
 
 # What the controller says of single topics that we try again. Other errors are final even if the
@@ -206,6 +207,36 @@ class Admin(Client):
                 if row.config_source != DEFAULT_CONFIG
             }
         return found
+
+    async def broker_configs(
+        self, broker_id: int, keys: Iterable[str], *, timeout_ms: int | None = None
+    ) -> dict[str, str | None]:
+        """Settings of one broker, as it tells itself; what it does not know is not there. Raises
+        KafkaError, BROKER_NOT_AVAILABLE where no broker has that id."""
+        deadline_ms = self.session.deadline_ms(timeout_ms)
+        nodes = await self.session.metadata.wait_until(
+            lambda view: view.nodes or None, self.session.remaining_ms(deadline_ms), "the brokers"
+        )
+        if broker_id not in nodes:
+            there = ", ".join(map(str, sorted(nodes)))
+            raise KafkaError(
+                ErrorCode.BROKER_NOT_AVAILABLE, f"no broker {broker_id}, there are {there}"
+            )
+        resource = DescribeConfigsResource(
+            BROKER_RESOURCE, str(broker_id), configuration_keys=list(keys)
+        )
+
+        async def attempt() -> dict[str, str | None]:
+            answer = await self.session.connections.request(
+                broker_id,
+                DescribeConfigsRequest(resources=[resource]),
+                timeout_ms=self._server_timeout_ms(deadline_ms),
+            )
+            (result,) = answer.results
+            raise_for(error_code(result.error_code), result.error_message)
+            return {row.name: row.value for row in result.configs}
+
+        return await self.session.retrying(attempt, deadline_ms)
 
     async def wait_for_topic(
         self, name: str, partitions: int = 1, *, timeout_ms: int | None = None

@@ -12,12 +12,15 @@ import sys
 import time
 from pathlib import Path
 
+from minikafka.cli.up import DEBUG_PORT_OFFSET
+
 LAST_LINES = 15
 READY = re.compile(r"ready bootstrap=(\S+) zookeeper=(\S+)")
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now, in a row, so that a cluster can number its brokers."""
+    """Ports that nobody listens on now, in a row, so that a cluster can number its brokers; nor on
+    those of their debug listeners."""
     for _ in range(100):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
@@ -25,8 +28,9 @@ def free_ports(count: int) -> list[int]:
         sockets = []
         try:
             for number in range(first, first + count):
-                sockets.append(socket.socket())
-                sockets[-1].bind(("127.0.0.1", number))
+                for needed in (number, number + DEBUG_PORT_OFFSET):
+                    sockets.append(socket.socket())
+                    sockets[-1].bind(("127.0.0.1", needed))
             return list(range(first, first + count))
         except (OSError, OverflowError):
             continue

@@ -8,6 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from minikafka.cli.up import DEBUG_PORT_OFFSET
 from minikafka.world.real.files import RealFiles
 from scripts.lib.cluster import free_ports
 from tests.support.real_cluster import run_verb
@@ -38,6 +39,27 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
     assert text == f"minikafka: port already in use: {ports[1]}\n"
 
 
+def test_a_port_of_a_debug_listener_that_is_taken(tmp_path: Path) -> None:
+    ports = free_ports(3)
+    wanted = ports[1] + DEBUG_PORT_OFFSET
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", wanted))
+        holder.listen()
+        text = refused(tmp_path, ports)
+    assert text == f"minikafka: port already in use: {wanted}\n"
+
+
+def test_ports_that_are_none(tmp_path: Path) -> None:
+    text = refused(tmp_path, [65535, 2181])
+    assert text == "minikafka: --base-port is too high: ports up to 65635 are needed\n"
+
+
+def test_a_port_that_is_needed_twice(tmp_path: Path) -> None:
+    first = free_ports(1)[0]
+    text = refused(tmp_path, [first, first + DEBUG_PORT_OFFSET])
+    assert text == f"minikafka: port needed twice: {first + DEBUG_PORT_OFFSET}\n"
+
+
 def test_a_directory_that_another_process_uses(tmp_path: Path) -> None:
     lock = RealFiles().lock(str(tmp_path / ".lock"))
     try:
@@ -59,6 +81,13 @@ def test_a_directory_that_another_process_uses(tmp_path: Path) -> None:
             "Invalid value many for configuration num.partitions: not a number of type int",
         ),
         ("num.partitions", "--override needs KEY=VALUE, not num.partitions"),
+        (
+            "debug.listener=HTTP://0.0.0.0:9192",
+            (
+                "Invalid value HTTP://0.0.0.0:9192 for configuration debug.listener: "
+                "must name a loopback address, such as 127.0.0.1"
+            ),
+        ),
     ],
 )
 def test_an_override_that_is_none(tmp_path: Path, override: str, complaint: str) -> None:

@@ -1,0 +1,164 @@
+"""The verb `debug`: what a broker shows of itself on its debug listener."""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from minikafka.cli import output
+from minikafka.cli.connect import add_bootstrap_argument, client_config, run_client
+from minikafka.client.admin import Admin
+from minikafka.kernel.cluster import Endpoint
+from minikafka.kernel.config import ConfigError
+from minikafka.kernel.listeners import DEBUG_LISTENER, debug_listener
+from minikafka.kernel.ports import World
+
+DEFAULT_LIMIT = 100
+ANSWER_TIMEOUT_S = 10
+ASK_ANOTHER_AFTER_MS = 5_000  # clusters that are looked into may have brokers that hang
+MAX_ANSWER_BYTES = 64 * 1024 * 1024
+
+Table: TypeAlias = tuple[Sequence[str], Sequence[Sequence[Any]]]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", required=True, metavar="|".join(VIEWS))
+    for name, (_, text, _) in VIEWS.items():
+        action = actions.add_parser(name, help=text, description=text)
+        add_bootstrap_argument(action)
+        action.add_argument("--broker", type=int, required=True, metavar="ID")
+        action.add_argument(
+            "--limit", type=int, default=DEFAULT_LIMIT, help=f"rows of one list ({DEFAULT_LIMIT})"
+        )
+        output.add_json_argument(action)
+
+
+def run(args: argparse.Namespace) -> int:
+    path, _, tables = VIEWS[args.action]
+    shown = fetch(find_listener(args), args.broker, f"{path}?limit={args.limit}")
+    if args.json:
+        print(json.dumps(shown, indent=2))
+        return 0
+    on_terminal = sys.stdout.isatty()
+    for number, (columns, rows) in enumerate(tables(shown)):
+        if number and not on_terminal:
+            print()
+        output.show(columns, rows, as_json=False)
+    return 0
+
+
+def find_listener(args: argparse.Namespace) -> Endpoint:
+    """The broker tells itself. Raises KafkaError, and ConfigError where it has none."""
+    config = client_config(args, request_timeout_ms=ASK_ANOTHER_AFTER_MS)
+
+    async def work(world: World) -> Mapping[str, str | None]:
+        async with Admin(world, config) as admin:
+            return await admin.broker_configs(args.broker, [DEBUG_LISTENER])
+
+    endpoint = debug_listener(run_client(work).get(DEBUG_LISTENER))
+    if endpoint is None:
+        raise ConfigError(f"broker {args.broker} has no {DEBUG_LISTENER} configured")
+    return endpoint
+
+
+def fetch(endpoint: Endpoint, broker_id: int, path: str) -> Any:
+    """What the listener answers. Raises ConfigError for what is no answer of that broker: the
+    address is one of this machine, and the broker may run on another."""
+    host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
+    url = f"http://{host}:{endpoint.port}{path}"
+    no_proxy = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with no_proxy.open(url, timeout=ANSWER_TIMEOUT_S) as answer:
+            shown = json.loads(answer.read(MAX_ANSWER_BYTES))
+    except urllib.error.HTTPError as error:
+        raise ConfigError(f"{url}: {complaint(error)}") from None
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        reason = getattr(error, "reason", error)
+        raise ConfigError(
+            f"no answer from {url} ({reason}); is broker {broker_id} on this machine?"
+        ) from None
+    if not isinstance(shown, dict) or shown.get("broker") != broker_id:
+        raise ConfigError(f"{url} on this machine is not broker {broker_id}'s")
+    return shown
+
+
+def complaint(error: urllib.error.HTTPError) -> str:
+    """The reason in the body, if our server said it."""
+    try:
+        return str(json.loads(error.read(MAX_ANSWER_BYTES))["error"])
+    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
+        return f"HTTP status {error.code}"
+
+
+def purgatory_tables(shown: Any) -> list[Table]:
+    purgatories = shown["purgatories"]
+    summary = [
+        (
+            *(row["name"], row["reaper"], row["purgatory_size"], row["num_delayed_operations"]),
+            *(row["watched_keys"], row["wake_ups"], row["next_wake_up_in_ms"]),
+        )
+        for row in purgatories
+    ]
+    operations = [
+        (row["name"], op["kind"], keys_text(op), op["age_ms"], op["remaining_ms"])
+        for row in purgatories
+        for op in row["operations"]
+    ]
+    wheels = [
+        (
+            *(row["name"], wheel["level"], wheel["tick_ms"], wheel["wheel_size"]),
+            *(wheel["interval_ms"], wheel["current_time_ms"], buckets_text(wheel)),
+        )
+        for row in purgatories
+        for wheel in row["wheels"]
+    ]
+    return [
+        (
+            ("purgatory", "reaper", "size", "delayed", "keys", "wake_ups", "next_wake_up_in_ms"),
+            summary,
+        ),
+        (("purgatory", "kind", "keys", "age_ms", "remaining_ms"), operations),
+        (
+            (
+                *("purgatory", "level", "tick_ms", "wheel_size", "interval_ms"),
+                *("current_time_ms", "slot:tasks"),
+            ),
+            wheels,
+        ),
+    ]
+
+
+def keys_text(operation: Any) -> str:
+    return ",".join(operation["keys"]) + (",..." if operation["more_keys"] else "")
+
+
+def buckets_text(wheel: Any) -> str:
+    """``3:1 17:1000+``: slot and tasks of each bucket in use."""
+    return " ".join(
+        f"{bucket['slot']}:{bucket['tasks']}{'+' if bucket['more'] else ''}"
+        for bucket in wheel["buckets"]
+    )
+
+
+def task_tables(shown: Any) -> list[Table]:
+    tasks = [(row["name"], row["count"]) for row in shown["tasks"]]
+    reapers = [(row["name"], row["wake_ups"]) for row in shown["reapers"]]
+    return [(("task", "count"), tasks), (("reaper", "wake_ups"), reapers)]
+
+
+def metric_tables(shown: Any) -> list[Table]:
+    return [(("metric", "value"), list(shown["metrics"].items()))]
+
+
+# Action: path of the debug listener, what it is, how it becomes tables.
+VIEWS: Mapping[str, tuple[str, str, Callable[[Any], list[Table]]]] = {
+    "purgatories": ("/purgatories.json", "requests that wait, and their wheels", purgatory_tables),
+    "tasks": ("/tasks.json", "tasks and reapers by name", task_tables),
+    "metrics": ("/metrics.json", "counters and gauges", metric_tables),
+}

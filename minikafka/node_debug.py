@@ -1,0 +1,49 @@
+"""What a broker shows of itself over HTTP: the paths of its debug listener."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+from minikafka.broker.purgatories import Purgatories
+from minikafka.kernel.metrics import Metrics
+from minikafka.network.http_server import BadQuery, Query, Route
+
+DEFAULT_LIMIT = 100
+MAX_LIMIT = 1000  # rows of one list; the broker serves nobody else while it gathers them
+
+
+def debug_routes(broker_id: int, purgatories: Purgatories, metrics: Metrics) -> dict[str, Route]:
+    """One row a path. Each answer is an object that names the broker; lists end at ``limit``."""
+
+    def show_purgatories(query: Query) -> Any:
+        return {"broker": broker_id, "purgatories": purgatories.facts(limit(query))}
+
+    def show_tasks(query: Query) -> Any:
+        """Reapers are threads in Kafka, hence listed here; in this house each is a timer."""
+        names = Counter(task.get_name() for task in asyncio.all_tasks())
+        rows = sorted(names.items())[: limit(query)]
+        return {
+            "broker": broker_id,
+            "num_tasks": names.total(),
+            "tasks": [{"name": name, "count": count} for name, count in rows],
+            "reapers": [{"name": r.name, "wake_ups": r.wake_ups} for r in purgatories],
+        }
+
+    def show_metrics(query: Query) -> Any:
+        return {"broker": broker_id, "metrics": metrics.snapshot()}
+
+    return {
+        "/purgatories.json": show_purgatories,
+        "/tasks.json": show_tasks,
+        "/metrics.json": show_metrics,
+    }
+
+
+def limit(query: Query) -> int:
+    """The parameter ``limit``. Raises BadQuery."""
+    text = query.get("limit", str(DEFAULT_LIMIT))
+    if not text.isdecimal() or len(text) > len(str(MAX_LIMIT)) or int(text) > MAX_LIMIT:
+        raise BadQuery(f"limit must be a number up to {MAX_LIMIT}")
+    return int(text)

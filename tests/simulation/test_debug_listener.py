@@ -1,0 +1,154 @@
+"""What a simulated cluster shows on its brokers' debug listeners."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from minikafka.client import Admin, Producer
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.simulator.cluster import SimCluster
+from tests.support.http_lab import PORT, get, responses
+from tests.support.wire_end import WireEnd
+
+SETTINGS = {"debug.listener": f"HTTP://127.0.0.1:{PORT}"}
+TP = TopicPartition("shown", 0)
+
+
+async def ask(cluster: SimCluster, broker_id: int, path: str) -> Any:
+    """As a process on that broker's host."""
+    network = cluster.host(broker_id).world.network
+    _, end = await network.connect(lambda: WireEnd(half_open=True), "127.0.0.1", PORT)
+    assert isinstance(end, WireEnd)
+    end.transport.write(get(path, "Connection: close"))
+    await end.eof.wait()
+    end.transport.close()
+    (response,) = responses(end.seen)
+    return response.json
+
+
+async def start(cluster: SimCluster) -> None:
+    cluster.start()
+    await cluster.until("all up", lambda: len(cluster.nodes()) == 3)
+
+
+async def purgatories(cluster: SimCluster, broker_id: int, query: str = "") -> dict[str, Any]:
+    shown = await ask(cluster, broker_id, f"/purgatories.json{query}")
+    assert shown["broker"] == broker_id
+    return {row["name"]: row for row in shown["purgatories"]}
+
+
+@pytest.mark.mission("PUR-3", "PUR-6", "PUR-7", "TW-3")
+def test_every_purgatory_is_shown_with_its_reaper_and_wheels() -> None:
+    async def play(cluster: SimCluster) -> None:
+        await start(cluster)
+        for broker_id in cluster.broker_ids:
+            shown = await purgatories(cluster, broker_id)
+            assert {"Produce", "Fetch", "topic"} <= set(shown)
+            for name, row in shown.items():
+                assert row["reaper"] == f"ExpirationReaper-{broker_id}-{name}"
+                assert row["wheels"][0]["level"] == 1
+                for wheel in row["wheels"]:
+                    assert wheel["interval_ms"] == wheel["tick_ms"] * wheel["wheel_size"]
+
+    SimCluster(1, settings=SETTINGS).run(play)
+
+
+@pytest.mark.mission("PUR-6")
+def test_what_waits_is_shown_where_it_waits() -> None:
+    async def play(cluster: SimCluster) -> None:
+        await start(cluster)
+        config = cluster.client_config
+        async with Admin(cluster.client_host.world, config) as admin:
+            await admin.create_topic(TP.topic, 1, 3, {"min.insync.replicas": "2"})
+            await admin.wait_for_topic(TP.topic)
+        await cluster.until_whole(TP)
+        leader = cluster.leader(TP)
+        first, second = [i for i in cluster.broker_ids if i != leader]
+        # A follower whose last fetch has just expired is on its way here with the next one.
+        while (fetches := (await purgatories(cluster, leader))["Fetch"])["purgatory_size"] < 2:
+            await asyncio.sleep(0.01)
+        assert [op["keys"] for op in fetches["operations"]] == [["shown-0"]] * 2
+        assert all(op["kind"] == "DelayedFetch" for op in fetches["operations"])
+        assert all(op["delay_ms"] == 500 for op in fetches["operations"])
+        assert all(op["age_ms"] + op["remaining_ms"] == 500 for op in fetches["operations"])
+        assert (fetches["num_delayed_operations"], fetches["purgatory_size"]) == (2, 2)
+        assert 0 < fetches["next_wake_up_in_ms"] <= 500
+
+        for follower in (first, second):
+            cluster.simulation.partition(cluster.host(follower).name, cluster.host(leader).name)
+        async with Producer(cluster.client_host.world, config) as producer:
+            sent = asyncio.ensure_future(producer.send(TP.topic, b"value", partition=0))
+            await asyncio.sleep(2)
+            produces = (await purgatories(cluster, leader))["Produce"]
+            (operation,) = produces["operations"]
+            assert operation["kind"] == "DelayedProduce"
+            assert operation["keys"] == ["shown-0"]
+            assert 1_900 < operation["age_ms"] <= 2_000
+            assert operation["age_ms"] + operation["remaining_ms"] == operation["delay_ms"]
+            tasks = [b["tasks"] for wheel in produces["wheels"] for b in wheel["buckets"]]
+            assert tasks == [1]
+            assert not (await purgatories(cluster, leader, "?limit=0"))["Produce"]["operations"]
+            cluster.simulation.heal()
+            await sent
+        assert (await purgatories(cluster, leader))["Produce"]["operations"] == []
+
+    SimCluster(2, settings=SETTINGS).run(play)
+
+
+def test_metrics_are_named_as_in_kafka() -> None:
+    async def play(cluster: SimCluster) -> None:
+        await start(cluster)
+        shown = (await ask(cluster, 1, "/metrics.json"))["metrics"]
+        for name in ("Produce", "Fetch", "topic"):
+            assert shown[f"kafka.server:PurgatorySize,delayedOperation={name}"] == 0
+            assert shown[f"kafka.server:NumDelayedOperations,delayedOperation={name}"] == 0
+        assert shown["kafka.server:PartitionCount"] == 0
+        assert json.dumps(shown, allow_nan=False)
+
+    SimCluster(3, settings=SETTINGS).run(play)
+
+
+@pytest.mark.mission("OPS-2")
+def test_tasks_and_reapers_carry_kafkas_names() -> None:
+    async def play(cluster: SimCluster) -> None:
+        await start(cluster)
+        shown = await ask(cluster, 2, "/tasks.json?limit=1000")
+        names = {row["name"] for row in shown["tasks"]}
+        assert {"ControllerEventThread", "highwatermark-checkpoint"} <= names
+        reapers = {row["name"] for row in shown["reapers"]}
+        assert {f"ExpirationReaper-2-{name}" for name in ("Produce", "Fetch", "topic")} <= reapers
+        assert shown["num_tasks"] == sum(row["count"] for row in shown["tasks"])
+
+    SimCluster(4, settings=SETTINGS).run(play)
+
+
+@pytest.mark.parametrize("query", ["?limit=-1", "?limit=x", "?limit=1001", "?limit=" + "9" * 5000])
+def test_a_limit_that_is_none(query: str) -> None:
+    async def play(cluster: SimCluster) -> None:
+        await start(cluster)
+        assert "up to 1000" in (await ask(cluster, 1, "/purgatories.json" + query))["error"]
+
+    SimCluster(5, settings=SETTINGS).run(play)
+
+
+def test_without_the_setting_nothing_listens() -> None:
+    async def play(cluster: SimCluster) -> None:
+        await start(cluster)
+        with pytest.raises(ConnectionRefusedError):
+            await ask(cluster, 1, "/metrics.json")
+
+    SimCluster(6).run(play)
+
+
+def test_it_is_closed_when_the_broker_stops_and_open_when_it_is_back() -> None:
+    async def play(cluster: SimCluster) -> None:
+        await start(cluster)
+        await cluster.stop(3)
+        await cluster.bring_up(3)
+        assert (await ask(cluster, 3, "/metrics.json"))["broker"] == 3
+
+    SimCluster(7, settings=SETTINGS).run(play)

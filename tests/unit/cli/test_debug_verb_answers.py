@@ -1,0 +1,123 @@
+"""The verb `debug`: what it makes of answers, and of what is no answer."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import pytest
+
+from minikafka.cli.debug import fetch, keys_text, metric_tables, purgatory_tables, task_tables
+from minikafka.kernel.cluster import Endpoint
+from minikafka.kernel.config import ConfigError
+
+WHEEL = {
+    "level": 1,
+    "tick_ms": 1,
+    "wheel_size": 20,
+    "interval_ms": 20,
+    "current_time_ms": 7,
+    "buckets": [
+        {"slot": 3, "tasks": 1, "more": False},
+        {"slot": 17, "tasks": 1000, "more": True},
+    ],
+}
+OPERATION = {
+    "kind": "DelayedFetch",
+    "keys": ["t-0", "t-1"],
+    "more_keys": False,
+    "delay_ms": 500,
+    "age_ms": 100,
+    "remaining_ms": 400,
+}
+PURGATORY = {
+    "name": "Fetch",
+    "reaper": "ExpirationReaper-1-Fetch",
+    "wake_ups": 5,
+    "next_wake_up_in_ms": None,
+    "purgatory_size": 2,
+    "num_delayed_operations": 1,
+    "watched_keys": 2,
+    "operations": [OPERATION],
+    "wheels": [WHEEL],
+}
+
+
+def test_purgatories_become_three_tables() -> None:
+    summary, operations, wheels = purgatory_tables({"broker": 1, "purgatories": [PURGATORY]})
+    assert summary[1] == [("Fetch", "ExpirationReaper-1-Fetch", 2, 1, 2, 5, None)]
+    assert operations[1] == [("Fetch", "DelayedFetch", "t-0,t-1", 100, 400)]
+    assert wheels[1] == [("Fetch", 1, 1, 20, 20, 7, "3:1 17:1000+")]
+    for columns, rows in (summary, operations, wheels):
+        assert all(len(row) == len(columns) for row in rows)
+
+
+def test_keys_that_are_left_out_show_as_dots() -> None:
+    assert keys_text(OPERATION | {"more_keys": True}) == "t-0,t-1,..."
+
+
+def test_tasks_and_metrics_become_tables() -> None:
+    tasks, reapers = task_tables(
+        {"tasks": [{"name": "a", "count": 2}], "reapers": [{"name": "r", "wake_ups": 3}]}
+    )
+    assert (tasks[1], reapers[1]) == ([("a", 2)], [("r", 3)])
+    ((_, rows),) = metric_tables({"metrics": {"kafka.server:X": 1}})
+    assert rows == [("kafka.server:X", 1)]
+
+
+class Canned(http.server.BaseHTTPRequestHandler):
+    answers: ClassVar[dict[str, tuple[int, bytes]]] = {
+        "/fine": (200, json.dumps({"broker": 1, "x": "y"}).encode()),
+        "/other-broker": (200, json.dumps({"broker": 2}).encode()),
+        "/list": (200, b"[1]"),
+        "/garbage": (200, b"<html>\xff"),
+        "/ours": (400, json.dumps({"error": "limit must be a number"}).encode()),
+        "/theirs": (503, b"<html>"),
+    }
+
+    def do_GET(self) -> None:
+        status, body = self.answers[self.path]
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None: ...
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[Endpoint]:
+    with http.server.HTTPServer(("127.0.0.1", 0), Canned) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield Endpoint("127.0.0.1", server.server_port)
+        server.shutdown()
+        thread.join()
+
+
+def test_an_answer(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")  # not for the loopback
+    assert fetch(endpoint, 1, "/fine") == {"broker": 1, "x": "y"}
+
+
+@pytest.mark.parametrize(
+    ("path", "complaint"),
+    [
+        ("/other-broker", "is not broker 1's"),
+        ("/list", "is not broker 1's"),
+        ("/garbage", "no answer from"),
+        ("/ours", "/ours: limit must be a number"),
+        ("/theirs", "HTTP status 503"),
+    ],
+)
+def test_what_is_no_answer_of_that_broker(endpoint: Endpoint, path: str, complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        fetch(endpoint, 1, path)
+
+
+def test_nobody_is_there() -> None:
+    with pytest.raises(ConfigError, match="is broker 4 on this machine"):
+        fetch(Endpoint("127.0.0.1", 1), 4, "/fine")
