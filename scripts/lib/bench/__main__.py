@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from scripts.lib.bench import codec, produce, start
+from scripts.lib.bench import codec, produce, start, timer
 from scripts.lib.bench.report import Report
 
 BENCHMARKS = {
@@ -14,6 +14,7 @@ BENCHMARKS = {
     "replication": produce.run_replication,
     "latency": produce.run_latency,
     "start": start.run,
+    "timer": timer.run,
 }
 
 
