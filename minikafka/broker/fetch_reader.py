@@ -9,6 +9,7 @@ from uuid import UUID
 
 from minikafka.broker.hosted_partitions import HostedPartitions
 from minikafka.broker.partition import Partition
+from minikafka.core.log.aborted_txn import AbortedTxn
 from minikafka.core.replication.follower import EpochEndOffset, diverges
 from minikafka.kernel.cluster import NO_EPOCH, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
@@ -53,7 +54,9 @@ class FetchEntry(NamedTuple):
 
 
 class ReadResult(NamedTuple):
-    """What was read of one partition: whole batches, or an error, or where the logs part."""
+    """What was read of one partition: whole batches, or an error, or where the logs part.
+
+    ``aborted``, for those that read committed: the aborted transactions that the batches touch."""
 
     topic_partition: TopicPartition
     error: ErrorCode
@@ -62,6 +65,7 @@ class ReadResult(NamedTuple):
     last_stable_offset: int = -1
     log_start_offset: int = -1
     diverging: EpochEndOffset | None = None
+    aborted: tuple[AbortedTxn, ...] = ()
 
 
 def end_of(partition: Partition, isolation: Isolation) -> int:
@@ -151,10 +155,13 @@ def _read_one(
         partition.check_follower(params.replica_id, entry.current_leader_epoch)
     diverging = divergence(partition, entry)
     records: Buffer = b""
+    aborted: tuple[AbortedTxn, ...] = ()
     moved = False
     if diverging is None:
         upper_bound = end_of(partition, params.isolation)
-        records = log.read(entry.fetch_offset, max_bytes, upper_bound, first_always).records
+        committed = params.isolation is Isolation.TXN_COMMITTED
+        read = log.read(entry.fetch_offset, max_bytes, upper_bound, first_always, committed)
+        records, aborted = read.records, read.aborted
         if from_follower and now_ms is not None:
             moved = partition.record_follower_fetch(
                 params.replica_id, entry.fetch_offset, entry.log_start_offset, now_ms
@@ -167,5 +174,6 @@ def _read_one(
         partition.last_stable_offset,
         log.log_start_offset,
         diverging,
+        aborted,
     )
     return result, moved

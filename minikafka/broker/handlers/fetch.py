@@ -130,15 +130,17 @@ class FetchHandler:
         response = FetchResponse()
         topic: FetchableTopicResponse | None = None
         last_key = None
-        # An empty list to those that read committed: no transaction was aborted; null to others.
-        aborted: list[AbortedTransaction] | None = None
-        if params.isolation is Isolation.TXN_COMMITTED:
-            aborted = []
+        committed = params.isolation is Isolation.TXN_COMMITTED
+        aborted: list[AbortedTransaction] | None = None  # null to those that read all
         for key, result in zip(keys, results, strict=True):
             if topic is None or key != last_key:
                 topic, last_key = FetchableTopicResponse(*key), key
                 response.responses.append(topic)
             error = result.error
+            if committed:
+                aborted = [
+                    AbortedTransaction(t.producer_id, t.first_offset) for t in result.aborted
+                ]
             data = PartitionData(
                 partition_index=result.topic_partition.partition,
                 error_code=error,

@@ -7,7 +7,13 @@ from uuid import UUID
 import pytest
 
 from minikafka.kernel.errors import ErrorCode
-from minikafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+from minikafka.protocol.messages.fetch import (
+    AbortedTransaction,
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ReplicaState,
+)
 from tests.support.replicas import (
     TOPIC,
     TOPIC_ID,
@@ -18,6 +24,7 @@ from tests.support.replicas import (
     error_of,
     values_in,
 )
+from tests.support.transactions import TxnProducer
 
 
 async def alone(cluster: ReplicaCluster, partitions: list[int] | None = None) -> Node:
@@ -101,6 +108,29 @@ async def test_read_committed_ends_at_the_last_stable_offset_and_names_aborted_o
         assert values_in(answers[0].records) == ["a"]
         assert answers[0].aborted_transactions == []
         assert answers[0].last_stable_offset == 1
+
+
+@pytest.mark.mission("FET-10")
+async def test_read_committed_learns_which_transactions_were_aborted() -> None:
+    async with ReplicaCluster([1]) as cluster:
+        node = await alone(cluster)
+        partition = node.replicas.hosted.require(TP)
+        one, two, three = TxnProducer(1), TxnProducer(2), TxnProducer(3)
+        one.send(partition.log, (None, b"one"))
+        two.send(partition.log, (None, b"two"))
+        one.end(partition.log, commit=False)
+        two.end(partition.log, commit=False)
+        three.send(partition.log, (None, b"open"))
+        partition.advance_high_watermark(0)
+        answer = node.fetch(0, isolation_level=1)[0]
+        assert (answer.high_watermark, answer.last_stable_offset) == (5, 4)
+        assert answer.aborted_transactions == [AbortedTransaction(1, 0), AbortedTransaction(2, 1)]
+        assert values_in(answer.records)[:2] == ["one", "two"]
+        assert node.fetch(2, isolation_level=1)[0].aborted_transactions == [
+            AbortedTransaction(1, 0),
+            AbortedTransaction(2, 1),
+        ]
+        assert node.fetch(0, isolation_level=0)[0].aborted_transactions is None
 
 
 async def test_an_offset_inside_a_batch_returns_the_whole_batch() -> None:
