@@ -20,11 +20,22 @@ _XERIAL_LENGTH: Final = Struct(">i")
 # The frame header of LZ4 as Java writes it: magic, version 1 with independent blocks (Java's
 # reader refuses linked ones, which is what the codec library writes), 64 KB blocks, no checksums,
 # and the header's own checksum byte, which is a constant for these flags.
-_LZ4_HEADER: Final = b"\x04\x22\x4d\x18\x60\x40\x82"
+_LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
+_LZ4_HEADER: Final = _LZ4_MAGIC + b"\x60\x40\x82"
 _LZ4_BLOCK_BYTES: Final = 64 * 1024
 _LZ4_LENGTH: Final = Struct("<I")
 _LZ4_UNCOMPRESSED: Final = 0x80000000
 _LZ4_END: Final = b"\x00\x00\x00\x00"
+_LZ4_CONTENT_SIZE_FLAG: Final = 0x08
+
+# What comes out of one batch at most: as much as a request may bring uncompressed, by the default
+# of ``socket.request.max.bytes``. A few kilobytes of zstd can claim to be gigabytes.
+LARGEST_DECOMPRESSED_BYTES: Final = 100 * 1024 * 1024
+_FIRST_GUESS_BYTES: Final = 64 * 1024
+_NO_ROOM: Final = "failed to write whole buffer"  # the codec library, of an output that is full
+# Blow-up that the format itself allows; where that stays below the limit, no limit is needed.
+_LZ4_MAX_RATIO: Final = 255
+_GZIP_MAX_RATIO: Final = 1032
 
 
 class Compression(IntEnum):
@@ -37,40 +48,83 @@ class Compression(IntEnum):
     ZSTD = 4
 
 
-def compress(codec: Compression, data: Buffer) -> bytes:
-    """``data`` in the framing of ``codec``."""
+# Kafka's defaults for ``compression.<codec>.level`` (KIP-390). For lz4 it stands for the fast
+# compressor, every other level for the high-compression one.
+DEFAULT_LEVELS: Final = {Compression.GZIP: 6, Compression.LZ4: 9, Compression.ZSTD: 3}
+
+
+def compress(codec: Compression, data: Buffer, level: int | None = None) -> bytes:
+    """``data`` in the framing of ``codec``. Levels as in Kafka, None for its default; -1 is gzip's
+    own default too."""
     if codec is Compression.NONE:
         return bytes(data)
-    if codec is Compression.GZIP:
-        return bytes(cramjam.gzip.compress(_contiguous(data)))
     if codec is Compression.SNAPPY:
         return _compress_snappy(data)
+    if level is None or (level < 0 and codec is Compression.GZIP):
+        level = DEFAULT_LEVELS[codec]
+    if codec is Compression.GZIP:
+        return bytes(cramjam.gzip.compress(_contiguous(data), level=level))
     if codec is Compression.LZ4:
-        return _compress_lz4(data)
-    return bytes(cramjam.zstd.compress(_contiguous(data)))
+        return _compress_lz4(data, level)
+    return bytes(cramjam.zstd.compress(_contiguous(data), level=level))
 
 
 def decompress(codec: Compression, data: Buffer) -> bytes:
-    """The inverse of ``compress``; snappy may also be raw. Raises KafkaError(CORRUPT_MESSAGE)."""
+    """The inverse of ``compress``; snappy may also be raw.
+
+    Raises KafkaError(CORRUPT_MESSAGE), also for more than LARGEST_DECOMPRESSED_BYTES."""
     try:
         if codec is Compression.NONE:
             return bytes(data)
         if codec is Compression.GZIP:
-            return bytes(cramjam.gzip.decompress(_contiguous(data)))
+            return _decompress(cramjam.gzip, data, _GZIP_MAX_RATIO)
         if codec is Compression.SNAPPY:
             return _decompress_snappy(data)
         if codec is Compression.LZ4:
-            return bytes(cramjam.lz4.decompress(_contiguous(data)))
-        return bytes(cramjam.zstd.decompress(_contiguous(data)))
+            return _decompress(cramjam.lz4, data, _LZ4_MAX_RATIO)
+        return _decompress(cramjam.zstd, data, None)
     except cramjam.DecompressionError as error:
         raise KafkaError(
             ErrorCode.CORRUPT_MESSAGE, f"cannot decompress {codec.name.lower()}: {error}"
         ) from error
 
 
+def with_kafka_lz4_checksum(frame: bytes) -> bytes:
+    """An LZ4 frame as magic 0 has it: clients of that age took the header's checksum over the
+    frame's magic number too, which no other reader of LZ4 does (KAFKA-3160)."""
+    end = _lz4_checksum_position(frame)
+    return frame[:end] + bytes([_xxhash32(frame[:end]) >> 8 & 0xFF]) + frame[end + 1 :]
+
+
+def with_right_lz4_checksum(frame: bytes) -> bytes:
+    """An LZ4 frame whose header's checksum is ignored, as Kafka does for magic 0."""
+    end = _lz4_checksum_position(frame)
+    checksum = _xxhash32(frame[len(_LZ4_MAGIC) : end]) >> 8 & 0xFF
+    return frame[:end] + bytes([checksum]) + frame[end + 1 :]
+
+
 def _contiguous(data: Buffer) -> Any:
     """What the codec library takes: bytes and bytearrays as they are, views as a copy."""
     return bytes(data) if isinstance(data, memoryview) else data
+
+
+def _decompress(library: Any, data: Buffer, max_ratio: int | None) -> bytes:
+    """Within the limit: where ``data`` may hold more, into a buffer that grows up to it."""
+    size = len(data)
+    if max_ratio is not None and size * max_ratio <= LARGEST_DECOMPRESSED_BYTES:
+        return bytes(library.decompress(_contiguous(data)))
+    compressed = bytes(data)
+    room = min(max(_FIRST_GUESS_BYTES, 8 * size), LARGEST_DECOMPRESSED_BYTES)
+    while True:
+        plain = bytearray(room)
+        try:
+            length = library.decompress_into(compressed, plain)
+        except cramjam.DecompressionError as error:
+            if _NO_ROOM not in str(error) or room == LARGEST_DECOMPRESSED_BYTES:
+                raise
+            room = min(4 * room, LARGEST_DECOMPRESSED_BYTES)
+        else:
+            return bytes(memoryview(plain)[:length])
 
 
 def _compress_snappy(data: Buffer) -> bytes:
@@ -87,8 +141,10 @@ def _compress_snappy(data: Buffer) -> bytes:
 def _decompress_snappy(data: Buffer) -> bytes:
     raw = bytes(data)
     if not raw.startswith(_XERIAL_MAGIC):
+        _check_snappy_size(raw, 0)
         return bytes(cramjam.snappy.decompress_raw(raw))
     parts = []
+    total = 0
     position = len(_XERIAL_HEADER)
     while position < len(raw):
         start = position + _XERIAL_LENGTH.size
@@ -97,17 +153,30 @@ def _decompress_snappy(data: Buffer) -> bytes:
         (length,) = _XERIAL_LENGTH.unpack_from(raw, position)
         if length < 0 or start + length > len(raw):
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"snappy: a block of {length} bytes")
-        parts.append(bytes(cramjam.snappy.decompress_raw(raw[start : start + length])))
+        block = raw[start : start + length]
+        total = _check_snappy_size(block, total)
+        parts.append(bytes(cramjam.snappy.decompress_raw(block)))
         position = start + length
     return b"".join(parts)
 
 
-def _compress_lz4(data: Buffer) -> bytes:
+def _check_snappy_size(block: bytes, so_far: int) -> int:
+    """``so_far`` and what ``block`` says it holds. Raises KafkaError(CORRUPT_MESSAGE)."""
+    total = so_far + int(cramjam.snappy.decompress_raw_len(block))
+    if total > LARGEST_DECOMPRESSED_BYTES:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"snappy: {total} bytes")
+    return total
+
+
+def _compress_lz4(data: Buffer, level: int) -> bytes:
+    mode: dict[str, Any] = {"store_size": False}
+    if level != DEFAULT_LEVELS[Compression.LZ4]:
+        mode.update(mode="high_compression", compression=level)
     parts = [_LZ4_HEADER]
     view = memoryview(data)
     for start in range(0, len(view), _LZ4_BLOCK_BYTES):
         plain = bytes(view[start : start + _LZ4_BLOCK_BYTES])
-        block = bytes(cramjam.lz4.compress_block(plain, store_size=False))
+        block = bytes(cramjam.lz4.compress_block(plain, **mode))
         if len(block) < len(plain):
             parts.append(_LZ4_LENGTH.pack(len(block)))
             parts.append(block)
@@ -116,3 +185,35 @@ def _compress_lz4(data: Buffer) -> bytes:
             parts.append(plain)
     parts.append(_LZ4_END)
     return b"".join(parts)
+
+
+def _lz4_checksum_position(frame: bytes) -> int:
+    """Raises KafkaError(CORRUPT_MESSAGE) for what is no frame."""
+    if len(frame) < len(_LZ4_HEADER) or not frame.startswith(_LZ4_MAGIC):
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "lz4: no frame header")
+    position = 14 if frame[4] & _LZ4_CONTENT_SIZE_FLAG else 6
+    if position >= len(frame):
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "lz4: a frame header that is cut off")
+    return position
+
+
+def _xxhash32(data: bytes) -> int:
+    """xxHash32 with seed 0, for fewer than 16 bytes, as an LZ4 frame header has."""
+    assert len(data) < 16
+    value = 374761393 + len(data)
+    whole = len(data) & ~3
+    for position in range(0, whole, 4):
+        value += int.from_bytes(data[position : position + 4], "little") * 3266489917
+        value = _rotate(value, 17) * 668265263
+    for byte in data[whole:]:
+        value += byte * 374761393
+        value = _rotate(value, 11) * 2654435761
+    value &= 0xFFFFFFFF
+    value = (value ^ value >> 15) * 2246822519 & 0xFFFFFFFF
+    value = (value ^ value >> 13) * 3266489917 & 0xFFFFFFFF
+    return value ^ value >> 16
+
+
+def _rotate(value: int, bits: int) -> int:
+    value &= 0xFFFFFFFF
+    return (value << bits | value >> 32 - bits) & 0xFFFFFFFF

@@ -1,0 +1,256 @@
+"""Message sets: the record formats of magic 0 and 1, from before record batches.
+
+    offset i64 | size i32 | crc u32 | magic i8 | attributes i8 | timestamp i64 (magic 1 only) |
+    key length i32 | key | value length i32 | value
+
+The CRC-32 covers everything from ``magic`` on. A compressed set is the value of one message, the
+wrapper, which has the offset of its last inner message; inner offsets are absolute in magic 0 and
+relative in magic 1. Kafka: ``LegacyRecord``, ``AbstractLegacyRecordBatch``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from struct import Struct
+from struct import error as StructError
+from typing import Final, NamedTuple
+from zlib import crc32
+
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.protocol.records.batch import (
+    COMPRESSION_MASK,
+    LOG_OVERHEAD,
+    MAGIC_OFFSET,
+    NO_TIMESTAMP,
+    SMALLEST_LENGTH,
+    TIMESTAMP_TYPE_FLAG,
+    Buffer,
+    CorruptRecordError,
+)
+from minikafka.protocol.records.compression import (
+    Compression,
+    compress,
+    decompress,
+    with_kafka_lz4_checksum,
+    with_right_lz4_checksum,
+)
+from minikafka.protocol.records.record import Record
+
+MAGIC_V0: Final = 0
+MAGIC_V1: Final = 1
+
+_PREFIX: Final = Struct(">qi")  # offset, size
+_V0: Final = Struct(">bb")  # magic, attributes
+_V1: Final = Struct(">bbq")  # magic, attributes, timestamp
+_CRC: Final = Struct(">I")
+_LENGTH: Final = Struct(">i")
+_HEADERS: Final = {MAGIC_V0: _V0, MAGIC_V1: _V1}
+_CRC_BYTES: Final = 4
+_NULL: Final = _LENGTH.pack(-1)
+
+
+class LegacyMessage(NamedTuple):
+    """One message: a record, or the wrapper of compressed ones. ``timestamp`` is milliseconds
+    since 1970, -1 in magic 0. ``data`` are its bytes from ``crc`` on."""
+
+    offset: int
+    magic: int
+    attributes: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    data: bytes
+
+    @property
+    def size_bytes(self) -> int:
+        """With offset and size, as it lies in the set."""
+        return len(self.data) + LOG_OVERHEAD
+
+    @property
+    def crc_is_valid(self) -> bool:
+        (stored,) = _CRC.unpack_from(self.data)
+        return bool(stored == crc32(memoryview(self.data)[_CRC_BYTES:]))
+
+    @property
+    def compression(self) -> Compression:
+        """Raises KafkaError(UNSUPPORTED_COMPRESSION_TYPE) for a codec that does not exist."""
+        codec = self.attributes & COMPRESSION_MASK
+        if codec > Compression.ZSTD:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"unknown compression type id {codec}"
+            )
+        return Compression(codec)
+
+    @property
+    def timestamp_type_log_append(self) -> bool:
+        return self.magic > MAGIC_V0 and bool(self.attributes & TIMESTAMP_TYPE_FLAG)
+
+
+# ---- reading
+
+
+def iterate_messages(buffer: Buffer) -> Iterator[LegacyMessage]:
+    """The whole messages of a set as they lie there, wrappers unopened; a torn last one is left
+    out. CRCs are not checked. Raises CorruptRecordError, and KafkaError(INVALID_RECORD) for a
+    record batch among them."""
+    data = bytes(buffer)
+    position, end = 0, len(data)
+    while end - position >= LOG_OVERHEAD:
+        offset, size = _PREFIX.unpack_from(data, position)
+        if size < SMALLEST_LENGTH:
+            raise CorruptRecordError(
+                f"message size {size} is less than the minimum overhead ({SMALLEST_LENGTH})"
+            )
+        if size > end - position - LOG_OVERHEAD:
+            return
+        start = position + LOG_OVERHEAD
+        yield _parse_message(offset, data[start : start + size])
+        position = start + size
+
+
+def _parse_message(offset: int, data: bytes) -> LegacyMessage:
+    magic = data[MAGIC_OFFSET - LOG_OVERHEAD]
+    if magic not in _HEADERS:
+        code = ErrorCode.INVALID_RECORD if magic == 2 else ErrorCode.CORRUPT_MESSAGE
+        raise KafkaError(code, f"a message of magic {magic} in an old message set")
+    header = _HEADERS[magic]
+    try:
+        timestamp = NO_TIMESTAMP
+        attributes, *rest = header.unpack_from(data, _CRC_BYTES)[1:]
+        if rest:
+            (timestamp,) = rest
+        key, position = _read_bytes(data, _CRC_BYTES + header.size)
+        value, _ = _read_bytes(data, position)
+    except StructError as error:
+        raise CorruptRecordError(f"a message of {len(data)} bytes is cut off") from error
+    return LegacyMessage(offset, magic, attributes & 0xFF, timestamp, key, value, data)
+
+
+def _read_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
+    (length,) = _LENGTH.unpack_from(data, position)
+    position += _LENGTH.size
+    if length < 0:
+        return None, position
+    end = position + length
+    if end > len(data):
+        raise CorruptRecordError(f"a field of {length} bytes reaches past its message")
+    return data[position:end], end
+
+
+def inner_messages(wrapper: LegacyMessage) -> list[LegacyMessage]:
+    """What a compressed message wraps, with absolute offsets, and the wrapper's time where that is
+    the broker's. Inner CRCs and magics are not checked.
+
+    Raises CorruptRecordError, and KafkaError(INVALID_RECORD) for a wrapper without messages, whose
+    offset cannot be, or with compressed messages in it.
+    """
+    codec = wrapper.compression
+    if codec is Compression.ZSTD or wrapper.value is None:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD, f"a message of magic {wrapper.magic} wraps no {codec.name}"
+        )
+    value = wrapper.value
+    if codec is Compression.LZ4 and wrapper.magic == MAGIC_V0:
+        value = with_right_lz4_checksum(value)
+    messages = list(iterate_messages(decompress(codec, value)))
+    if not messages:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "a compressed message set without messages")
+    if any(message.attributes & COMPRESSION_MASK for message in messages):
+        raise KafkaError(ErrorCode.INVALID_RECORD, "inner messages must not be compressed")
+    if wrapper.magic == MAGIC_V0:
+        return messages
+    base = _base_offset(wrapper.offset, messages[-1].offset)
+    append_time = wrapper.timestamp if wrapper.timestamp_type_log_append else None
+    return [
+        message._replace(
+            offset=base + message.offset,
+            timestamp=message.timestamp if append_time is None else append_time,
+        )
+        for message in messages
+    ]
+
+
+def _base_offset(wrapper_offset: int, last_inner_offset: int) -> int:
+    """Some versions of librdkafka leave the wrapper's offset at 0 when they produce."""
+    if wrapper_offset == 0:
+        return 0
+    if wrapper_offset < last_inner_offset:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD,
+            f"wrapper offset {wrapper_offset} is below the last inner offset {last_inner_offset}",
+        )
+    return wrapper_offset - last_inner_offset
+
+
+def decode_message_set(buffer: Buffer) -> Iterator[Record]:
+    """Every record of a set, wrappers opened. CRCs are not checked. Raises as ``iterate_messages``
+    and ``inner_messages``."""
+    for message in iterate_messages(buffer):
+        wrapped = message.compression is not Compression.NONE
+        for inner in inner_messages(message) if wrapped else [message]:
+            yield Record(inner.offset, inner.timestamp, inner.key, inner.value, [])
+
+
+# ---- building
+
+
+def encode_message(
+    offset: int,
+    magic: int,
+    timestamp: int,
+    key: Buffer | None,
+    value: Buffer | None,
+    attributes: int = 0,
+) -> bytes:
+    """One message with its CRC. Magic 0 has no room for ``timestamp``."""
+    if magic == MAGIC_V0:
+        parts: list[Buffer] = [_V0.pack(magic, attributes)]
+    else:
+        parts = [_V1.pack(magic, attributes, timestamp)]
+    for content in (key, value):
+        if content is None:
+            parts.append(_NULL)
+        else:
+            parts.append(_LENGTH.pack(len(content)))
+            parts.append(content)
+    body = b"".join(parts)
+    return _PREFIX.pack(offset, len(body) + _CRC_BYTES) + _CRC.pack(crc32(body)) + body
+
+
+def encode_message_set(
+    records: Sequence[Record],
+    magic: int,
+    compression: Compression = Compression.NONE,
+    log_append_time: bool = False,
+) -> bytes:
+    """``records`` as messages, or as one wrapper around them; headers are lost.
+
+    With ``log_append_time`` all records have the broker's time. Raises
+    KafkaError(UNSUPPORTED_COMPRESSION_TYPE) for zstd, and ValueError for no records.
+    """
+    if compression is Compression.ZSTD:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd does not go into magic {magic}"
+        )
+    if not records:
+        raise ValueError("a message set holds at least one record")
+    attributes = TIMESTAMP_TYPE_FLAG if log_append_time and magic > MAGIC_V0 else 0
+    relative = magic > MAGIC_V0 and compression is not Compression.NONE
+    base = records[0].offset if relative else 0
+    messages = b"".join(
+        encode_message(r.offset - base, magic, r.timestamp, r.key, r.value, attributes)
+        for r in records
+    )
+    if compression is Compression.NONE:
+        return messages
+    wrapped = compress(compression, messages)
+    if compression is Compression.LZ4 and magic == MAGIC_V0:
+        wrapped = with_kafka_lz4_checksum(wrapped)
+    return encode_message(
+        records[-1].offset,
+        magic,
+        max(record.timestamp for record in records),
+        None,
+        wrapped,
+        attributes | compression,
+    )

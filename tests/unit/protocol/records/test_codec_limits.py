@@ -1,0 +1,58 @@
+"""Codecs: levels as in Kafka's settings, and a limit on what comes out of few bytes."""
+
+import pytest
+
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.protocol.records import compression
+from minikafka.protocol.records.compression import (
+    LARGEST_DECOMPRESSED_BYTES,
+    Compression,
+    compress,
+    decompress,
+)
+
+CODECS = [Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD]
+TEXT = b"".join(b"line %d of some text that repeats itself\n" % (n * n) for n in range(5_000))
+
+
+@pytest.mark.parametrize(
+    ("codec", "levels"),
+    [
+        (Compression.GZIP, [1, 9]),
+        (Compression.LZ4, [9, 17]),
+        (Compression.ZSTD, [-131072, 3, 19]),
+    ],
+)
+def test_levels_are_heeded(codec: Compression, levels: list[int]) -> None:
+    sizes = []
+    for level in levels:
+        data = compress(codec, TEXT, level)
+        assert decompress(codec, data) == TEXT
+        sizes.append(len(data))
+    assert sizes[0] > sizes[-1]
+
+
+def test_the_default_levels_are_kafkas() -> None:
+    assert compress(Compression.GZIP, TEXT) == compress(Compression.GZIP, TEXT, -1)
+    assert compress(Compression.GZIP, TEXT) == compress(Compression.GZIP, TEXT, 6)
+    assert compress(Compression.LZ4, TEXT) == compress(Compression.LZ4, TEXT, 9)
+    assert compress(Compression.ZSTD, TEXT) == compress(Compression.ZSTD, TEXT, 3)
+    assert compress(Compression.SNAPPY, TEXT) == compress(Compression.SNAPPY, TEXT, 7)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_bomb_does_not_go_off(codec: Compression, monkeypatch: pytest.MonkeyPatch) -> None:
+    limit = 3_000_000
+    monkeypatch.setattr(compression, "LARGEST_DECOMPRESSED_BYTES", limit)
+    assert decompress(codec, compress(codec, bytes(limit))) == bytes(limit)
+    with pytest.raises(KafkaError) as caught:
+        decompress(codec, compress(codec, bytes(limit + 1)))
+    assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
+    assert LARGEST_DECOMPRESSED_BYTES == 100 * 1024 * 1024
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("size", [0, 1, 65_536, 65_537, 1_000_000])
+def test_whatever_the_blow_up(codec: Compression, size: int) -> None:
+    for plain in (bytes(size), TEXT[:size]):
+        assert decompress(codec, compress(codec, plain)) == plain
