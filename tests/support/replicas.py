@@ -13,6 +13,7 @@ from uuid import UUID
 
 from minikafka.broker.context import RequestContext
 from minikafka.broker.controller_fence import ControllerFence
+from minikafka.broker.handlers.delete_records import DeleteRecordsHandler
 from minikafka.broker.handlers.fetch import FetchConfig, FetchHandler
 from minikafka.broker.handlers.leader_and_isr import LeaderAndIsrHandler
 from minikafka.broker.handlers.list_offsets import ListOffsetsHandler
@@ -34,6 +35,12 @@ from minikafka.kernel.metrics import Metrics
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.codec import decode, encode
 from minikafka.protocol.headers import RequestHeader
+from minikafka.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from minikafka.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -220,6 +227,23 @@ class Node:
         self.serve(request, version, lambda r: answers.append(r.responses[0].partitions[0]))
         return answers
 
+    def delete_records(
+        self,
+        offset: int,
+        *,
+        timeout_ms: int = 5_000,
+        topic_partition: TopicPartition = TP,
+        version: int = 2,
+    ) -> list[DeleteRecordsPartitionResult]:
+        """The answer for the partition, once it is there."""
+        wanted = DeleteRecordsPartition(topic_partition.partition, offset)
+        request = DeleteRecordsRequest(
+            [DeleteRecordsTopic(topic_partition.topic, [wanted])], timeout_ms
+        )
+        answers: list[DeleteRecordsPartitionResult] = []
+        self.serve(request, version, lambda r: answers.append(r.topics[0].partitions[0]))
+        return answers
+
 
 class ReplicaCluster:
     """``isr``, ``fetcher``: settings of every broker."""
@@ -284,6 +308,7 @@ class ReplicaCluster:
             ApiKey.PRODUCE: ProduceHandler(replicas, self.metadata),
             ApiKey.FETCH: FetchHandler(replicas, self.metadata, FetchConfig()),
             ApiKey.LIST_OFFSETS: ListOffsetsHandler(replicas),
+            ApiKey.DELETE_RECORDS: DeleteRecordsHandler(replicas.deletion),
             ApiKey.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochHandler(replicas),
             ApiKey.LEADER_AND_ISR: LeaderAndIsrHandler(replicas, fence),
             ApiKey.STOP_REPLICA: StopReplicaHandler(replicas, fence),
