@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
 from minikafka.broker.hosted_partitions import HostedPartitions
@@ -86,6 +86,9 @@ class DelayedDeleteRecords(DelayedOperation):
         for result in self._pending:
             result.error = ErrorCode.REQUEST_TIMED_OUT
         self._reply(self._results)
+
+    def watched_keys(self) -> Iterable[TopicPartition]:
+        return (result.topic_partition for result in self._pending)
 
     def on_expiration(self) -> None:
         self._on_expired(len(self._pending))

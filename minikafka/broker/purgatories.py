@@ -15,7 +15,7 @@ from minikafka.kernel.ports import Clock
 Facts: TypeAlias = dict[str, Any]  # what ``json.dumps`` takes
 
 KEYS_SHOWN = 20  # of one operation: a fetch may wait on a thousand partitions
-COUNTED_PER_BUCKET = 1000  # a bucket may hold any number of tasks, and knows it only by counting
+COUNTED_PER_BUCKET = 100  # a bucket may hold any number of tasks, and knows it only by counting
 
 
 class Purgatories:

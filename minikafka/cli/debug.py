@@ -139,7 +139,7 @@ def keys_text(operation: Any) -> str:
 
 
 def buckets_text(wheel: Any) -> str:
-    """``3:1 17:1000+``: slot and tasks of each bucket in use."""
+    """``3:1 17:100+``: slot and tasks of each bucket in use."""
     return " ".join(
         f"{bucket['slot']}:{bucket['tasks']}{'+' if bucket['more'] else ''}"
         for bucket in wheel["buckets"]

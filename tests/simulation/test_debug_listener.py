@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from typing import Any
 
 import pytest
 
+from minikafka.broker.timer_driver import Reaper
 from minikafka.client import Admin, Producer
+from minikafka.core.purgatory import DelayedOperation
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.simulator.cluster import SimCluster
 from tests.support.http_lab import PORT, get, responses
@@ -57,6 +60,29 @@ def test_every_purgatory_is_shown_with_its_reaper_and_wheels() -> None:
     SimCluster(1, settings=SETTINGS).run(play)
 
 
+@pytest.mark.mission("PUR-3")
+def test_no_reaper_of_a_broker_is_left_out() -> None:
+    async def play(cluster: SimCluster) -> None:
+        cluster.start(1)
+        await cluster.until("up", lambda: 1 in cluster.nodes())
+        clock = cluster.host(1).world.clock
+        there = [o for o in gc.get_objects() if isinstance(o, Reaper) and o._clock is clock]
+        shown = await purgatories(cluster, 1)
+        assert sorted(reaper.name for reaper in there) == sorted(
+            r["reaper"] for r in shown.values()
+        )
+        assert set(shown) == {"Produce", "Fetch", "DeleteRecords", "topic"}
+
+    SimCluster(8, broker_ids=(1,), settings=SETTINGS).run(play)
+
+
+def test_every_operation_tells_what_it_waits_on() -> None:
+    kinds = [k for k in DelayedOperation.__subclasses__() if k.__module__.startswith("minikafka.")]
+    assert len(kinds) >= 5
+    silent = [k for k in kinds if k.watched_keys is DelayedOperation.watched_keys]
+    assert silent == []
+
+
 @pytest.mark.mission("PUR-6")
 def test_what_waits_is_shown_where_it_waits() -> None:
     async def play(cluster: SimCluster) -> None:
@@ -69,7 +95,7 @@ def test_what_waits_is_shown_where_it_waits() -> None:
         leader = cluster.leader(TP)
         first, second = [i for i in cluster.broker_ids if i != leader]
         # A follower whose last fetch has just expired is on its way here with the next one.
-        while (fetches := (await purgatories(cluster, leader))["Fetch"])["purgatory_size"] < 2:
+        while (fetches := (await purgatories(cluster, leader))["Fetch"])["purgatory_size"] < 2:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         assert [op["keys"] for op in fetches["operations"]] == [["shown-0"]] * 2
         assert all(op["kind"] == "DelayedFetch" for op in fetches["operations"])

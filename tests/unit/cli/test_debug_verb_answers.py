@@ -22,7 +22,7 @@ WHEEL = {
     "current_time_ms": 7,
     "buckets": [
         {"slot": 3, "tasks": 1, "more": False},
-        {"slot": 17, "tasks": 1000, "more": True},
+        {"slot": 17, "tasks": 100, "more": True},
     ],
 }
 OPERATION = {
@@ -50,7 +50,7 @@ def test_purgatories_become_three_tables() -> None:
     summary, operations, wheels = purgatory_tables({"broker": 1, "purgatories": [PURGATORY]})
     assert summary[1] == [("Fetch", "ExpirationReaper-1-Fetch", 2, 1, 2, 5, None)]
     assert operations[1] == [("Fetch", "DelayedFetch", "t-0,t-1", 100, 400)]
-    assert wheels[1] == [("Fetch", 1, 1, 20, 20, 7, "3:1 17:1000+")]
+    assert wheels[1] == [("Fetch", 1, 1, 20, 20, 7, "3:1 17:100+")]
     for columns, rows in (summary, operations, wheels):
         assert all(len(row) == len(columns) for row in rows)
 
