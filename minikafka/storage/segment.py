@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 
 from minikafka.core.log.aborted_txn import AbortedTxn
-from minikafka.core.log.config import LogConfig
+from minikafka.core.log.config import LogConfig, roll_jitter_ms
 from minikafka.core.log.index_math import MAX_RELATIVE_OFFSET
 from minikafka.core.log.recovery import batch_survives
 from minikafka.kernel.errors import KafkaError
@@ -53,6 +53,7 @@ class LogSegment:
         self.txn_index = TxnIndex(
             files, f"{directory}/{file_name(base_offset, TXN_INDEX_SUFFIX)}", base_offset
         )
+        self.roll_jitter_ms = roll_jitter_ms(config, self.path)
         self._files = files
         self._index_interval_bytes = config.index_interval_bytes
         self._indexed_position = 0  # where the last batch with an index entry starts, or 0
@@ -160,10 +161,27 @@ class LogSegment:
             self._handle = None
 
     def put_aside(self) -> None:
-        """Give the log file a name by which it is never loaded again."""
-        aside = self.path + DELETED_SUFFIX
-        self._files.rename(self.path, aside)
-        self.path = aside
+        """Give the files names by which they are never loaded again, the log file first; whoever
+        holds the segment reads on. May be called again after OSError."""
+        for file in (self, self.offset_index, self.time_index, self.txn_index):
+            if not file.path.endswith(DELETED_SUFFIX):
+                aside = file.path + DELETED_SUFFIX
+                if self._files.exists(file.path):
+                    self._files.rename(file.path, aside)
+                file.path = aside
+
+    @property
+    def paths(self) -> list[str]:
+        """Of the files, of which some may not be there."""
+        indexes = (self.offset_index, self.time_index, self.txn_index)
+        return [self.path, *(index.path for index in indexes)]
+
+    @property
+    def largest_timestamp(self) -> int:
+        """In ms; where no record has one, when the file was last written to. Raises OSError."""
+        if self.max_timestamp > NO_TIMESTAMP:
+            return self.max_timestamp
+        return self._files.modified_ms(self.path)
 
     def remove(self) -> None:
         """Close and delete the files; the log file last, for an index alone is an orphan."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from typing import Final
 from uuid import UUID
 
@@ -22,19 +22,16 @@ from minikafka.protocol.records.batch import (
     stamp,
     stamp_log_append_time,
 )
-from minikafka.storage.epoch_store import LeaderEpochStore
+from minikafka.storage.flushable_log import FlushableLog
 from minikafka.storage.log_reader import FoundOffset, LogRead
-from minikafka.storage.producer_store import ProducerStore
-from minikafka.storage.readable_log import ReadableLog
 from minikafka.storage.segment import LogSegment
-from minikafka.storage.segments import LogSegments
 
 __all__ = ["AppendOrigin", "FoundOffset", "LogAppendInfo", "LogConfig", "LogRead", "UnifiedLog"]
 
 _NO_EPOCH: Final = -1
 
 
-class UnifiedLog(ReadableLog):
+class UnifiedLog(FlushableLog):
     """One partition's records from ``log_start_offset`` up to ``log_end_offset`` (exclusive).
 
     Everything before ``recovery_point`` is on disk. The directory is there from the beginning, the
@@ -50,25 +47,8 @@ class UnifiedLog(ReadableLog):
         config: LogConfig,
         topic_id: UUID | None = None,
     ) -> None:
-        super().__init__(topic_partition, LogSegments(), LeaderEpochStore(files, directory))
-        self.directory = directory
-        self.config = config
-        self.topic_id = topic_id
-        self.recovery_point = 0
-        self.closed = False
-        self.producers = ProducerStore(files, directory)
-        self.transactions = self.producers.states.transactions
-        # When the recovery point has been lowered since it was last written down, it is written
-        # before a segment is added (else recovery would skip segments that were never flushed),
-        # and made to survive a power loss by the next flush.
-        self.recovery_point_lowered = False
-        self.write_recovery_point: Callable[[], None] | None = None
-        self.flush_recovery_point: Callable[[], Awaitable[None]] | None = None
-        self.start_moved: Callable[[], None] | None = None  # told whenever ``log_start_offset`` is
-        self._files = files
+        super().__init__(files, directory, topic_partition, config, topic_id)
         self._assigned_epoch = _NO_EPOCH  # the epoch of the last append, if it is the latest one
-        self._lowering_unflushed = False
-        self.unflushed_names = False  # files have been made or removed since the last flush
 
     # ---- appending
 
@@ -187,7 +167,9 @@ class UnifiedLog(ReadableLog):
             room = config.segment_bytes - segment.size_bytes
             if size <= room and last_offset <= segment.max_offset and not segment.indexes_full:
                 first_timestamp = segment.first_timestamp
-                if first_timestamp < 0 or max_timestamp - first_timestamp <= config.segment_ms:
+                if first_timestamp < 0 or max_timestamp - first_timestamp <= (
+                    config.segment_ms - segment.roll_jitter_ms
+                ):
                     return segment
         if size > config.segment_bytes or not fits(first_offset, last_offset):
             raise KafkaError(
@@ -198,6 +180,10 @@ class UnifiedLog(ReadableLog):
         if segment is not None and segment.size_bytes == 0 and last_offset <= segment.max_offset:
             return segment  # nothing would be gained
         return self._roll(first_offset)
+
+    def roll(self) -> None:
+        """Go on in a new segment, so that the active one may be deleted. Raises OSError."""
+        self._roll(self.log_end_offset)
 
     def _roll(self, base_offset: int) -> LogSegment:
         """Add a segment that starts at ``base_offset``. When OSError is raised, none was added."""
@@ -303,21 +289,6 @@ class UnifiedLog(ReadableLog):
             if self.start_moved is not None:
                 self.start_moved()
 
-    def remove_dead_segment(self) -> bool:
-        """Delete the first segment if all of it lies below the log start, which has to be on disk;
-        True if so. Raises OSError, and whatever is left then goes at the next start."""
-        if not self.segments.first_ends_below(self.log_start_offset):
-            return False
-        dead = self.segments.first
-        assert dead is not None
-        dead.put_aside()
-        self.segments.pop_first()
-        self._forget_places()
-        self.unflushed_names = True
-        self.producers.remove_snapshot(dead.base_offset)
-        dead.remove()
-        return True
-
     # ---- producers
 
     def last_stable_offset(self, high_watermark: int) -> int:
@@ -341,51 +312,6 @@ class UnifiedLog(ReadableLog):
             for found in segment.batches(position):
                 if found.batch.last_offset >= offset:
                     yield found.batch
-
-    # ---- the disk
-
-    async def flush(self, before_offset: int | None = None) -> None:
-        """Return when all that was appended before the call is on disk; raises the recovery point.
-
-        With ``before_offset``, only segments that start before it. Raises OSError.
-        """
-        end = self.log_end_offset if before_offset is None else before_offset
-        truncations = self._truncations
-        for segment in self.segments.since(self.recovery_point):
-            if before_offset is None or segment.base_offset < before_offset:
-                await segment.flush()
-        await self.epochs.flush()
-        if self.unflushed_names and not self.closed:
-            self.unflushed_names = False
-            await self._flush_names()
-        if truncations == self._truncations and not self.closed:
-            self.recovery_point = max(self.recovery_point, end)
-        if self._lowering_unflushed and self.flush_recovery_point is not None:
-            await self.flush_recovery_point()
-            self._lowering_unflushed = truncations != self._truncations
-
-    async def _flush_names(self) -> None:
-        try:
-            await self._files.flush_directory(self.directory)
-            await self._files.flush_directory(self.directory.rpartition("/")[0])
-        except OSError:
-            self.unflushed_names = True
-            raise
-
-    def persist(self) -> None:
-        """Bring what is in memory into the files, as a clean shutdown does. Raises OSError."""
-        active = self.segments.active
-        if active is not None:
-            active.persist()
-            self.producers.take_snapshot(self.log_end_offset)
-            self.unflushed_names = True
-
-    def close(self) -> None:
-        """Close the files; writes nothing. The log cannot be used any more."""
-        self.closed = True
-        self._forget_places()
-        while self.segments.active is not None:
-            self.segments.pop().close()
 
 
 def _writable(buffer: Buffer, size: int) -> bytearray | memoryview:

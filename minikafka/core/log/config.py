@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final
+from zlib import crc32
 
 CREATE_TIME: Final = "CreateTime"
 LOG_APPEND_TIME: Final = "LogAppendTime"
@@ -42,3 +43,10 @@ class LogConfig:
     def deletes(self) -> bool:
         """Whether old records may be deleted: not where a topic is only compacted."""
         return "delete" in self.cleanup_policy.split(",")
+
+
+def roll_jitter_ms(config: LogConfig, path: str) -> int:
+    """What the segment at ``path`` takes off ``segment_ms``. Kafka throws dice; the name scatters
+    the segments of many logs just as well, and the same way after a restart."""
+    limit_ms = min(config.segment_jitter_ms, config.segment_ms)
+    return crc32(path.encode()) % limit_ms if limit_ms > 0 else 0
