@@ -169,14 +169,14 @@ def _check_snappy_size(block: bytes, so_far: int) -> int:
 
 
 def _compress_lz4(data: Buffer, level: int) -> bytes:
-    mode: dict[str, Any] = {"store_size": False}
-    if level != DEFAULT_LEVELS[Compression.LZ4]:
-        mode.update(mode="high_compression", compression=level)
     parts = [_LZ4_HEADER]
     view = memoryview(data)
     for start in range(0, len(view), _LZ4_BLOCK_BYTES):
         plain = bytes(view[start : start + _LZ4_BLOCK_BYTES])
-        block = bytes(cramjam.lz4.compress_block(plain, **mode))
+        if level == DEFAULT_LEVELS[Compression.LZ4]:
+            block = bytes(cramjam.lz4.compress_block(plain, store_size=False))
+        else:
+            block = _compress_lz4_block_high(plain, level)
         if len(block) < len(plain):
             parts.append(_LZ4_LENGTH.pack(len(block)))
             parts.append(block)
@@ -185,6 +185,18 @@ def _compress_lz4(data: Buffer, level: int) -> bytes:
             parts.append(plain)
     parts.append(_LZ4_END)
     return b"".join(parts)
+
+
+def _compress_lz4_block_high(plain: bytes, level: int) -> bytes:
+    """The codec library heeds levels in frames alone: the one block of a frame."""
+    compressor = cramjam.lz4.Compressor(level=level, block_linked=False)
+    compressor.compress(plain)
+    frame = bytes(compressor.finish())
+    start = len(_LZ4_HEADER) + _LZ4_LENGTH.size
+    (length,) = _LZ4_LENGTH.unpack_from(frame, len(_LZ4_HEADER))
+    if length & _LZ4_UNCOMPRESSED:
+        return plain
+    return frame[start : start + length]
 
 
 def _lz4_checksum_position(frame: bytes) -> int:

@@ -56,3 +56,13 @@ def test_a_bomb_does_not_go_off(codec: Compression, monkeypatch: pytest.MonkeyPa
 def test_whatever_the_blow_up(codec: Compression, size: int) -> None:
     for plain in (bytes(size), TEXT[:size]):
         assert decompress(codec, compress(codec, plain)) == plain
+
+
+@pytest.mark.parametrize("level", [1, 9, 17])
+def test_lz4_keeps_to_blocks_that_javas_reader_takes(level: int) -> None:
+    """Version 1, independent blocks of 64 KB, no checksums, whatever the level."""
+    noise = bytes(n * n % 251 for n in range(70_000))
+    for plain in (TEXT, noise, b"ab"):
+        data = compress(Compression.LZ4, plain, level)
+        assert data.startswith(b"\x04\x22\x4d\x18\x60\x40\x82")
+        assert decompress(Compression.LZ4, data) == plain
