@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import Enum
 from typing import NamedTuple
 
@@ -40,6 +41,15 @@ class LogAppendInfo(NamedTuple):
     def record_count(self) -> int:
         """Offsets taken, which is the number of records that a producer sent."""
         return self.last_offset - self.first_offset + 1
+
+
+class RecordValidationError(KafkaError):
+    """A batch refused for some of its records. ``record_errors`` are (place in the batch, why)
+    of each (KIP-467)."""
+
+    def __init__(self, code: ErrorCode, record_errors: Sequence[tuple[int, str]]) -> None:
+        super().__init__(code, f"{len(record_errors)} records are refused: {record_errors[0][1]}")
+        self.record_errors = record_errors
 
 
 class UnexpectedAppendOffset(KafkaError):

@@ -6,10 +6,13 @@ from dataclasses import dataclass
 from typing import Final
 from zlib import crc32
 
+from minikafka.protocol.records.compression import Compression
+
 CREATE_TIME: Final = "CreateTime"
 LOG_APPEND_TIME: Final = "LogAppendTime"
 NO_LIMIT: Final = 2**63 - 1
 KEEP_PRODUCER_COMPRESSION: Final = "producer"
+UNCOMPRESSED: Final = "uncompressed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,18 +34,47 @@ class LogConfig:
     message_timestamp_type: str = CREATE_TIME
     message_timestamp_before_max_ms: int = NO_LIMIT
     message_timestamp_after_max_ms: int = NO_LIMIT
+    message_downconversion_enable: bool = True
     compression_type: str = KEEP_PRODUCER_COMPRESSION
+    compression_gzip_level: int = -1
+    compression_lz4_level: int = 9
+    compression_zstd_level: int = 3
     cleanup_policy: str = "delete"
     retention_ms: int = 7 * 24 * 60 * 60 * 1000
     retention_bytes: int = -1
     file_delete_delay_ms: int = 60_000
     flush_messages: int = NO_LIMIT
     flush_ms: int = NO_LIMIT
+    delete_retention_ms: int = 24 * 60 * 60 * 1000
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = NO_LIMIT
+
+    def target_compression(self, source: Compression) -> Compression:
+        """In which codec batches are stored that come in ``source``."""
+        if self.compression_type == KEEP_PRODUCER_COMPRESSION:
+            return source
+        if self.compression_type == UNCOMPRESSED:
+            return Compression.NONE
+        return Compression[self.compression_type.upper()]
+
+    def compression_level(self, codec: Compression) -> int | None:
+        """For recompression; None for codecs without levels (KIP-390)."""
+        return {
+            Compression.GZIP: self.compression_gzip_level,
+            Compression.LZ4: self.compression_lz4_level,
+            Compression.ZSTD: self.compression_zstd_level,
+        }.get(codec)
 
     @property
     def deletes(self) -> bool:
         """Whether old records may be deleted: not where a topic is only compacted."""
         return "delete" in self.cleanup_policy.split(",")
+
+    @property
+    def compacts(self) -> bool:
+        """Whether only the last record of each key has to be kept."""
+        return "compact" in self.cleanup_policy.split(",")
 
 
 def roll_jitter_ms(config: LogConfig, path: str) -> int:

@@ -35,6 +35,7 @@ def build_batch(
     *,
     base_offset: int = 0,
     compression: Compression = Compression.NONE,
+    compression_level: int | None = None,
     producer_id: int = NO_PRODUCER_ID,
     producer_epoch: int = NO_PRODUCER_EPOCH,
     base_sequence: int = NO_SEQUENCE,
@@ -70,7 +71,7 @@ def build_batch(
         raise ValueError("a batch holds at least one record")
     flags = (TRANSACTIONAL_FLAG if transactional else 0) | (CONTROL_FLAG if control else 0)
     return assemble_batch(
-        compress(compression, body),
+        compress(compression, body, compression_level),
         base_offset=base_offset,
         leader_epoch=leader_epoch,
         attributes=int(compression) | flags,
