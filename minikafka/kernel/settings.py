@@ -20,6 +20,7 @@ from minikafka.kernel.listeners import DEBUG_LISTENER, debug_listener_problem
 
 MAX_INT = 2**31 - 1
 MAX_LONG = 2**63 - 1
+MAX_DOUBLE = 1.7976931348623157e308
 
 
 def _row(kind: ConfigType) -> Any:
@@ -100,6 +101,17 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _int("log.flush.offset.checkpoint.interval.ms", 60000, "How often recovery points are written.", at_least(0)),
     _int("log.flush.start.offset.checkpoint.interval.ms", 60000, "How often log start offsets are written.", at_least(0)),
     _long("log.segment.delete.delay.ms", 60000, "Pause before the files of a deleted segment or partition are removed.", at_least(0)),
+    _bool("log.cleaner.enable", True, "Compact the topics whose cleanup.policy says so."),
+    _int("log.cleaner.threads", 1, "Logs compacted at the same time, turn by turn.", at_least(0)),
+    _double("log.cleaner.io.max.bytes.per.second", MAX_DOUBLE, "Most bytes a second that compaction reads and writes."),
+    _long("log.cleaner.dedupe.buffer.size", 128 * 1024 * 1024, "Memory for the keys of the logs being compacted, 24 bytes a key.", at_least(0)),
+    _int("log.cleaner.io.buffer.size", 512 * 1024, "Memory for reading and writing while compacting.", at_least(0)),
+    _double("log.cleaner.io.buffer.load.factor", 0.9, "How full the table of keys may become.", between(0, 1)),
+    _long("log.cleaner.backoff.ms", 15000, "Pause when there is nothing to compact.", at_least(0)),
+    _double("log.cleaner.min.cleanable.ratio", 0.5, "Share of dirty log that starts compaction.", between(0, 1)),
+    _long("log.cleaner.delete.retention.ms", 86400000, "How long tombstones stay.", at_least(0)),
+    _long("log.cleaner.min.compaction.lag.ms", 0, "Least age before compaction.", at_least(0)),
+    _long("log.cleaner.max.compaction.lag.ms", MAX_LONG, "Longest time before compaction.", at_least(1)),
     _int("num.recovery.threads.per.data.dir", 1, "Logs recovered at the same time.", at_least(1)),
     # -- replication
     _long("replica.lag.time.max.ms", 30000, "A follower that has not caught up for so long leaves the ISR."),
@@ -131,11 +143,7 @@ _IGNORED = """
     group.consumer.heartbeat.interval.ms group.coordinator.threads
     group.initial.rebalance.delay.ms group.max.session.timeout.ms group.max.size group.min.session.timeout.ms
     inter.broker.protocol.version leader.imbalance.check.interval.seconds leader.imbalance.per.broker.percentage
-    log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.cleaner.delete.retention.ms log.cleaner.enable
-    log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size log.cleaner.io.max.bytes.per.second
-    log.cleaner.max.compaction.lag.ms log.cleaner.min.cleanable.ratio log.cleaner.min.compaction.lag.ms
-    log.cleaner.threads log.message.downconversion.enable
-    log.message.format.version log.message.timestamp.difference.max.ms log.preallocate max.connection.creation.rate
+    log.message.downconversion.enable log.message.format.version log.message.timestamp.difference.max.ms log.preallocate max.connection.creation.rate
     max.connections.per.ip max.connections.per.ip.overrides max.incremental.fetch.session.cache.slots
     max.request.partition.size.limit metric.reporters metrics.num.samples metrics.recording.level
     metrics.sample.window.ms num.io.threads num.network.threads num.replica.alter.log.dirs.threads num.replica.fetchers
@@ -160,7 +168,7 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
     _int("compression.gzip.level", -1, "Level when recompressing with gzip.", between(-1, 9), ("compression.gzip.level",), False),
     _int("compression.lz4.level", 9, "Level when recompressing with lz4.", between(1, 17), ("compression.lz4.level",), False),
     _int("compression.zstd.level", 3, "Level when recompressing with zstd.", between(-131072, 22), ("compression.zstd.level",), False),
-    _long("delete.retention.ms", 86400000, "How long tombstones stay.", at_least(0), ("log.cleaner.delete.retention.ms",), False),
+    _long("delete.retention.ms", 86400000, "How long tombstones stay.", at_least(0), ("log.cleaner.delete.retention.ms",)),
     _long("file.delete.delay.ms", 60000, "Pause before a deleted file is removed.", at_least(0), ("log.segment.delete.delay.ms",)),
     _long("flush.messages", MAX_LONG, "Records between two forced flushes.", at_least(1), ("log.flush.interval.messages",)),
     _long("flush.ms", MAX_LONG, "Time between two forced flushes.", at_least(0), ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")),
@@ -169,7 +177,7 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
     _list("leader.replication.throttled.replicas", (), "Replicas throttled as leaders.", None, (), False),
     _long("local.retention.bytes", -2, "Tiered storage is not part of this broker.", at_least(-2), ("log.local.retention.bytes",), False),
     _long("local.retention.ms", -2, "Tiered storage is not part of this broker.", at_least(-2), ("log.local.retention.ms",), False),
-    _long("max.compaction.lag.ms", MAX_LONG, "Longest time before compaction.", at_least(1), ("log.cleaner.max.compaction.lag.ms",), False),
+    _long("max.compaction.lag.ms", MAX_LONG, "Longest time before compaction.", at_least(1), ("log.cleaner.max.compaction.lag.ms",)),
     _int("max.message.bytes", 1024 * 1024 + 12, "Largest record batch accepted.", at_least(0), ("message.max.bytes",)),
     _bool("message.downconversion.enable", True, "Serve consumers of older formats.", None, ("log.message.downconversion.enable",), False),
     _string("message.format.version", "3.0-IV1", "Kept for old tools; the format is always v2.", None, ("log.message.format.version",), False),
@@ -177,8 +185,8 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
     _long("message.timestamp.before.max.ms", MAX_LONG, "How far behind the broker's clock a record may be.", at_least(0), ("log.message.timestamp.before.max.ms",)),
     _long("message.timestamp.difference.max.ms", MAX_LONG, "Kept for old tools.", at_least(0), ("log.message.timestamp.difference.max.ms",), False),
     _string("message.timestamp.type", "CreateTime", "Whose clock stamps records.", one_of("CreateTime", "LogAppendTime"), ("log.message.timestamp.type",)),
-    _double("min.cleanable.dirty.ratio", 0.5, "Share of dirty log that starts compaction.", between(0, 1), ("log.cleaner.min.cleanable.ratio",), False),
-    _long("min.compaction.lag.ms", 0, "Least age before compaction.", at_least(0), ("log.cleaner.min.compaction.lag.ms",), False),
+    _double("min.cleanable.dirty.ratio", 0.5, "Share of dirty log that starts compaction.", between(0, 1), ("log.cleaner.min.cleanable.ratio",)),
+    _long("min.compaction.lag.ms", 0, "Least age before compaction.", at_least(0), ("log.cleaner.min.compaction.lag.ms",)),
     _int("min.insync.replicas", 1, "Least ISR size for which acks=all is accepted.", at_least(1), ("min.insync.replicas",)),
     _bool("preallocate", False, "Reserve segment files in full.", None, ("log.preallocate",), False),
     _bool("remote.storage.enable", False, "Tiered storage is not part of this broker.", lambda v: "tiered storage is not supported" if v else None, (), False),

@@ -36,7 +36,9 @@ class LogSegment:
     batch has to go to a new segment.
     """
 
-    def __init__(self, files: Files, directory: str, base_offset: int, config: LogConfig) -> None:
+    def __init__(
+        self, files: Files, directory: str, base_offset: int, config: LogConfig, suffix: str = ""
+    ) -> None:
         self.base_offset = base_offset
         self.max_offset = base_offset + MAX_RELATIVE_OFFSET
         self.size_bytes = 0
@@ -44,15 +46,11 @@ class LogSegment:
         self.max_timestamp = NO_TIMESTAMP
         self.offset_of_max_timestamp = base_offset
         self.first_timestamp = NO_TIMESTAMP
-        self.path = f"{directory}/{file_name(base_offset, LOG_SUFFIX)}"
-        index_path = f"{directory}/{file_name(base_offset, INDEX_SUFFIX)}"
-        time_index_path = f"{directory}/{file_name(base_offset, TIME_INDEX_SUFFIX)}"
-        limit = config.index_size_max_bytes
-        self.offset_index = OffsetIndex(files, index_path, base_offset, limit)
-        self.time_index = TimeIndex(files, time_index_path, base_offset, limit)
-        self.txn_index = TxnIndex(
-            files, f"{directory}/{file_name(base_offset, TXN_INDEX_SUFFIX)}", base_offset
-        )
+        path, limit = f"{directory}/{file_name(base_offset, '')}", config.index_size_max_bytes
+        self.path = path + LOG_SUFFIX + suffix
+        self.offset_index = OffsetIndex(files, path + INDEX_SUFFIX + suffix, base_offset, limit)
+        self.time_index = TimeIndex(files, path + TIME_INDEX_SUFFIX + suffix, base_offset, limit)
+        self.txn_index = TxnIndex(files, path + TXN_INDEX_SUFFIX + suffix, base_offset)
         self.roll_jitter_ms = roll_jitter_ms(config, self.path)
         self._files = files
         self._index_interval_bytes = config.index_interval_bytes
@@ -159,6 +157,14 @@ class LogSegment:
         if self._handle is not None:
             self._handle.close()
             self._handle = None
+
+    def change_suffix(self, old: str, new: str) -> None:
+        """Rename the files: the log file first, see ``segment_swap``. They stay open."""
+        path = self.path.removesuffix(old) + new
+        self._files.rename(self.path, path)
+        self.path = path
+        for index in (self.offset_index, self.time_index, self.txn_index):
+            index.change_suffix(old, new)
 
     def put_aside(self) -> None:
         """Give the files names by which they are never loaded again, the log file first; whoever

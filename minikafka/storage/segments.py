@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from operator import is_
 
 from minikafka.storage.segment import LogSegment
 
@@ -48,6 +49,19 @@ class LogSegments:
         """Take away the active segment; the one before it becomes active."""
         self._base_offsets.pop()
         return self._segments.pop()
+
+    def holds(self, segments: Sequence[LogSegment]) -> bool:
+        """Whether all of these, neighbours, are still the segments of their offsets."""
+        start = bisect_left(self._base_offsets, segments[0].base_offset)
+        here = self._segments[start : start + len(segments)]
+        return len(here) == len(segments) and all(map(is_, here, segments))
+
+    def replace(self, old: Sequence[LogSegment], new: LogSegment) -> None:
+        """Let ``new`` stand for neighbours that it starts with."""
+        assert self.holds(old) and new.base_offset == old[0].base_offset
+        start = bisect_left(self._base_offsets, new.base_offset)
+        self._segments[start : start + len(old)] = [new]
+        self._base_offsets[start : start + len(old)] = [new.base_offset]
 
     def first_ends_below(self, offset: int) -> bool:
         """Whether the first segment holds nothing from ``offset`` on. Never the active one."""

@@ -96,6 +96,13 @@ class SparseIndex:
             self._file.close()
             self._file = None
 
+    def change_suffix(self, old: str, new: str) -> None:
+        """Rename the file, if there is one. Raises OSError."""
+        path = self.path.removesuffix(old) + new
+        if self._files.exists(self.path):
+            self._files.rename(self.path, path)
+        self.path = path
+
     def remove(self) -> None:
         self.close()
         self._files.remove(self.path)

@@ -1,0 +1,239 @@
+"""What compaction looks at in each batch, and what it leaves of it.
+
+Both passes are generators that yield now and then: after so many records, or the like of them, the
+caller may do other things. Kafka: ``Cleaner.buildOffsetMapForSegment``, ``Cleaner.cleanInto``,
+``MemoryRecords.filterTo``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from minikafka.core.log.compaction_map import OffsetMap
+from minikafka.core.log.compaction_records import (
+    FoundRecord,
+    records_of,
+    walk,
+    with_timestamp_delta,
+)
+from minikafka.core.log.compaction_transactions import CleanedTransactions
+from minikafka.core.log.config import NO_LIMIT
+from minikafka.protocol.records.batch import (
+    COMPRESSION_MASK,
+    DELETE_HORIZON_FLAG,
+    NO_TIMESTAMP,
+    Buffer,
+    CorruptRecordError,
+    RecordBatch,
+    crc_is_valid,
+)
+from minikafka.protocol.records.builder import assemble_batch
+from minikafka.protocol.records.compression import compress
+
+# One unit is what a record costs: some microseconds.
+_UNITS_PER_SLICE: Final = 128
+_UNITS_PER_BATCH: Final = 6
+_BYTES_PER_UNIT: Final = 8192
+
+
+class LastRecord(NamedTuple):
+    """``data_offset``: where a producer's last batch with data ends; -1 when only a marker tells
+    of it."""
+
+    data_offset: int
+    producer_epoch: int
+
+
+@dataclass
+class CleanerStats:
+    """What one cleaning has done, in records and bytes."""
+
+    map_bytes_read: int = 0
+    map_records_read: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    records_read: int = 0
+    records_written: int = 0
+    records_without_key: int = 0
+    buffer_utilization: float = 0.0
+    elapsed_ms: int = 0
+
+
+class Pace:
+    """Counts work, and tells when it is time for something else."""
+
+    def __init__(self) -> None:
+        self._done = 0
+
+    def of_batch(self, batch: RecordBatch) -> bool:
+        return self.of(_UNITS_PER_BATCH + batch.size_bytes // _BYTES_PER_UNIT)
+
+    def of(self, units: int) -> bool:
+        self._done += units
+        if self._done < _UNITS_PER_SLICE:
+            return False
+        self._done = 0
+        return True
+
+
+def checked(batch: RecordBatch) -> RecordBatch:
+    """Raises CorruptRecordError: bytes that are not what was appended must not get a new CRC."""
+    if not crc_is_valid(batch):
+        raise CorruptRecordError(f"the batch at offset {batch.base_offset} is corrupt")
+    return batch
+
+
+@dataclass(slots=True)
+class KeyIndexer:
+    """Puts the keys of records from ``start_offset`` on into ``offsets``."""
+
+    offsets: OffsetMap
+    start_offset: int
+    transactions: CleanedTransactions = field(default_factory=CleanedTransactions)
+    stats: CleanerStats = field(default_factory=CleanerStats)
+    _pace: Pace = field(default_factory=Pace)
+
+    def take(self, batches: Sequence[RecordBatch]) -> Generator[None, None, bool]:
+        """Returns True when the map is full, and the rest has to wait for another cleaning. Raises
+        KafkaError."""
+        offsets, start = self.offsets, self.start_offset
+        for batch in batches:
+            if self._pace.of_batch(checked(batch)):
+                yield
+            self.stats.map_records_read += batch.record_count
+            if not self.transactions.takes_away(batch) and not batch.is_control:
+                base_offset = batch.base_offset
+                for record in walk(records_of(batch), batch.record_count):
+                    if self._pace.of(1):
+                        yield
+                    offset = base_offset + record.offset_delta
+                    if record.key is not None and offset >= start:
+                        if offsets.is_full:
+                            return True
+                        offsets.put(record.key, offset)
+            if batch.last_offset >= start:
+                offsets.latest_offset = batch.last_offset
+        return False
+
+
+@dataclass(slots=True)
+class BatchFilter:
+    """Leaves of each batch what is still needed.
+
+    A record of the part that the map covers stays A: if it is the last of its key, and, being a
+    tombstone, has not outlived its delete horizon. A batch that loses all its records stays, empty,
+    B: if it is the last of a producer that is still known: its sequence numbers must survive.
+    A marker stays C: while batches of its transaction do, and then until its delete horizon.
+    A horizon is set by the first cleaning that could have done without the record (KIP-534).
+    """
+
+    offsets: OffsetMap
+    now_ms: int
+    delete_retention_ms: int
+    producers: Mapping[int, LastRecord]
+    transactions: CleanedTransactions = field(default_factory=CleanedTransactions)
+    stats: CleanerStats = field(default_factory=CleanerStats)
+    _pace: Pace = field(default_factory=Pace)
+
+    def take(self, batches: Sequence[RecordBatch]) -> Generator[None, None, list[Buffer]]:
+        """Returns the batches that are left, each in its place. Raises KafkaError."""
+        left: list[Buffer] = []
+        for batch in batches:
+            if self._pace.of_batch(checked(batch)):
+                yield
+            kept = yield from self._left_of(batch)
+            if kept is not None:
+                left.append(kept)
+        return left
+
+    def _left_of(self, batch: RecordBatch) -> Generator[None, None, Buffer | None]:
+        stats = self.stats
+        stats.records_read += batch.record_count
+        unneeded = self.transactions.takes_away(batch)
+        horizon_over = batch.has_delete_horizon and batch.base_timestamp <= self.now_ms
+        if unneeded and (horizon_over or not batch.is_control):
+            return self._emptied(batch)
+        data = records_of(batch)
+        records: list[FoundRecord] = []
+        has_tombstones = unneeded  # a marker that nothing needs but whoever reads just now
+        for record in walk(data, batch.record_count):
+            if self._pace.of(1):
+                yield
+            if batch.is_control or self._stays(batch, record, horizon_over):
+                records.append(record)
+                has_tombstones |= not record.has_value
+        if not records:
+            return self._emptied(batch)
+        stats.records_written += len(records)
+        sets_horizon = has_tombstones and not batch.has_delete_horizon
+        if len(records) == batch.record_count and not sets_horizon:
+            return batch.view()
+        return self._rewritten(batch, data, records, sets_horizon)
+
+    def _stays(self, batch: RecordBatch, record: FoundRecord, horizon_over: bool) -> bool:
+        offset = batch.base_offset + record.offset_delta
+        if offset > self.offsets.latest_offset:
+            return True  # not looked at yet
+        if record.key is None:
+            self.stats.records_without_key += 1
+            return False
+        return offset >= self.offsets.get(record.key) and (record.has_value or not horizon_over)
+
+    def _emptied(self, batch: RecordBatch) -> Buffer | None:
+        """The header alone of a producer's last batch (case B), nothing of any other one."""
+        last = self.producers.get(batch.producer_id)
+        if last is None:
+            return None
+        if last.data_offset >= 0:
+            is_last = batch.last_offset == last.data_offset
+        else:
+            is_last = batch.is_control and batch.producer_epoch == last.producer_epoch
+        if not is_last:
+            return None
+        flags = batch.attributes & ~(COMPRESSION_MASK | DELETE_HORIZON_FLAG)
+        return _with_records(batch, b"", 0, flags, NO_TIMESTAMP, batch.max_timestamp)
+
+    def _rewritten(
+        self, batch: RecordBatch, data: bytes, records: Sequence[FoundRecord], sets_horizon: bool
+    ) -> Buffer:
+        base = batch.base_timestamp
+        max_timestamp = batch.max_timestamp
+        if not batch.timestamp_type_log_append:
+            max_timestamp = base + max(record.timestamp_delta for record in records)
+        flags = batch.attributes
+        if sets_horizon:
+            flags |= DELETE_HORIZON_FLAG
+            horizon = min(self.now_ms + self.delete_retention_ms, NO_LIMIT)
+            shift = base - horizon
+            parts = [with_timestamp_delta(data, r, r.timestamp_delta + shift) for r in records]
+            base = horizon
+        else:
+            parts = [data[record.start : record.end] for record in records]
+        payload = compress(batch.compression, b"".join(parts))
+        return _with_records(batch, payload, len(records), flags, base, max_timestamp)
+
+
+def _with_records(
+    batch: RecordBatch,
+    payload: Buffer,
+    record_count: int,
+    attributes: int,
+    base_timestamp: int,
+    max_timestamp: int,
+) -> bytes:
+    """``batch`` with other records: its offsets and sequence numbers stay."""
+    return assemble_batch(
+        payload,
+        base_offset=batch.base_offset,
+        leader_epoch=batch.partition_leader_epoch,
+        attributes=attributes,
+        last_offset_delta=batch.last_offset_delta,
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+        producer_id=batch.producer_id,
+        producer_epoch=batch.producer_epoch,
+        base_sequence=batch.base_sequence,
+        record_count=record_count,
+    )

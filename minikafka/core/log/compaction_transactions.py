@@ -1,0 +1,72 @@
+"""What happens to the batches of transactions when a log is compacted.
+
+Kafka: ``CleanedTransactionMetadata``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from heapq import heappop, heappush
+
+from minikafka.core.log.aborted_txn import AbortedTxn
+from minikafka.protocol.records.batch import RecordBatch
+from minikafka.protocol.records.control import ControlRecordType, decode_end_txn_marker
+from minikafka.protocol.records.record import decode_batch
+
+
+class CleanedTransactions:
+    """Is shown every batch of a log once, in order.
+
+    Records of aborted transactions go at once, whatever their keys. A marker may go when no batch
+    of its transaction is left. ``retained``: the transactions whose markers were seen to stay and
+    that the index of the cleaned segment has to tell of; whoever takes them empties the list.
+    """
+
+    def __init__(self) -> None:
+        self.retained: list[AbortedTxn] = []
+        self._coming: list[tuple[int, int, AbortedTxn]] = []  # a heap by first offset
+        self._aborted: dict[int, tuple[AbortedTxn, bool]] = {}  # by producer; is a batch left?
+        self._committed: set[int] = set()  # producers of which a batch is left
+
+    def expect(self, txns: Iterable[AbortedTxn]) -> None:
+        """The aborted transactions that touch the segment that follows."""
+        for txn in txns:
+            heappush(self._coming, (txn.first_offset, txn.last_offset, txn))
+
+    def takes_away(self, batch: RecordBatch) -> bool:
+        """Whether nothing of this batch is needed for its records' sake. Raises
+        CorruptRecordError."""
+        self._reach(batch.last_offset)
+        if batch.is_control:
+            return self._marker_goes(batch)
+        if not batch.is_transactional:
+            return False
+        aborted = self._aborted.get(batch.producer_id)
+        if aborted is None:
+            self._committed.add(batch.producer_id)
+            return False
+        self._aborted[batch.producer_id] = (aborted[0], True)
+        return True
+
+    def _reach(self, offset: int) -> None:
+        while self._coming and self._coming[0][0] <= offset:
+            txn = heappop(self._coming)[2]
+            self._aborted.setdefault(txn.producer_id, (txn, False))
+
+    def _marker_goes(self, batch: RecordBatch) -> bool:
+        record = next(decode_batch(batch), None)
+        if record is None:
+            return True  # emptied by an earlier cleaning
+        marker = decode_end_txn_marker(record)
+        if marker is None:
+            return False
+        if marker.type is ControlRecordType.COMMIT:
+            if batch.producer_id in self._committed:
+                self._committed.remove(batch.producer_id)
+                return False
+            return True
+        aborted = self._aborted.pop(batch.producer_id, None)
+        if aborted is None or not aborted[1]:
+            return True
+        self.retained.append(aborted[0])
+        return False
