@@ -13,6 +13,7 @@ from minikafka.broker.timer_driver import Reaper
 from minikafka.client import Admin, Producer
 from minikafka.core.purgatory import DelayedOperation
 from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.simulator.cluster import SimCluster
 from tests.support.http_lab import PORT, get, responses
 from tests.support.wire_end import WireEnd
@@ -178,3 +179,17 @@ def test_it_is_closed_when_the_broker_stops_and_open_when_it_is_back() -> None:
         assert (await ask(cluster, 3, "/metrics.json"))["broker"] == 3
 
     SimCluster(7, settings=SETTINGS).run(play)
+
+
+def test_a_broker_tells_its_debug_listener_in_describe_configs() -> None:
+    async def play(cluster: SimCluster) -> None:
+        await start(cluster)
+        async with Admin(cluster.client_host.world, cluster.client_config) as admin:
+            for broker_id in cluster.broker_ids:
+                configs = await admin.broker_configs(broker_id, ["debug.listener", "broker.id"])
+                assert configs == SETTINGS | {"broker.id": str(broker_id)}
+            with pytest.raises(KafkaError, match="no broker 4, there are 1, 2, 3") as refused:
+                await admin.broker_configs(4, ["debug.listener"])
+            assert refused.value.code is ErrorCode.BROKER_NOT_AVAILABLE
+
+    SimCluster(9, settings=SETTINGS).run(play)
