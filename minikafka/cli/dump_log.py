@@ -1,4 +1,4 @@
-"""The verb `dump-log`: what is in log, index and snapshot files, as DumpLogSegments prints it."""
+"""The verb `dump-log`: what is in the files of a log, as Kafka's DumpLogSegments prints it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ import sys
 from pathlib import Path
 
 from minikafka.kernel.config import ConfigError
-from minikafka.kernel.ports import Files
-from minikafka.storage import dump, offset_index, time_index
-from minikafka.storage.names import INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from minikafka.storage.dump_decoders import (
+    decode_offsets_record,
+    decode_text,
+    decode_transaction_record,
+)
+from minikafka.storage.dump_text import DumpOptions, LogDump
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,10 +20,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--files",
         required=True,
         metavar="FILE,FILE,...",
-        help=".log, .index, .timeindex, .snapshot",
+        help=".log, .index, .timeindex, .txnindex, .snapshot, checkpoints",
     )
     parser.add_argument("--print-data-log", action="store_true", help="records with their contents")
     parser.add_argument("--deep-iteration", action="store_true", help="a line for each record")
+    parser.add_argument(
+        "--skip-record-metadata", action="store_true", help="of records only their contents"
+    )
+    parser.add_argument(
+        "--max-bytes", type=int, metavar="BYTES", help="read only the batches that begin there"
+    )
+    decoders = parser.add_mutually_exclusive_group()
+    decoders.add_argument(
+        "--offsets-decoder", action="store_true", help="the records are those of __consumer_offsets"
+    )
+    decoders.add_argument(
+        "--transaction-log-decoder",
+        action="store_true",
+        help="the records are those of __transaction_state",
+    )
     checks = parser.add_mutually_exclusive_group()
     checks.add_argument(
         "--verify-index-only", action="store_true", help="of an index only what the log contradicts"
@@ -30,56 +48,39 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def options_of(args: argparse.Namespace) -> DumpOptions:
+    """A decoder implies --print-data-log, which implies --deep-iteration, as in Kafka."""
+    decode = decode_text
+    if args.offsets_decoder:
+        decode = decode_offsets_record
+    elif args.transaction_log_decoder:
+        decode = decode_transaction_record
+    contents = args.print_data_log or decode is not decode_text
+    return DumpOptions(
+        deep=args.deep_iteration or contents,
+        contents=contents,
+        decode=decode,
+        verify_only=args.verify_index_only,
+        sanity_only=args.index_sanity_check,
+        record_metadata=not args.skip_record_metadata,
+        max_bytes=args.max_bytes,
+    )
+
+
 def run(args: argparse.Namespace) -> int:
-    """Exit status 1 when a file cannot be read, or a check of an index fails."""
+    """Exit status 1 when a file cannot be read, or something is wrong with one."""
     from minikafka.world.real.files import RealFiles
 
-    files, in_order = RealFiles(), True
+    dump = LogDump(RealFiles(), options_of(args))
     for name in filter(None, args.files.split(",")):
         print(f"Dumping {name}")
         if not Path(name).is_file():
             raise ConfigError(f"no such file: {name}")
-        index = name.endswith((INDEX_SUFFIX, TIME_INDEX_SUFFIX))
         try:
-            if index and args.index_sanity_check:
-                in_order = sanity_check(files, name) and in_order
-            elif index and args.verify_index_only:
-                in_order = verify(files, name) and in_order
-            else:
-                contents = args.print_data_log
-                for line in dump.lines(
-                    files, name, records=args.deep_iteration or contents, contents=contents
-                ):
-                    print(line)
-        except ValueError as error:  # a name that says nothing
-            raise ConfigError(str(error)) from None
-    return 0 if in_order else 1
-
-
-def verify(files: Files, name: str) -> bool:
-    """Print the entries that the log beside the index contradicts. Whether there are none."""
-    wrong = [
-        line for line in dump.lines(files, name, records=False, contents=False) if "MISM" in line
-    ]
-    for line in wrong:
-        print(line)
-    return not wrong
-
-
-def sanity_check(files: Files, name: str) -> bool:
-    """Whether the file consists of whole entries, in ascending order."""
-    timed = name.endswith(TIME_INDEX_SUFFIX)
-    entry = time_index.ENTRY if timed else offset_index.ENTRY
-    rows = dump.time_index_entries(files, name) if timed else dump.offset_index_entries(files, name)
-    keys = [row[:2] for row in rows]
-    size = Path(name).stat().st_size
-    problem = None
-    if size % entry.size:
-        problem = f"its size {size} is no multiple of {entry.size}"
-    elif keys != sorted(keys):
-        problem = "its entries are not in ascending order"
-    if problem is None:
-        print(f"{name} passed sanity check.")
-    else:
-        print(f"minikafka: {name} failed sanity check: {problem}", file=sys.stderr)
-    return problem is None
+            for line in dump.lines(name):
+                print(line)
+        except ValueError:
+            print(f"Ignoring unknown file {name}", file=sys.stderr)
+    for headline, lines in dump.findings.items():
+        print("\n".join([headline, *lines]), file=sys.stderr)
+    return 1 if dump.findings else 0

@@ -1,5 +1,7 @@
 """Dumping the files of a log, as rows and in the words of Kafka's tool."""
 
+from typing import Any
+
 import pytest
 
 from minikafka.protocol.records.builder import build_batch
@@ -10,6 +12,7 @@ from minikafka.protocol.records.control import (
     encode_end_txn_marker,
 )
 from minikafka.storage import dump
+from minikafka.storage.dump_text import DumpOptions, LogDump
 from minikafka.storage.names import file_name
 from minikafka.storage.unified_log import AppendOrigin, UnifiedLog
 from tests.support.logs import DIRECTORY, batch, new_log
@@ -23,7 +26,15 @@ def path(suffix: str, offset: int = 0) -> str:
 def lines(
     files: MemoryFiles, suffix: str, records: bool = False, contents: bool = False
 ) -> list[str]:
-    return list(dump.lines(files, path(suffix), records=records, contents=contents))
+    options = DumpOptions(deep=records or contents, contents=contents)
+    return list(LogDump(files, options).lines(path(suffix)))
+
+
+def findings(
+    files: MemoryFiles, name: str, **options: Any
+) -> tuple[list[str], dict[str, list[str]]]:
+    dumped = LogDump(files, DumpOptions(**options))
+    return list(dumped.lines(name)), dumped.findings
 
 
 @pytest.fixture
@@ -129,32 +140,155 @@ def test_indexes(files: MemoryFiles, log: UnifiedLog) -> None:
 
 
 def test_indexes_that_lie(files: MemoryFiles, log: UnifiedLog) -> None:
+    index, times = path(".index"), path(".timeindex")
     preallocated = bytes(80)
-    files.replace_unsynced(path(".index"), bytes.fromhex("0000000200000000") + preallocated)
-    assert lines(files, ".index") == ["offset: 2 position: 0 MISMATCH: the log has 1"]
-    files.replace_unsynced(path(".index"), bytes.fromhex("0000000200000003"))
-    assert lines(files, ".index") == ["offset: 2 position: 3 MISMATCH: the log has None"]
+    files.replace_unsynced(index, bytes.fromhex("0000000200000000") + preallocated)
+    assert findings(files, index) == (
+        ["offset: 2 position: 0"],
+        {f"Mismatches in :{index}": ["  Index offset: 2, log offset: 1"]},
+    )
+    assert findings(files, index, verify_only=True)[0] == []
+    files.replace_unsynced(index, bytes.fromhex("0000000200000003"))
+    assert list(findings(files, index)[1].values()) == [["  Index offset: 2, log offset: none"]]
     entry = bytes.fromhex("000000000000000700000003")
-    files.replace_unsynced(path(".timeindex"), entry + preallocated + b"\x00")
-    assert lines(files, ".timeindex") == ["timestamp: 7 offset: 3 MISMATCH: the log has 9"]
+    files.replace_unsynced(times, entry + preallocated + b"\x00")
+    assert findings(files, times) == (
+        ["timestamp: 7 offset: 3"],
+        {f"Found timestamp mismatch in :{times}": ["  Index timestamp: 7, log timestamp: 9"]},
+    )
+    entries = ("000000000000000600000001", "000000000000000900000003", "000000000000000800000004")
+    files.replace_unsynced(times, bytes.fromhex("".join(entries)))
+    assert findings(files, times, verify_only=True) == (
+        [],
+        {
+            f"Found out of order timestamp in :{times}": [
+                "  Index timestamp: 8, Previously indexed timestamp: 9"
+            ]
+        },
+    )
+    files.replace_unsynced(
+        times, bytes.fromhex("000000000000000600000000" + entry.hex()[:-1] + "9")
+    )
+    assert findings(files, times)[1] == {
+        "The following indexed offsets are not found in the log.": [
+            "  Indexed offset: 0, found log offset: 1",
+            "  Indexed offset: 9, found log offset: -1",
+        ]
+    }
+
+
+def test_an_empty_offset_index(files: MemoryFiles, log: UnifiedLog) -> None:
+    files.replace_unsynced(path(".index"), b"")
+    assert lines(files, ".index") == [f"{path('.index')} is empty."]
+
+
+@pytest.mark.parametrize(
+    ("suffix", "content", "problem"),
+    [
+        (".index", "000000010000000200", "found 9 bytes, which are not a multiple of 8"),
+        (".index", "00000003000000090000000200000010", "its entries are not in ascending order"),
+        (".index", "ffffffff00000000", "its last offset is less than the base offset"),
+        (".timeindex", "00" * 13, "found 13 bytes, which are not a multiple of 12"),
+        (".txnindex", "00" * 35, "found 35 bytes, which are not a multiple of 34"),
+        (".txnindex", "0001" + "00" * 32, "unexpected aborted transaction version 1"),
+        (
+            ".txnindex",
+            "00" * 18 + "ff" * 8 + "00" * 8,
+            "last offset -1 is less than start offset 0",
+        ),
+    ],
+)
+def test_sanity_of_indexes(
+    files: MemoryFiles, log: UnifiedLog, suffix: str, content: str, problem: str
+) -> None:
+    name = path(suffix)
+    if suffix != ".txnindex":
+        good: tuple[list[str], dict[str, list[str]]] = ([f"{name} passed sanity check."], {})
+        assert findings(files, name, sanity_only=True) == good
+    files.replace_unsynced(name, bytes.fromhex(content))
+    assert findings(files, name, sanity_only=True) == (
+        [],
+        {f"Corrupt index found, index file {name}": [f"  {problem}"]},
+    )
+
+
+def test_the_transaction_index(files: MemoryFiles, log: UnifiedLog) -> None:
+    numbers = (b"\x00\x00", *(n.to_bytes(8, "big") for n in (7, 10, 20, 11)))
+    files.replace_unsynced(path(".txnindex"), b"".join(numbers))
+    assert lines(files, ".txnindex") == [
+        "version: 0 producerId: 7 firstOffset: 10 lastOffset: 20 lastStableOffset: 11"
+    ]
+    found, _ = findings(files, path(".txnindex"), sanity_only=True)
+    assert found == [f"{path('.txnindex')} passed sanity check."]
 
 
 def test_snapshots(files: MemoryFiles, log: UnifiedLog) -> None:
     snapshot = f"{DIRECTORY}/{file_name(5, '.snapshot')}"
-    assert list(dump.lines(files, snapshot, records=False, contents=False)) == [
-        (
-            "producerId: 7 producerEpoch: 1 coordinatorEpoch: 4 currentTxnFirstOffset: "
-            "OptionalLong.empty lastTimestamp: 8 firstSequence: 2147483647 lastSequence: 0 "
-            "lastOffset: 3 offsetDelta: 1 timestamp: 8"
-        )
-    ]
+    assert findings(files, snapshot) == (
+        [
+            (
+                "producerId: 7 producerEpoch: 1 coordinatorEpoch: 4 currentTxnFirstOffset: "
+                "OptionalLong.empty lastTimestamp: 8 firstSequence: 2147483647 lastSequence: 0 "
+                "lastOffset: 3 offsetDelta: 1 timestamp: 8"
+            )
+        ],
+        {},
+    )
     files.replace_unsynced(snapshot, b"xx")
-    assert list(dump.lines(files, snapshot, records=False, contents=False)) == [
-        "a snapshot of 2 bytes"
+    assert findings(files, snapshot) == (
+        [],
+        {f"Corrupt snapshot {snapshot}": ["  a snapshot of 2 bytes"]},
+    )
+
+
+def test_checkpoints(files: MemoryFiles, log: UnifiedLog) -> None:
+    epochs = f"{DIRECTORY}/leader-epoch-checkpoint"
+    assert findings(files, epochs)[0] == ["epoch: 2 startOffset: 0", "epoch: 3 startOffset: 4"]
+    offsets = "/logs/recovery-point-offset-checkpoint"
+    files.replace_unsynced(offsets, b"0\n2\na-b 0 42\nt 1 7\n")
+    assert findings(files, offsets)[0] == [
+        "topic: a-b partition: 0 offset: 42",
+        "topic: t partition: 1 offset: 7",
+    ]
+    for name in (epochs, offsets):
+        files.replace_unsynced(name, b"0\n1\n")
+        assert findings(files, name) == (
+            [],
+            {f"Malformed checkpoint {name}": ["  0 lines where ['1'] are promised"]},
+        )
+    topic_id = f"{DIRECTORY}/partition.metadata"
+    files.replace_unsynced(topic_id, b"version: 0\ntopic_id: X\n")
+    assert findings(files, topic_id)[0] == ["version: 0", "topic_id: X"]
+
+
+def test_gaps_between_records_are_found(files: MemoryFiles) -> None:
+    files.make_directories(DIRECTORY)
+    parts = [batch(b"x", base_offset=offset) for offset in (0, 1, 4)]
+    files.replace_unsynced(path(".log"), b"".join(parts))
+    headline = f"Non-consecutive offsets in {path('.log')}"
+    assert findings(files, path(".log"), deep=True)[1] == {headline: ["  1 is followed by 4"]}
+    assert findings(files, path(".log"))[1] == {}
+
+
+def test_only_the_first_bytes(files: MemoryFiles, log: UnifiedLog) -> None:
+    everything = lines(files, ".log")
+    dumped = LogDump(files, DumpOptions(max_bytes=1))
+    assert list(dumped.lines(path(".log"))) == everything[:2]
+
+
+def test_contents_without_metadata(files: MemoryFiles, log: UnifiedLog) -> None:
+    options = DumpOptions(deep=True, contents=True, record_metadata=False)
+    found = list(LogDump(files, options).lines(path(".log")))
+    assert [line for line in found if line.startswith("|")] == [
+        "| key: k payload: v",
+        "|",
+        "| payload: x",
+        "| payload: y",
+        "|",
     ]
 
 
-@pytest.mark.parametrize("name", ["leader-epoch-checkpoint", "x.log"])
+@pytest.mark.parametrize("name", ["meta.properties", "x.log"])
 def test_other_files_are_refused(files: MemoryFiles, log: UnifiedLog, name: str) -> None:
     with pytest.raises(ValueError, match=name):
-        list(dump.lines(files, f"{DIRECTORY}/{name}", records=False, contents=False))
+        list(LogDump(files, DumpOptions()).lines(f"{DIRECTORY}/{name}"))

@@ -1,0 +1,41 @@
+"""The records of ``__transaction_state``: what the coordinator knows of a transactional id."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from minikafka.protocol.schema import Message, data
+from minikafka.protocol.types import Int8, Int16, Int32, Int64, String
+
+
+@dataclass(slots=True)
+class TransactionLogKey(Message):
+    """The transactional id."""
+
+    SPEC = data("0")
+
+    transactional_id: String = ""
+
+
+@dataclass(slots=True)
+class TransactionPartitions:
+    """Partitions of one topic that the transaction has written to."""
+
+    topic: String = ""
+    partition_ids: list[Int32] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class TransactionLogValue(Message):
+    """Times are milliseconds. ``transaction_status`` numbers Kafka's states of a transaction, from
+    0 (Empty) to 7 (PrepareEpochFence); an empty transaction has null for partitions."""
+
+    SPEC = data("0-1", flexible="1+")
+
+    producer_id: Int64 = 0
+    producer_epoch: Int16 = 0
+    transaction_timeout_ms: Int32 = 0
+    transaction_status: Int8 = 0
+    transaction_partitions: list[TransactionPartitions] | None = field(default_factory=list)
+    transaction_last_update_timestamp_ms: Int64 = 0
+    transaction_start_timestamp_ms: Int64 = 0

@@ -1,0 +1,282 @@
+"""The files of a log as the lines that Kafka's DumpLogSegments prints, and its findings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from minikafka.core.log.producer_snapshot import CorruptSnapshotError
+from minikafka.kernel.errors import KafkaError
+from minikafka.kernel.ports import Files
+from minikafka.protocol.records.batch import NO_TIMESTAMP, RecordBatch, increment_sequence
+from minikafka.protocol.records.control import decode_end_txn_marker
+from minikafka.protocol.records.record import Record, decode_batch
+from minikafka.storage import dump
+from minikafka.storage.checkpoints import (
+    LEADER_EPOCH,
+    CheckpointError,
+    decode_epochs,
+    decode_offsets,
+)
+from minikafka.storage.dump_decoders import RecordDecoder, decode_text
+from minikafka.storage.names import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+)
+from minikafka.storage.partition_metadata import PARTITION_METADATA
+
+_OFFSETS_CHECKPOINT: Final = "-offset-checkpoint"
+_RECORD_INDENT: Final = "|"
+
+
+@dataclass(frozen=True, slots=True)
+class DumpOptions:
+    """``deep``: a line for each record, ``contents``: with what ``decode`` makes of it. Of indexes:
+    only what the log contradicts (``verify_only``), or only whether they are in order
+    (``sanity_only``). ``record_metadata`` False: of a record nothing but its contents."""
+
+    deep: bool = False
+    contents: bool = False
+    decode: RecordDecoder = decode_text
+    verify_only: bool = False
+    sanity_only: bool = False
+    record_metadata: bool = True
+    max_bytes: int | None = None
+
+
+class LogDump:
+    """Several files, one after the other. ``findings`` is what is wrong with them, told at the end
+    as Kafka does: a headline for a file, and lines that say where."""
+
+    def __init__(self, files: Files, options: DumpOptions) -> None:
+        self.findings: dict[str, list[str]] = {}
+        self._files = files
+        self._options = options
+
+    def lines(self, path: str) -> Iterator[str]:
+        """What a file holds, by its name. Raises OSError; ValueError for a file of another name.
+
+        Kafka's tool does not know the checkpoints."""
+        name = path.rpartition("/")[2]
+        dumps: list[tuple[str, Callable[[str], Iterator[str]]]] = [
+            (LOG_SUFFIX, self._log),
+            (TIME_INDEX_SUFFIX, self._time_index),
+            (TXN_INDEX_SUFFIX, self._txn_index),
+            (INDEX_SUFFIX, self._offset_index),
+            (SNAPSHOT_SUFFIX, self._snapshot),
+            (LEADER_EPOCH, self._epochs),
+            (_OFFSETS_CHECKPOINT, self._offsets),
+            (PARTITION_METADATA, self._text),
+        ]
+        for suffix, dumped in dumps:
+            if name.endswith(suffix):
+                return dumped(path)
+        raise ValueError(f"{path} is no file of a log that can be dumped")
+
+    def _find(self, headline: str, line: str) -> None:
+        self.findings.setdefault(headline, []).append(f"  {line}")
+
+    # ---- the log
+
+    def _log(self, path: str) -> Iterator[str]:
+        options = self._options
+        yield f"Log starting offset: {dump.base_offset_of(path, LOG_SUFFIX)}"
+        before = -1
+        for row in dump.batches(self._files, path, options.max_bytes):
+            if isinstance(row, dump.TrailingBytes):
+                name = path.rpartition("/")[2]
+                yield f"Found {row.byte_count} invalid bytes at the end of {name}"
+                self._find(f"Invalid bytes in {path}", row.reason)
+                continue
+            yield _batch_line(row)
+            if options.deep:
+                try:
+                    for record in decode_batch(row.batch):
+                        if before not in (-1, record.offset - 1):
+                            self._find(
+                                f"Non-consecutive offsets in {path}",
+                                f"{before} is followed by {record.offset}",
+                            )
+                        before = record.offset
+                        yield self._record(row.batch, record)
+                except KafkaError as error:
+                    yield f"{_RECORD_INDENT} {error}"
+
+    def _record(self, batch: RecordBatch, record: Record) -> str:
+        parts = [_record_line(batch, record)] if self._options.record_metadata else []
+        if self._options.contents and not batch.is_control:
+            key, payload = self._options.decode(record)
+            if key is not None:
+                parts.append(f"key: {key}")
+            if payload is not None:
+                parts.append(f"payload: {payload}")
+        return " ".join([_RECORD_INDENT, *parts])
+
+    # ---- indexes
+
+    def _sane(self, path: str) -> Iterator[str]:
+        problem = dump.index_problem(self._files, path)
+        if problem is None:
+            yield f"{path} passed sanity check."
+        else:
+            self._find(f"Corrupt index found, index file {path}", problem)
+
+    def _offset_index(self, path: str) -> Iterator[str]:
+        if self._files.size(path) == 0:
+            yield f"{path} is empty."
+            return
+        if self._options.sanity_only:
+            yield from self._sane(path)
+            return
+        for row in dump.offset_index_entries(self._files, path):
+            if row.found != row.offset:
+                found = "none" if row.found is None else row.found
+                self._find(
+                    f"Mismatches in :{path}", f"Index offset: {row.offset}, log offset: {found}"
+                )
+            if not self._options.verify_only:
+                yield f"offset: {row.offset} position: {row.position}"
+
+    def _time_index(self, path: str) -> Iterator[str]:
+        if self._options.sanity_only:
+            yield from self._sane(path)
+            return
+        before = NO_TIMESTAMP
+        for row in dump.time_index_entries(self._files, path):
+            self._check_time(path, row, before)
+            if not self._options.verify_only:
+                yield f"timestamp: {row.timestamp} offset: {row.offset}"
+            before = row.timestamp
+
+    def _check_time(self, path: str, row: dump.TimeIndexRow, before: int) -> None:
+        if row.found is None or row.found.last_offset != row.offset:
+            found = -1 if row.found is None else row.found.last_offset
+            self._find(
+                "The following indexed offsets are not found in the log.",
+                f"Indexed offset: {row.offset}, found log offset: {found}",
+            )
+            return
+        if row.found.max_timestamp != row.timestamp:
+            self._find(
+                f"Found timestamp mismatch in :{path}",
+                f"Index timestamp: {row.timestamp}, log timestamp: {row.found.max_timestamp}",
+            )
+        if before >= row.timestamp:
+            self._find(
+                f"Found out of order timestamp in :{path}",
+                f"Index timestamp: {row.timestamp}, Previously indexed timestamp: {before}",
+            )
+
+    def _txn_index(self, path: str) -> Iterator[str]:
+        if self._options.sanity_only:
+            yield from self._sane(path)
+            return
+        for version, txn in dump.aborted_transactions(self._files, path):
+            yield (
+                f"version: {version} producerId: {txn.producer_id} "
+                f"firstOffset: {txn.first_offset} lastOffset: {txn.last_offset} "
+                f"lastStableOffset: {txn.last_stable_offset}"
+            )
+
+    # ---- small files
+
+    def _snapshot(self, path: str) -> Iterator[str]:
+        try:
+            entries = dump.producers(self._files, path)
+        except CorruptSnapshotError as error:
+            self._find(f"Corrupt snapshot {path}", str(error))
+            return
+        for entry in entries:
+            line = (
+                f"producerId: {entry.producer_id} producerEpoch: {entry.producer_epoch} "
+                f"coordinatorEpoch: {entry.coordinator_epoch} "
+                f"currentTxnFirstOffset: {_optional(entry.current_txn_first_offset)} "
+                f"lastTimestamp: {entry.last_timestamp} "
+            )
+            for batch in entry.batches:
+                line += (
+                    f"firstSequence: {batch.first_sequence} lastSequence: {batch.last_sequence} "
+                    f"lastOffset: {batch.last_offset} offsetDelta: {batch.offset_delta} "
+                    f"timestamp: {batch.timestamp}"
+                )
+            yield line
+
+    def _epochs(self, path: str) -> Iterator[str]:
+        try:
+            for entry in decode_epochs(self._files.read_all(path)):
+                yield f"epoch: {entry.epoch} startOffset: {entry.start_offset}"
+        except CheckpointError as error:
+            self._find(f"Malformed checkpoint {path}", str(error))
+
+    def _offsets(self, path: str) -> Iterator[str]:
+        try:
+            for (topic, partition), offset in decode_offsets(self._files.read_all(path)).items():
+                yield f"topic: {topic} partition: {partition} offset: {offset}"
+        except CheckpointError as error:
+            self._find(f"Malformed checkpoint {path}", str(error))
+
+    def _text(self, path: str) -> Iterator[str]:
+        yield from self._files.read_all(path).decode(errors="replace").splitlines()
+
+
+def _batch_line(row: dump.BatchRow) -> str:
+    batch = row.batch
+    horizon = batch.base_timestamp if batch.has_delete_horizon else -1
+    return (
+        f"baseOffset: {batch.base_offset} lastOffset: {batch.last_offset} "
+        f"count: {batch.record_count} baseSequence: {batch.base_sequence} "
+        f"lastSequence: {batch.last_sequence} producerId: {batch.producer_id} "
+        f"producerEpoch: {batch.producer_epoch} "
+        f"partitionLeaderEpoch: {batch.partition_leader_epoch} "
+        f"isTransactional: {_boolean(batch.is_transactional)} "
+        f"isControl: {_boolean(batch.is_control)} deleteHorizonMs: {_optional(horizon)} "
+        f"position: {row.position} {_time_name(batch)}: {batch.max_timestamp} "
+        f"size: {batch.size_bytes} magic: {batch.magic} compresscodec: {_codec(batch)} "
+        f"crc: {batch.crc} isvalid: {_boolean(row.crc_valid)}"
+    )
+
+
+def _record_line(batch: RecordBatch, record: Record) -> str:
+    sequence = batch.base_sequence
+    if sequence >= 0:
+        sequence = increment_sequence(sequence, record.offset - batch.base_offset)
+    line = (
+        f"offset: {record.offset} {_time_name(batch)}: {record.timestamp} "
+        f"keySize: {_size(record.key)} valueSize: {_size(record.value)} sequence: {sequence} "
+        f"headerKeys: [{','.join(name for name, _ in record.headers)}]"
+    )
+    if batch.is_control:
+        marker = decode_end_txn_marker(record)
+        if marker is not None:
+            line += (
+                f" endTxnMarker: {marker.type.name} coordinatorEpoch: {marker.coordinator_epoch}"
+            )
+    return line
+
+
+def _time_name(batch: RecordBatch) -> str:
+    return "LogAppendTime" if batch.timestamp_type_log_append else "CreateTime"
+
+
+def _codec(batch: RecordBatch) -> str:
+    try:
+        return batch.compression.name.lower()
+    except KafkaError:
+        return "unknown"
+
+
+def _size(content: bytes | None) -> int:
+    return -1 if content is None else len(content)
+
+
+def _boolean(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def _optional(value: int) -> str:
+    """As Java prints an OptionalLong; below 0 means none."""
+    return f"OptionalLong[{value}]" if value >= 0 else "OptionalLong.empty"
