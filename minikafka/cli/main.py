@@ -19,6 +19,7 @@ VERBS = {
     "broker": ("minikafka.cli.broker", "run one broker in the foreground"),
     "zookeeper": ("minikafka.cli.zookeeper", "run a ZooKeeper server in the foreground"),
     "topics": ("minikafka.cli.topics", "create, list, describe, delete topics"),
+    "delete-records": ("minikafka.cli.delete_records", "delete the oldest records of partitions"),
     "produce": ("minikafka.cli.produce", "send lines of standard input to a topic"),
     "consume": ("minikafka.cli.consume", "print the records of a topic"),
     "debug": ("minikafka.cli.debug", "show what is going on inside one broker"),
@@ -37,7 +38,7 @@ class Verb(Protocol):
 
 def overview() -> str:
     lines = ["usage: minikafka VERB [options]     (minikafka VERB --help tells more)", ""]
-    lines += [f"  {verb:<10} {text}" for verb, (_, text) in VERBS.items()]
+    lines += [f"  {verb:<14} {text}" for verb, (_, text) in VERBS.items()]
     return "\n".join(lines)
 
 

@@ -1,4 +1,4 @@
-"""The admin client: creates, lists, describes and deletes topics, describes the cluster."""
+"""The admin client: makes, describes and deletes topics, deletes records, describes the cluster."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from uuid import UUID
 
 from minikafka.client.config import ClientConfig
 from minikafka.client.offsets import OffsetAndTimestamp, list_offsets
+from minikafka.client.record_deletion import DeletionOutcome, delete_records
 from minikafka.client.session import Client, raise_for
 from minikafka.core.client.answers import error_code
 from minikafka.core.client.cluster_view import Node, TopicView, topic_view
@@ -278,6 +279,14 @@ class Admin(Client):
         return await list_offsets(
             self.session, timestamps, self.session.deadline_ms(timeout_ms), int(read_committed)
         )
+
+    async def delete_records(
+        self, offsets: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, DeletionOutcome]:
+        """Delete the records before the offset of each partition (-1: all that are committed) on
+        all live replicas. Each gets its low watermark, before which nothing is left, or its
+        KafkaError."""
+        return await delete_records(self.session, offsets, self.session.deadline_ms(timeout_ms))
 
     # -- inside
 

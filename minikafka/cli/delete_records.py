@@ -1,0 +1,88 @@
+"""The verb `delete-records`: deletes the oldest records of partitions, up to offsets in a file."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from minikafka.cli import output
+from minikafka.cli.connect import add_bootstrap_argument, client_config, run_client
+from minikafka.client.admin import Admin
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.config import ConfigError
+from minikafka.kernel.errors import KafkaError
+from minikafka.kernel.ports import World
+
+VERSION = 1
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_bootstrap_argument(parser)
+    parser.add_argument(
+        "--offset-json-file",
+        required=True,
+        metavar="FILE",
+        help='{"partitions": [{"topic": "t", "partition": 0, "offset": 1}], "version": 1}; '
+        "offset -1: all that is committed",
+    )
+    output.add_json_argument(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    config = client_config(args)
+    offsets = parse_offsets(Path(args.offset_json_file).read_text())
+
+    async def work(world: World) -> int:
+        async with Admin(world, config) as admin:
+            outcomes = await admin.delete_records(offsets)
+        if args.json:
+            print(json.dumps([facts(tp, outcome) for tp, outcome in outcomes.items()], indent=2))
+        else:
+            for tp, outcome in outcomes.items():
+                print(line(tp, outcome))
+        return int(any(isinstance(outcome, KafkaError) for outcome in outcomes.values()))
+
+    return run_client(work)
+
+
+def parse_offsets(text: str) -> dict[TopicPartition, int]:
+    """The file of kafka-delete-records. Raises ConfigError."""
+    try:
+        data: Any = json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"the offset file is not JSON: {error}") from None
+    rows = data.get("partitions") if isinstance(data, dict) else None
+    if not isinstance(rows, list):
+        raise ConfigError('the offset file has no list "partitions"')
+    if data.get("version", VERSION) != VERSION:
+        raise ConfigError(f"the offset file has version {data['version']}, known is {VERSION}")
+    offsets: dict[TopicPartition, int] = {}
+    for row in rows:
+        match row:
+            case {"topic": str(topic), "partition": int(partition), "offset": int(offset)}:
+                tp = TopicPartition(topic, partition)
+            case _:
+                raise ConfigError(f"not topic, partition and offset: {json.dumps(row)}")
+        if tp in offsets:
+            raise ConfigError(f"the offset file names {tp} twice")
+        offsets[tp] = offset
+    return offsets
+
+
+def line(topic_partition: TopicPartition, outcome: int | KafkaError) -> str:
+    """As kafka-delete-records prints it."""
+    if isinstance(outcome, KafkaError):
+        return f"partition: {topic_partition}\terror: {outcome}"
+    return f"partition: {topic_partition}\tlow_watermark: {outcome}"
+
+
+def facts(topic_partition: TopicPartition, outcome: int | KafkaError) -> dict[str, Any]:
+    failed = isinstance(outcome, KafkaError)
+    return {
+        "topic": topic_partition.topic,
+        "partition": topic_partition.partition,
+        "low_watermark": None if failed else outcome,
+        "error": str(outcome) if failed else None,
+    }
