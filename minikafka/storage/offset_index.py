@@ -33,44 +33,34 @@ class OffsetIndex(SparseIndex):
         super().__init__(files, path, ENTRY, limit)
         self._base_offset = base_offset
 
-    def _offset_at(self, index: int) -> int:
-        offset: int = self.entry(index)[0]
-        return offset
-
-    def _position_at(self, index: int) -> int:
-        position: int = self.entry(index)[1]
-        return position
-
     def append(self, offset: int, position: int) -> None:
         """``offset`` must be above the last one, and fit."""
         self.add(offset - self._base_offset, position)
 
     def lookup(self, offset: int) -> OffsetPosition:
         """The last entry not above ``offset``; (base offset, 0) when there is none."""
-        slot = self.slot(offset - self._base_offset, self._offset_at)
-        return self._entry_or_start(slot)
+        return self._entry_or_start(self.floor(offset - self._base_offset, 0).fields)
 
     def lookup_position(self, position: int) -> OffsetPosition:
         """The last entry whose position is not above ``position``; (base offset, 0) if none."""
-        return self._entry_or_start(self.slot(position, self._position_at))
+        return self._entry_or_start(self.floor(position, 1).fields)
 
     def last_entry(self) -> OffsetPosition:
         """(base offset, 0) when empty."""
-        return self._entry_or_start(self.count - 1)
+        return self._entry_or_start(self.last)
 
     def truncate_to(self, offset: int) -> None:
         """Keep only entries below ``offset``."""
-        self.keep(self.slot(offset - self._base_offset - 1, self._offset_at) + 1)
+        self.keep(self.floor(offset - self._base_offset - 1, 0).number + 1)
 
     def is_sane(self, segment_bytes: int) -> bool:
         """Whether the last entry can be one of this segment. Nothing else is looked at."""
         if self.count == 0:
             return True
-        offset, position = self.last()
+        offset, position = self.last
         return bool(offset >= 0 and 0 <= position < segment_bytes)
 
-    def _entry_or_start(self, slot: int) -> OffsetPosition:
-        if slot < 0:
+    def _entry_or_start(self, fields: tuple[int, int] | None) -> OffsetPosition:
+        if fields is None:
             return OffsetPosition(self._base_offset, 0)
-        offset, position = self.entry(slot)
-        return OffsetPosition(self._base_offset + offset, position)
+        return OffsetPosition(self._base_offset + fields[0], fields[1])

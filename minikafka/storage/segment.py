@@ -151,9 +151,6 @@ class LogSegment:
                 await flushable.flush()
 
     def close(self) -> None:
-        self.offset_index.close()
-        self.time_index.close()
-        self.txn_index.close()
         if self._handle is not None:
             self._handle.close()
             self._handle = None
@@ -249,11 +246,18 @@ class LogSegment:
         if self.indexes_full:
             return
         self._indexed_position = position
-        with contextlib.suppress(OSError):
-            self.offset_index.append(last_offset, position)
-        with contextlib.suppress(OSError):
-            self.time_index.maybe_append(self.max_timestamp, self.offset_of_max_timestamp)
-        self._note_full()
+        base_offset, offsets, times = self.base_offset, self.offset_index, self.time_index
+        try:  # noqa: SIM105, suppress() costs more than the entry
+            offsets.add(last_offset - base_offset, position)
+        except OSError:
+            pass
+        try:
+            if times.last is None or self.max_timestamp > times.last[0]:
+                times.maybe_append(self.max_timestamp, self.offset_of_max_timestamp)
+        except OSError:
+            pass
+        if offsets.count >= offsets.full_count or times.count >= times.full_count:
+            self.indexes_full = True
 
     def add_aborted(self, txn: AbortedTxn) -> None:
         """The marker of an aborted transaction has been appended here."""

@@ -33,40 +33,31 @@ class TimeIndex(SparseIndex):
         super().__init__(files, path, ENTRY, max_entries(size_max_bytes, TIME_ENTRY_BYTES))
         self._base_offset = base_offset
 
-    def _timestamp_at(self, index: int) -> int:
-        timestamp: int = self.entry(index)[0]
-        return timestamp
-
-    def _offset_at(self, index: int) -> int:
-        offset: int = self.entry(index)[1]
-        return offset
-
     def maybe_append(self, timestamp: int, offset: int) -> None:
         """Add an entry if ``timestamp`` is above that of the last one (and is one at all)."""
-        if timestamp > self.last_entry().timestamp:
+        if timestamp > (NO_TIMESTAMP if self.last is None else self.last[0]):
             self.add(timestamp, offset - self._base_offset)
 
     def lookup(self, timestamp: int) -> TimestampOffset:
         """The last entry not above ``timestamp``; (-1, base offset) when there is none."""
-        return self._entry_or_start(self.slot(timestamp, self._timestamp_at))
+        return self._entry_or_start(self.floor(timestamp, 0).fields)
 
     def last_entry(self) -> TimestampOffset:
         """(-1, base offset) when empty."""
-        return self._entry_or_start(self.count - 1)
+        return self._entry_or_start(self.last)
 
     def truncate_to(self, offset: int) -> None:
         """Keep only entries below ``offset``."""
-        self.keep(self.slot(offset - self._base_offset - 1, self._offset_at) + 1)
+        self.keep(self.floor(offset - self._base_offset - 1, 1).number + 1)
 
     def is_sane(self) -> bool:
         """Whether the last entry can be one of this segment. Nothing else is looked at."""
         if self.count == 0:
             return True
-        timestamp, offset = self.last()
+        timestamp, offset = self.last
         return bool(offset >= 0 and timestamp >= self.entry(0)[0])
 
-    def _entry_or_start(self, slot: int) -> TimestampOffset:
-        if slot < 0:
+    def _entry_or_start(self, fields: tuple[int, int] | None) -> TimestampOffset:
+        if fields is None:
             return TimestampOffset(NO_TIMESTAMP, self._base_offset)
-        timestamp, offset = self.entry(slot)
-        return TimestampOffset(timestamp, self._base_offset + offset)
+        return TimestampOffset(fields[0], self._base_offset + fields[1])

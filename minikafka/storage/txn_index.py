@@ -13,6 +13,7 @@ from minikafka.storage.sparse_index import SparseIndex
 
 _NO_LIMIT = 2**62
 _CHUNK_ENTRIES = 256
+_LAST_OFFSET = 3  # the field by which entries rise
 
 
 class TxnIndex(SparseIndex):
@@ -62,7 +63,7 @@ class TxnIndex(SparseIndex):
         segment can tell of another one."""
         if self.count == 0:
             return False
-        start = self.slot(from_offset - 1, self._last_offset_at) + 1
+        start = self.floor(from_offset - 1, _LAST_OFFSET).number + 1
         for _, *fields in self._rows(start):
             txn = AbortedTxn(*fields)
             if txn.first_offset < bound:
@@ -73,16 +74,12 @@ class TxnIndex(SparseIndex):
 
     def truncate_to(self, offset: int) -> None:
         """Forget transactions whose markers lie at or above ``offset``."""
-        self.keep(self.slot(offset - 1, self._last_offset_at) + 1)
+        self.keep(self.floor(offset - 1, _LAST_OFFSET).number + 1)
 
     async def flush(self) -> None:
         self.persist()
         if self.count or self._files.exists(self.path):
             await super().flush()
-
-    def _last_offset_at(self, index: int) -> int:
-        last_offset: int = self.entry(index)[3]
-        return last_offset
 
     def _rows(self, start: int) -> Iterator[tuple[int, int, int, int, int]]:
         """From the entry at ``start`` on, read in lumps."""

@@ -19,7 +19,8 @@ def max_entries(index_size_max_bytes: int, entry_bytes: int) -> int:
     return max(index_size_max_bytes // entry_bytes, 1)
 
 
-def is_full(count: int, limit: int, entry_bytes: int) -> bool:
-    """A full index makes the log roll. The time index keeps its last place for the entry that is
-    added when the segment is rolled or closed (Kafka: ``TimeIndex.isFull``)."""
-    return count >= (limit - 1 if entry_bytes == TIME_ENTRY_BYTES else limit)
+def first_full(limit: int, entry_bytes: int) -> int:
+    """With how many entries an index is full, which makes the log roll. The time index keeps its
+    last place for the entry that is added when the segment is rolled or closed (Kafka:
+    ``TimeIndex.isFull``)."""
+    return limit - 1 if entry_bytes == TIME_ENTRY_BYTES else limit

@@ -65,7 +65,6 @@ def test_offset_lookups_are_what_a_scan_finds(
     assert [index.entry(i) for i in range(index.count)] == [(o - BASE, p) for o, p in left]
     index.persist()
     assert files.size("/d/i.index") == 8 * len(left)
-    index.close()
 
 
 @given(steps=rising, stored=st.booleans(), data=st.data())
@@ -88,7 +87,6 @@ def test_time_lookups_are_what_a_scan_finds(
     index.truncate_to(cut)
     left = [e for e in entries if e[1] < cut]
     assert [index.entry(i) for i in range(index.count)] == [(t, o - BASE) for t, o in left]
-    index.close()
 
 
 def test_entries_are_kafkas_bytes() -> None:
@@ -129,7 +127,6 @@ def test_truncation_reaches_the_file() -> None:
     again = offset_index(files)
     again.attach()
     assert [again.entry(i) for i in range(again.count)] == [(1, 1), (2, 2), (3, 3), (100, 100)]
-    again.close()
 
 
 def test_an_index_is_full_by_its_settings() -> None:
