@@ -44,6 +44,12 @@ def log_manager(config: Config) -> LogManagerConfig:
     return LogManagerConfig(
         log_dirs=log_dirs(config),
         num_recovery_threads_per_data_dir=config.integer("num.recovery.threads.per.data.dir"),
+        log_initial_task_delay_ms=config.integer("log.initial.task.delay.ms"),
+        log_retention_check_interval_ms=config.integer("log.retention.check.interval.ms"),
+        log_flush_scheduler_interval_ms=config.integer("log.flush.scheduler.interval.ms"),
+        log_flush_start_offset_checkpoint_interval_ms=config.integer(
+            "log.flush.start.offset.checkpoint.interval.ms"
+        ),
         log_flush_offset_checkpoint_interval_ms=config.integer(
             "log.flush.offset.checkpoint.interval.ms"
         ),

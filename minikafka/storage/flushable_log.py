@@ -32,6 +32,7 @@ class FlushableLog(ReadableLog):
         self.config = config
         self.topic_id = topic_id
         self.recovery_point = 0
+        self.last_flush_ms = 0  # monotonic; of the last flush of everything
         self.closed = False
         self.producers = ProducerStore(files, directory)
         self.transactions = self.producers.states.transactions

@@ -24,7 +24,11 @@ from minikafka.storage.meta_properties import (
     decode_meta_properties,
     encode_meta_properties,
 )
-from minikafka.storage.names import DELETE_DIR_SUFFIX, parse_directory_name
+from minikafka.storage.names import (
+    DELETE_DIR_SUFFIX,
+    parse_directory_name,
+    parse_future_directory_name,
+)
 from minikafka.storage.unified_log import UnifiedLog
 
 LOCK: Final = ".lock"
@@ -39,6 +43,7 @@ class LogDirectory:
     def __init__(self, files: Files, path: str, events: EventLog) -> None:
         self.path = path
         self.logs: dict[TopicPartition, UnifiedLog] = {}
+        self.futures: dict[TopicPartition, UnifiedLog] = {}  # logs that are being moved here
         self.clean = False  # the broker before us shut down in order
         self.checkpointed_points: dict[TopicPartition, int] = {}
         self.checkpointed_starts: dict[TopicPartition, int] = {}
@@ -120,6 +125,11 @@ class LogDirectory:
         """Paths of deleted logs whose files are still there."""
         names = self._files.list(self.path)
         return [f"{self.path}/{name}" for name in names if name.endswith(DELETE_DIR_SUFFIX)]
+
+    def leftover_futures(self) -> dict[str, TopicPartition]:
+        """Directories of moves that the last broker did not finish: path and partition."""
+        names = {name: parse_future_directory_name(name) for name in self._files.list(self.path)}
+        return {f"{self.path}/{name}": tp for name, tp in names.items() if tp is not None}
 
     # ---- checkpoints
 

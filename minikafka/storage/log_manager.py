@@ -1,11 +1,11 @@
-"""All logs of a broker: which directory each lies in, loading, flushing, deletion, shutdown."""
+"""All logs of a broker: which directory each lies in, loading, deletion, failure, shutdown."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Final
+import contextlib
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import Any, Final
 from uuid import UUID
 
 from minikafka.core.log.config import LogConfig
@@ -13,11 +13,16 @@ from minikafka.kernel.cluster import ZERO_UUID, TopicPartition
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import event_log
-from minikafka.kernel.ports import Clock, Files, TimerHandle
-from minikafka.storage.checkpoints import LOG_START_OFFSET, RECOVERY_POINT, REPLICATION_OFFSET
+from minikafka.kernel.ports import Clock, Files
+from minikafka.storage.checkpoints import LOG_START_OFFSET, RECOVERY_POINT
+from minikafka.storage.delayed_removal import DelayedRemoval
+from minikafka.storage.log_directories import LogDirectories, is_out_of_space
 from minikafka.storage.log_directory import LogDirectory
+from minikafka.storage.log_flushes import LogFlushes
 from minikafka.storage.log_loader import Checkpointed, LogLoader, assign_topic_id, create_log
+from minikafka.storage.log_manager_config import LogManagerConfig
 from minikafka.storage.log_starts import LogStarts
+from minikafka.storage.log_upkeep import LogUpkeep
 from minikafka.storage.names import delete_directory_name, directory_name
 from minikafka.storage.unified_log import UnifiedLog
 
@@ -26,66 +31,49 @@ __all__ = ["LogConfig", "LogManager", "LogManagerConfig"]
 _LOADS_PER_BREATH: Final = 20
 
 
-@dataclass(frozen=True, slots=True)
-class LogManagerConfig:
-    """``log_dirs`` are absolute paths. ``log`` holds for logs whose topic's settings are not known
-    yet. Recovery reads on the loop, one log after the other; the number of recovery threads is
-    how many logs of a directory are flushed at once at shutdown."""
-
-    log_dirs: tuple[str, ...]
-    num_recovery_threads_per_data_dir: int = 1
-    log_flush_offset_checkpoint_interval_ms: int = 60_000
-    file_delete_delay_ms: int = 60_000
-    producer_id_expiration_ms: int = 24 * 60 * 60 * 1000
-    log: LogConfig = field(default_factory=LogConfig)
-
-
 class LogManager:
-    """Owns the log directories from ``broker_id`` or ``start`` on until ``close``.
+    """Owns the log directories from ``directories.lock`` or ``start`` on until ``close``.
 
-    Everything that touches files may raise OSError. Kafka: ``LogManager``.
+    A directory that fails takes its logs with it: ``on_failure`` hears its path and partitions,
+    ``on_all_failed`` that none is left. What touches files may raise OSError. Kafka has the name.
     """
 
     def __init__(self, files: Files, clock: Clock, config: LogManagerConfig) -> None:
+        self.on_failure: Callable[[str, list[TopicPartition]], None] | None = None
+        self.on_all_failed: Callable[[OSError], None] | None = None
         self._files = files
         self._clock = clock
         self._config = config
         self._events = event_log("log_manager")
-        self._directories = [LogDirectory(files, path, self._events) for path in config.log_dirs]
+        self.directories = LogDirectories(
+            files, config.log_dirs, self._events, self._directory_failed
+        )
         self._logs: dict[TopicPartition, UnifiedLog] = {}
         self._homes: dict[TopicPartition, LogDirectory] = {}
-        self._doomed: dict[str, TimerHandle] = {}  # directories to be removed
-        self._unsound: set[TopicPartition] = set()  # logs with a failed flush
-        self._starts = LogStarts(clock, self._events)
+        self._preferred: dict[TopicPartition, str] = {}  # where logs are to be made
+        self.removal = DelayedRemoval(files, clock, self._events)
+        self._starts = LogStarts(clock, self._events, self.failed)
+        self.flushes = LogFlushes(clock, self._flush_failed)
+        self.upkeep = LogUpkeep(
+            clock, config, self.directories, self.flushes, self.failed, self._events
+        )
         self._background: list[asyncio.Task[None]] = []
-        self._deletions = 0
+        self._put_asides = 0
         self._loaded = False
 
     # ---- identity
 
     async def broker_id(self) -> int | None:
         """The broker that the directories belong to; None for new ones. Raises ConfigError when
-        they are in use, or belong to several brokers."""
-        self._lock()
-        metas = [directory.read_meta_properties() for directory in self._directories]
-        ids = {meta.broker_id for meta in metas if meta.broker_id is not None}
-        if len(ids) > 1:
-            raise ConfigError(f"log.dirs belong to several brokers: {sorted(ids)}")
-        return ids.pop() if ids else None
+        they are in use, belong to several brokers, or none of them can be used."""
+        self.directories.lock()
+        return self.directories.broker_id()
 
     async def claim(self, broker_id: int, cluster_id: str) -> None:
         """Write into the directories whose they are. Raises ConfigError when they are another
         broker's or another cluster's."""
-        self._lock()
-        metas = [directory.read_meta_properties() for directory in self._directories]
-        claimed = [meta.claimed_by(broker_id, cluster_id) for meta in metas]
-        for directory, before, after in zip(self._directories, metas, claimed, strict=True):
-            if before != after:
-                await directory.write_meta_properties(after)
-
-    def _lock(self) -> None:
-        for directory in self._directories:
-            directory.lock()
+        self.directories.lock()
+        await self.directories.claim(broker_id, cluster_id)
 
     # ---- start
 
@@ -96,24 +84,32 @@ class LogManager:
     ) -> None:
         """Load all logs, recovering those of a directory that was not shut down in order.
 
-        ``configs`` are those of topics known to differ from the default. With ``tasks``,
-        checkpoints are written in the background until ``shutdown``. Raises ConfigError.
+        ``configs`` are those of topics known to differ from the default. With ``tasks``, logs are
+        looked after in the background until ``shutdown``. Raises ConfigError.
         """
-        self._lock()
-        for directory in self._directories:
-            await directory.settle()
-            await directory.take_clean_marker()
-            await self._load(directory, configs or {})
-            for path in directory.doomed():
-                self._remove_later(path)
+        self.directories.lock()
+        for directory in list(self.directories.live):
+            try:
+                await directory.settle()
+                await directory.take_clean_marker()
+                await self._load(directory, configs or {})
+                for path in directory.doomed():
+                    self.removal.tree(path, self._config.file_delete_delay_ms)
+            except OSError as error:
+                self.directories.fail(directory, error)
+        self.directories.require_one()
         self._loaded = True
         if tasks is not None:
-            self._background = [
-                tasks.create_task(
-                    self._checkpoint_forever(), name="kafka-recovery-point-checkpoint"
-                ),
-                tasks.create_task(self._starts.run(), name="kafka-log-start-offset-checkpoint"),
-            ]
+            self.run_in_background(tasks, "kafka-delete-logs", self.removal.run())
+            self.run_in_background(tasks, "log-starts", self._starts.run())
+            for name, work in self.upkeep.tasks().items():
+                self.run_in_background(tasks, name, work)
+
+    def run_in_background(
+        self, tasks: asyncio.TaskGroup, name: str, work: Coroutine[Any, Any, None]
+    ) -> None:
+        """A task that ends before the logs are shut down."""
+        self._background.append(tasks.create_task(work, name=name))
 
     async def _load(self, directory: LogDirectory, configs: Mapping[str, LogConfig]) -> None:
         points = directory.checkpointed_points = directory.read_offsets(RECOVERY_POINT)
@@ -151,11 +147,52 @@ class LogManager:
         log.write_recovery_point = directory.write_recovery_points
         log.flush_recovery_point = directory.checkpoint_recovery_points
         log.start_moved = lambda: self._starts.moved(directory, log)
+        log.put_aside = lambda dead: self.removal.segment(dead, log.config.file_delete_delay_ms)
+        log.last_flush_ms = self._clock.monotonic_ms()
         if log.segments.first_ends_below(log.log_start_offset):
             self._starts.moved(directory, log)
         directory.logs[topic_partition] = log
         self._logs[topic_partition] = log
         self._homes[topic_partition] = directory
+
+    # ---- failure
+
+    def storage_failed(self, topic_partition: TopicPartition, error: OSError) -> bool:
+        """Reading or writing this log raised ``error``. True when its directory is offline now;
+        False when the disk is full, and the log goes on when space returns."""
+        home = self._homes.get(topic_partition)
+        return home is None or self.failed(home, error)
+
+    def failed(self, directory: LogDirectory, error: OSError) -> bool:
+        """As ``storage_failed``, for work on a whole directory."""
+        if is_out_of_space(error):
+            self._events.error("log_directory_full", directory=directory.path, error=str(error))
+            return False
+        self.directories.fail(directory, error)
+        return True
+
+    def _flush_failed(self, log: UnifiedLog, error: OSError) -> None:
+        """What was not flushed may be lost, whatever the reason."""
+        self._events.error("flush_failed", log=str(log.topic_partition), error=str(error))
+        home = self._homes.get(log.topic_partition)
+        if home is not None and self._logs.get(log.topic_partition) is log:
+            self.directories.fail(home, error)
+
+    def _directory_failed(self, directory: LogDirectory) -> None:
+        partitions = list(directory.logs)
+        for topic_partition, log in directory.logs.items():
+            with contextlib.suppress(OSError):
+                log.close()
+            del self._logs[topic_partition], self._homes[topic_partition]
+        directory.logs.clear()
+        self.removal.forget(directory.path)
+        if self.on_failure is not None:
+            self.on_failure(directory.path, partitions)
+        if not self.directories.live and self._loaded and self.on_all_failed is not None:
+            error = self.directories.offline[directory.path]
+            paths = ", ".join(self.directories.paths)
+            text = f"all log directories have failed ({paths}): {error.strerror or error}"
+            self.on_all_failed(OSError(error.errno or 0, text, directory.path))
 
     # ---- logs
 
@@ -166,23 +203,28 @@ class LogManager:
         return self._logs
 
     def get_or_create(
-        self, topic_partition: TopicPartition, topic_id: UUID | None, config: LogConfig
+        self,
+        topic_partition: TopicPartition,
+        topic_id: UUID | None,
+        config: LogConfig,
+        is_new: bool = True,
     ) -> UnifiedLog:
         """The log, made in the directory that holds the fewest if there is none yet.
 
-        Raises KafkaError(INCONSISTENT_TOPIC_ID) when it is that of an earlier topic of the name.
+        Raises KafkaError: INCONSISTENT_TOPIC_ID when it is that of an earlier topic of the name,
+        KAFKA_STORAGE_ERROR when it cannot be made, or may lie in a directory that is offline.
         """
         if topic_id == ZERO_UUID:
             topic_id = None
         log = self._logs.get(topic_partition)
         if log is None:
-            directory = min(self._directories, key=lambda d: len(d.logs))
-            path = f"{directory.path}/{directory_name(topic_partition)}"
-            log = create_log(self._files, path, topic_partition, topic_id, config)
-            # The checkpoint file may still tell the recovery point of a deleted log of the name.
-            log.recovery_point_lowered = directory.checkpointed_points.get(topic_partition, 0) > 0
-            self._adopt(directory, log)
-            return log
+            if not is_new and self.directories.offline:
+                raise KafkaError(
+                    ErrorCode.KAFKA_STORAGE_ERROR,
+                    f"no log of {topic_partition} is made while log directories are offline: "
+                    f"{', '.join(self.directories.offline)}",
+                )
+            return self._create(topic_partition, topic_id, config)
         if topic_id is not None:
             if log.topic_id is None:
                 assign_topic_id(self._files, log, topic_id)
@@ -194,6 +236,29 @@ class LogManager:
         log.config = config
         return log
 
+    def _create(
+        self, topic_partition: TopicPartition, topic_id: UUID | None, config: LogConfig
+    ) -> UnifiedLog:
+        preferred = self.directories.by_path(self._preferred.pop(topic_partition, ""))
+        candidates = self.directories.by_load() if preferred is None else [preferred]
+        for directory in candidates:
+            path = f"{directory.path}/{directory_name(topic_partition)}"
+            try:
+                log = create_log(self._files, path, topic_partition, topic_id, config)
+            except OSError as error:
+                with contextlib.suppress(OSError):
+                    self._files.remove_tree(path)
+                self.failed(directory, error)
+                continue
+            # The checkpoint file may still tell the recovery point of a deleted log of the name.
+            log.recovery_point_lowered = directory.checkpointed_points.get(topic_partition, 0) > 0
+            self._adopt(directory, log)
+            return log
+        tried = ", ".join(directory.path for directory in candidates)
+        raise KafkaError(
+            ErrorCode.KAFKA_STORAGE_ERROR, f"no log directory for {topic_partition}; tried {tried}"
+        )
+
     async def delete(self, topic_partition: TopicPartition) -> None:
         """Put the log aside at once, and remove its files after ``file_delete_delay_ms``. Nothing
         happens when there is none."""
@@ -201,57 +266,46 @@ class LogManager:
         if log is None:
             return
         directory = self._homes[topic_partition]
-        self._deletions += 1
-        seed = f"{log.directory} {self._clock.wall_ms()} {self._deletions}"
-        doomed = f"{directory.path}/{delete_directory_name(topic_partition, seed)}"
         log.close()
-        self._files.rename(log.directory, doomed)
+        doomed = self._put_aside(directory, log)
         del self._logs[topic_partition], self._homes[topic_partition]
         del directory.logs[topic_partition]
-        self._unsound.discard(topic_partition)
-        self._remove_later(doomed)
         self._events.info("log_deleted", log=str(topic_partition), directory=doomed)
         if topic_partition in directory.checkpointed_starts:
             await directory.checkpoint_starts()
 
-    def _remove_later(self, path: str) -> None:
-        delay_ms = self._config.file_delete_delay_ms
-        self._doomed[path] = self._clock.call_later(delay_ms, lambda: self._remove(path))
-
-    def _remove(self, path: str) -> None:
-        try:
-            self._files.remove_tree(path)
-        except OSError as error:
-            self._events.error("log_removal_failed", directory=path, error=str(error))
-            self._remove_later(path)
-        else:
-            del self._doomed[path]
+    def _put_aside(self, directory: LogDirectory, log: UnifiedLog) -> str:
+        """Rename the directory of a closed log, to be removed later. Raises OSError."""
+        self._put_asides += 1
+        seed = f"{log.directory} {self._clock.wall_ms()} {self._put_asides}"
+        doomed = f"{directory.path}/{delete_directory_name(log.topic_partition, seed)}"
+        self._files.rename(log.directory, doomed)
+        self.removal.tree(doomed, self._config.file_delete_delay_ms)
+        return doomed
 
     # ---- checkpoints
 
     def read_high_watermarks(self) -> dict[TopicPartition, int]:
         """As last written (``replication-offset-checkpoint``)."""
-        merged: dict[TopicPartition, int] = {}
-        for directory in self._directories:
-            merged |= directory.read_offsets(REPLICATION_OFFSET)
-        return merged
+        return self.directories.read_high_watermarks()
 
     def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         """Each into the directory that holds the log; where there is none, into the first.
 
-        A directory that cannot be written keeps what it had, which after a restart means lower
-        high watermarks for a moment, and is logged. Raises nothing.
+        A directory that is full keeps what it had, which after a restart means lower high
+        watermarks for a moment. Raises nothing.
         """
-        for directory in self._directories:
+        for directory in list(self.directories.live):
+            first = self.directories.live[0]
             mine = {
                 topic_partition: offset
                 for topic_partition, offset in high_watermarks.items()
-                if self._homes.get(topic_partition, self._directories[0]) is directory
+                if self._homes.get(topic_partition, first) is directory
             }
             try:
                 directory.write_high_watermarks(mine)
             except OSError as error:
-                self._events.error("checkpoint_failed", directory=directory.path, error=str(error))
+                self.failed(directory, error)
 
     def write_log_starts(self) -> None:
         """Write down the log starts that have moved, before somebody is told of them; as
@@ -261,44 +315,15 @@ class LogManager:
     async def checkpoint(self) -> None:
         """Flush rolled segments, forget expired producers, write recovery points and log start
         offsets."""
-        now_ms = self._clock.wall_ms()
-        for topic_partition, log in list(self._logs.items()):
-            log.producers.states.expire(now_ms, self._config.producer_id_expiration_ms)
-            active = log.segments.active
-            if active is not None and log.recovery_point < active.base_offset:
-                await self._flush(topic_partition, log, active.base_offset)
-        for directory in self._directories:
-            await directory.checkpoint_recovery_points()
-            await directory.checkpoint_starts()
+        await self.upkeep.checkpoint_recovery_points()
+        await self.upkeep.checkpoint_starts()
 
-    async def _checkpoint_forever(self) -> None:
-        while True:
-            await self._clock.sleep(self._config.log_flush_offset_checkpoint_interval_ms)
-            try:
-                await self.checkpoint()
-            except OSError as error:
-                # The old checkpoints stay, which means a longer recovery and nothing worse.
-                self._events.error("checkpoint_failed", error=str(error))
-
-    async def _flush(
-        self,
-        topic_partition: TopicPartition,
-        log: UnifiedLog,
-        before_offset: int | None = None,
-        persist: bool = False,
-    ) -> None:
-        """After a flush has failed, the kernel may have dropped what was to be written, and a
-        second one would seem to succeed: that log counts as not shut down in order."""
-        if topic_partition in self._unsound:
-            return
-        try:
-            if persist:
-                log.persist()
-            await log.flush(before_offset)
-        except OSError as error:
-            if not log.closed:
-                self._unsound.add(topic_partition)
-                self._events.error("flush_failed", log=str(topic_partition), error=str(error))
+    async def flush(self, logs: Iterable[UnifiedLog]) -> None:
+        """Return when all that is in these logs now is on disk. A log whose flush fails goes
+        offline with its directory."""
+        async with asyncio.TaskGroup() as tasks:
+            for log in logs:
+                tasks.create_task(self.flushes.up_to_now(log))
 
     # ---- shutdown
 
@@ -309,7 +334,7 @@ class LogManager:
         if self._background:
             await asyncio.wait(self._background)
         if self._loaded:
-            for directory in self._directories:
+            for directory in list(self.directories.live):
                 try:
                     await self._shut_down(directory)
                 except OSError as error:
@@ -322,32 +347,31 @@ class LogManager:
 
     async def _shut_down(self, directory: LogDirectory) -> None:
         turns = asyncio.Semaphore(self._config.num_recovery_threads_per_data_dir)
+        errors: list[OSError] = []
 
-        async def settle(topic_partition: TopicPartition, log: UnifiedLog) -> None:
+        async def settle(log: UnifiedLog) -> None:
             async with turns:
-                await self._flush(topic_partition, log, persist=True)
+                try:
+                    log.persist()
+                    await log.flush()
+                except OSError as error:
+                    errors.append(error)
 
         async with asyncio.TaskGroup() as tasks:
-            for topic_partition, log in directory.logs.items():
-                tasks.create_task(settle(topic_partition, log))
+            for log in directory.logs.values():
+                tasks.create_task(settle(log))
         await directory.checkpoint_recovery_points()
         await directory.checkpoint_starts()
-        unsound = self._unsound & directory.logs.keys()
-        if not unsound:
-            await directory.leave_clean_marker()
-        self._events.info(
-            "logs_shut_down", directory=directory.path, clean=not unsound, logs=len(directory.logs)
-        )
+        if errors:
+            raise errors[0]
+        await directory.leave_clean_marker()
+        self._events.info("logs_shut_down", directory=directory.path, logs=len(directory.logs))
 
     def close(self) -> None:
         """Let go of files and directories without writing anything. May be called again."""
-        for timer in self._doomed.values():
-            timer.cancel()
-        self._doomed.clear()
+        self.removal.close()
         for log in self._logs.values():
             log.close()
-        for directory in self._directories:
-            directory.logs.clear()
-            directory.unlock()
         self._logs.clear()
         self._homes.clear()
+        self.directories.close()

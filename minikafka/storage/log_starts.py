@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
 from minikafka.kernel.cluster import TopicPartition
@@ -21,9 +22,16 @@ class LogStarts:
     soon after and then removes the segments that lie below it. (Kafka writes once a minute.)
     """
 
-    def __init__(self, clock: Clock, events: EventLog) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        events: EventLog,
+        failed: Callable[[LogDirectory, OSError], object] = lambda *_: None,
+    ) -> None:
+        """``failed`` hears of each directory that could not be written."""
         self._clock = clock
         self._events = events
+        self._on_failure = failed
         self._unwritten: dict[str, LogDirectory] = {}  # by path
         self._unsettled: dict[TopicPartition, tuple[LogDirectory, UnifiedLog]] = {}
         self._wake = asyncio.Event()
@@ -70,6 +78,7 @@ class LogStarts:
 
     def _failed(self, directory: LogDirectory, error: OSError) -> None:
         self._events.error("log_starts_not_written", directory=directory.path, error=str(error))
+        self._on_failure(directory, error)
 
 
 async def _remove_dead_segments(log: UnifiedLog) -> None:

@@ -18,7 +18,9 @@ CLEANED_SUFFIX: Final = ".cleaned"
 INDEX_SUFFIXES: Final = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 
 DELETE_DIR_SUFFIX: Final = "-delete"
+FUTURE_DIR_SUFFIX: Final = "-future"
 _MAX_NAME_CHARACTERS: Final = 255
+_HEX_DIGITS: Final = 32
 
 _LOG_DIRECTORY: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>0|[1-9][0-9]*)")
 
@@ -55,11 +57,29 @@ def parse_directory_name(name: str) -> TopicPartition | None:
     return TopicPartition(match["topic"], int(match["partition"]))
 
 
+def parse_future_directory_name(name: str) -> TopicPartition | None:
+    """The partition whose log was being moved into a directory of that name, else None."""
+    stem, dot, rest = name.removesuffix(FUTURE_DIR_SUFFIX).rpartition(".")
+    if not name.endswith(FUTURE_DIR_SUFFIX) or not dot or len(rest) != _HEX_DIGITS:
+        return None
+    return parse_directory_name(stem)
+
+
 def delete_directory_name(topic_partition: TopicPartition, seed: str) -> str:
     """``<topic>-<partition>.<32 hex digits>-delete``; the digits follow from ``seed``.
 
     A topic name that would make it too long for a file system is cut (as Kafka does).
     """
-    digits = uuid5(NAMESPACE_URL, seed).hex
-    suffix = f"-{topic_partition.partition}.{digits}{DELETE_DIR_SUFFIX}"
+    suffix = _aside_suffix(topic_partition, seed, DELETE_DIR_SUFFIX)
     return topic_partition.topic[: _MAX_NAME_CHARACTERS - len(suffix)] + suffix
+
+
+def future_directory_name(topic_partition: TopicPartition, seed: str) -> str | None:
+    """``<topic>-<partition>.<32 hex digits>-future``; None where the topic's name is so long that
+    it would have to be cut, and could not be found again (KAFKA-4893)."""
+    name = topic_partition.topic + _aside_suffix(topic_partition, seed, FUTURE_DIR_SUFFIX)
+    return name if len(name) <= _MAX_NAME_CHARACTERS else None
+
+
+def _aside_suffix(topic_partition: TopicPartition, seed: str, suffix: str) -> str:
+    return f"-{topic_partition.partition}.{uuid5(NAMESPACE_URL, seed).hex}{suffix}"

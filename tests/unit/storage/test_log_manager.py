@@ -1,6 +1,7 @@
 """The log manager: owners and locks, loading, checkpoints, an orderly stop."""
 
 import asyncio
+import errno
 from typing import Any
 from uuid import UUID
 
@@ -236,7 +237,7 @@ async def test_high_watermarks() -> None:
     assert logs.read_high_watermarks() == {A: 5, B: 6, unknown: 7}
     files.replace_unsynced(f"/e/{name}", b"0\n1\nb 3")
     assert logs.read_high_watermarks() == {A: 5, unknown: 7}
-    files.broken = True
+    files.room_bytes = 0
     logs.write_high_watermarks({A: 9})  # logged; the old one stays
     assert logs.read_high_watermarks()[A] == 5
 
@@ -257,19 +258,19 @@ async def test_a_checkpoint_flushes_rolled_segments_and_expires_producers() -> N
 
 async def test_checkpoints_are_written_in_the_background(monkeypatch: pytest.MonkeyPatch) -> None:
     files, clock = MemoryFiles(), VirtualClock()
-    logs = manager(files, clock=clock, log_flush_offset_checkpoint_interval_ms=500)
+    logs = manager(files, clock=clock, log_initial_task_delay_ms=500)
     async with asyncio.TaskGroup() as tasks:
         await logs.start(tasks)
         fill(logs.get_or_create(A, ID, SMALL), 2)
         with monkeypatch.context() as patch:
 
             def refuse(path: str, data: bytes) -> None:
-                raise OSError("no space left")
+                raise OSError(errno.ENOSPC, "no space left")
 
             patch.setattr(files, "replace_unsynced", refuse)
             await clock.advance(500)
         assert not files.exists("/d/recovery-point-offset-checkpoint")
-        await clock.advance(500)
+        await clock.advance(60_000)
         assert files.read_all("/d/recovery-point-offset-checkpoint") == b"0\n1\na 0 1\n"
         await logs.shutdown()
 

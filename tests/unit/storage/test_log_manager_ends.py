@@ -1,6 +1,8 @@
 """How logs end: deletion, flushes that fail, shutdowns on a broken disk."""
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 from typing import Any
 from uuid import UUID
 
@@ -38,6 +40,14 @@ def fill(log: UnifiedLog, count: int, size: int = 100) -> None:
 # ---------------------------------------------------------------------------------------- deletion
 
 
+@contextlib.asynccontextmanager
+async def removing(logs: LogManager) -> AsyncIterator[None]:
+    task = asyncio.create_task(logs.removal.run())
+    yield
+    task.cancel()
+    await asyncio.wait([task])
+
+
 async def test_a_deleted_log_is_put_aside_and_removed_later() -> None:
     files, clock = MemoryFiles(), VirtualClock()
     logs = await started(files, clock=clock, file_delete_delay_ms=1000)
@@ -49,10 +59,11 @@ async def test_a_deleted_log_is_put_aside_and_removed_later() -> None:
     stem, _, rest = aside.partition(".")
     assert (stem, len(rest), rest[32:]) == ("a-0", 39, "-delete")
     assert logs.get_or_create(A, UUID(int=9), LogConfig()).log_end_offset == 0
-    await clock.advance(999)
-    assert files.is_directory(f"/d/{aside}")
-    await clock.advance(1)
-    assert not files.is_directory(f"/d/{aside}")
+    async with removing(logs):
+        await clock.advance(999)
+        assert files.is_directory(f"/d/{aside}")
+        await clock.advance(1)
+        assert not files.is_directory(f"/d/{aside}")
     assert files.is_directory("/d/a-0")
 
 
@@ -65,7 +76,8 @@ async def test_what_was_put_aside_is_removed_by_the_next_broker_too() -> None:
     again = await started(files, clock=clock)
     assert again.logs() == {}
     assert len([n for n in files.list("/d") if n.endswith("-delete")]) == 1
-    await clock.advance(60_000)
+    async with removing(again):
+        await clock.advance(60_000)
     assert not [n for n in files.list("/d") if n.endswith("-delete")]
 
 
@@ -76,13 +88,15 @@ async def test_a_removal_that_fails_is_tried_again(monkeypatch: pytest.MonkeyPat
     await logs.delete(A)
     with monkeypatch.context() as patch:
 
-        def refuse(path: str) -> None:
+        async def refuse(path: str) -> None:
             raise OSError("busy")
 
-        patch.setattr(files, "remove_tree", refuse)
-        await clock.advance(1000)
+        patch.setattr(files, "discard", refuse)
+        async with removing(logs):
+            await clock.advance(1000)
     assert [n for n in files.list("/d") if n.endswith("-delete")]
-    await clock.advance(1000)
+    async with removing(logs):
+        await clock.advance(1000)
     assert not [n for n in files.list("/d") if n.endswith("-delete")]
 
 

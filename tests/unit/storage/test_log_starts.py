@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from uuid import UUID
 
 import pytest
@@ -64,7 +65,8 @@ async def test_flushed_soon_and_dead_segments_go() -> None:
             await asyncio.sleep(0)
         assert segments(files) == [4, 6, 8]
         assert log.segments.base_offsets == [4, 6, 8]
-        assert not [name for name in files.list("/d/a-0") if name.startswith("0" * 20)]
+        first = [name for name in files.list("/d/a-0") if name.startswith("0" * 20)]
+        assert first == [f"{0:020d}{suffix}.deleted" for suffix in (".index", ".log", ".timeindex")]
         assert [b.base_offset for b in batches_of(log)] == [5, 6, 7, 8]
         files.crash(lambda *_: 0)  # the power fails: what was removed and not flushed may be back
         assert files.read_all(PATH) == b"0\n1\na 0 5\n"
@@ -147,7 +149,7 @@ async def test_a_directory_that_cannot_be_written_stops_nobody(
 
 
 def _refuse(path: str, data: bytes) -> None:
-    raise OSError("no space")
+    raise OSError(errno.ENOSPC, "no space")
 
 
 def test_a_segment_that_cannot_be_put_aside_stays_readable(

@@ -1,0 +1,133 @@
+"""The directories of ``log.dirs``: whose they are, which of them work, where a new log goes."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
+
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.config import ConfigError
+from minikafka.kernel.events import EventLog
+from minikafka.kernel.ports import Files
+from minikafka.storage.checkpoints import REPLICATION_OFFSET
+from minikafka.storage.log_directory import LogDirectory
+
+T = TypeVar("T")
+
+_OUT_OF_SPACE: Final = {errno.ENOSPC, errno.EDQUOT}
+
+
+def is_out_of_space(error: OSError) -> bool:
+    """Whether what failed may succeed when space returns. Kafka makes no difference; here a full
+    disk refuses appends, and the directory stays."""
+    return error.errno in _OUT_OF_SPACE
+
+
+class LogDirectories:
+    """``live`` are those that work, ``offline`` those that do not: path and error. A failed one
+    comes back with the next start of the broker only."""
+
+    def __init__(
+        self,
+        files: Files,
+        paths: Sequence[str],
+        events: EventLog,
+        failed: Callable[[LogDirectory], None],
+    ) -> None:
+        """``failed`` hears of each directory that has failed, once it is offline."""
+        self.paths = tuple(paths)
+        self.live = [LogDirectory(files, path, events) for path in paths]
+        self.offline: dict[str, OSError] = {}
+        self._events = events
+        self._failed = failed
+
+    # ---- identity
+
+    def lock(self) -> None:
+        """Take them for this process. Raises ConfigError when another one has one, or none is of
+        use."""
+        self.each(LogDirectory.lock)
+
+    def broker_id(self) -> int | None:
+        """The broker that they belong to; None for new ones. Raises ConfigError when they belong
+        to several brokers."""
+        metas = self.each(LogDirectory.read_meta_properties)
+        ids = {meta.broker_id for meta in metas.values() if meta.broker_id is not None}
+        if len(ids) > 1:
+            raise ConfigError(f"log.dirs belong to several brokers: {sorted(ids)}")
+        return ids.pop() if ids else None
+
+    async def claim(self, broker_id: int, cluster_id: str) -> None:
+        """Write into them whose they are. Raises ConfigError when they are another broker's or
+        another cluster's."""
+        metas = self.each(LogDirectory.read_meta_properties)
+        claimed = {d: meta.claimed_by(broker_id, cluster_id) for d, meta in metas.items()}
+        for directory, after in claimed.items():
+            if metas[directory] != after:
+                try:
+                    await directory.write_meta_properties(after)
+                except OSError as error:
+                    self.fail(directory, error)
+        self.require_one()
+
+    # ---- failure
+
+    def each(self, work: Callable[[LogDirectory], T]) -> dict[LogDirectory, T]:
+        """``work`` on each live one; where it raises OSError, the directory has failed. Raises
+        ConfigError when none is left."""
+        results: dict[LogDirectory, T] = {}
+        for directory in list(self.live):
+            try:
+                results[directory] = work(directory)
+            except OSError as error:
+                self.fail(directory, error)
+        self.require_one()
+        return results
+
+    def fail(self, directory: LogDirectory, error: OSError) -> None:
+        """It is not used any more, and its lock goes. Nothing happens the second time."""
+        if directory not in self.live:
+            return
+        self.live.remove(directory)
+        self.offline[directory.path] = error
+        directory.unlock()
+        self._events.error(
+            "log_directory_failed",
+            directory=directory.path,
+            error=repr(error),
+            logs=len(directory.logs),
+            left=[other.path for other in self.live],
+        )
+        self._failed(directory)
+
+    def require_one(self) -> None:
+        """Raises ConfigError when all have failed at the start."""
+        if not self.live:
+            path, error = next(iter(self.offline.items()))
+            raise ConfigError(
+                f"none of the log directories {', '.join(self.paths)} can be used: "
+                f"{path}: {error.strerror or error}"
+            )
+
+    # ---- what lies where
+
+    def by_path(self, path: str) -> LogDirectory | None:
+        """The live one of that path."""
+        return next((directory for directory in self.live if directory.path == path), None)
+
+    def by_load(self) -> list[LogDirectory]:
+        """That with the fewest logs first. Kafka: ``LogManager.nextLogDirs``."""
+        return sorted(self.live, key=lambda d: len(d.logs) + len(d.futures))
+
+    def read_high_watermarks(self) -> dict[TopicPartition, int]:
+        """As last written (``replication-offset-checkpoint``)."""
+        merged: dict[TopicPartition, int] = {}
+        for found in self.each(lambda d: d.read_offsets(REPLICATION_OFFSET)).values():
+            merged |= found
+        return merged
+
+    def close(self) -> None:
+        for directory in self.live:
+            directory.logs.clear()
+            directory.unlock()

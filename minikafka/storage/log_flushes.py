@@ -1,0 +1,43 @@
+"""Flushes that somebody waits for: one at a time for each log, shared by all who wait."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from minikafka.kernel.ports import Clock
+from minikafka.storage.unified_log import UnifiedLog
+
+
+class LogFlushes:
+    """``failed`` hears of an OSError: the kernel may have dropped what was to be written, so that
+    a second flush would seem to succeed, and prove nothing."""
+
+    def __init__(self, clock: Clock, failed: Callable[[UnifiedLog, OSError], None]) -> None:
+        self._clock = clock
+        self._failed = failed
+        self._running: dict[UnifiedLog, asyncio.Event] = {}
+
+    async def up_to_now(self, log: UnifiedLog) -> None:
+        """Return when all that is in the log now is on disk, or the log has failed."""
+        end = log.log_end_offset
+        while (running := self._running.get(log)) is not None:
+            await running.wait()
+        if log.closed or log.recovery_point >= end:
+            return
+        done = self._running[log] = asyncio.Event()
+        try:
+            await self.flush(log)
+        finally:
+            del self._running[log]
+            done.set()
+
+    async def flush(self, log: UnifiedLog, before_offset: int | None = None) -> None:
+        """As ``UnifiedLog.flush``; raises nothing."""
+        if before_offset is None:
+            log.last_flush_ms = self._clock.monotonic_ms()
+        try:
+            await log.flush(before_offset)
+        except OSError as error:
+            if not log.closed:
+                self._failed(log, error)

@@ -1,0 +1,26 @@
+"""The settings of a broker's logs as a whole, by Kafka's names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from minikafka.core.log.config import NO_LIMIT, LogConfig
+
+
+@dataclass(frozen=True, slots=True)
+class LogManagerConfig:
+    """``log_dirs`` are absolute paths. ``log`` holds for logs whose topic's settings are not known
+    yet. Recovery reads on the loop, one log after the other; the number of recovery threads is
+    how many logs of a directory are flushed at once at shutdown. ``file_delete_delay_ms`` is that
+    of deleted logs; segments have that of their topic."""
+
+    log_dirs: tuple[str, ...]
+    num_recovery_threads_per_data_dir: int = 1
+    log_initial_task_delay_ms: int = 30_000
+    log_retention_check_interval_ms: int = 5 * 60 * 1000
+    log_flush_scheduler_interval_ms: int = NO_LIMIT
+    log_flush_offset_checkpoint_interval_ms: int = 60_000
+    log_flush_start_offset_checkpoint_interval_ms: int = 60_000
+    file_delete_delay_ms: int = 60_000
+    producer_id_expiration_ms: int = 24 * 60 * 60 * 1000
+    log: LogConfig = field(default_factory=LogConfig)

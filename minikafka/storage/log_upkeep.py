@@ -1,0 +1,156 @@
+"""What is done for all logs in the background: retention, flushes by time, checkpoints."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final
+
+from minikafka.core.log.retention import SegmentFacts, plan_retention
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.events import EventLog
+from minikafka.kernel.ports import Clock
+from minikafka.storage.log_directories import LogDirectories
+from minikafka.storage.log_directory import LogDirectory
+from minikafka.storage.log_flushes import LogFlushes
+from minikafka.storage.log_manager_config import LogManagerConfig
+from minikafka.storage.unified_log import UnifiedLog
+
+_LOGS_PER_BREATH: Final = 50
+_NEVER_MS: Final = 100 * 365 * 24 * 60 * 60 * 1000
+
+
+def delete_old_segments(log: UnifiedLog, now_ms: int, high_watermark: int, events: EventLog) -> int:
+    """Move the log start beyond the segments that retention gives up; how many. They are removed
+    as soon as the new log start is on disk. Raises OSError. Kafka: ``deleteOldSegments``."""
+    facts = [SegmentFacts(s.base_offset, s.size_bytes, s.largest_timestamp) for s in log.segments]
+    start = log.log_start_offset
+    plan = plan_retention(
+        facts, log.config, now_ms, max(high_watermark, start), start, log.log_end_offset
+    )
+    if not plan.deletions:
+        return 0
+    reasons: dict[str, list[int]] = {}
+    for deletion in plan.deletions:
+        reasons.setdefault(deletion.reason, []).append(deletion.base_offset)
+    for reason, base_offsets in reasons.items():
+        events.info(
+            "deleting_segments",
+            log=str(log.topic_partition),
+            reason=reason,
+            segments=base_offsets,
+            log_start_offset=plan.log_start_offset,
+        )
+    if plan.roll:
+        log.roll()
+    if not log.increment_log_start_offset(plan.log_start_offset) and log.start_moved is not None:
+        log.start_moved()  # they are below it since long: what kept them may be over
+    return len(plan.deletions)
+
+
+class LogUpkeep:
+    """Kafka's background tasks of ``LogManager``, each after the initial delay and then at its
+    interval. ``failed`` hears of an OSError of a directory. ``high_watermark`` tells that of a
+    partition: nothing beyond it is deleted."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        config: LogManagerConfig,
+        directories: LogDirectories,
+        flushes: LogFlushes,
+        failed: Callable[[LogDirectory, OSError], object],
+        events: EventLog,
+    ) -> None:
+        self.high_watermark: Callable[[TopicPartition], int] = lambda _: 0
+        self._clock = clock
+        self._config = config
+        self._directories = directories
+        self._flushes = flushes
+        self._failed = failed
+        self._events = events
+
+    def tasks(self) -> dict[str, Coroutine[Any, Any, None]]:
+        """To be run until cancelled, under Kafka's names."""
+        config = self._config
+        every = {
+            "kafka-log-retention": (config.log_retention_check_interval_ms, self.retain),
+            "kafka-log-flusher": (config.log_flush_scheduler_interval_ms, self.flush_dirty),
+            "kafka-recovery-point-checkpoint": (
+                config.log_flush_offset_checkpoint_interval_ms,
+                self.checkpoint_recovery_points,
+            ),
+            "kafka-log-start-offset-checkpoint": (
+                config.log_flush_start_offset_checkpoint_interval_ms,
+                self.checkpoint_starts,
+            ),
+        }
+        return {
+            name: self._every(interval_ms, work)
+            for name, (interval_ms, work) in every.items()
+            if interval_ms < _NEVER_MS
+        }
+
+    async def _every(self, interval_ms: int, work: Callable[[], Awaitable[object]]) -> None:
+        await self._clock.sleep(self._config.log_initial_task_delay_ms)
+        while True:
+            await work()
+            await self._clock.sleep(interval_ms)
+
+    async def _each_log(self, work: Callable[[UnifiedLog], Awaitable[None]]) -> None:
+        """``work`` on each log of each live directory, with room for others to breathe."""
+        for directory in list(self._directories.live):
+            for count, log in enumerate(list(directory.logs.values()), start=1):
+                if log.closed:
+                    continue
+                try:
+                    await work(log)
+                except OSError as error:
+                    self._failed(directory, error)
+                if count % _LOGS_PER_BREATH == 0:
+                    await asyncio.sleep(0)
+
+    async def retain(self) -> int:
+        """Delete what retention gives up, everywhere; how many segments."""
+        deleted = 0
+
+        async def one(log: UnifiedLog) -> None:
+            nonlocal deleted
+            mark = self.high_watermark(log.topic_partition)
+            deleted += delete_old_segments(log, self._clock.wall_ms(), mark, self._events)
+
+        await self._each_log(one)
+        return deleted
+
+    async def flush_dirty(self) -> None:
+        """Flush what ``flush.ms`` gives no more time."""
+
+        async def one(log: UnifiedLog) -> None:
+            waited_ms = self._clock.monotonic_ms() - log.last_flush_ms
+            if waited_ms >= log.config.flush_ms and log.recovery_point < log.log_end_offset:
+                await self._flushes.up_to_now(log)
+
+        await self._each_log(one)
+
+    async def checkpoint_recovery_points(self) -> None:
+        """Flush rolled segments, forget expired producers, write recovery points."""
+
+        async def one(log: UnifiedLog) -> None:
+            expiration_ms = self._config.producer_id_expiration_ms
+            log.producers.states.expire(self._clock.wall_ms(), expiration_ms)
+            active = log.segments.active
+            if active is not None and log.recovery_point < active.base_offset:
+                await self._flushes.flush(log, active.base_offset)
+
+        await self._each_log(one)
+        await self._write(LogDirectory.checkpoint_recovery_points)
+
+    async def checkpoint_starts(self) -> None:
+        await self._write(LogDirectory.checkpoint_starts)
+
+    async def _write(self, checkpoint: Callable[[LogDirectory], Awaitable[None]]) -> None:
+        for directory in list(self._directories.live):
+            try:
+                await checkpoint(directory)
+            except OSError as error:
+                self._failed(directory, error)
