@@ -121,7 +121,10 @@ def line_of(record: ConsumerRecord, properties: dict[str, str]) -> bytes:
     if wanted("offset"):
         parts.append(b"Offset:%d" % record.offset)
     if wanted("headers"):
-        headers = [name.encode() + b":" + (null if v is None else v) for name, v in record.headers]
+        headers = [
+            name.encode(errors="surrogateescape") + b":" + (null if v is None else v)
+            for name, v in record.headers
+        ]
         parts.append(b",".join(headers) or b"NO_HEADERS")
     if wanted("key"):
         parts.append(null if record.key is None else record.key)

@@ -1,7 +1,8 @@
 """Which batches a log accepts, from a producer and from a leader.
 
-No record is looked at unless a setting asks for it (a limit on old timestamps, a compacted topic):
-the header says how many there are and how late they may be, and the CRC vouches for the rest.
+No record of a plain batch is looked at unless a setting asks for it (a limit on timestamps, a
+compacted topic, a codec): the header says how many there are and how late they may be, and the CRC
+vouches for the rest. Compressed batches are looked over, as Kafka does with all.
 Kafka: ``UnifiedLog.analyzeAndValidateRecords``, ``LogValidator``, ``ProduceRequest``.
 """
 
@@ -10,16 +11,17 @@ from __future__ import annotations
 from minikafka.core.log.append import AppendOrigin
 from minikafka.core.log.config import (
     KEEP_PRODUCER_COMPRESSION,
-    LOG_APPEND_TIME,
     NO_LIMIT,
+    UNCOMPRESSED,
     LogConfig,
 )
+from minikafka.core.log.record_validation import opened_batch, too_large
+from minikafka.core.log.up_conversion import batch_of_message_set
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.records.batch import (
     COMPRESSION_MASK,
     CONTROL_FLAG,
     LOG_OVERHEAD,
-    NO_TIMESTAMP,
     TIMESTAMP_TYPE_FLAG,
     Buffer,
     CorruptRecordError,
@@ -28,23 +30,23 @@ from minikafka.protocol.records.batch import (
     next_batch,
     parse_batches,
 )
-from minikafka.protocol.records.builder import assemble_batch
-from minikafka.protocol.records.compression import Compression, compress, decompress
-from minikafka.protocol.records.record import decode_batch
 
-_UNCOMPRESSED = "uncompressed"
+_NO_RECOMPRESSION = (KEEP_PRODUCER_COMPRESSION, UNCOMPRESSED)
 
 
 def leader_batch(
     records: Buffer, config: LogConfig, origin: AppendOrigin, now_ms: int
 ) -> RecordBatch:
-    """The one batch that a producer may send for a partition, checked.
+    """The one batch that a producer may send for a partition, checked; or the one that its message
+    set of an older format is turned into. Its buffer starts with it.
 
     Bytes after it that are no whole batch are ignored. Raises KafkaError: CORRUPT_MESSAGE,
-    MESSAGE_TOO_LARGE, INVALID_RECORD, INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE.
+    MESSAGE_TOO_LARGE, INVALID_RECORD, INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE; for single
+    records it is a RecordValidationError.
     """
     batch = _only_batch(records)
-    size = batch.length + LOG_OVERHEAD
+    if batch is None:
+        return batch_of_message_set(records, config, now_ms)
     attributes = batch.attributes
     if origin is AppendOrigin.CLIENT:
         count = batch.record_count
@@ -55,22 +57,18 @@ def leader_batch(
             or attributes & (CONTROL_FLAG | TIMESTAMP_TYPE_FLAG)
             or (batch.producer_id >= 0 and batch.base_sequence < 0)
         ):
-            _check_crc(batch)  # a damaged header is that before it is anything else
-            raise _bad_client_header(batch)
-    if size > config.max_message_bytes:
-        raise _too_large(batch, config)
+            raise _bad_client_header(batch, config)
+    if batch.length + LOG_OVERHEAD > config.max_message_bytes:
+        raise too_large(batch.size_bytes, config)
     _check_crc(batch)
-    if attributes & COMPRESSION_MASK > Compression.ZSTD:
-        _ = batch.compression  # raises
-    if config.message_timestamp_type != LOG_APPEND_TIME and (
-        config.message_timestamp_before_max_ms != NO_LIMIT
-        or batch.max_timestamp - now_ms > config.message_timestamp_after_max_ms
+    if (
+        attributes & COMPRESSION_MASK
+        or config.message_timestamp_before_max_ms != NO_LIMIT
+        or config.message_timestamp_after_max_ms != NO_LIMIT
+        or config.cleanup_policy != "delete"
+        or config.compression_type not in _NO_RECOMPRESSION
     ):
-        _check_timestamps(batch, config, now_ms)
-    if config.cleanup_policy != "delete":
-        _check_keys(batch, config)
-    if config.compression_type != KEEP_PRODUCER_COMPRESSION:
-        return _recompressed(batch, config)
+        return opened_batch(batch, config, now_ms)
     return batch
 
 
@@ -93,30 +91,30 @@ def follower_batches(records: Buffer) -> list[RecordBatch]:
     return batches
 
 
-def _only_batch(records: Buffer) -> RecordBatch:
+def _only_batch(records: Buffer) -> RecordBatch | None:
+    """None for what starts with a message of an older format."""
     end = len(records)
     try:
         batch = next_batch(records, 0, end)
     except KafkaError as error:
         if error.code is ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT:
-            raise KafkaError(
-                ErrorCode.INVALID_RECORD, "only record batches with magic version 2 are allowed"
-            ) from error
+            return None
         raise
     if batch is None:
         raise KafkaError(ErrorCode.INVALID_RECORD, "an append must have at least one record batch")
     size = batch.length + LOG_OVERHEAD
-    if size != end and next_batch(records, size, end) is not None:
+    if size != end and _more_follows(records, size):
         raise KafkaError(ErrorCode.INVALID_RECORD, "an append must have exactly one record batch")
     return batch
 
 
-def _too_large(batch: RecordBatch, config: LogConfig) -> KafkaError:
-    return KafkaError(
-        ErrorCode.MESSAGE_TOO_LARGE,
-        f"the record batch size is {batch.size_bytes} bytes, which exceeds the maximum "
-        f"configured value of {config.max_message_bytes}",
-    )
+def _more_follows(records: Buffer, position: int) -> bool:
+    try:
+        return next_batch(records, position, len(records)) is not None
+    except KafkaError as error:
+        if error.code is ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT:
+            return True
+        raise
 
 
 def _check_crc(batch: RecordBatch) -> None:
@@ -127,75 +125,29 @@ def _check_crc(batch: RecordBatch) -> None:
         )
 
 
-def _bad_client_header(batch: RecordBatch) -> KafkaError:
-    """Why a producer may not send a batch with this header."""
-    code = ErrorCode.INVALID_RECORD
-    count = batch.record_count
+def _bad_client_header(batch: RecordBatch, config: LogConfig) -> KafkaError:
+    """Why a producer may not send a batch with this header. A damaged one, or one too large, is
+    that before it is anything else, save for its base offset, which the CRC does not cover.
+
+    Kafka takes LogAppendTime from producers where the topic keeps their times, and then strips it
+    of the time that it stood for; here it is refused everywhere."""
     if batch.base_offset != 0:
-        why = f"the base offset of an appended batch should be 0, but it is {batch.base_offset}"
-    elif count <= 0 or batch.last_offset_delta != count - 1:
+        return KafkaError(
+            ErrorCode.INVALID_RECORD,
+            f"the base offset of an appended batch should be 0, but it is {batch.base_offset}",
+        )
+    if batch.size_bytes > config.max_message_bytes:
+        return too_large(batch.size_bytes, config)
+    _check_crc(batch)
+    count = batch.record_count
+    if count <= 0 or batch.last_offset_delta != count - 1:
         why = f"a batch with last offset delta {batch.last_offset_delta} and {count} records"
     elif batch.is_control:
         why = "clients may not write control records"
     elif batch.timestamp_type_log_append:
-        code = ErrorCode.INVALID_TIMESTAMP
-        why = "a producer may not set the timestamp type LogAppendTime"
+        return KafkaError(
+            ErrorCode.INVALID_TIMESTAMP, "a producer may not set the timestamp type LogAppendTime"
+        )
     else:
         why = f"sequence number {batch.base_sequence} with producer id {batch.producer_id}"
-    return KafkaError(code, why)
-
-
-def _check_timestamps(batch: RecordBatch, config: LogConfig, now_ms: int) -> None:
-    if batch.max_timestamp - now_ms > config.message_timestamp_after_max_ms:
-        raise _bad_timestamp(batch.max_timestamp, config, now_ms)
-    if config.message_timestamp_before_max_ms != NO_LIMIT:
-        oldest = now_ms - config.message_timestamp_before_max_ms
-        for record in decode_batch(batch):
-            if record.timestamp < oldest and record.timestamp != NO_TIMESTAMP:
-                raise _bad_timestamp(record.timestamp, config, now_ms)
-
-
-def _bad_timestamp(timestamp: int, config: LogConfig, now_ms: int) -> KafkaError:
-    return KafkaError(
-        ErrorCode.INVALID_TIMESTAMP,
-        f"timestamp {timestamp} is out of range: it should be within "
-        f"[{now_ms - config.message_timestamp_before_max_ms}, "
-        f"{now_ms + config.message_timestamp_after_max_ms}]",
-    )
-
-
-def _check_keys(batch: RecordBatch, config: LogConfig) -> None:
-    if "compact" not in config.cleanup_policy or batch.is_control:
-        return
-    for record in decode_batch(batch):
-        if record.key is None:
-            raise KafkaError(
-                ErrorCode.INVALID_RECORD,
-                f"a compacted topic cannot accept a message without key (record {record.offset})",
-            )
-
-
-def _recompressed(batch: RecordBatch, config: LogConfig) -> RecordBatch:
-    """``batch`` in the codec that the topic wants; control batches stay as they are."""
-    name = config.compression_type
-    target = Compression.NONE if name == _UNCOMPRESSED else Compression[name.upper()]
-    source = batch.compression
-    if target is source or batch.is_control:
-        return batch
-    data = assemble_batch(
-        compress(target, decompress(source, batch.payload())),
-        base_offset=batch.base_offset,
-        leader_epoch=batch.partition_leader_epoch,
-        attributes=batch.attributes & ~COMPRESSION_MASK | target,
-        last_offset_delta=batch.last_offset_delta,
-        base_timestamp=batch.base_timestamp,
-        max_timestamp=batch.max_timestamp,
-        producer_id=batch.producer_id,
-        producer_epoch=batch.producer_epoch,
-        base_sequence=batch.base_sequence,
-        record_count=batch.record_count,
-    )
-    (again,) = parse_batches(data)
-    if again.size_bytes > config.max_message_bytes:
-        raise _too_large(again, config)
-    return again
+    return KafkaError(ErrorCode.INVALID_RECORD, why)

@@ -14,6 +14,7 @@ from minikafka.protocol.records.batch import (
 )
 from minikafka.protocol.records.compression import Compression, decompress
 
+# Names are UTF-8; other bytes, which some clients send, come through as lone surrogates.
 Header: TypeAlias = tuple[str, bytes | None]
 
 _NULL: Final = write_varint(-1)
@@ -43,7 +44,7 @@ def encode_record(
     pairs = list(headers)
     parts.append(write_varint(len(pairs)))
     for name, content in pairs:
-        _put_bytes(parts, name.encode())
+        _put_bytes(parts, name.encode(errors="surrogateescape"))
         _put_bytes(parts, content)
     body = b"".join(parts)
     return write_varint(len(body)) + body
@@ -106,7 +107,7 @@ def _decode_record(
             content, position = _read_bytes(data, position, end)
             if name is None:
                 raise CorruptRecordError("a header without a name")
-            headers.append((name.decode(), content))
+            headers.append((name.decode(errors="surrogateescape"), content))
     except (IndexError, ValueError) as error:
         raise CorruptRecordError(f"malformed record: {error}") from error
     if position != end:

@@ -13,6 +13,7 @@ from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.records.batch import crc_is_valid, crc_of, parse_batches
 from minikafka.protocol.records.builder import build_batch
 from minikafka.protocol.records.compression import Compression
+from minikafka.protocol.records.legacy import encode_message
 from minikafka.protocol.records.record import decode_records
 
 NOW = 1_700_000_000_000
@@ -57,9 +58,10 @@ def test_a_torn_second_batch_is_ignored() -> None:
     assert leader_batch(data + data[:-1], CONFIG, AppendOrigin.CLIENT, NOW).size_bytes == len(data)
 
 
-@pytest.mark.parametrize("magic", [0, 1])
-def test_old_message_sets_are_refused_as_produce_version_3_does(magic: int) -> None:
-    assert refusal(with_field(batch(), 16, ">b", magic)) is ErrorCode.INVALID_RECORD
+def test_batches_and_messages_do_not_mix() -> None:
+    message = encode_message(0, 1, NOW, b"k", b"v")
+    assert refusal(batch() + message) is ErrorCode.INVALID_RECORD
+    assert refusal(message + batch()) is ErrorCode.INVALID_RECORD
 
 
 def test_bytes_that_are_no_batch_are_corrupt() -> None:
@@ -80,6 +82,18 @@ def test_size_is_limited() -> None:
     assert leader_batch(data, fits, AppendOrigin.CLIENT, NOW)
     too_small = replace(CONFIG, max_message_bytes=len(data) - 1)
     assert refusal(data, too_small) is ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_what_is_wrong_first_is_what_kafka_looks_at_first() -> None:
+    damaged = bytearray(batch(base_offset=1))
+    damaged[-1] ^= 1
+    assert refusal(bytes(damaged)) is ErrorCode.INVALID_RECORD
+    large = with_field(batch(2), 57, ">i", 9)
+    assert refusal(large, replace(CONFIG, max_message_bytes=10)) is ErrorCode.MESSAGE_TOO_LARGE
+    damaged = bytearray(large)
+    damaged[-1] ^= 1
+    assert refusal(bytes(damaged)) is ErrorCode.CORRUPT_MESSAGE
+    assert refusal(large) is ErrorCode.INVALID_RECORD
 
 
 def test_a_client_numbers_records_from_zero() -> None:

@@ -1,0 +1,86 @@
+"""From the message sets that old producers send to the one batch that is stored.
+
+Kafka: ``LogValidator`` with records of magic 0 and 1.
+"""
+
+from __future__ import annotations
+
+from minikafka.core.log.config import LogConfig
+from minikafka.core.log.record_validation import (
+    MAX_TIMESTAMP,
+    RecordProblem,
+    record_problem,
+    refuse,
+    too_large,
+)
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.protocol.records.batch import (
+    NO_TIMESTAMP,
+    Buffer,
+    CorruptRecordError,
+    RecordBatch,
+    parse_batch,
+)
+from minikafka.protocol.records.builder import build_batch
+from minikafka.protocol.records.compression import Compression
+from minikafka.protocol.records.legacy import LegacyMessage, inner_messages, iterate_messages
+
+
+def batch_of_message_set(records: Buffer, config: LogConfig, now_ms: int) -> RecordBatch:
+    """The whole messages in ``records`` as one batch without producer id, in their codec or the
+    one that the topic wants. A torn message at the end is left out.
+
+    Raises KafkaError: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE (a message, or the batch), INVALID_RECORD
+    (none at all, formats mixed, more beside a compressed one, ...), INVALID_TIMESTAMP,
+    UNSUPPORTED_COMPRESSION_TYPE.
+    """
+    messages = list(iterate_messages(records))
+    if not messages:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "an append must have at least one message")
+    for message in messages:
+        if message.size_bytes > config.max_message_bytes:
+            raise too_large(message.size_bytes, config)
+        _check_crc(message)
+    first = messages[0]
+    source = max(message.compression for message in messages)
+    if source is not Compression.NONE:
+        if len(messages) > 1:
+            raise KafkaError(
+                ErrorCode.INVALID_RECORD, "a compressed message has to come alone in its set"
+            )
+        messages = inner_messages(first)
+        for message in messages:
+            _check_crc(message)
+    refuse(
+        _problem(index, message, first, config, now_ms) for index, message in enumerate(messages)
+    )
+    target = config.target_compression(source)
+    data = build_batch(
+        [(message.timestamp, message.key, message.value, ()) for message in messages],
+        compression=target,
+        compression_level=config.compression_level(target),
+    )
+    if len(data) > config.max_message_bytes:
+        raise too_large(len(data), config)
+    return parse_batch(data, 0)
+
+
+def _check_crc(message: LegacyMessage) -> None:
+    if not message.crc_is_valid:
+        raise CorruptRecordError(f"a message of {message.size_bytes} bytes has a wrong CRC")
+
+
+def _problem(
+    index: int, message: LegacyMessage, first: LegacyMessage, config: LogConfig, now_ms: int
+) -> RecordProblem | None:
+    """``first`` is the wrapper, or the first of the set."""
+    if message.magic != first.magic:
+        why = f"a message of magic {message.magic} among those of magic {first.magic}"
+        return index, ErrorCode.INVALID_RECORD, why
+    if first.timestamp_type_log_append or message.timestamp_type_log_append:
+        why = "a producer may not set the timestamp type LogAppendTime"
+        return index, ErrorCode.INVALID_TIMESTAMP, why
+    if not NO_TIMESTAMP <= message.timestamp < MAX_TIMESTAMP:
+        why = f"{message.timestamp} is no timestamp"
+        return index, ErrorCode.INVALID_TIMESTAMP, why
+    return record_problem(index, message.key, message.timestamp, config, now_ms)
