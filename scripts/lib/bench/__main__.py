@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 
-from scripts.lib.bench import codec, produce, start, timer
+from scripts.lib.bench import codec, log, produce, start, timer
 from scripts.lib.bench.report import Report
 
 BENCHMARKS = {
     "codec": codec.run,
+    "log": log.run,
     "produce": produce.run_produce,
     "fetch": produce.run_fetch,
     "replication": produce.run_replication,
