@@ -6,6 +6,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
 from minikafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from minikafka.protocol.messages.controlled_shutdown import (
     ControlledShutdownRequest,
@@ -22,6 +26,7 @@ from minikafka.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResponse,
 )
+from minikafka.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from minikafka.protocol.messages.fetch import FetchRequest, FetchResponse
 from minikafka.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
@@ -33,6 +38,10 @@ from minikafka.protocol.messages.init_producer_id import (
 )
 from minikafka.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from minikafka.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from minikafka.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
 from minikafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from minikafka.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
@@ -63,6 +72,9 @@ _PAIRS: tuple[tuple[type[Message], type[Message]], ...] = (
     (InitProducerIdRequest, InitProducerIdResponse),
     (OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse),
     (DescribeConfigsRequest, DescribeConfigsResponse),
+    (ElectLeadersRequest, ElectLeadersResponse),
+    (AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse),
+    (ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse),
     (DescribeClusterRequest, DescribeClusterResponse),
 )
 

@@ -1,0 +1,64 @@
+"""AlterPartitionReassignments (key 45): replicas that partitions are to move to (KIP-455)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.schema import Message, request, response
+from minikafka.protocol.types import Int16, Int32, String
+
+
+@dataclass(slots=True)
+class ReassignablePartition:
+    """``replicas`` None: give up the reassignment that is under way."""
+
+    partition_index: Int32 = 0
+    replicas: list[Int32] | None = None
+
+
+@dataclass(slots=True)
+class ReassignableTopic:
+    """Partitions of one topic."""
+
+    name: String = ""
+    partitions: list[ReassignablePartition] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class AlterPartitionReassignmentsRequest(Message):
+    """What is to move."""
+
+    SPEC = request(ApiKey.ALTER_PARTITION_REASSIGNMENTS)
+
+    timeout_ms: Int32 = 60000
+    topics: list[ReassignableTopic] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class ReassignablePartitionResponse:
+    """Whether one partition's reassignment has begun, or been given up."""
+
+    partition_index: Int32 = 0
+    error_code: Int16 = 0
+    error_message: String | None = ""
+
+
+@dataclass(slots=True)
+class ReassignableTopicResponse:
+    """Answers for partitions of one topic."""
+
+    name: String = ""
+    partitions: list[ReassignablePartitionResponse] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class AlterPartitionReassignmentsResponse(Message):
+    """One answer per partition, or an error of the whole."""
+
+    SPEC = response(ApiKey.ALTER_PARTITION_REASSIGNMENTS)
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    error_message: String | None = ""
+    responses: list[ReassignableTopicResponse] = field(default_factory=list)
