@@ -10,10 +10,15 @@ from minikafka.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
 )
+from minikafka.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from minikafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from minikafka.protocol.messages.controlled_shutdown import (
     ControlledShutdownRequest,
     ControlledShutdownResponse,
+)
+from minikafka.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
 )
 from minikafka.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from minikafka.protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
@@ -31,6 +36,10 @@ from minikafka.protocol.messages.fetch import FetchRequest, FetchResponse
 from minikafka.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
+)
+from minikafka.protocol.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
 )
 from minikafka.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
@@ -72,6 +81,9 @@ _PAIRS: tuple[tuple[type[Message], type[Message]], ...] = (
     (InitProducerIdRequest, InitProducerIdResponse),
     (OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse),
     (DescribeConfigsRequest, DescribeConfigsResponse),
+    (AlterConfigsRequest, AlterConfigsResponse),
+    (CreatePartitionsRequest, CreatePartitionsResponse),
+    (IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse),
     (ElectLeadersRequest, ElectLeadersResponse),
     (AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse),
     (ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse),

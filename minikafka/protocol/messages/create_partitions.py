@@ -1,0 +1,55 @@
+"""CreatePartitions (key 37): topics that are to grow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.schema import Message, request, response
+from minikafka.protocol.types import Bool, Int16, Int32, String
+
+
+@dataclass(slots=True)
+class CreatePartitionsAssignment:
+    """The brokers of one new partition, the preferred leader first."""
+
+    broker_ids: list[Int32] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class CreatePartitionsTopic:
+    """``count`` partitions it shall have in all; ``assignments`` None: placed by the controller."""
+
+    name: String = ""
+    count: Int32 = 0
+    assignments: list[CreatePartitionsAssignment] | None = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class CreatePartitionsRequest(Message):
+    """Which topics are to grow, and how long to wait for it."""
+
+    SPEC = request(ApiKey.CREATE_PARTITIONS)
+
+    topics: list[CreatePartitionsTopic] = field(default_factory=list)
+    timeout_ms: Int32 = 0
+    validate_only: Bool = False
+
+
+@dataclass(slots=True)
+class CreatePartitionsTopicResult:
+    """How it went for one topic."""
+
+    name: String = ""
+    error_code: Int16 = 0
+    error_message: String | None = None
+
+
+@dataclass(slots=True)
+class CreatePartitionsResponse(Message):
+    """One answer per topic."""
+
+    SPEC = response(ApiKey.CREATE_PARTITIONS)
+
+    throttle_time_ms: Int32 = 0
+    results: list[CreatePartitionsTopicResult] = field(default_factory=list)
