@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from minikafka.broker.partition import Partition
 from minikafka.kernel.cluster import TopicPartition
@@ -44,12 +44,18 @@ class ElectionChecker:
         assert start_offset >= committed, f"{event}: {committed} records were committed"
 
 
-def check_acknowledged(writer: Writer, found: dict[TopicPartition, dict[int, bytes]]) -> None:
-    """No acknowledged record is lost, moved or out of order, and nothing is there that was not
-    sent. A record may be there twice: the producer is not idempotent."""
+def check_acknowledged(
+    writer: Writer,
+    found: dict[TopicPartition, dict[int, bytes]],
+    starts: Mapping[TopicPartition, int],
+) -> None:
+    """No acknowledged record from ``starts`` on is lost, moved or out of order; nothing is there
+    from before, or that was not sent. A record may be there twice: the producer is not
+    idempotent."""
     for partition, offsets in writer.acknowledged.items():
-        held = found[partition]
-        lost = [(v, o) for v, o in offsets.items() if held.get(o) != v]
+        held, start = found[partition], starts.get(partition, 0)
+        assert min(held, default=start) >= start, f"{partition}: {min(held)} is below {start}"
+        lost = [(v, o) for v, o in offsets.items() if o >= start and held.get(o) != v]
         assert not lost, f"{partition}: {len(lost)} acknowledged records not there: {lost[:5]}"
         order = [offsets[value] for value in writer.sent[partition] if value in offsets]
         assert order == sorted(order), f"{partition}: acknowledged records out of order"

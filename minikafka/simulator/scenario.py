@@ -9,6 +9,7 @@ from minikafka.client import Admin
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.simulator.checkers import ElectionChecker, check_acknowledged, check_at_rest
 from minikafka.simulator.cluster import SimCluster
+from minikafka.simulator.deletions import Deleter
 from minikafka.simulator.workload import Writer, read_all
 
 TOPIC = "flights"
@@ -16,6 +17,7 @@ PARTITIONS = tuple(TopicPartition(TOPIC, number) for number in range(3))
 TOPIC_SETTINGS = {"min.insync.replicas": "2"}
 WARM_UP_S = 2.5
 MORE_RECORDS = 50
+DELETIONS = 5
 REST_S = 12  # ISR changes reach the controller after 5 to 7.5 s of quiet
 
 
@@ -28,22 +30,32 @@ async def prepared(cluster: SimCluster) -> None:
         await admin.wait_for_topic(TOPIC, len(PARTITIONS))
 
 
-async def under_load(cluster: SimCluster, fault: Callable[[SimCluster], Awaitable[None]]) -> None:
-    """Play ``fault``, which ends with everybody back, at a moment that the dice choose.
+async def under_load(
+    cluster: SimCluster, fault: Callable[[SimCluster], Awaitable[None]], deleting: bool = False
+) -> None:
+    """Play ``fault``, which ends with everybody back, at a moment that the dice choose. With
+    ``deleting``, records are deleted all the while.
 
-    Raises AssertionError where a promise is broken: an acknowledged record lost or moved, two
-    leaders in one epoch, replicas that differ at rest, a controller that does not know."""
+    Raises AssertionError where a promise is broken: an acknowledged record lost or moved, a deleted
+    one back, two leaders in one epoch, replicas that differ at rest, a controller that does not
+    know."""
     cluster.observers.append(ElectionChecker(cluster, PARTITIONS))
     await prepared(cluster)
     writer = Writer(cluster, PARTITIONS)
     writer.start()
+    deleter = Deleter(cluster, PARTITIONS, writer)
+    if deleting:
+        deleter.start()
     dice = cluster.simulation.entropy.fork("scenario")
     await asyncio.sleep(dice.between(500, int(WARM_UP_S * 1000)) / 1000)
     await fault(cluster)
     before = writer.acknowledged_count
     await cluster.until("load goes on", lambda: writer.acknowledged_count > before + MORE_RECORDS)
     await cluster.until_whole(*PARTITIONS)
+    if deleting:
+        await cluster.until("deletions go on", lambda: deleter.promises >= DELETIONS)
+        await deleter.stop()
     await writer.stop()
     await asyncio.sleep(REST_S)
     check_at_rest(cluster, PARTITIONS)
-    check_acknowledged(writer, await read_all(cluster, TOPIC))
+    check_acknowledged(writer, await read_all(cluster, TOPIC), deleter.starts())
