@@ -20,6 +20,7 @@ from minikafka.kernel.cluster import TopicPartition
 REPLICATION_OFFSET: Final = "replication-offset-checkpoint"
 RECOVERY_POINT: Final = "recovery-point-offset-checkpoint"
 LOG_START_OFFSET: Final = "log-start-offset-checkpoint"
+CLEANER_OFFSET: Final = "cleaner-offset-checkpoint"
 LEADER_EPOCH: Final = "leader-epoch-checkpoint"
 
 _VERSION: Final = 0

@@ -10,6 +10,7 @@ from minikafka.kernel.config import ConfigError
 from minikafka.kernel.events import EventLog
 from minikafka.kernel.ports import FileLock, Files
 from minikafka.storage.checkpoints import (
+    CLEANER_OFFSET,
     LOG_START_OFFSET,
     RECOVERY_POINT,
     REPLICATION_OFFSET,
@@ -17,7 +18,7 @@ from minikafka.storage.checkpoints import (
     decode_offsets,
     encode_offsets,
 )
-from minikafka.storage.durable import flush_path
+from minikafka.storage.durable import flush_path, write_durably
 from minikafka.storage.meta_properties import (
     META_PROPERTIES,
     MetaProperties,
@@ -37,8 +38,8 @@ _CLEAN_SHUTDOWN_CONTENT: Final = b'{"version":0,"brokerEpoch":-1}'
 
 
 class LogDirectory:
-    """``logs`` are those that lie here; ``checkpointed_points`` and ``checkpointed_starts`` what
-    the checkpoint files say. Everything may raise OSError."""
+    """``logs`` are those that lie here; ``checkpointed_points``, ``checkpointed_starts`` and
+    ``checkpointed_cleaned`` what the checkpoint files say. Everything may raise OSError."""
 
     def __init__(self, files: Files, path: str, events: EventLog) -> None:
         self.path = path
@@ -47,6 +48,7 @@ class LogDirectory:
         self.clean = False  # the broker before us shut down in order
         self.checkpointed_points: dict[TopicPartition, int] = {}
         self.checkpointed_starts: dict[TopicPartition, int] = {}
+        self.checkpointed_cleaned: dict[TopicPartition, int] = {}
         self._files = files
         self._events = events.bind(directory=path)
         self._lock: FileLock | None = None
@@ -174,6 +176,18 @@ class LogDirectory:
         data = encode_offsets(starts)
         self._files.replace_unsynced(f"{self.path}/{LOG_START_OFFSET}", data)
         self.checkpointed_starts = starts
+
+    async def checkpoint_cleaned(self) -> None:
+        """Write how far the cleaner has come, so that it survives a power loss. A log keeps its
+        line when its topic is compacted no more: recovery asks for it."""
+        cleaned = {
+            topic_partition: log.cleaned_offset
+            for topic_partition, log in self.logs.items()
+            if log.cleaned_offset is not None
+        }
+        self.checkpointed_cleaned = cleaned
+        path = f"{self.path}/{CLEANER_OFFSET}"
+        await write_durably(self._files, path, encode_offsets(cleaned))
 
     async def checkpoint_starts(self) -> None:
         """Write them so that they survive a power loss."""

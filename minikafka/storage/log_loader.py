@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 from uuid import UUID
 
 from minikafka.core.log.config import LogConfig
@@ -18,8 +17,6 @@ from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.events import EventLog
 from minikafka.kernel.ports import Files
 from minikafka.storage.names import (
-    CLEANED_SUFFIX,
-    DELETED_SUFFIX,
     INDEX_SUFFIXES,
     LOG_SUFFIX,
     file_name,
@@ -33,9 +30,8 @@ from minikafka.storage.partition_metadata import (
     encode_partition_metadata,
 )
 from minikafka.storage.segment import LogSegment
+from minikafka.storage.segment_swap import finish_swaps
 from minikafka.storage.unified_log import UnifiedLog
-
-_TEMPORARY_SUFFIXES: Final = (DELETED_SUFFIX, CLEANED_SUFFIX, ".tmp")
 
 
 def create_log(
@@ -67,6 +63,7 @@ class Checkpointed:
     clean: bool  # the broker that wrote the log shut down in order
     recovery_point: int = 0
     log_start_offset: int = 0
+    cleaned_offset: int | None = None
 
 
 class LogLoader:
@@ -90,6 +87,7 @@ class LogLoader:
     def load(self) -> None:
         """Open the segments, recover those that need it, take up epochs and producers."""
         log, found = self._log, self._found
+        log.cleaned_offset = found.cleaned_offset
         self._read_topic_id()
         bases = self._tidy()
         epochs_known = log.epochs.load()
@@ -127,12 +125,14 @@ class LogLoader:
     def _tidy(self) -> list[int]:
         """Remove temporary files and orphaned indexes; returns the base offsets of segments."""
         directory = self._log.directory
+        if finish_swaps(self._files, directory):
+            self._log.unflushed_names = True
         names = self._files.list(directory)
         bases = offsets_of(names, LOG_SUFFIX)
         for name in names:
             offsets = (offset_of(name, suffix) for suffix in INDEX_SUFFIXES)
             orphan = any(offset is not None and offset not in bases for offset in offsets)
-            if orphan or name.endswith(_TEMPORARY_SUFFIXES):
+            if orphan or name.endswith(".tmp"):
                 self._files.remove(f"{directory}/{name}")
         return bases
 
@@ -145,11 +145,13 @@ class LogLoader:
 
     def _add_segments(self, bases: list[int], recover_from: int) -> None:
         log = self._log
-        compacted = "compact" in log.config.cleanup_policy
+        compacted = log.config.compacts
+        cleaned_offset = self._found.cleaned_offset or 0  # holes below are from compaction
         for index, base_offset in enumerate(bases):
             before = log.segments.active
             if before is not None:
-                if index > recover_from and has_hole(log.log_end_offset, base_offset, compacted):
+                known = compacted or base_offset <= cleaned_offset
+                if index > recover_from and has_hole(log.log_end_offset, base_offset, known):
                     self._remove_segments(bases[index:])
                     return
                 before.deactivate()

@@ -14,8 +14,9 @@ from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import event_log
 from minikafka.kernel.ports import Clock, Files
-from minikafka.storage.checkpoints import LOG_START_OFFSET, RECOVERY_POINT
+from minikafka.storage.checkpoints import CLEANER_OFFSET, LOG_START_OFFSET, RECOVERY_POINT
 from minikafka.storage.delayed_removal import DelayedRemoval
+from minikafka.storage.log_cleaner import LogCleaner
 from minikafka.storage.log_directories import LogDirectories, is_out_of_space
 from minikafka.storage.log_directory import LogDirectory
 from minikafka.storage.log_flushes import LogFlushes
@@ -56,6 +57,9 @@ class LogManager:
         self.flushes = LogFlushes(clock, self._flush_failed)
         self.upkeep = LogUpkeep(
             clock, config, self.directories, self.flushes, self.failed, self._events
+        )
+        self.cleaner = LogCleaner(
+            files, clock, config.cleaner, lambda: self.directories.live, self.failed
         )
         self._background: list[asyncio.Task[None]] = []
         self._put_asides = 0
@@ -104,6 +108,7 @@ class LogManager:
             self.run_in_background(tasks, "log-starts", self._starts.run())
             for name, work in self.upkeep.tasks().items():
                 self.run_in_background(tasks, name, work)
+            self._background += self.cleaner.start(tasks)
 
     def run_in_background(
         self, tasks: asyncio.TaskGroup, name: str, work: Coroutine[Any, Any, None]
@@ -114,6 +119,7 @@ class LogManager:
     async def _load(self, directory: LogDirectory, configs: Mapping[str, LogConfig]) -> None:
         points = directory.checkpointed_points = directory.read_offsets(RECOVERY_POINT)
         starts = directory.checkpointed_starts = directory.read_offsets(LOG_START_OFFSET)
+        cleaned = directory.checkpointed_cleaned = directory.read_offsets(CLEANER_OFFSET)
         partitions = directory.partitions()
         for count, topic_partition in enumerate(partitions, start=1):
             if topic_partition in self._logs:
@@ -125,7 +131,10 @@ class LogManager:
                 configs.get(topic_partition.topic, self._config.log),
             )
             found = Checkpointed(
-                directory.clean, points.get(topic_partition, 0), starts.get(topic_partition, 0)
+                directory.clean,
+                points.get(topic_partition, 0),
+                starts.get(topic_partition, 0),
+                cleaned.get(topic_partition),
             )
             loader = LogLoader(self._files, log, found, self._events)
             loader.load()
@@ -138,6 +147,8 @@ class LogManager:
             await directory.checkpoint_recovery_points()
         if not starts.keys() <= directory.logs.keys():
             await directory.checkpoint_starts()  # a new log of the name is not to start there
+        if not cleaned.keys() <= directory.logs.keys():
+            await directory.checkpoint_cleaned()
         self._events.info(
             "logs_loaded", directory=directory.path, logs=len(partitions), clean=directory.clean
         )
@@ -273,6 +284,8 @@ class LogManager:
         self._events.info("log_deleted", log=str(topic_partition), directory=doomed)
         if topic_partition in directory.checkpointed_starts:
             await directory.checkpoint_starts()
+        if topic_partition in directory.checkpointed_cleaned:
+            await directory.checkpoint_cleaned()
 
     def _put_aside(self, directory: LogDirectory, log: UnifiedLog) -> str:
         """Rename the directory of a closed log, to be removed later. Raises OSError."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from minikafka.core.log.config import NO_LIMIT, LogConfig
+from minikafka.storage.log_cleaner import LogCleanerConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,3 +25,4 @@ class LogManagerConfig:
     file_delete_delay_ms: int = 60_000
     producer_id_expiration_ms: int = 24 * 60 * 60 * 1000
     log: LogConfig = field(default_factory=LogConfig)
+    cleaner: LogCleanerConfig = field(default_factory=LogCleanerConfig)

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from minikafka.core.log.aborted_txn import AbortedTxn
 from minikafka.core.log.leader_epochs import EpochEntry
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.storage.epoch_store import LeaderEpochStore
 from minikafka.storage.log_reader import Extent, FoundOffset, LogRead, LogReader
+from minikafka.storage.segment import LogSegment
+from minikafka.storage.segment_swap import swap_in
 from minikafka.storage.segments import LogSegments
 
 
 class ReadableLog:
-    """Records from ``log_start_offset`` up to ``log_end_offset`` (exclusive) in ``segments``."""
+    """Records from ``log_start_offset`` up to ``log_end_offset`` (exclusive) in ``segments``.
+
+    ``cuts`` counts truncations. ``cleaned_offset`` is where the cleaner has to go on: None before
+    its first time here.
+    """
 
     def __init__(
         self, topic_partition: TopicPartition, segments: LogSegments, epochs: LeaderEpochStore
@@ -22,6 +30,8 @@ class ReadableLog:
         self.log_end_offset = 0
         self.segments = segments
         self.epochs = epochs
+        self.cuts = 0
+        self.cleaned_offset: int | None = None
         self._reader = LogReader(segments)
         self._truncations = 0
 
@@ -38,6 +48,19 @@ class ReadableLog:
         """Segments have been truncated or removed."""
         self._truncations += 1
         self._reader.forget()
+
+    def _cut_at(self, offset: int) -> None:
+        self._forget_places()
+        self.cuts += 1
+        if self.cleaned_offset is not None:
+            self.cleaned_offset = min(self.cleaned_offset, offset)
+
+    def replace_segments(self, cleaned: LogSegment, replaced: Sequence[LogSegment]) -> None:
+        """Let a cleaned segment stand for neighbours. As ``swap_in``."""
+        try:
+            swap_in(self.segments, cleaned, replaced)
+        finally:
+            self._forget_places()
 
     def read(
         self,

@@ -58,7 +58,8 @@ class LogSegments:
 
     def replace(self, old: Sequence[LogSegment], new: LogSegment) -> None:
         """Let ``new`` stand for neighbours that it starts with."""
-        assert self.holds(old) and new.base_offset == old[0].base_offset
+        assert self.holds(old)
+        assert new.base_offset == old[0].base_offset
         start = bisect_left(self._base_offsets, new.base_offset)
         self._segments[start : start + len(old)] = [new]
         self._base_offsets[start : start + len(old)] = [new.base_offset]

@@ -264,7 +264,7 @@ class UnifiedLog(FlushableLog):
         active.remove()
 
     def _truncated_to(self, offset: int) -> None:
-        self._forget_places()
+        self._cut_at(offset)
         self._assigned_epoch = _NO_EPOCH
         self.unflushed_names = True
         if offset < self.recovery_point:

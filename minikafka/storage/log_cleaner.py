@@ -1,0 +1,293 @@
+"""The log cleaner: which log is compacted when, by how many at a time, and what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from minikafka.core.log.compaction import (
+    Dirt,
+    LogFacts,
+    Throttle,
+    dirt_of,
+    overdue_ms,
+    wants_cleaning,
+)
+from minikafka.core.log.compaction_filter import CleanerStats
+from minikafka.core.log.config import NO_LIMIT
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.errors import KafkaError
+from minikafka.kernel.events import EventLog, event_log
+from minikafka.kernel.metrics import Metrics
+from minikafka.kernel.ports import Clock, Files
+from minikafka.storage.log_cleaning import CleaningAborted, CleaningMeans, LogCleaning, facts_of
+from minikafka.storage.log_directory import LogDirectory
+from minikafka.storage.unified_log import UnifiedLog
+
+_LOGS_PER_BREATH: Final = 100
+_REST_MS: Final = 60_000  # of a log whose disk was full
+
+
+@dataclass(frozen=True, slots=True)
+class LogCleanerConfig:
+    """Kafka's ``log.cleaner.*``. ``threads`` are tasks here: so many logs are cleaned at the same
+    time, in turns, and share the buffers; there is one CPU for all of them."""
+
+    enable: bool = True
+    threads: int = 1
+    dedupe_buffer_size: int = 128 * 1024 * 1024
+    io_buffer_size: int = 512 * 1024
+    io_buffer_load_factor: float = 0.9
+    io_max_bytes_per_second: float = float(2**63)
+    backoff_ms: int = 15_000
+
+
+class Filthy(NamedTuple):
+    """A log that could be cleaned."""
+
+    directory: LogDirectory
+    log: UnifiedLog
+    dirt: Dirt
+    overdue_ms: int
+
+
+class LogCleaner:
+    """Compacts the logs of ``directories()`` whose ``cleanup.policy`` says so, the dirtiest first.
+
+    ``stable_offset`` tells up to where a partition is committed and decided, None for one that is
+    not hosted now. ``failed`` hears of an OSError of a directory. A log with batches that cannot be
+    right is left alone until the next start, and counted. Kafka: ``LogCleaner``,
+    ``LogCleanerManager``.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        clock: Clock,
+        config: LogCleanerConfig,
+        directories: Callable[[], Iterable[LogDirectory]],
+        failed: Callable[[LogDirectory, OSError], object],
+        events: EventLog | None = None,
+    ) -> None:
+        self.stable_offset: Callable[[TopicPartition], int | None] = lambda _: None
+        self.stats = CleanerStats()  # of the last cleaning
+        self.uncleanable: set[UnifiedLog] = set()
+        self._files = files
+        self._clock = clock
+        self._config = config
+        self._directories = directories
+        self._failed = failed
+        self._events = events or event_log("log_cleaner")
+        self._throttle = Throttle(config.io_max_bytes_per_second, clock.monotonic_ms())
+        self._cleaning: dict[UnifiedLog, asyncio.Event] = {}  # set when it is over
+        self._paused: Counter[TopicPartition] = Counter()
+        self._resting: dict[UnifiedLog, int] = {}  # until when
+        self._last_run_ms = clock.monotonic_ms()
+        self._max_dirty_ratio = 0.0
+        self._max_overdue_ms = 0
+
+    # ---- life
+
+    def start(self, tasks: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
+        """Clean until the tasks are cancelled; none unless ``log.cleaner.enable``."""
+        if not self._config.enable:
+            return []
+        return [
+            tasks.create_task(self._run(), name=f"kafka-log-cleaner-thread-{number}")
+            for number in range(self._config.threads)
+        ]
+
+    async def _run(self) -> None:
+        while True:
+            if not await self.clean_filthiest():
+                await self._clock.sleep(self._config.backoff_ms)
+
+    async def pause(self, topic_partition: TopicPartition) -> None:
+        """Return when the log of that partition is not being cleaned, and will not be before as
+        many calls of ``resume``. Kafka: ``abortAndPauseCleaning``."""
+        self._paused[topic_partition] += 1
+        for log, over in list(self._cleaning.items()):
+            if log.topic_partition == topic_partition:
+                await over.wait()
+
+    def resume(self, topic_partition: TopicPartition) -> None:
+        self._paused[topic_partition] -= 1
+        assert self._paused[topic_partition] >= 0, "resumed more often than paused"
+        if not self._paused[topic_partition]:
+            del self._paused[topic_partition]
+
+    # ---- choosing
+
+    async def clean_filthiest(self) -> bool:
+        """Clean the dirtiest log of those that want it; False if none does. Raises nothing that
+        comes from one log alone."""
+        filthy = await self._filthiest()
+        if filthy is None:
+            return False
+        log = filthy.log
+        over = self._cleaning[log] = asyncio.Event()
+        try:
+            await self._clean(filthy)
+        finally:
+            del self._cleaning[log]
+            over.set()
+        return True
+
+    async def _filthiest(self) -> Filthy | None:
+        self._last_run_ms = self._clock.monotonic_ms()
+        self._forget_closed()
+        best: Filthy | None = None
+        dirtiest = longest = 0.0
+        count = 0
+        for directory in list(self._directories()):
+            for log in list(directory.logs.values()):
+                count += 1
+                if count % _LOGS_PER_BREATH == 0:
+                    await asyncio.sleep(0)
+                filthy = self._look_at(directory, log)
+                if filthy is None:
+                    continue
+                ratio = filthy.dirt.ratio
+                dirtiest, longest = max(dirtiest, ratio), max(longest, filthy.overdue_ms)
+                wanted = wants_cleaning(filthy.dirt, log.config, filthy.overdue_ms > 0)
+                if wanted and (best is None or ratio > best.dirt.ratio):
+                    best = filthy
+        self._max_dirty_ratio, self._max_overdue_ms = dirtiest, int(longest)
+        # Somebody else may have taken it in one of the breaths.
+        if best is None or not self._may_clean(best.log):
+            return None
+        return self._look_at(best.directory, best.log)
+
+    def _may_clean(self, log: UnifiedLog) -> bool:
+        return not (
+            log.closed
+            or not log.config.compacts
+            or log in self._cleaning
+            or log in self.uncleanable
+            or log.topic_partition in self._paused
+            or self._resting.get(log, 0) > self._clock.monotonic_ms()
+        )
+
+    def _look_at(self, directory: LogDirectory, log: UnifiedLog) -> Filthy | None:
+        """None for a log that cannot be cleaned now, or holds nothing."""
+        if len(log.segments) < 2 or not self._may_clean(log):
+            return None
+        stable_offset = self.stable_offset(log.topic_partition)
+        if stable_offset is None:
+            return None
+        now_ms = self._clock.wall_ms()
+        try:
+            dirt = dirt_of(_facts_of(log, stable_offset), log.config, now_ms)
+            overdue = _overdue_ms(log, dirt, now_ms)
+        except KafkaError as error:
+            self._give_up(log, error)
+        except OSError as error:
+            self._failed(directory, error)
+        else:
+            if dirt.clean_bytes + dirt.cleanable_bytes > 0:
+                return Filthy(directory, log, dirt, overdue)
+        return None
+
+    # ---- cleaning
+
+    async def _clean(self, filthy: Filthy) -> None:
+        log, dirt = filthy.log, filthy.dirt
+        config = self._config
+        means = CleaningMeans(
+            config.dedupe_buffer_size // max(config.threads, 1),
+            config.io_buffer_load_factor,
+            config.io_buffer_size // max(config.threads, 1) // 2,
+            self._throttle,
+        )
+        paused = self._paused
+        cleaning = LogCleaning(
+            self._files, self._clock, log, dirt, means, lambda: log.topic_partition not in paused
+        )
+        events = self._events.bind(log=str(log.topic_partition))
+        events.info("cleaning", first_dirty=dirt.first_dirty, end=dirt.first_uncleanable)
+        try:
+            end = await cleaning.run()
+            if log.closed:
+                return
+            log.cleaned_offset = end
+            await filthy.directory.checkpoint_cleaned()
+        except CleaningAborted:
+            events.info("cleaning_aborted")
+        except KafkaError as error:
+            self._give_up(log, error)
+        except OSError as error:
+            self._disk_failed(filthy, error)
+        else:
+            stats = self.stats = cleaning.stats
+            events.info("cleaned", end=end, **vars(stats))
+
+    def _give_up(self, log: UnifiedLog, error: KafkaError) -> None:
+        self.uncleanable.add(log)
+        self._events.error("log_uncleanable", log=str(log.topic_partition), error=str(error))
+
+    def _disk_failed(self, filthy: Filthy, error: OSError) -> None:
+        if filthy.log.closed:
+            return  # it was deleted, and its files were renamed
+        # If it was a full disk, the directory stays; the others get their turn before this one.
+        self._resting[filthy.log] = self._clock.monotonic_ms() + _REST_MS
+        self._events.error("cleaning_failed", log=str(filthy.log.topic_partition), error=str(error))
+        self._failed(filthy.directory, error)
+
+    def _forget_closed(self) -> None:
+        self.uncleanable = {log for log in self.uncleanable if not log.closed}
+        now_ms = self._clock.monotonic_ms()
+        self._resting = {log: until for log, until in self._resting.items() if until > now_ms}
+
+    # ---- metrics
+
+    def register(self, metrics: Metrics) -> None:
+        """Kafka's gauges of ``LogCleaner`` and ``LogCleanerManager``. There are no threads that
+        could be dead: an error that nobody expects ends the broker."""
+        for directory in self._directories():
+            tag = f"logDirectory={directory.path}"
+            metrics.gauge(
+                f"kafka.log:uncleanable-partitions-count,{tag}",
+                lambda d=directory: len(self._uncleanable_in(d)),  # type: ignore[misc]
+            )
+            metrics.gauge(
+                f"kafka.log:uncleanable-bytes,{tag}",
+                lambda d=directory: sum(log.size_bytes for log in self._uncleanable_in(d)),  # type: ignore[misc]
+            )
+        for name, read in {
+            "max-dirty-percent": lambda: int(100 * self._max_dirty_ratio),
+            "time-since-last-run-ms": lambda: self._clock.monotonic_ms() - self._last_run_ms,
+            "max-buffer-utilization-percent": lambda: int(100 * self.stats.buffer_utilization),
+            "cleaner-recopy-percent": lambda: (
+                100 * self.stats.bytes_written // max(self.stats.bytes_read, 1)
+            ),
+            "max-clean-time-secs": lambda: self.stats.elapsed_ms // 1000,
+            "max-compaction-delay-secs": lambda: self._max_overdue_ms // 1000,
+            "DeadThreadCount": lambda: 0,
+        }.items():
+            metrics.gauge(f"kafka.log:{name}", read)
+
+    def _uncleanable_in(self, directory: LogDirectory) -> list[UnifiedLog]:
+        return [log for log in self.uncleanable if directory.logs.get(log.topic_partition) is log]
+
+
+def _facts_of(log: UnifiedLog, stable_offset: int) -> LogFacts:
+    return LogFacts(
+        log.log_start_offset,
+        log.log_end_offset,
+        stable_offset,
+        log.cleaned_offset,
+        [facts_of(segment) for segment in log.segments],
+    )
+
+
+def _overdue_ms(log: UnifiedLog, dirt: Dirt, now_ms: int) -> int:
+    """Raises OSError, CorruptRecordError: reads the first batches of dirty segments if there is a
+    limit at all."""
+    if log.config.max_compaction_lag_ms == NO_LIMIT:
+        return 0
+    dirty = log.segments.since(dirt.first_dirty)[:-1]
+    first = [found.batch.max_timestamp for s in dirty if (found := next(s.batches(), None))]
+    return overdue_ms(first, log.config, now_ms)

@@ -1,0 +1,270 @@
+"""The cleaning of one log: its keys into a map, its segments into fewer and smaller ones.
+
+Runs on the loop in slices of a fraction of a millisecond, so that others have their turn; only
+flushes and reads that are not in the page cache leave it. Whatever happens to the log meanwhile
+(truncated, deleted, segments gone) is looked for after every wait, and ends the cleaning; the
+segments that were put in place by then stay. Kafka: ``Cleaner``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Generator, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from minikafka.core.log.compaction import Dirt, SegmentFacts, Throttle, group_segments
+from minikafka.core.log.compaction_filter import (
+    BatchFilter,
+    CleanerStats,
+    KeyIndexer,
+    LastRecord,
+)
+from minikafka.core.log.compaction_map import OffsetMap, slots_for
+from minikafka.core.log.compaction_transactions import CleanedTransactions
+from minikafka.kernel.ports import Clock, Files
+from minikafka.protocol.records.batch import (
+    BATCH_OVERHEAD,
+    LOG_OVERHEAD,
+    CorruptRecordError,
+    RecordBatch,
+    parse_batch,
+    parse_batches,
+)
+from minikafka.storage.names import CLEANED_SUFFIX
+from minikafka.storage.segment import LogSegment
+from minikafka.storage.unified_log import UnifiedLog
+
+T = TypeVar("T")
+
+_LEAST_BUFFER_BYTES: Final = 4096
+
+
+class CleaningAborted(Exception):
+    """The log is not any more what it was when its cleaning began, or somebody wants it left
+    alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class CleaningMeans:
+    """What one cleaning may use: bytes for the map of keys, and for what is read at a time."""
+
+    map_bytes: int
+    load_factor: float
+    buffer_bytes: int
+    throttle: Throttle
+
+
+def facts_of(segment: LogSegment) -> SegmentFacts:
+    return SegmentFacts(
+        segment.base_offset,
+        segment.size_bytes,
+        segment.offset_index.size_bytes,
+        segment.time_index.size_bytes,
+        segment.max_timestamp,
+    )
+
+
+class LogCleaning:
+    """Cleans ``dirt`` of ``log``. ``is_wanted`` turning False ends it."""
+
+    def __init__(
+        self,
+        files: Files,
+        clock: Clock,
+        log: UnifiedLog,
+        dirt: Dirt,
+        means: CleaningMeans,
+        is_wanted: Callable[[], bool],
+    ) -> None:
+        self.log = log
+        self.stats = CleanerStats()
+        self._files = files
+        self._clock = clock
+        self._dirt = dirt
+        self._means = means
+        self._is_wanted = is_wanted
+        self._cuts = log.cuts
+
+    async def run(self) -> int:
+        """Returns the offset up to which the log is clean now.
+
+        Raises CleaningAborted, OSError, and KafkaError for batches that cannot be right.
+        """
+        started_ms = self._clock.monotonic_ms()
+        offsets = await self._index_keys()
+        end = offsets.latest_offset + 1
+        self.stats.buffer_utilization = offsets.utilization
+        now_ms = self._clock.wall_ms()
+        segments = [s for s in self.log.segments if s.base_offset < end]
+        by_base = {segment.base_offset: segment for segment in segments}
+        transactions = CleanedTransactions()
+        groups = group_segments(
+            [facts_of(segment) for segment in segments],
+            self.log.config,
+            self._dirt.first_uncleanable,
+        )
+        for group in groups:
+            members = [by_base[facts.base_offset] for facts in group]
+            await self._clean(members, offsets, transactions, now_ms)
+        self.stats.elapsed_ms = self._clock.monotonic_ms() - started_ms
+        return end
+
+    # ---- the keys
+
+    async def _index_keys(self) -> OffsetMap:
+        first, end = self._dirt.first_dirty, self._dirt.first_uncleanable
+        means = self._means
+        slots = slots_for(means.map_bytes, end - first, means.load_factor)
+        offsets = OffsetMap(slots, means.load_factor)
+        offsets.latest_offset = first - 1
+        indexer = KeyIndexer(offsets, first, stats=self.stats)
+        indexer.transactions.expect(self.log.aborted_transactions(first, end))
+        dirty = [s for s in self.log.segments.since(first) if s.base_offset < end]
+        for index, segment in enumerate(dirty):
+            self._check(segment)
+            position = segment.offset_index.lookup(first).position
+            async for batches in self._batches(segment, position):
+                self.stats.map_bytes_read += sum(batch.size_bytes for batch in batches)
+                if await self._in_slices(indexer.take(batches), segment):
+                    return offsets
+            following = dirty[index + 1].base_offset if index + 1 < len(dirty) else end
+            offsets.latest_offset = following - 1  # there may be a gap
+        return offsets
+
+    # ---- the copies
+
+    async def _clean(
+        self,
+        group: Sequence[LogSegment],
+        offsets: OffsetMap,
+        transactions: CleanedTransactions,
+        now_ms: int,
+    ) -> None:
+        """Write what is left of ``group`` into one segment, and put that in its place."""
+        log = self.log
+        self._check(*group)
+        base_offset = group[0].base_offset
+        cleaned = LogSegment(self._files, log.directory, base_offset, log.config, CLEANED_SUFFIX)
+        cleaned.create()
+        in_place = False
+        try:
+            await self._copy(group, cleaned, offsets, transactions, now_ms)
+            cleaned.persist()
+            await cleaned.flush()
+            cleaned.deactivate()
+            self._check(*group)
+            in_place = True
+            log.replace_segments(cleaned, group)
+        finally:
+            if not in_place and not log.closed:
+                cleaned.remove()
+            elif not in_place:
+                cleaned.close()  # its directory may have another name by now
+        for segment in group[1:]:
+            log.producers.remove_snapshot(segment.base_offset)
+        await self._files.flush_directory(log.directory)
+        for segment in group:
+            if log.put_aside is None:
+                segment.remove()
+            else:
+                log.put_aside(segment)
+
+    async def _copy(
+        self,
+        group: Sequence[LogSegment],
+        cleaned: LogSegment,
+        offsets: OffsetMap,
+        transactions: CleanedTransactions,
+        now_ms: int,
+    ) -> None:
+        log, stats = self.log, self.stats
+        entries = log.producers.states.entries
+        batch_filter = BatchFilter(
+            offsets,
+            now_ms,
+            log.config.delete_retention_ms,
+            {e.producer_id: LastRecord(e.last_offset, e.producer_epoch) for e in entries},
+            transactions,
+            stats,
+        )
+        for segment in group:
+            self._check(*group)
+            following = log.segments.after(segment.base_offset)
+            assert following is not None, "the active segment is never cleaned"
+            transactions.expect(
+                log.aborted_transactions(segment.base_offset, following.base_offset)
+            )
+            async for batches in self._batches(segment, 0):
+                stats.bytes_read += sum(batch.size_bytes for batch in batches)
+                left = await self._in_slices(batch_filter.take(batches), *group)
+                if left:
+                    data = b"".join(left)
+                    cleaned.append_batches(data, parse_batches(data))
+                    stats.bytes_written += len(data)
+                    await self._throttle(len(data), *group)
+                for txn in transactions.retained:
+                    cleaned.txn_index.append(txn)
+                transactions.retained.clear()
+
+    # ---- reading, and letting others have their turn
+
+    async def _batches(
+        self, segment: LogSegment, position: int
+    ) -> AsyncIterator[list[RecordBatch]]:
+        """The batches of a segment from ``position`` on, a buffer full at a time; a batch that is
+        larger comes alone."""
+        size = max(self._means.buffer_bytes, _LEAST_BUFFER_BYTES)
+        end = segment.size_bytes
+        while position < end:
+            data = await self._read(segment, min(size, end - position), position)
+            batches = parse_batches(data)
+            if not batches:
+                whole = self._batch_size(data, position, end)
+                batches = parse_batches(await self._read(segment, whole, position))
+                if not batches:
+                    raise CorruptRecordError(f"{segment.path} ends inside a batch at {position}")
+            position += sum(batch.size_bytes for batch in batches)
+            yield batches
+
+    def _batch_size(self, data: bytes, position: int, end: int) -> int:
+        """Of the batch that begins ``data`` and is larger than that."""
+        if len(data) >= BATCH_OVERHEAD:
+            size = parse_batch(data, 0).length + LOG_OVERHEAD
+            if len(data) < size <= end - position:
+                return size
+        raise CorruptRecordError(f"no whole batch at {position} of {end} bytes")
+
+    async def _read(self, segment: LogSegment, length: int, position: int) -> bytes:
+        self._check(segment)
+        try:
+            data = await segment.read_cold(length, position)
+        except OSError:
+            self._check(segment)
+            raise
+        await self._throttle(len(data), segment)
+        return data
+
+    async def _throttle(self, size_bytes: int, *segments: LogSegment) -> None:
+        wait_ms = self._means.throttle.observe(size_bytes, self._clock.monotonic_ms())
+        if wait_ms:
+            await self._clock.sleep(wait_ms)
+        self._check(*segments)
+
+    async def _in_slices(self, work: Generator[None, None, T], *segments: LogSegment) -> T:
+        while True:
+            try:
+                next(work)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            await asyncio.sleep(0)
+            self._check(*segments)
+
+    def _check(self, *segments: LogSegment) -> None:
+        """Raises CleaningAborted unless the log and these neighbours of it are what they were."""
+        log = self.log
+        if log.closed or log.cuts != self._cuts or not self._is_wanted():
+            raise CleaningAborted
+        if not log.segments.holds(segments):
+            raise CleaningAborted
