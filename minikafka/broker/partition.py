@@ -292,6 +292,7 @@ class Partition(Replica):
             follower,
             self.high_watermark,
             state.leader_epoch_start_offset,
+            self.log.log_start_offset,
         ):
             self.state = facts.propose_isr(state, joined_by(state.isr, replica_id))
             self._submit_isr(self)

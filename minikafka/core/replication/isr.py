@@ -38,17 +38,21 @@ def may_join(
     follower: FollowerState,
     high_watermark: int,
     leader_epoch_start_offset: int,
+    log_start_offset: int,
 ) -> bool:
     """Whether a follower that has just fetched belongs in the ISR again.
 
     It must hold all that is committed, and must have reached this leader epoch: a follower below
-    its start may still have to truncate. That the broker is alive is for the caller to know.
+    its start may still have to truncate. And it must start its log no earlier than the leader does:
+    else, should it lead before the leader's answer reaches it, deleted records would be back (Kafka
+    does not look). That the broker is alive is for the caller to know.
     """
     return (
         not isr.in_flight
         and replica not in isr.committed
         and follower.log_end_offset >= high_watermark
         and follower.log_end_offset >= leader_epoch_start_offset
+        and max(follower.log_start_offset, 0) >= log_start_offset
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 import pytest
@@ -349,7 +350,24 @@ def _fail(monkeypatch: pytest.MonkeyPatch, files: MemoryFiles, path: str) -> Non
 
     def refuse(target: str, data: bytes) -> None:
         if target == path:
-            raise OSError("no space")
+            raise OSError(errno.ENOSPC, "no space")
         replace(target, data)
 
     monkeypatch.setattr(files, "replace_unsynced", refuse)
+
+
+class TestComingBack:
+    async def test_who_was_away_learns_of_it_before_it_is_in_sync(self) -> None:
+        async with ReplicaCluster() as cluster:
+            leader = await with_records(cluster)
+            files = await cluster.stop(3)
+            leader.delete_records(4)
+            await cluster.elect(1, isr=[1, 2], epoch=1)
+            await cluster.clock.advance(1_000)
+            node = await cluster.start(3, files)
+            await cluster.elect(1, isr=[1, 2], epoch=2)
+            assert node.partition().log.log_start_offset == 0
+            while 3 not in leader.partition().state.isr.maximal:
+                await cluster.clock.advance(10)
+            assert leader.partition().followers[3].log_start_offset == 4
+            assert node.files.read_all(STARTS) == b"0\n1\nflights 0 4\n"

@@ -104,7 +104,7 @@ class Leader:
         offset = min(self.end, known + progress)
         state = after_fetch(self.followers[replica], offset, 0, self.end, self.now_ms)
         self.followers[replica] = state
-        if may_join(self.isr, replica, state, self.watermark, 0):
+        if may_join(self.isr, replica, state, self.watermark, 0, 0):
             self.isr = IsrState(self.isr.committed, joined_by(self.isr, replica))
 
     def shrink(self) -> None:

@@ -88,13 +88,13 @@ def test_who_joins_holds_what_is_committed_and_has_reached_the_epoch(
     end: int, high_watermark: int, epoch_start: int, joins: bool
 ) -> None:
     isr = IsrState((1,))
-    assert may_join(isr, 2, FollowerState(end), high_watermark, epoch_start) is joins
+    assert may_join(isr, 2, FollowerState(end), high_watermark, epoch_start, 0) is joins
     assert joined_by(isr, 2) == (1, 2)
 
 
 def test_nobody_joins_twice_or_while_a_change_is_in_flight() -> None:
-    assert not may_join(IsrState((1, 2)), 2, FollowerState(10), 10, 0)
-    assert not may_join(IsrState((1,), (1, 3)), 2, FollowerState(10), 10, 0)
+    assert not may_join(IsrState((1, 2)), 2, FollowerState(10), 10, 0, 0)
+    assert not may_join(IsrState((1,), (1, 3)), 2, FollowerState(10), 10, 0, 0)
 
 
 def leading() -> PartitionState:
@@ -162,3 +162,13 @@ def test_being_caught_up_never_goes_back(fetches: list[tuple[int, int, int]]) ->
         assert after.last_caught_up_ms <= now_ms
         assert after.last_fetch_leader_end_offset >= state.last_fetch_leader_end_offset
         state = after
+
+
+@pytest.mark.parametrize(
+    ("start", "leader_start", "joins"), [(-1, 0, True), (3, 4, False), (4, 4, True), (9, 4, True)]
+)
+def test_a_follower_with_deleted_records_joins_when_it_has_deleted_them(
+    start: int, leader_start: int, joins: bool
+) -> None:
+    follower = FollowerState(10, start)
+    assert may_join(IsrState((1,)), 2, follower, 10, 0, leader_start) is joins
