@@ -62,6 +62,7 @@ class BrokerNode:
             world.coordination, world.clock, views.zookeeper(config), self.broker_id
         )
         self._logs = LogManager(world.files, world.clock, views.log_manager(config))
+        self._logs.on_all_failed = self.fail
         self._servers: list[Server] = []
         self._debug: HttpServer | None = None
 

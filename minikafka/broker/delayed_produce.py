@@ -16,9 +16,10 @@ NO_APPEND = LogAppendInfo(-1, -1, -1, -1, -1, -1, -1, 0)
 
 
 class AppendResult:
-    """What came of the records for one partition. After an error ``info`` is full of -1."""
+    """What came of the records for one partition. After an error ``info`` is full of -1;
+    ``record_errors`` are (place in the batch, why) of records for which it was refused."""
 
-    __slots__ = ("error", "error_message", "info", "topic_partition")
+    __slots__ = ("error", "error_message", "info", "record_errors", "topic_partition")
 
     def __init__(
         self,
@@ -26,11 +27,13 @@ class AppendResult:
         error: ErrorCode,
         info: LogAppendInfo = NO_APPEND,
         error_message: str | None = None,
+        record_errors: Sequence[tuple[int, str]] = (),
     ) -> None:
         self.topic_partition = topic_partition
         self.error = error
         self.info = info
         self.error_message = error_message
+        self.record_errors = record_errors
 
 
 AppendReply: TypeAlias = Callable[[Sequence[AppendResult]], None]

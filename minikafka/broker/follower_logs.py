@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from minikafka.broker.hosted_partitions import HostedPartitions
 from minikafka.broker.parked import ParkedRequests
@@ -18,6 +18,7 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import EventLog
 from minikafka.protocol.messages.fetch import PartitionData
+from minikafka.storage.log_manager import LogManager
 
 
 class FollowerLogs:
@@ -26,21 +27,23 @@ class FollowerLogs:
     ``write_log_starts`` is called before a leader is told of log starts: it counts on their being
     remembered.
 
-    Every method returns the fetch state to go on with, or None when copying has to stop until the
-    controller says more."""
+    ``on_disk_error`` tells whether the replica is offline by it. Every method returns the fetch
+    state to go on with, or None when copying has to stop until the controller says more; it raises
+    KafkaError(KAFKA_STORAGE_ERROR) while the disk is full: to be tried again."""
 
     def __init__(
         self,
         hosted: HostedPartitions,
         parked: ParkedRequests,
-        on_disk_error: Callable[[TopicPartition, OSError], None],
-        write_log_starts: Callable[[], None],
+        on_disk_error: Callable[[TopicPartition, OSError], bool],
+        logs: LogManager,
         log: EventLog,
     ) -> None:
         self._hosted = hosted
         self._parked = parked
         self._on_disk_error = on_disk_error
-        self.write_log_starts = write_log_starts
+        self.write_log_starts = logs.write_log_starts
+        self._logs = logs
         self._log = log
 
     def log_start_offset(self, topic_partition: TopicPartition) -> int:
@@ -62,7 +65,8 @@ class FollowerLogs:
                 return self._cut(partition, state, data)
             return self._append(partition, state, data)
         except OSError as error:
-            self._on_disk_error(topic_partition, error)
+            self._disk_error(topic_partition, error)
+            return None
         except KafkaError as error:
             if error.code in (ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD):
                 raise
@@ -113,7 +117,7 @@ class FollowerLogs:
             partition = self._hosted.require(topic_partition)
             partition.truncate_to(offset)
         except OSError as error:
-            self._on_disk_error(topic_partition, error)
+            self._disk_error(topic_partition, error)
             return None
         except KafkaError as error:
             self._given_up(topic_partition, error)
@@ -139,12 +143,24 @@ class FollowerLogs:
                 partition.truncate_fully_and_start_at(restart.start_at)
                 self._parked.changed(topic_partition)
         except OSError as error:
-            self._on_disk_error(topic_partition, error)
+            self._disk_error(topic_partition, error)
             return None
         except KafkaError as error:
             self._given_up(topic_partition, error)
             return None
         return self._at_end(partition, state)
+
+    async def flush_due(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """Return when what ``flush.messages`` wants on disk is there: the next fetch of these
+        followers acknowledges it."""
+        partitions = (self._hosted.get(tp) for tp in topic_partitions)
+        due = [p.log for p in partitions if p is not None and p.has_log and p.log.flush_due]
+        if due:
+            await self._logs.flush(due)
+
+    def _disk_error(self, topic_partition: TopicPartition, error: OSError) -> None:
+        if not self._on_disk_error(topic_partition, error):
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 
     def _given_up(self, topic_partition: TopicPartition, error: KafkaError) -> None:
         """Our own log cannot be read, or does not take what the leader sent."""

@@ -46,6 +46,11 @@ class HostedPartitions:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
+    def high_watermark(self, topic_partition: TopicPartition) -> int:
+        """0 for a partition that is not served here."""
+        partition = self._online.get(topic_partition)
+        return 0 if partition is None else partition.high_watermark
+
     def require(self, topic_partition: TopicPartition) -> Partition:
         """Raises KafkaError with ``error_for``."""
         partition = self._online.get(topic_partition)

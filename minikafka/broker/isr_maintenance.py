@@ -40,6 +40,11 @@ class IsrStore(Protocol):
         CoordinationError."""
         ...
 
+    async def propagate_log_dir_event(self, broker_id: int) -> None:
+        """Tell the controller that a log directory of this broker has failed, by a sequential
+        child of /log_dir_event_notification. Raises CoordinationError."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class IsrConfig:

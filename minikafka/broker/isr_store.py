@@ -21,6 +21,8 @@ class PartitionStates(Protocol):
 
     async def propagate_isr_changes(self, partitions: Sequence[TopicPartition]) -> None: ...
 
+    async def propagate_log_dir_event(self, broker_id: int) -> None: ...
+
 
 class ZkIsrStore:
     """See ``isr_maintenance.IsrStore``. ``store`` gives the store of the current session."""
@@ -41,3 +43,6 @@ class ZkIsrStore:
 
     async def propagate_isr_changes(self, partitions: Sequence[TopicPartition]) -> None:
         await self._store().propagate_isr_changes(partitions)
+
+    async def propagate_log_dir_event(self, broker_id: int) -> None:
+        await self._store().propagate_log_dir_event(broker_id)

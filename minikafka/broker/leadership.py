@@ -53,7 +53,7 @@ class Leadership:
         log_manager: LogManager,
         topic_configs: TopicConfigs,
         new_partition: Callable[[TopicPartition], Partition],
-        on_disk_error: Callable[[TopicPartition, OSError], None],
+        on_disk_error: Callable[[TopicPartition, OSError], bool],
     ) -> None:
         self.checkpointed: dict[TopicPartition, int] = {}
         self._clock = clock
@@ -114,6 +114,11 @@ class Leadership:
             else:
                 self._become_follower(partition, instruction, live_leaders)
         except KafkaError as error:
+            if (
+                error.code is ErrorCode.KAFKA_STORAGE_ERROR
+                and self._log_manager.directories.offline
+            ):
+                self._hosted.mark_offline(topic_partition)  # it may lie in a failed directory
             return error.code
         except OSError as error:
             self._on_disk_error(topic_partition, error)
@@ -158,7 +163,9 @@ class Leadership:
         topic_partition = instruction.topic_partition
         config = self._topic_configs.get(topic_partition.topic)
         if not partition.has_log:
-            log = self._log_manager.get_or_create(topic_partition, instruction.topic_id, config.log)
+            log = self._log_manager.get_or_create(
+                topic_partition, instruction.topic_id, config.log, instruction.is_new
+            )
             partition.open_log(log, self.checkpointed.get(topic_partition, 0))
             self._hosted.add(partition)
         partition.configure(config)

@@ -27,7 +27,7 @@ class RecordDeletion:
         hosted: HostedPartitions,
         parked: ParkedRequests,
         write_log_starts: Callable[[], None],
-        on_disk_error: Callable[[TopicPartition, OSError], None],
+        on_disk_error: Callable[[TopicPartition, OSError], object],
         metrics: Metrics,
     ) -> None:
         self._hosted = hosted

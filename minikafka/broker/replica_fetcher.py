@@ -211,7 +211,7 @@ class ReplicaFetcher:
             self._failed(list(asked))
             return
         topics = {state.topic_id: tp.topic for tp, state in asked.items()}
-        restarts = []
+        restarts, grown = [], []
         for topic in response.responses:
             name = topics.get(topic.topic_id) if version > FETCH_VERSION_BY_NAME else topic.topic
             for data in topic.partitions:
@@ -225,6 +225,9 @@ class ReplicaFetcher:
                     self._refused(topic_partition, error_of(data.error_code))
                 else:
                     self._take(topic_partition, state, data)
+                    if data.records:
+                        grown.append(topic_partition)
+        await self._logs.flush_due(grown)
         for topic_partition, state in restarts:
             await self._restart(topic_partition, state)
 
@@ -276,11 +279,20 @@ class ReplicaFetcher:
     def _take(
         self, topic_partition: TopicPartition, state: PartitionFetchState, data: PartitionData
     ) -> None:
+        self._try(topic_partition, lambda: self._logs.take(topic_partition, state, data))
+
+    def _try(
+        self, topic_partition: TopicPartition, step: Callable[[], PartitionFetchState | None]
+    ) -> None:
+        """``step``, which is to be tried again when it raises KafkaError."""
         try:
-            self._settle(topic_partition, self._logs.take(topic_partition, state, data))
+            self._settle(topic_partition, step())
         except KafkaError as error:
+            disk_full = error.code is ErrorCode.KAFKA_STORAGE_ERROR
             self._log.error(
-                "bad_records_from_leader", partition=str(topic_partition), error=str(error)
+                "replica_disk_full" if disk_full else "bad_records_from_leader",
+                partition=str(topic_partition),
+                error=str(error),
             )
             self._failed([topic_partition])
 
@@ -323,12 +335,12 @@ class ReplicaFetcher:
             return
         below = restart_below_leader_end(self._logs.log_end_offset(topic_partition), end)
         if below is not None:
-            self._settle(topic_partition, self._logs.cut_to(topic_partition, state, end))
+            self._try(topic_partition, lambda: self._logs.cut_to(topic_partition, state, end))
             return
         start = await self._list_offset(topic_partition, state, EARLIEST_TIMESTAMP)
         if start is None or self._states.get(topic_partition) is not state:
             return
-        self._settle(topic_partition, self._logs.restart_at(topic_partition, state, start))
+        self._try(topic_partition, lambda: self._logs.restart_at(topic_partition, state, start))
 
     async def _list_offset(
         self, topic_partition: TopicPartition, state: PartitionFetchState, timestamp: int

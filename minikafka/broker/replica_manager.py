@@ -5,29 +5,30 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar
 from uuid import UUID
 
 from minikafka.broker.cluster_view import ClusterView, LiveBrokers
 from minikafka.broker.delayed_fetch import DelayedFetch, FetchReply
-from minikafka.broker.delayed_produce import NO_APPEND, AppendReply, AppendResult, DelayedProduce
 from minikafka.broker.fetch_reader import FetchEntry, FetchParams, FetchReader, ReadResult
 from minikafka.broker.follower_logs import FollowerLogs
 from minikafka.broker.hosted_partitions import HostedPartitions
 from minikafka.broker.isr_maintenance import IsrConfig, IsrMaintenance, IsrStore
 from minikafka.broker.leadership import Leadership
+from minikafka.broker.log_dir_failures import LogDirFailures
 from minikafka.broker.parked import ParkedRequests
 from minikafka.broker.partition import Partition
+from minikafka.broker.record_appends import RecordAppends
 from minikafka.broker.record_deletion import RecordDeletion
 from minikafka.broker.replica_fetcher import ReplicaFetcherConfig
 from minikafka.broker.replica_fetcher_manager import OpenChannel, ReplicaFetcherManager
 from minikafka.broker.topic_config import TopicConfigs
-from minikafka.core.log.append import AppendOrigin
-from minikafka.kernel.cluster import INTERNAL_TOPICS, TopicPartition
+from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import event_log
 from minikafka.kernel.metrics import Metrics
-from minikafka.kernel.ports import Buffer, Clock, CoordinationError
+from minikafka.kernel.ports import Clock, CoordinationError
 from minikafka.storage.log_manager import LogManager
 
 T = TypeVar("T")
@@ -69,11 +70,8 @@ class ReplicaManager:
         broker_epoch: Callable[[], int],
         metrics: Metrics,
     ) -> None:
-        self.config = config
-        self.topic_configs = topic_configs
-        self._clock = clock
-        self._log_manager = log_manager
-        self._metrics = metrics
+        self.config, self.topic_configs = config, topic_configs
+        self._clock, self._log_manager, self._metrics = clock, log_manager, metrics
         self._live = LiveBrokers(cluster)
         self._log = event_log("replica-manager", broker=config.broker_id)
         self.hosted = HostedPartitions(cluster)
@@ -91,13 +89,7 @@ class ReplicaManager:
             clock,
             config.broker_id,
             broker_epoch,
-            FollowerLogs(
-                self.hosted,
-                self.parked,
-                self.disk_failed,
-                log_manager.write_log_starts,
-                self._log,
-            ),
+            FollowerLogs(self.hosted, self.parked, self.disk_failed, log_manager, self._log),
             cluster,
             config.inter_broker_listener_name,
             open_channel,
@@ -115,45 +107,51 @@ class ReplicaManager:
             self._new_partition,
             self.disk_failed,
         )
+        write_log_starts = log_manager.write_log_starts
         self.deletion = RecordDeletion(
-            config.broker_id,
-            self.hosted,
-            self.parked,
-            log_manager.write_log_starts,
-            self.disk_failed,
-            metrics,
+            config.broker_id, self.hosted, self.parked, write_log_starts, self.disk_failed, metrics
         )
+        self._appends = RecordAppends(
+            clock, self.hosted, self.parked, log_manager, self.disk_failed, metrics
+        )
+        self.append_records = self._appends.append_records
         self._reader = FetchReader(self.hosted, self.disk_failed)
-        self._checkpointing: asyncio.Task[None] | None = None
-        self._messages_in = metrics.counter("kafka.server:MessagesInPerSec")
-        self._bytes_in = metrics.counter("kafka.server:BytesInPerSec")
-        self._bytes_out = metrics.counter("kafka.server:BytesOutPerSec")
-        self._replicated_out = metrics.counter("kafka.server:ReplicationBytesOutPerSec")
-        self._produce_expired = metrics.counter("kafka.server:DelayedProduceExpiresPerSec")
+        announce = partial(isr_store.propagate_log_dir_event, config.broker_id)
+        self.log_dir_failures = LogDirFailures(
+            clock, self.hosted, self.parked, self._forget, announce, self._log
+        )
+        self._background: list[asyncio.Task[None]] = []
+        counter = metrics.counter
+        self._bytes_out = counter("kafka.server:BytesOutPerSec")
+        self._replicated_out = counter("kafka.server:ReplicationBytesOutPerSec")
         self._fetch_expired = {
-            True: metrics.counter("kafka.server:DelayedFetchFollowerExpiresPerSec"),
-            False: metrics.counter("kafka.server:DelayedFetchConsumerExpiresPerSec"),
+            True: counter("kafka.server:DelayedFetchFollowerExpiresPerSec"),
+            False: counter("kafka.server:DelayedFetchConsumerExpiresPerSec"),
         }
 
     # -------------------------------------------------------------------------------------- life
 
     async def start(self, tasks: asyncio.TaskGroup) -> None:
         """After the logs are loaded, before the first LeaderAndIsr."""
+        self._appends.start(tasks)
         self.leadership.checkpointed = self._log_manager.read_high_watermarks()
+        self._log_manager.on_failure = self.log_dir_failures.failed
+        self._log_manager.upkeep.high_watermark = self.hosted.high_watermark
         self._register_gauges()
         self.isr.start(tasks)
         self.fetchers.start(tasks)
-        self._checkpointing = tasks.create_task(
-            self._checkpoint_forever(), name="highwatermark-checkpoint"
-        )
+        self._background = [
+            tasks.create_task(self._checkpoint_forever(), name="highwatermark-checkpoint"),
+            tasks.create_task(self.log_dir_failures.run(), name="LogDirFailureHandler"),
+        ]
 
     async def stop(self) -> None:
         """Copy nothing, wake nobody, and leave the high watermarks on disk."""
         await self.fetchers.stop()
         await self.isr.stop()
-        if self._checkpointing is not None:
-            self._checkpointing.cancel()
-            await asyncio.gather(self._checkpointing, return_exceptions=True)
+        for task in self._background:
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
         self.parked.close()
         self.checkpoint_high_watermarks()
 
@@ -162,6 +160,10 @@ class ReplicaManager:
         metrics.gauge("kafka.server:PartitionCount", lambda: len(hosted))
         metrics.gauge("kafka.server:LeaderCount", lambda: sum(p.is_leader for p in hosted))
         metrics.gauge("kafka.server:OfflineReplicaCount", lambda: hosted.offline_count)
+        metrics.gauge(
+            "kafka.log:OfflineLogDirectoryCount",
+            lambda: len(self._log_manager.directories.offline),
+        )
         metrics.gauge(
             "kafka.server:UnderReplicatedPartitions",
             lambda: sum(p.is_under_replicated for p in hosted),
@@ -198,12 +200,20 @@ class ReplicaManager:
             if partition.topic_partition.topic == topic:
                 partition.configure(config)
 
-    def disk_failed(self, topic_partition: TopicPartition, error: OSError) -> None:
-        """A read or write of this partition's log failed: serve nothing of it any more."""
+    def disk_failed(self, topic_partition: TopicPartition, error: OSError) -> bool:
+        """A read or write of this partition's log failed, and with it the log directory: nothing
+        of it is served any more. False when the disk is only full, and the replica stays."""
         self._log.error("disk_failed", partition=str(topic_partition), error=repr(error))
-        self.fetchers.remove([topic_partition])
-        self.hosted.mark_offline(topic_partition)
-        self.parked.changed(topic_partition)
+        if not self._log_manager.storage_failed(topic_partition, error):
+            return False
+        if not self.hosted.is_offline(topic_partition):
+            self.log_dir_failures.take_offline([topic_partition])
+        return True
+
+    def _forget(self, topic_partitions: Sequence[TopicPartition]) -> None:
+        self.fetchers.remove(topic_partitions)
+        for topic_partition in topic_partitions:
+            self.leadership.forget_checkpoint(topic_partition)
 
     # ------------------------------------------------------------------------ high watermarks
 
@@ -214,78 +224,12 @@ class ReplicaManager:
             if partition.has_log:
                 assert partition.high_watermark <= partition.log.log_end_offset
                 watermarks[partition.topic_partition] = partition.high_watermark
-        try:
-            self._log_manager.write_high_watermarks(watermarks)
-        except OSError as error:
-            # The old ones stay: after a crash, followers start from further back, and no worse.
-            self._log.error("high_watermark_checkpoint_failed", error=repr(error))
+        self._log_manager.write_high_watermarks(watermarks)
 
     async def _checkpoint_forever(self) -> None:
         while True:
             await self._clock.sleep(self.config.replica_high_watermark_checkpoint_interval_ms)
             self.checkpoint_high_watermarks()
-
-    # ------------------------------------------------------------------------------------ produce
-
-    def append_records(
-        self,
-        entries: Sequence[tuple[TopicPartition, Buffer]],
-        acks: int,
-        timeout_ms: int,
-        reply: AppendReply,
-        internal_topics_allowed: bool = False,
-        origin: AppendOrigin = AppendOrigin.CLIENT,
-    ) -> None:
-        """Append to each partition, and ``reply`` with one result for each, in their order.
-
-        With acks=-1 the reply waits for the in-sync replicas of every partition appended to, up to
-        ``timeout_ms``; if none was appended to, or with acks 0 and 1, it comes in the same breath.
-        """
-        if acks not in (-1, 0, 1):
-            reply([AppendResult(tp, ErrorCode.INVALID_REQUIRED_ACKS) for tp, _ in entries])
-            return
-        results: list[AppendResult] = []
-        advanced: list[TopicPartition] = []
-        appended: list[TopicPartition] = []
-        now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.wall_ms()
-        for topic_partition, records in entries:
-            if topic_partition.topic in INTERNAL_TOPICS and not internal_topics_allowed:
-                results.append(AppendResult(topic_partition, ErrorCode.INVALID_TOPIC_EXCEPTION))
-                continue
-            try:
-                partition = self.hosted.require(topic_partition)
-                info, moved = partition.append_as_leader(records, acks, wall_ms, now_ms, origin)
-            except KafkaError as error:
-                results.append(self._append_error(topic_partition, error))
-                continue
-            except OSError as error:
-                self.disk_failed(topic_partition, error)
-                results.append(AppendResult(topic_partition, ErrorCode.KAFKA_STORAGE_ERROR))
-                continue
-            (advanced if moved else appended).append(topic_partition)
-            results.append(AppendResult(topic_partition, ErrorCode.NONE, info))
-            self._messages_in.mark(info.last_offset - info.first_offset + 1)
-            self._bytes_in.mark(len(records))
-        for topic_partition in advanced:
-            self.parked.changed(topic_partition)
-        for topic_partition in appended:
-            self.parked.appended(topic_partition)
-        if acks == -1 and (advanced or appended):
-            operation = DelayedProduce(
-                timeout_ms, results, self.hosted, reply, self._produce_expired.mark
-            )
-            self.parked.produce.try_complete_else_watch(operation, advanced + appended)
-        else:
-            reply(results)
-
-    def _append_error(self, topic_partition: TopicPartition, error: KafkaError) -> AppendResult:
-        """With the log start offset, by which a producer that is out of sequence sees whether its
-        past was deleted."""
-        partition = self.hosted.get(topic_partition)
-        info = NO_APPEND
-        if partition is not None and partition.is_leader:
-            info = info._replace(log_start_offset=partition.log.log_start_offset)
-        return AppendResult(topic_partition, error.code, info, error.message)
 
     # -------------------------------------------------------------------------------------- fetch
 

@@ -32,7 +32,7 @@ class MemoryFile:
     def write(self, data: Buffer, offset: int) -> None:
         inode = self._open_inode()
         raw = bytes(data)
-        room = self._files.take_room(len(raw))
+        room = self._files.take_room(self._path, len(raw))
         if offset > len(inode.data):
             inode.data.extend(bytes(offset - len(inode.data)))
         inode.data[offset : offset + room] = raw[:room]
@@ -49,7 +49,7 @@ class MemoryFile:
 
     def truncate(self, length: int) -> None:
         inode = self._open_inode()
-        self._files.take_room(0)
+        self._files.take_room(self._path, 0)
         del inode.data[length:]
         inode.data.extend(bytes(length - len(inode.data)))
         inode.durable = min(inode.durable, length)
@@ -72,7 +72,7 @@ class MemoryLock:
 
 class MemoryFiles:
     """``room_bytes`` is what may still be written before the disk is full; ``broken`` makes every
-    write and truncation fail."""
+    write and truncation fail, of paths that start with ``broken_below``."""
 
     def __init__(self) -> None:
         self._inodes: dict[str, Inode] = {}
@@ -80,11 +80,15 @@ class MemoryFiles:
         self._locks: set[str] = set()
         self.room_bytes = 2**60
         self.broken = False
+        self.broken_below = ""
         self.now_ms = 0  # for the times of modification
 
-    def take_room(self, wanted: int) -> int:
-        if self.broken:
-            raise OSError(errno.EIO, "broken disk")
+    def check(self, path: str) -> None:
+        if self.broken and path.startswith(self.broken_below):
+            raise OSError(errno.EIO, "broken disk", path)
+
+    def take_room(self, path: str, wanted: int) -> int:
+        self.check(path)
         granted = min(wanted, self.room_bytes)
         self.room_bytes -= granted
         return granted
@@ -107,8 +111,7 @@ class MemoryFiles:
         if create and path not in self._inodes:
             if not self.is_directory(path.rpartition("/")[0]):
                 raise FileNotFoundError(errno.ENOENT, "no such directory", path)
-            if self.broken:
-                raise OSError(errno.EIO, "broken disk")
+            self.check(path)
             self._inodes[path] = Inode()
         return MemoryFile(self, path, self._inode(path))
 
@@ -146,8 +149,7 @@ class MemoryFiles:
             self._directories.add(target + path[len(source) :])
 
     def remove(self, path: str) -> None:
-        if self.broken:
-            raise OSError(errno.EIO, "broken disk")
+        self.check(path)
         self._inodes.pop(path, None)
 
     def remove_tree(self, path: str) -> None:
@@ -175,7 +177,7 @@ class MemoryFiles:
         self._inodes[path].durable = len(data)
 
     def replace_unsynced(self, path: str, data: bytes) -> None:
-        if self.take_room(len(data)) < len(data):
+        if self.take_room(path, len(data)) < len(data):
             raise OSError(errno.ENOSPC, "no space left", path)
         if not self.is_directory(path.rpartition("/")[0]):
             raise FileNotFoundError(errno.ENOENT, "no such directory", path)

@@ -18,6 +18,7 @@ class StateZnodes:
     def __init__(self) -> None:
         self.states: dict[TopicPartition, LeaderAndIsr] = {}
         self.announced: list[list[TopicPartition]] = []
+        self.log_dir_events: list[int] = []
         self.away = False
         self.held: asyncio.Event | None = None
 
@@ -38,6 +39,11 @@ class StateZnodes:
         version = expected_zk_version + 1
         self.states[topic_partition] = replace(leader_and_isr, zk_version=version)
         return version
+
+    async def propagate_log_dir_event(self, broker_id: int) -> None:
+        if self.away:
+            raise CoordinationError("/log_dir_event_notification")
+        self.log_dir_events.append(broker_id)
 
     async def propagate_isr_changes(self, partitions: Sequence[TopicPartition]) -> None:
         if self.away:

@@ -290,7 +290,7 @@ class ReplicaCluster:
     async def start(self, broker_id: int, files: MemoryFiles | None = None) -> Node:
         assert self.tasks is not None
         files = files or MemoryFiles()
-        logs = LogManager(files, self.clock, LogManagerConfig(log_dirs=("/data",)))
+        logs = LogManager(files, self.clock, LogManagerConfig(log_dirs=("/data", "/more")))
         await logs.start()
         replicas = ReplicaManager(
             ReplicaManagerConfig(broker_id, isr=self._isr, fetcher=self._fetcher),

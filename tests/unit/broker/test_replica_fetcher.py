@@ -121,7 +121,8 @@ async def test_a_partition_whose_disk_fails_is_copied_no_more_and_others_are() -
     async with ReplicaCluster([1, 2]) as cluster:
         await cluster.elect(1, isr=[1], replicas=[1, 2], partitions=[0, 1])
         await cluster.clock.settle()
-        cluster[2].files.broken = True
+        files = cluster[2].files
+        files.broken, files.broken_below = True, "/data"
         cluster[1].produce("v", acks=1)
         await cluster.clock.advance(2_000)
         assert cluster[2].replicas.hosted.is_offline(TP)

@@ -263,10 +263,10 @@ def test_a_torn_tail_that_cannot_be_cut_off_at_once() -> None:
     files.room_bytes = 50
     real_take_room = files.take_room
 
-    def broken_when_full(wanted: int) -> int:
+    def broken_when_full(path: str, wanted: int) -> int:
         if files.room_bytes == 0:
             raise OSError(errno.EIO, "broken disk")
-        return real_take_room(wanted)
+        return real_take_room(path, wanted)
 
     files.take_room = broken_when_full  # type: ignore[method-assign]
     with pytest.raises(OSError, match="space"):
