@@ -47,8 +47,6 @@ from minikafka.protocol.api_keys import ApiKey
 from minikafka.storage.log_manager import LogManager
 from minikafka.zookeeper.session import ZkSession
 
-FIRST_FETCH_VERSION = 4  # older ones want formats 0 and 1 of record batches
-
 
 class BrokerParts:
     """Everything between the connections and the logs. ``broker_epoch`` is this broker's now."""
@@ -146,7 +144,6 @@ class BrokerParts:
             Route(
                 ApiKey.FETCH,
                 FetchHandler(replicas, cache, fetch_config),
-                min_version=FIRST_FETCH_VERSION,
                 in_parts=True,
             ),
             Route(ApiKey.LIST_OFFSETS, ListOffsetsHandler(replicas)),

@@ -26,7 +26,8 @@ class Isolation(Enum):
 
 class FetchParams(NamedTuple):
     """One fetch. ``replica_id`` is -1 for consumers. ``leader_only``: False lets a follower answer
-    (KIP-392). ``hard_max_bytes``: a first batch larger than the limit is not sent (version < 3)."""
+    (KIP-392). ``each_partition_progresses``: the first batch of every partition is read whole, and
+    not of the first one only (version < 3)."""
 
     replica_id: int
     max_wait_ms: int
@@ -34,7 +35,7 @@ class FetchParams(NamedTuple):
     max_bytes: int
     isolation: Isolation
     leader_only: bool = True
-    hard_max_bytes: bool = False
+    each_partition_progresses: bool = False
 
     @property
     def is_from_follower(self) -> bool:
@@ -98,7 +99,7 @@ class FetchReader:
     ``on_disk_error`` is told of a partition whose disk failed under a read."""
 
     def __init__(
-        self, hosted: HostedPartitions, on_disk_error: Callable[[TopicPartition, OSError], None]
+        self, hosted: HostedPartitions, on_disk_error: Callable[[TopicPartition, OSError], object]
     ) -> None:
         self._hosted = hosted
         self._on_disk_error = on_disk_error
@@ -115,7 +116,7 @@ class FetchReader:
         results: list[ReadResult] = []
         advanced: list[TopicPartition] = []
         left = params.max_bytes
-        first_always = not params.hard_max_bytes
+        first_always = True
         for entry in entries:
             try:
                 partition = self._hosted.require(entry.topic_partition)
@@ -130,8 +131,8 @@ class FetchReader:
                     False,
                 )
             if result.records:
-                first_always = False
                 left = max(0, left - len(result.records))
+                first_always = params.each_partition_progresses and left > 0
             if moved:
                 advanced.append(entry.topic_partition)
             results.append(result)

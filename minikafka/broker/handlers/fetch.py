@@ -10,6 +10,7 @@ from minikafka.broker.cluster_view import ClusterView
 from minikafka.broker.context import Reply, RequestContext
 from minikafka.broker.current_leader import leader_hint
 from minikafka.broker.fetch_reader import FetchEntry, FetchParams, Isolation, ReadResult
+from minikafka.broker.record_formats import FETCH_FORMATS, FetchFormat, in_format, limited
 from minikafka.broker.replica_manager import ReplicaManager
 from minikafka.kernel.cluster import CONSUMER_REPLICA_ID, TopicPartition
 from minikafka.kernel.errors import ErrorCode
@@ -24,7 +25,6 @@ from minikafka.protocol.messages.fetch import (
     PartitionData,
 )
 
-FIRST_VERSION = 4  # of batches; before it there are message sets
 FIRST_VERSION_WITH_STORAGE_ERROR = 6
 FIRST_VERSION_WITH_FOLLOWER_FETCH = 11
 FIRST_VERSION_BY_ID = 13
@@ -70,8 +70,6 @@ class FetchHandler:
                 topic_partition = TopicPartition(name or "", wanted.partition)
                 if name is None:
                     refused[place] = ReadResult(topic_partition, ErrorCode.UNKNOWN_TOPIC_ID)
-                elif version < FIRST_VERSION:
-                    refused[place] = ReadResult(topic_partition, ErrorCode.UNSUPPORTED_VERSION)
                 else:
                     entries.append(
                         FetchEntry(
@@ -87,7 +85,13 @@ class FetchHandler:
                 keys.append((topic.topic, topic.topic_id))
                 place += 1
 
+        wanted_format = FETCH_FORMATS[version]
+        if wanted_format.is_converted and entries:
+            params, entries = limited(params, entries, wanted_format)
+
         def answer(results: Sequence[ReadResult]) -> None:
+            if not wanted_format.is_any:
+                results = self._in_format(results, entries, params, wanted_format)
             if refused:
                 rest = iter(results)
                 results = [refused.get(i) or next(rest) for i in range(place)]
@@ -118,6 +122,27 @@ class FetchHandler:
             isolation,
             leader_only=replica_id >= 0 or version < FIRST_VERSION_WITH_FOLLOWER_FETCH,
         )
+
+    def _in_format(
+        self,
+        results: Sequence[ReadResult],
+        entries: Sequence[FetchEntry],
+        params: FetchParams,
+        wanted: FetchFormat,
+    ) -> list[ReadResult]:
+        configs = self._replicas.topic_configs
+        return [
+            result
+            if result.error
+            else in_format(
+                result,
+                entry,
+                wanted,
+                configs.get(entry.topic_partition.topic).log,
+                params.is_from_follower,
+            )
+            for result, entry in zip(results, entries, strict=True)
+        ]
 
     def _response(
         self,

@@ -8,11 +8,13 @@ from minikafka.broker.cluster_view import ClusterView
 from minikafka.broker.context import Reply, RequestContext
 from minikafka.broker.current_leader import leader_hint
 from minikafka.broker.delayed_produce import AppendResult
+from minikafka.broker.record_formats import refusal_of
 from minikafka.broker.replica_manager import ReplicaManager
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import Buffer
 from minikafka.protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionProduceResponse,
@@ -20,33 +22,9 @@ from minikafka.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from minikafka.protocol.records.batch import (
-    ATTRIBUTES_OFFSET,
-    COMPRESSION_MASK,
-    TRANSACTIONAL_FLAG,
-)
-from minikafka.protocol.records.compression import Compression
 
-FIRST_VERSION = 3  # of batches; before it there are message sets
-FIRST_VERSION_WITH_ZSTD = 7
 FIRST_VERSION_WITH_LEADER = 10
 ADMIN_CLIENT_ID = "__admin_client"  # Kafka lets it write to internal topics
-_ATTRIBUTES = ATTRIBUTES_OFFSET + 1  # the byte of the two that has flags
-
-
-def refusal_of(records: Buffer | None, version: int) -> KafkaError | None:
-    """Why these records may not come by this version of Produce. What a batch has to be in any
-    version is for the log to check."""
-    if version < FIRST_VERSION:
-        return KafkaError(ErrorCode.UNSUPPORTED_VERSION, "message sets are not supported")
-    if records is None or len(records) <= _ATTRIBUTES:
-        return KafkaError(ErrorCode.INVALID_RECORD, "an append must have a record batch")
-    attributes = records[_ATTRIBUTES]
-    if attributes & TRANSACTIONAL_FLAG:
-        return KafkaError(ErrorCode.INVALID_TXN_STATE, "no transaction is open on this partition")
-    if attributes & COMPRESSION_MASK == Compression.ZSTD and version < FIRST_VERSION_WITH_ZSTD:
-        return KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs version 7")
-    return None
 
 
 class ProduceHandler:
@@ -121,6 +99,9 @@ class ProduceHandler:
             )
             if result.error:
                 answer.error_message = result.error_message
+                answer.record_errors = [
+                    BatchIndexAndErrorMessage(*error) for error in result.record_errors
+                ]
                 if (
                     result.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
                     and version >= FIRST_VERSION_WITH_LEADER

@@ -290,14 +290,6 @@ async def test_the_leader_is_named_from_version_16_on() -> None:
         assert response.node_endpoints[0].host == "host2"
 
 
-@pytest.mark.parametrize("version", [0, 3])
-async def test_message_sets_are_refused_honestly(version: int) -> None:
-    async with ReplicaCluster([1]) as cluster:
-        node = await alone(cluster)
-        answers = node.fetch(0, version=version)
-        assert error_of(answers) is ErrorCode.UNSUPPORTED_VERSION
-
-
 async def test_no_session_is_opened_and_none_is_known() -> None:
     async with ReplicaCluster([1]) as cluster:
         node = await alone(cluster)

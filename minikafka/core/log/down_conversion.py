@@ -1,0 +1,47 @@
+"""From stored batches to the message sets that old consumers read.
+
+Kafka: ``RecordsUtil.downConvert``, ``LazyDownConversionRecords``.
+"""
+
+from __future__ import annotations
+
+from minikafka.protocol.records.batch import Buffer, RecordBatch, iterate_batches
+from minikafka.protocol.records.compression import Compression
+from minikafka.protocol.records.legacy import encode_message_set
+from minikafka.protocol.records.record import decode_batch
+
+
+def message_set_of_batches(records: Buffer, magic: int, first_offset: int, max_bytes: int) -> bytes:
+    """Whole batches as messages of ``magic`` 0 or 1; one batch at least, else at most
+    ``max_bytes``. What has no place there is lost: headers, producers, markers of transactions,
+    and times in magic 0.
+
+    A message that is no wrapper has one record, so those of a plain batch below ``first_offset``
+    can be left out, and some versions of librdkafka need that. Raises
+    KafkaError(UNSUPPORTED_COMPRESSION_TYPE) for zstd in the first batch that has records; a later
+    one ends the answer, and is met first by the next fetch.
+    """
+    parts: list[bytes] = []
+    size = 0
+    for batch in iterate_batches(records):
+        if batch.is_control:
+            continue
+        if parts and batch.compression is Compression.ZSTD:
+            break
+        part = _message_set(batch, magic, first_offset)
+        if parts and size + len(part) > max_bytes:
+            break
+        size += len(part)
+        if part:
+            parts.append(part)
+    return b"".join(parts)
+
+
+def _message_set(batch: RecordBatch, magic: int, first_offset: int) -> bytes:
+    records = list(decode_batch(batch))
+    codec = batch.compression
+    if codec is Compression.NONE:
+        records = [record for record in records if record.offset >= first_offset]
+    if not records:
+        return b""
+    return encode_message_set(records, magic, codec, batch.timestamp_type_log_append)
