@@ -6,11 +6,15 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from minikafka.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
 )
-from minikafka.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from minikafka.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+)
 from minikafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from minikafka.protocol.messages.controlled_shutdown import (
     ControlledShutdownRequest,
@@ -30,6 +34,10 @@ from minikafka.protocol.messages.describe_cluster import (
 from minikafka.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResponse,
+)
+from minikafka.protocol.messages.describe_log_dirs import (
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
 )
 from minikafka.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from minikafka.protocol.messages.fetch import FetchRequest, FetchResponse
@@ -87,6 +95,8 @@ _PAIRS: tuple[tuple[type[Message], type[Message]], ...] = (
     (ElectLeadersRequest, ElectLeadersResponse),
     (AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse),
     (ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse),
+    (AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse),
+    (DescribeLogDirsRequest, DescribeLogDirsResponse),
     (DescribeClusterRequest, DescribeClusterResponse),
 )
 

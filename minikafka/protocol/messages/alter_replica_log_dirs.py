@@ -1,0 +1,60 @@
+"""AlterReplicaLogDirs (key 34): replicas to move to other log directories of their broker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.schema import Message, request, response
+from minikafka.protocol.types import Int16, Int32, String
+
+
+@dataclass(slots=True)
+class AlterReplicaLogDirTopic:
+    """The partitions of one topic."""
+
+    name: String = ""
+    partitions: list[Int32] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class AlterReplicaLogDir:
+    """What is to lie in one directory."""
+
+    path: String = ""
+    topics: list[AlterReplicaLogDirTopic] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class AlterReplicaLogDirsRequest(Message):
+    """Where replicas are to go."""
+
+    SPEC = request(ApiKey.ALTER_REPLICA_LOG_DIRS)
+
+    dirs: list[AlterReplicaLogDir] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class AlterReplicaLogDirPartitionResult:
+    """How one replica took it: no error means that the move has begun, or is done."""
+
+    partition_index: Int32 = 0
+    error_code: Int16 = 0
+
+
+@dataclass(slots=True)
+class AlterReplicaLogDirTopicResult:
+    """The answers for one topic."""
+
+    topic_name: String = ""
+    partitions: list[AlterReplicaLogDirPartitionResult] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class AlterReplicaLogDirsResponse(Message):
+    """One answer per replica."""
+
+    SPEC = response(ApiKey.ALTER_REPLICA_LOG_DIRS)
+
+    throttle_time_ms: Int32 = 0
+    results: list[AlterReplicaLogDirTopicResult] = field(default_factory=list)
