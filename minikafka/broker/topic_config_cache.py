@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from minikafka.broker.topic_config import TopicConfig
-from minikafka.core.log.config import LogConfig
+from minikafka.core.log.config import NO_LIMIT, LogConfig
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.events import EventLog, event_log
 from minikafka.kernel.settings import TOPIC_CONFIG
@@ -18,7 +18,13 @@ ReadTopicConfigs: TypeAlias = Callable[[Sequence[str]], Awaitable[Mapping[str, M
 
 
 def topic_config(settings: Mapping[str, Any]) -> TopicConfig:
-    """From parsed values by Kafka's topic keys, of which all are given."""
+    """From parsed values by Kafka's topic keys, of which all are given.
+
+    ``message.timestamp.difference.max.ms`` is what two keys were made of in Kafka 3.6; it counts
+    for each of them that is at its default."""
+    difference_ms = settings["message.timestamp.difference.max.ms"]
+    before_ms = settings["message.timestamp.before.max.ms"]
+    after_ms = settings["message.timestamp.after.max.ms"]
     return TopicConfig(
         log=LogConfig(
             segment_bytes=settings["segment.bytes"],
@@ -27,9 +33,13 @@ def topic_config(settings: Mapping[str, Any]) -> TopicConfig:
             index_size_max_bytes=settings["segment.index.bytes"],
             max_message_bytes=settings["max.message.bytes"],
             message_timestamp_type=settings["message.timestamp.type"],
-            message_timestamp_before_max_ms=settings["message.timestamp.before.max.ms"],
-            message_timestamp_after_max_ms=settings["message.timestamp.after.max.ms"],
+            message_timestamp_before_max_ms=difference_ms if before_ms == NO_LIMIT else before_ms,
+            message_timestamp_after_max_ms=difference_ms if after_ms == NO_LIMIT else after_ms,
+            message_downconversion_enable=settings["message.downconversion.enable"],
             compression_type=settings["compression.type"],
+            compression_gzip_level=settings["compression.gzip.level"],
+            compression_lz4_level=settings["compression.lz4.level"],
+            compression_zstd_level=settings["compression.zstd.level"],
             cleanup_policy=",".join(settings["cleanup.policy"]),
             delete_retention_ms=settings["delete.retention.ms"],
             min_cleanable_dirty_ratio=settings["min.cleanable.dirty.ratio"],
@@ -49,7 +59,8 @@ def topic_config(settings: Mapping[str, Any]) -> TopicConfig:
 class TopicConfigCache:
     """A topic never loaded has the broker's ``defaults`` (``kernel.settings.topic_defaults``).
 
-    Bounded by the topics that this broker hosts."""
+    Bounded by the topics that this broker hosts. Of two answers to the same question the one that was asked
+    for later counts, in whatever order they come."""
 
     def __init__(
         self, read: ReadTopicConfigs, defaults: Mapping[str, Any], log: EventLog | None = None
@@ -57,7 +68,11 @@ class TopicConfigCache:
         self._read = read
         self._defaults = defaults
         self._default = topic_config(defaults)
+        self._given: dict[str, Mapping[str, str]] = {}
         self._known: dict[str, TopicConfig] = {}
+        self._asked = 0
+        self._open: dict[int, frozenset[str]] = {}  # questions by number
+        self._answered: dict[str, int] = {}  # by which question, as long as any is open
         self._log = log or event_log("topic-config")
 
     async def load(self, topics: Iterable[str]) -> None:
@@ -68,11 +83,42 @@ class TopicConfigCache:
 
     async def reload(self, topics: Sequence[str]) -> None:
         """Read these, known or not. Raises CoordinationError."""
-        found = await self._given(topics)
-        for topic in topics:
-            self._known[topic] = self._effective(topic, found.get(topic, {}))
+        self._asked += 1
+        asked = self._asked
+        self._open[asked] = frozenset(topics)
+        try:
+            found = await self._read_each(topics)
+            for topic in topics:
+                if self._answered.get(topic, 0) < asked:
+                    self._answered[topic] = asked
+                    self._given[topic] = found.get(topic, {})
+                    self._known[topic] = self._effective(topic, self._given[topic])
+        finally:
+            del self._open[asked]
+            if not self._open:
+                self._answered.clear()
 
-    async def _given(self, topics: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
+    async def refresh(self, topics: Iterable[str] | None = None) -> list[str]:
+        """Read those of these (None: of all) anew that are in use, or about to be; which they
+        were. Raises CoordinationError."""
+        used = self._known.keys() | frozenset().union(*self._open.values())
+        wanted = sorted(used if topics is None else used.intersection(topics))
+        if wanted:
+            await self.reload(wanted)
+        return wanted
+
+    def set_defaults(self, defaults: Mapping[str, Any]) -> None:
+        """The broker's own settings are others now."""
+        self._defaults = defaults
+        self._default = topic_config(defaults)
+        for topic, given in self._given.items():
+            self._known[topic] = self._effective(topic, given)
+
+    def given(self, topic: str) -> Mapping[str, str]:
+        """What is set for the topic itself, as last read."""
+        return self._given.get(topic, {})
+
+    async def _read_each(self, topics: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
         """What is set for these topics; one by one only where the whole cannot be read."""
         try:
             return await self._read(topics)
@@ -82,7 +128,7 @@ class TopicConfigCache:
                 return {}
         found: dict[str, Mapping[str, str]] = {}
         for topic in topics:
-            found.update(await self._given([topic]))
+            found.update(await self._read_each([topic]))
         return found
 
     def get(self, topic: str) -> TopicConfig:
@@ -91,6 +137,9 @@ class TopicConfigCache:
     def forget(self, topic: str) -> None:
         """A topic of that name that is made later has settings of its own."""
         self._known.pop(topic, None)
+        self._given.pop(topic, None)
+        if self._open:
+            self._answered[topic] = self._asked  # what was asked for the old one is void
 
     def _effective(self, topic: str, given: Mapping[str, str]) -> TopicConfig:
         """The broker's settings under the topic's own. What another tool wrote and nobody can read

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from minikafka.kernel.config import (
@@ -35,6 +36,15 @@ def _row(kind: ConfigType) -> Any:
         return Setting(name, kind, default, doc, valid, synonyms, effective)
 
     return row
+
+
+def _gzip_level(value: Any) -> str | None:
+    return None if value == -1 or 1 <= value <= 9 else "must be in [1, 9], or -1"
+
+
+def _kafka_version(value: Any) -> str | None:
+    known = re.fullmatch(r"(0\.(8|9|10|11)|[1-4]\.\d+)(\.\d+)*(-IV\d+)?", value)
+    return None if known else "is no version of Kafka"
 
 
 _bool = _row(ConfigType.BOOLEAN)
@@ -89,10 +99,17 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _long("log.retention.check.interval.ms", 300000, "How often retention looks for what may go.", at_least(1)),
     _long("log.initial.task.delay.ms", 30000, "Pause after the start before retention, flushes and checkpoints run for the first time.", at_least(0)),
     _string("compression.type", "producer", "Codec in which batches are stored.", one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")),
+    _int("compression.gzip.level", -1, "Level when recompressing with gzip; -1 is gzip's own default.", _gzip_level),
+    _int("compression.lz4.level", 9, "Level when recompressing with lz4.", between(1, 17)),
+    _int("compression.zstd.level", 3, "Level when recompressing with zstd.", between(-131072, 22)),
     _int("log.index.interval.bytes", 4096, "Bytes between two entries of the offset index.", at_least(0)),
     _int("log.index.size.max.bytes", 10 * 1024 * 1024, "Largest index file.", at_least(4)),
     _int("message.max.bytes", 1024 * 1024 + 12, "Largest record batch accepted.", at_least(0)),
     _string("log.message.timestamp.type", "CreateTime", "Whose clock stamps records.", one_of("CreateTime", "LogAppendTime")),
+    _bool("log.message.downconversion.enable", True, "Serve consumers of record formats before Kafka 0.11."),
+    _string("log.message.format.version", "3.0-IV1", "Kept for old files: logs hold record batches (magic 2) alone, as with Kafka's inter.broker.protocol.version from 3.0 on.", _kafka_version, (), False),
+    _string("inter.broker.protocol.version", "3.9-IV0", "Kept for old files: brokers speak Kafka 3.9's.", _kafka_version, (), False),
+    _long("log.message.timestamp.difference.max.ms", MAX_LONG, "Deprecated: stands in for the two keys below where they are not set.", at_least(0)),
     _long("log.message.timestamp.before.max.ms", MAX_LONG, "How far behind the broker's clock a record may be.", at_least(0)),
     _long("log.message.timestamp.after.max.ms", MAX_LONG, "How far ahead of the broker's clock a record may be.", at_least(0)),
     _long("log.flush.interval.messages", MAX_LONG, "Records after which a partition is flushed, before they are acknowledged.", at_least(1)),
@@ -137,13 +154,12 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
 # Keys of Kafka that are accepted, so that existing files can be used, but that have no effect yet.
 _IGNORED = """
     advertised.host.name advertised.port alter.config.policy.class.name auto.leader.rebalance.enable background.threads
-    compression.gzip.level compression.lz4.level compression.zstd.level
     connection.failed.authentication.delay.ms connections.max.reauth.ms control.plane.listener.name
     controller.quota.window.num controller.quota.window.size.seconds create.topic.policy.class.name
     group.consumer.heartbeat.interval.ms group.coordinator.threads
     group.initial.rebalance.delay.ms group.max.session.timeout.ms group.max.size group.min.session.timeout.ms
-    inter.broker.protocol.version leader.imbalance.check.interval.seconds leader.imbalance.per.broker.percentage
-    log.message.downconversion.enable log.message.format.version log.message.timestamp.difference.max.ms log.preallocate max.connection.creation.rate
+    leader.imbalance.check.interval.seconds leader.imbalance.per.broker.percentage
+    log.preallocate max.connection.creation.rate
     max.connections.per.ip max.connections.per.ip.overrides max.incremental.fetch.session.cache.slots
     max.request.partition.size.limit metric.reporters metrics.num.samples metrics.recording.level
     metrics.sample.window.ms num.io.threads num.network.threads num.replica.alter.log.dirs.threads num.replica.fetchers
@@ -165,9 +181,9 @@ IGNORED_BROKER_SETTINGS = tuple(_IGNORED.split())
 TOPIC_SETTINGS: tuple[Setting, ...] = (
     _list("cleanup.policy", ("delete",), "What happens to old data.", one_of("compact", "delete"), ("log.cleanup.policy",)),
     _string("compression.type", "producer", "Codec in which batches are stored.", one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"), ("compression.type",)),
-    _int("compression.gzip.level", -1, "Level when recompressing with gzip.", between(-1, 9), ("compression.gzip.level",), False),
-    _int("compression.lz4.level", 9, "Level when recompressing with lz4.", between(1, 17), ("compression.lz4.level",), False),
-    _int("compression.zstd.level", 3, "Level when recompressing with zstd.", between(-131072, 22), ("compression.zstd.level",), False),
+    _int("compression.gzip.level", -1, "Level when recompressing with gzip; -1 is gzip's own default.", _gzip_level, ("compression.gzip.level",)),
+    _int("compression.lz4.level", 9, "Level when recompressing with lz4.", between(1, 17), ("compression.lz4.level",)),
+    _int("compression.zstd.level", 3, "Level when recompressing with zstd.", between(-131072, 22), ("compression.zstd.level",)),
     _long("delete.retention.ms", 86400000, "How long tombstones stay.", at_least(0), ("log.cleaner.delete.retention.ms",)),
     _long("file.delete.delay.ms", 60000, "Pause before a deleted file is removed.", at_least(0), ("log.segment.delete.delay.ms",)),
     _long("flush.messages", MAX_LONG, "Records between two forced flushes.", at_least(1), ("log.flush.interval.messages",)),
@@ -179,11 +195,11 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
     _long("local.retention.ms", -2, "Tiered storage is not part of this broker.", at_least(-2), ("log.local.retention.ms",), False),
     _long("max.compaction.lag.ms", MAX_LONG, "Longest time before compaction.", at_least(1), ("log.cleaner.max.compaction.lag.ms",)),
     _int("max.message.bytes", 1024 * 1024 + 12, "Largest record batch accepted.", at_least(0), ("message.max.bytes",)),
-    _bool("message.downconversion.enable", True, "Serve consumers of older formats.", None, ("log.message.downconversion.enable",), False),
-    _string("message.format.version", "3.0-IV1", "Kept for old tools; the format is always v2.", None, ("log.message.format.version",), False),
+    _bool("message.downconversion.enable", True, "Serve consumers of record formats before Kafka 0.11.", None, ("log.message.downconversion.enable",)),
+    _string("message.format.version", "3.0-IV1", "Kept for old tools: logs hold record batches (magic 2) alone.", _kafka_version, ("log.message.format.version",), False),
     _long("message.timestamp.after.max.ms", MAX_LONG, "How far ahead of the broker's clock a record may be.", at_least(0), ("log.message.timestamp.after.max.ms",)),
     _long("message.timestamp.before.max.ms", MAX_LONG, "How far behind the broker's clock a record may be.", at_least(0), ("log.message.timestamp.before.max.ms",)),
-    _long("message.timestamp.difference.max.ms", MAX_LONG, "Kept for old tools.", at_least(0), ("log.message.timestamp.difference.max.ms",), False),
+    _long("message.timestamp.difference.max.ms", MAX_LONG, "Deprecated: stands in for before and after where they are not set.", at_least(0), ("log.message.timestamp.difference.max.ms",)),
     _string("message.timestamp.type", "CreateTime", "Whose clock stamps records.", one_of("CreateTime", "LogAppendTime"), ("log.message.timestamp.type",)),
     _double("min.cleanable.dirty.ratio", 0.5, "Share of dirty log that starts compaction.", between(0, 1), ("log.cleaner.min.cleanable.ratio",)),
     _long("min.compaction.lag.ms", 0, "Least age before compaction.", at_least(0), ("log.cleaner.min.compaction.lag.ms",)),
