@@ -58,7 +58,8 @@ def scalar(kind: str, value: Any) -> Any:
     if kind == "error_code":
         return ErrorCode(value) if value in CODES else ErrorCode(value % 100)
     if kind.startswith("timedelta"):
-        return datetime.timedelta(milliseconds=value)
+        exact = value if abs(value) < LAST_MS else value % LAST_MS  # kio divides floats
+        return datetime.timedelta(milliseconds=exact)
     if kind == "datetime_i64":
         seconds = value % LAST_MS // 1000  # kio reads them by way of a float
         return None if value == -1 else EPOCH + datetime.timedelta(seconds=seconds)

@@ -25,6 +25,7 @@ from minikafka.protocol.messages.create_partitions import (
     CreatePartitionsResponse,
 )
 from minikafka.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from minikafka.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from minikafka.protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from minikafka.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from minikafka.protocol.messages.describe_cluster import (
@@ -34,6 +35,10 @@ from minikafka.protocol.messages.describe_cluster import (
 from minikafka.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResponse,
+)
+from minikafka.protocol.messages.describe_groups import (
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
 )
 from minikafka.protocol.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
@@ -45,6 +50,7 @@ from minikafka.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
+from minikafka.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from minikafka.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
@@ -53,19 +59,26 @@ from minikafka.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
+from minikafka.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from minikafka.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from minikafka.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from minikafka.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from minikafka.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from minikafka.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
 from minikafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from minikafka.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from minikafka.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from minikafka.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from minikafka.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
 )
 from minikafka.protocol.messages.produce import ProduceRequest, ProduceResponse
 from minikafka.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from minikafka.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from minikafka.protocol.messages.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataResponse,
@@ -81,7 +94,15 @@ _PAIRS: tuple[tuple[type[Message], type[Message]], ...] = (
     (StopReplicaRequest, StopReplicaResponse),
     (UpdateMetadataRequest, UpdateMetadataResponse),
     (ControlledShutdownRequest, ControlledShutdownResponse),
+    (OffsetCommitRequest, OffsetCommitResponse),
+    (OffsetFetchRequest, OffsetFetchResponse),
     (FindCoordinatorRequest, FindCoordinatorResponse),
+    (JoinGroupRequest, JoinGroupResponse),
+    (HeartbeatRequest, HeartbeatResponse),
+    (LeaveGroupRequest, LeaveGroupResponse),
+    (SyncGroupRequest, SyncGroupResponse),
+    (DescribeGroupsRequest, DescribeGroupsResponse),
+    (ListGroupsRequest, ListGroupsResponse),
     (ApiVersionsRequest, ApiVersionsResponse),
     (CreateTopicsRequest, CreateTopicsResponse),
     (DeleteTopicsRequest, DeleteTopicsResponse),
@@ -92,11 +113,13 @@ _PAIRS: tuple[tuple[type[Message], type[Message]], ...] = (
     (AlterConfigsRequest, AlterConfigsResponse),
     (CreatePartitionsRequest, CreatePartitionsResponse),
     (IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse),
+    (DeleteGroupsRequest, DeleteGroupsResponse),
     (ElectLeadersRequest, ElectLeadersResponse),
     (AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse),
     (ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse),
     (AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse),
     (DescribeLogDirsRequest, DescribeLogDirsResponse),
+    (OffsetDeleteRequest, OffsetDeleteResponse),
     (DescribeClusterRequest, DescribeClusterResponse),
 )
 

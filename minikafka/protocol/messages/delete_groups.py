@@ -1,0 +1,36 @@
+"""DeleteGroups (key 42): groups without members go, with their offsets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.schema import Message, request, response
+from minikafka.protocol.types import Int16, Int32, String
+
+
+@dataclass(slots=True)
+class DeleteGroupsRequest(Message):
+    """Groups by id."""
+
+    SPEC = request(ApiKey.DELETE_GROUPS)
+
+    groups_names: list[String] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class DeletableGroupResult:
+    """How it went for one group."""
+
+    group_id: String = ""
+    error_code: Int16 = 0
+
+
+@dataclass(slots=True)
+class DeleteGroupsResponse(Message):
+    """One answer per group."""
+
+    SPEC = response(ApiKey.DELETE_GROUPS)
+
+    throttle_time_ms: Int32 = 0
+    results: list[DeletableGroupResult] = field(default_factory=list)

@@ -1,0 +1,32 @@
+"""Heartbeat (key 12): a member is alive, and hears whether it has to join again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.schema import In, Message, request, response
+from minikafka.protocol.types import Int16, Int32, String
+
+
+@dataclass(slots=True)
+class HeartbeatRequest(Message):
+    """A sign of life in a generation."""
+
+    SPEC = request(ApiKey.HEARTBEAT)
+
+    group_id: String = ""
+    generation_id: Int32 = 0
+    member_id: String = ""
+    group_instance_id: Annotated[String | None, In("3+")] = None
+
+
+@dataclass(slots=True)
+class HeartbeatResponse(Message):
+    """REBALANCE_IN_PROGRESS: join again."""
+
+    SPEC = response(ApiKey.HEARTBEAT)
+
+    throttle_time_ms: Annotated[Int32, In("1+", ignorable=True)] = 0
+    error_code: Int16 = 0

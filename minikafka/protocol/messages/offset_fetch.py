@@ -1,0 +1,110 @@
+"""OffsetFetch (key 9): how far groups had come, by their last commits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.schema import In, Message, request, response
+from minikafka.protocol.types import Bool, Int16, Int32, Int64, String
+
+
+@dataclass(slots=True)
+class OffsetFetchRequestTopic:
+    """Partitions of one topic, up to version 7."""
+
+    name: String = ""
+    partition_indexes: list[Int32] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class OffsetFetchRequestTopics:
+    """Partitions of one topic, from version 8."""
+
+    name: String = ""
+    partition_indexes: list[Int32] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class OffsetFetchRequestGroup:
+    """One of many groups; ``topics`` None asks for all that it has committed."""
+
+    group_id: String = ""
+    member_id: Annotated[String | None, In("9+", ignorable=True)] = None
+    member_epoch: Annotated[Int32, In("9+", ignorable=True)] = -1
+    topics: list[OffsetFetchRequestTopics] | None = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class OffsetFetchRequest(Message):
+    """One group up to version 7, many from 8. ``require_stable``: no answer for partitions whose
+    next commit is under way (KIP-447)."""
+
+    SPEC = request(ApiKey.OFFSET_FETCH)
+
+    group_id: Annotated[String, In("0-7")] = ""
+    topics: Annotated[list[OffsetFetchRequestTopic] | None, In("0-7", nullable="2-7")] = field(
+        default_factory=list
+    )
+    groups: Annotated[list[OffsetFetchRequestGroup], In("8+")] = field(default_factory=list)
+    require_stable: Annotated[Bool, In("7+")] = False
+
+
+@dataclass(slots=True)
+class OffsetFetchResponsePartition:
+    """``committed_offset`` -1: there is none."""
+
+    partition_index: Int32 = 0
+    committed_offset: Int64 = 0
+    committed_leader_epoch: Annotated[Int32, In("5-7", ignorable=True)] = -1
+    metadata: String | None = ""
+    error_code: Int16 = 0
+
+
+@dataclass(slots=True)
+class OffsetFetchResponseTopic:
+    """Partitions of one topic, up to version 7."""
+
+    name: String = ""
+    partitions: list[OffsetFetchResponsePartition] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class OffsetFetchResponsePartitions:
+    """``committed_offset`` -1: there is none."""
+
+    partition_index: Int32 = 0
+    committed_offset: Int64 = 0
+    committed_leader_epoch: Int32 = -1
+    metadata: String | None = ""
+    error_code: Int16 = 0
+
+
+@dataclass(slots=True)
+class OffsetFetchResponseTopics:
+    """Partitions of one topic, from version 8."""
+
+    name: String = ""
+    partitions: list[OffsetFetchResponsePartitions] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class OffsetFetchResponseGroup:
+    """The offsets of one group, or why there are none."""
+
+    group_id: String = ""
+    topics: list[OffsetFetchResponseTopics] = field(default_factory=list)
+    error_code: Int16 = 0
+
+
+@dataclass(slots=True)
+class OffsetFetchResponse(Message):
+    """One group up to version 7, many from 8."""
+
+    SPEC = response(ApiKey.OFFSET_FETCH)
+
+    throttle_time_ms: Annotated[Int32, In("3+", ignorable=True)] = 0
+    topics: Annotated[list[OffsetFetchResponseTopic], In("0-7")] = field(default_factory=list)
+    error_code: Annotated[Int16, In("2-7", ignorable=True)] = 0
+    groups: Annotated[list[OffsetFetchResponseGroup], In("8+")] = field(default_factory=list)
