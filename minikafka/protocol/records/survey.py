@@ -18,12 +18,10 @@ class Survey(NamedTuple):
 
 
 def survey_records(data: bytes, count: int) -> Survey:
-    """``data`` holds exactly ``count`` well-formed records, at least one, uncompressed.
+    """``data`` holds exactly ``count`` well-formed records, uncompressed, at least one.
 
-    Varints of one and two bytes are read in place: this runs once for every record of every
-    compressed batch that is produced. Raises CorruptRecordError. Kafka:
-    ``DefaultRecord.readPartiallyFrom``.
-    """
+    Short varints are read in place: this runs for every record of every compressed batch that is
+    produced. Raises CorruptRecordError. Kafka: ``DefaultRecord.readPartiallyFrom``."""
     consecutive = all_have_keys = True
     least, largest = 1 << 63, -1 << 63
     position = odd = 0
@@ -79,10 +77,7 @@ def survey_records(data: bytes, count: int) -> Survey:
                     value, position = read_uvarlong(data, position - 1)
             if not value & 1:
                 position += value >> 1
-            if data[position]:
-                position = _past_headers(data, position)
-            else:
-                position += 1
+            position = _past_headers(data, position) if data[position] else position + 1
             if position != end:
                 break
         else:
