@@ -35,12 +35,6 @@ from minikafka.kernel.metrics import Metrics
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.codec import decode, encode
 from minikafka.protocol.headers import RequestHeader
-from minikafka.protocol.messages.delete_records import (
-    DeleteRecordsPartition,
-    DeleteRecordsPartitionResult,
-    DeleteRecordsRequest,
-    DeleteRecordsTopic,
-)
 from minikafka.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -225,23 +219,6 @@ class Node:
         )
         answers: list[PartitionData] = []
         self.serve(request, version, lambda r: answers.append(r.responses[0].partitions[0]))
-        return answers
-
-    def delete_records(
-        self,
-        offset: int,
-        *,
-        timeout_ms: int = 5_000,
-        topic_partition: TopicPartition = TP,
-        version: int = 2,
-    ) -> list[DeleteRecordsPartitionResult]:
-        """The answer for the partition, once it is there."""
-        wanted = DeleteRecordsPartition(topic_partition.partition, offset)
-        request = DeleteRecordsRequest(
-            [DeleteRecordsTopic(topic_partition.topic, [wanted])], timeout_ms
-        )
-        answers: list[DeleteRecordsPartitionResult] = []
-        self.serve(request, version, lambda r: answers.append(r.topics[0].partitions[0]))
         return answers
 
 

@@ -22,6 +22,7 @@ from minikafka.protocol.messages.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
+from tests.support.deletions import delete_records
 from tests.support.memory_files import MemoryFiles
 from tests.support.replicas import TOPIC, TP, Node, ReplicaCluster, error_of
 
@@ -59,7 +60,7 @@ class TestWaiting:
         async with ReplicaCluster() as cluster:
             leader = await with_records(cluster)
             cluster.freeze(3)
-            answers = leader.delete_records(3, timeout_ms=20_000)
+            answers = delete_records(leader, 3, timeout_ms=20_000)
             assert earliest(leader) == 3  # here it is done at once
             await cluster.clock.advance(2_000)
             assert cluster[2].partition().log.log_start_offset == 3
@@ -77,7 +78,7 @@ class TestWaiting:
         async with ReplicaCluster() as cluster:
             leader = await with_records(cluster)
             await cluster.stop(3)
-            answers = leader.delete_records(3)
+            answers = delete_records(leader, 3)
             assert leader.partition().low_watermark == 0  # of broker 2
             await cluster.clock.advance(1_000)
             assert error_of(answers) is ErrorCode.NONE
@@ -87,7 +88,7 @@ class TestWaiting:
         async with ReplicaCluster() as cluster:
             leader = await with_records(cluster)
             cluster.freeze(3)
-            answers = leader.delete_records(3, timeout_ms=60_000)
+            answers = delete_records(leader, 3, timeout_ms=60_000)
             await cluster.clock.advance(2_000)
             assert answers == []
             cluster.metadata.alive.pop(3)
@@ -99,7 +100,7 @@ class TestWaiting:
         async with ReplicaCluster() as cluster:
             leader = await with_records(cluster)
             cluster.freeze(3)
-            answers = leader.delete_records(3, timeout_ms=1_500)
+            answers = delete_records(leader, 3, timeout_ms=1_500)
             await cluster.clock.advance(1_499)
             assert answers == []
             await cluster.clock.advance(2)
@@ -111,7 +112,7 @@ class TestWaiting:
     async def test_no_time_at_all(self) -> None:
         async with ReplicaCluster() as cluster:
             leader = await with_records(cluster)
-            answers = leader.delete_records(3, timeout_ms=-1)
+            answers = delete_records(leader, 3, timeout_ms=-1)
             await cluster.clock.advance(2)
             assert error_of(answers) is ErrorCode.REQUEST_TIMED_OUT
 
@@ -120,7 +121,7 @@ class TestWaiting:
         async with ReplicaCluster() as cluster:
             leader = await with_records(cluster)
             cluster.freeze(3)
-            answers = leader.delete_records(3)
+            answers = delete_records(leader, 3)
             await cluster.elect(2, epoch=1, tell=[1, 2])
             assert error_of(answers) is ErrorCode.NOT_LEADER_OR_FOLLOWER
             assert answers[0].low_watermark == -1
@@ -130,7 +131,7 @@ class TestWaiting:
         async with ReplicaCluster() as cluster:
             leader = await with_records(cluster)
             cluster.freeze(3)
-            answers = leader.delete_records(3)
+            answers = delete_records(leader, 3)
             leader.replicas.disk_failed(TP, OSError("broken"))
             assert error_of(answers) is ErrorCode.KAFKA_STORAGE_ERROR
             assert answers[0].low_watermark == -1
@@ -138,7 +139,7 @@ class TestWaiting:
     async def test_nothing_to_wait_for(self) -> None:
         async with ReplicaCluster([1]) as cluster:
             leader = await alone(cluster, "a", "b")
-            answers = leader.delete_records(1)
+            answers = delete_records(leader, 1)
             assert error_of(answers) is ErrorCode.NONE
             assert leader.replicas.parked.delete_records.purgatory.watched == 0
 
@@ -148,7 +149,7 @@ class TestWaiting:
             cluster.freeze(3)
             await cluster.elect(2, epoch=1)
             assert cluster[2].partition().low_watermark == -1
-            answers = cluster[2].delete_records(0)
+            answers = delete_records(cluster[2], 0)
             await cluster.clock.advance(1_000)
             assert answers == []  # though its own log starts there
             cluster.thaw(3)
@@ -173,7 +174,7 @@ class TestOffsets:
             leader = await with_records(cluster)
             cluster.freeze(2, 3)
             leader.produce("not committed", acks=1)
-            answers = leader.delete_records(-1)
+            answers = delete_records(leader, -1)
             assert earliest(leader) == 5
             cluster.thaw(2, 3)
             await cluster.clock.advance(3_000)
@@ -184,7 +185,7 @@ class TestOffsets:
     async def test_out_of_range(self, offset: int) -> None:
         async with ReplicaCluster([1]) as cluster:
             leader = await alone(cluster, "a", "b")
-            answers = leader.delete_records(offset)
+            answers = delete_records(leader, offset)
             assert error_of(answers) is ErrorCode.OFFSET_OUT_OF_RANGE
             assert answers[0].low_watermark == -1
             assert earliest(leader) == 0
@@ -192,8 +193,8 @@ class TestOffsets:
     async def test_below_the_start_is_done_already(self) -> None:
         async with ReplicaCluster([1]) as cluster:
             leader = await alone(cluster, "a", "b", "c")
-            leader.delete_records(2)
-            answers = leader.delete_records(1)
+            delete_records(leader, 2)
+            answers = delete_records(leader, 1)
             assert error_of(answers) is ErrorCode.NONE
             assert answers[0].low_watermark == 2
             assert earliest(leader) == 2
@@ -201,7 +202,7 @@ class TestOffsets:
     async def test_what_is_below_is_not_served(self) -> None:
         async with ReplicaCluster([1]) as cluster:
             leader = await alone(cluster, "a", "b", "c")
-            leader.delete_records(2)
+            delete_records(leader, 2)
             assert error_of(leader.fetch(1)) is ErrorCode.OFFSET_OUT_OF_RANGE
             answers = leader.fetch(2)
             assert error_of(answers) is ErrorCode.NONE
@@ -212,7 +213,7 @@ class TestOffsets:
             leader = await alone(cluster, "a", "b", "c")
             answers = leader.fetch(1, min_bytes=10_000, max_wait_ms=60_000)
             assert answers == []
-            leader.delete_records(2)
+            delete_records(leader, 2)
             assert error_of(answers) is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
@@ -222,14 +223,14 @@ class TestRefusals:
         async with ReplicaCluster([1]) as cluster:
             cluster.configs.by_topic[TOPIC] = TopicConfig(LogConfig(cleanup_policy=policy))
             leader = await alone(cluster)
-            answers = leader.delete_records(0)
+            answers = delete_records(leader, 0)
             wanted = ErrorCode.POLICY_VIOLATION if policy == "compact" else ErrorCode.NONE
             assert error_of(answers) is wanted
 
     async def test_only_at_the_leader(self) -> None:
         async with ReplicaCluster() as cluster:
             await with_records(cluster)
-            answers = cluster[2].delete_records(1)
+            answers = delete_records(cluster[2], 1)
             assert error_of(answers) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     async def test_partitions_that_are_not_here(self) -> None:
@@ -238,7 +239,7 @@ class TestRefusals:
             cluster.metadata.leaders[elsewhere] = (2, 0)
             unknown = TopicPartition("nowhere", 0)
             found = {
-                tp: error_of(cluster[1].delete_records(0, topic_partition=tp))
+                tp: error_of(delete_records(cluster[1], 0, topic_partition=tp))
                 for tp in (elsewhere, unknown)
             }
             assert found == {
@@ -249,10 +250,10 @@ class TestRefusals:
     async def test_internal_topics(self) -> None:
         async with ReplicaCluster([1]) as cluster:
             offsets = TopicPartition("__consumer_offsets", 0)
-            asked = cluster[1].delete_records(0, topic_partition=offsets)
+            asked = delete_records(cluster[1], 0, topic_partition=offsets)
             assert error_of(asked) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # there is none yet
             cluster.metadata.leaders[offsets] = (2, 0)
-            asked = cluster[1].delete_records(0, topic_partition=offsets)
+            asked = delete_records(cluster[1], 0, topic_partition=offsets)
             assert error_of(asked) is ErrorCode.INVALID_TOPIC_EXCEPTION
 
     async def test_one_of_several_does_not_hold_up_the_others(self) -> None:
@@ -298,13 +299,13 @@ class TestRemembering:
     async def test_the_leader_before_it_answers(self) -> None:
         async with ReplicaCluster([1]) as cluster:
             leader = await alone(cluster, "a", "b", "c")
-            leader.delete_records(2)
+            delete_records(leader, 2)
             assert leader.files.read_all(STARTS) == b"0\n1\nflights 0 2\n"
 
     async def test_the_followers_before_they_tell(self) -> None:
         async with ReplicaCluster() as cluster:
             leader = await with_records(cluster)
-            leader.delete_records(4)
+            delete_records(leader, 4)
             await cluster.clock.advance(1_000)
             told = [
                 (source, wanted.log_start_offset)
@@ -319,7 +320,7 @@ class TestRemembering:
     async def test_a_killed_broker_remembers(self) -> None:
         async with ReplicaCluster([1]) as cluster:
             leader = await alone(cluster, "a", "b", "c")
-            leader.delete_records(2)
+            delete_records(leader, 2)
             files = leader.files
             await leader.replicas.stop()
             leader.logs.close()  # no orderly shutdown
@@ -331,7 +332,7 @@ class TestRemembering:
     async def test_a_stopped_broker_remembers(self) -> None:
         async with ReplicaCluster([1]) as cluster:
             leader = await alone(cluster, "a", "b", "c")
-            leader.delete_records(2)
+            delete_records(leader, 2)
             files = await cluster.stop(1)
             node = await cluster.start(1, files)
             await cluster.elect(1, isr=[1], replicas=[1], epoch=1)
@@ -341,7 +342,7 @@ class TestRemembering:
         async with ReplicaCluster([1]) as cluster:
             leader = await alone(cluster, "a", "b", "c")
             _fail(monkeypatch, leader.files, STARTS)
-            assert error_of(leader.delete_records(2)) is ErrorCode.NONE
+            assert error_of(delete_records(leader, 2)) is ErrorCode.NONE
             assert earliest(leader) == 2
 
 
@@ -361,7 +362,7 @@ class TestComingBack:
         async with ReplicaCluster() as cluster:
             leader = await with_records(cluster)
             files = await cluster.stop(3)
-            leader.delete_records(4)
+            delete_records(leader, 4)
             await cluster.elect(1, isr=[1, 2], epoch=1)
             await cluster.clock.advance(1_000)
             node = await cluster.start(3, files)

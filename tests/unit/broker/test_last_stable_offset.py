@@ -17,6 +17,7 @@ from minikafka.protocol.records.control import (
     EndTxnMarker,
     encode_end_txn_marker,
 )
+from tests.support.deletions import delete_records
 from tests.support.replicas import TOPIC, TP, Node, ReplicaCluster, error_of, values_in
 
 pytestmark = pytest.mark.mission("DOP-5")
@@ -204,7 +205,7 @@ async def test_never_before_the_log_start() -> None:
         node.produce("b")
         node.produce("c")
         answers = node.fetch(0, isolation_level=COMMITTED, max_wait_ms=60_000)
-        node.delete_records(2)
+        delete_records(node, 2)
         assert node.partition().last_stable_offset == 2
         assert error_of(answers) is ErrorCode.OFFSET_OUT_OF_RANGE
 
