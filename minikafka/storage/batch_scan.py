@@ -62,6 +62,29 @@ def scan(file: File, start: int, end: int, *, whole: bool = False) -> Iterator[F
         position += size
 
 
+async def read_whole(file: File, start: int, end: int) -> memoryview:
+    """A chunk of the file from ``start`` on, with at least one whole batch if there is one before
+    ``end``. What is not in the page cache is read off the loop. Raises OSError."""
+    chunk = await file.read_cold(min(WHOLE_CHUNK_BYTES, end - start), start)
+    if len(chunk) >= BATCH_OVERHEAD:
+        size = parse_batch(chunk, 0).length + LOG_OVERHEAD
+        if len(chunk) < size <= end - start:
+            chunk = await file.read_cold(size, start)
+    return memoryview(chunk)
+
+
+def whole_batches(chunk: memoryview) -> Iterator[RecordBatch]:
+    """The batches from the start of ``chunk`` on, up to one that is cut off or none."""
+    position, end = 0, len(chunk)
+    while position + BATCH_OVERHEAD <= end:
+        batch = parse_batch(chunk, position)
+        size = batch.length + LOG_OVERHEAD
+        if batch.magic != MAGIC_V2 or size < BATCH_OVERHEAD or position + size > end:
+            return
+        yield batch
+        position += size
+
+
 def whole_batches_end(data: Buffer, start: int) -> int:
     """Where the last whole batch in ``data`` ends; ``start`` is where one begins.
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
+from typing import Final
 from uuid import UUID
 
 from minikafka.core.log.config import LogConfig
@@ -16,9 +18,13 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.events import EventLog
 from minikafka.kernel.ports import Files
+from minikafka.protocol.records.batch import RecordBatch
 from minikafka.storage.names import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
     INDEX_SUFFIXES,
     LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
     file_name,
     offset_of,
     offsets_of,
@@ -30,8 +36,11 @@ from minikafka.storage.partition_metadata import (
     encode_partition_metadata,
 )
 from minikafka.storage.segment import LogSegment
-from minikafka.storage.segment_swap import finish_swaps
+from minikafka.storage.segment_swap import SWAP_SUFFIX, finish_swaps
 from minikafka.storage.unified_log import UnifiedLog
+
+_OF_SWAPS: Final = (SWAP_SUFFIX, CLEANED_SUFFIX, DELETED_SUFFIX)
+_REPLAYED_IN_A_BREATH: Final = 1000  # headers of batches
 
 
 def create_log(
@@ -77,45 +86,51 @@ class LogLoader:
         self, files: Files, log: UnifiedLog, found: Checkpointed, events: EventLog
     ) -> None:
         self._files = files
-        self._log = log
+        self.log = log
         self._found = found
         self._events = events.bind(log=log.directory)
         self._first_recovered: int | None = None
         self._states: ProducerStates | None = None  # at the end of the segment recovered last
+        self._snapshots: list[int] = []  # those found
         self.discarded = False
+        self.bytes_read = 0  # of segments recovered
 
-    def load(self) -> None:
-        """Open the segments, recover those that need it, take up epochs and producers."""
-        log, found = self._log, self._found
+    async def load(self) -> None:
+        """Open the segments, recover those that need it, take up epochs and producers. The loop
+        gets its turn as long work goes on."""
+        log, found = self.log, self._found
         log.cleaned_offset = found.cleaned_offset
         self._read_topic_id()
         bases = self._tidy()
         epochs_known = log.epochs.load()
-        self._add_segments(bases, self._recover_from(bases, epochs_known))
+        await self._add_segments(bases, self._recover_from(bases, epochs_known))
         active = log.segments.active
         if active is None:
             log.log_start_offset = log.log_end_offset = found.log_start_offset
         else:
-            log.log_end_offset = self._activate(active)
+            log.log_end_offset = await self._activate(active)
             log.log_start_offset = max(found.log_start_offset, log.segments.base_offsets[0])
             if log.log_end_offset < log.log_start_offset:
-                self.discarded = True
-                self._events.warning("log_ends_before_its_start", end=log.log_end_offset)
+                self._discard("log_ends_before_its_start", end=log.log_end_offset)
                 log.truncate_fully_and_start_at(log.log_start_offset)
+                self._states = None
         log.epochs.truncate_from_end(log.log_end_offset)
         log.epochs.truncate_from_start(log.log_start_offset)
-        self.discarded |= log.producers.remove_strays(log.segments.base_offsets)
-        self.discarded |= log.reload_producers()
+        await self._take_up_producers()
         log.unflushed_names |= self.discarded
         log.recovery_point = recovery_point_after_load(
             found.clean, found.recovery_point, log.log_end_offset, self._first_recovered
         )
         log.recovery_point_lowered = log.recovery_point < found.recovery_point
 
+    def _discard(self, event: str, **facts: object) -> None:
+        self.discarded = True
+        self._events.warning(event, **facts)
+
     def _read_topic_id(self) -> None:
         try:
-            data = self._files.read_all(f"{self._log.directory}/{PARTITION_METADATA}")
-            self._log.topic_id = decode_partition_metadata(data)
+            data = self._files.read_all(f"{self.log.directory}/{PARTITION_METADATA}")
+            self.log.topic_id = decode_partition_metadata(data)
         except FileNotFoundError:
             return  # a log from before there were topic ids
         except PartitionMetadataError as error:
@@ -124,16 +139,21 @@ class LogLoader:
 
     def _tidy(self) -> list[int]:
         """Remove temporary files and orphaned indexes; returns the base offsets of segments."""
-        directory = self._log.directory
-        if finish_swaps(self._files, directory):
-            self._log.unflushed_names = True
+        directory = self.log.directory
         names = self._files.list(directory)
+        if any(name.endswith(_OF_SWAPS) for name in names):
+            self.log.unflushed_names |= finish_swaps(self._files, directory)
+            names = self._files.list(directory)
         bases = offsets_of(names, LOG_SUFFIX)
+        known = set(bases)
         for name in names:
-            offsets = (offset_of(name, suffix) for suffix in INDEX_SUFFIXES)
-            orphan = any(offset is not None and offset not in bases for offset in offsets)
+            orphan = any(
+                name.endswith(suffix) and offset_of(name, suffix) not in known
+                for suffix in INDEX_SUFFIXES
+            )
             if orphan or name.endswith(".tmp"):
                 self._files.remove(f"{directory}/{name}")
+        self._snapshots = offsets_of(names, SNAPSHOT_SUFFIX)
         return bases
 
     def _recover_from(self, bases: list[int], epochs_known: bool) -> int:
@@ -143,8 +163,8 @@ class LogLoader:
             return len(bases)
         return first_to_recover(bases, self._found.recovery_point) if epochs_known else 0
 
-    def _add_segments(self, bases: list[int], recover_from: int) -> None:
-        log = self._log
+    async def _add_segments(self, bases: list[int], recover_from: int) -> None:
+        log = self.log
         compacted = log.config.compacts
         cleaned_offset = self._found.cleaned_offset or 0  # holes below are from compaction
         for index, base_offset in enumerate(bases):
@@ -159,7 +179,7 @@ class LogLoader:
             segment.open()
             size = segment.size_bytes
             if index >= recover_from or not segment.attach_indexes():
-                log.log_end_offset = self._recover(segment)
+                log.log_end_offset = await self._recover(segment)
             else:
                 self._states = None
             log.segments.add(segment)
@@ -167,24 +187,30 @@ class LogLoader:
                 self._remove_segments(bases[index + 1 :])
                 return
 
-    def _recover(self, segment: LogSegment) -> int:
+    async def _recover(self, segment: LogSegment) -> int:
         """Returns the offset after the last batch kept."""
         if self._first_recovered is None:
             self._first_recovered = segment.base_offset
         size = segment.size_bytes
+        epochs = self.log.epochs
+        states = await self._states_before(segment)
+        latest = -1 if epochs.latest_epoch is None else epochs.latest_epoch
         end_offset = segment.base_offset
-        states = self._states_before(segment)
-        for batch in segment.recover():
-            end_offset = batch.next_offset
+
+        def take(batch: RecordBatch) -> None:
+            nonlocal latest, end_offset
+            end_offset = batch.base_offset + batch.last_offset_delta + 1
+            if batch.partition_leader_epoch > latest:
+                latest = batch.partition_leader_epoch
+                epochs.assign(latest, batch.base_offset)
             if batch.producer_id >= 0:
                 aborted = states.update(batch, batch.base_offset, batch.max_timestamp)
                 if aborted is not None:
                     segment.add_aborted(aborted)
-            epoch = batch.partition_leader_epoch
-            latest = self._log.epochs.latest_epoch
-            if epoch >= 0 and (latest is None or epoch > latest):
-                self._log.epochs.assign(epoch, batch.base_offset)
-        self._log.unflushed_names = True  # its indexes are new files
+
+        await segment.recover(take)
+        self.log.unflushed_names = True  # its indexes are new files
+        self.bytes_read += size
         self.discarded |= segment.size_bytes < size
         self._events.info(
             "segment_recovered",
@@ -195,29 +221,62 @@ class LogLoader:
         )
         return end_offset
 
-    def _states_before(self, segment: LogSegment) -> ProducerStates:
+    async def _states_before(self, segment: LogSegment) -> ProducerStates:
         """The producers at the start of a segment whose transaction index is to be rebuilt. As
-        recovery goes on from segment to segment, they go with it."""
+        recovery goes on from segment to segment, they go with it, and leave a snapshot."""
+        log, base_offset = self.log, segment.base_offset
         if self._states is None:
-            log, base_offset = self._log, segment.base_offset
             start = self._found.log_start_offset
             if log.segments.first is not None:
                 start = max(start, log.segments.first.base_offset)
-            self._states = log.producers.states_at(base_offset, start, log.batches_from)
+            self._states = await self._states_at(base_offset, start, base_offset)
+        else:
+            log.producers.replace_snapshot(self._states, base_offset)
         return self._states
 
-    def _activate(self, segment: LogSegment) -> int:
+    async def _states_at(
+        self, offset: int, log_start_offset: int, below: int | None = None
+    ) -> ProducerStates:
+        """What was known when the log ended at ``offset``, by the newest good snapshot and the
+        segments after it (those that start below ``below``). Raises CorruptRecordError."""
+        log = self.log
+        states, reached = log.producers.known_at(offset, log_start_offset, self._snapshots)
+        if reached >= offset:
+            return states
+        for segment in log.segments.since(reached):
+            if below is not None and segment.base_offset >= below:
+                break
+            position = segment.offset_index.lookup(reached).position
+            for count, found in enumerate(segment.batches(position)):
+                batch = found.batch
+                if batch.producer_id >= 0 and batch.last_offset >= reached:
+                    states.update(batch, batch.base_offset, batch.max_timestamp)
+                if count % _REPLAYED_IN_A_BREATH == _REPLAYED_IN_A_BREATH - 1:
+                    await asyncio.sleep(0)
+        return states
+
+    async def _take_up_producers(self) -> None:
+        """Recovery has met them on its way, if it went up to the end."""
+        log, states = self.log, self._states
+        start, end = log.log_start_offset, log.log_end_offset
+        if states is None:
+            states = await self._states_at(end, start)
+        producers = log.producers
+        snapshots = producers.snapshots() if self._first_recovered is not None else self._snapshots
+        self.discarded |= producers.remove_strays(log.segments.base_offsets, snapshots)
+        self.discarded |= producers.take_over(states, start, end, snapshots)
+
+    async def _activate(self, segment: LogSegment) -> int:
         try:
             return segment.activate()
         except KafkaError as error:
             self._events.warning("segment_corrupt", path=segment.path, error=str(error))
-            self._recover(segment)
+            await self._recover(segment)
             return segment.activate()
 
     def _remove_segments(self, bases: list[int]) -> None:
         """Segments that follow a cut or a hole: no prefix of what was appended reaches to them."""
         for base_offset in bases:
-            self.discarded = True
-            self._events.warning("segment_dropped", base_offset=base_offset)
+            self._discard("segment_dropped", base_offset=base_offset)
             for suffix in (*INDEX_SUFFIXES, LOG_SUFFIX):
-                self._files.remove(f"{self._log.directory}/{file_name(base_offset, suffix)}")
+                self._files.remove(f"{self.log.directory}/{file_name(base_offset, suffix)}")

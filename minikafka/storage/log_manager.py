@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import Any, Final
+from typing import Any
 from uuid import UUID
 
 from minikafka.core.log.config import LogConfig
@@ -21,6 +21,7 @@ from minikafka.storage.log_directories import LogDirectories, is_out_of_space
 from minikafka.storage.log_directory import LogDirectory
 from minikafka.storage.log_flushes import LogFlushes
 from minikafka.storage.log_loader import Checkpointed, LogLoader, assign_topic_id, create_log
+from minikafka.storage.log_loading import LogLoading
 from minikafka.storage.log_manager_config import LogManagerConfig
 from minikafka.storage.log_starts import LogStarts
 from minikafka.storage.log_upkeep import LogUpkeep
@@ -28,8 +29,6 @@ from minikafka.storage.names import delete_directory_name, directory_name
 from minikafka.storage.unified_log import UnifiedLog
 
 __all__ = ["LogConfig", "LogManager", "LogManagerConfig"]
-
-_LOADS_PER_BREATH: Final = 20
 
 
 class LogManager:
@@ -121,7 +120,8 @@ class LogManager:
         starts = directory.checkpointed_starts = directory.read_offsets(LOG_START_OFFSET)
         cleaned = directory.checkpointed_cleaned = directory.read_offsets(CLEANER_OFFSET)
         partitions = directory.partitions()
-        for count, topic_partition in enumerate(partitions, start=1):
+        loaders: list[LogLoader] = []
+        for topic_partition in partitions:
             if topic_partition in self._logs:
                 raise ConfigError(f"two log directories hold a log of {topic_partition}")
             log = UnifiedLog(
@@ -136,13 +136,13 @@ class LogManager:
                 starts.get(topic_partition, 0),
                 cleaned.get(topic_partition),
             )
-            loader = LogLoader(self._files, log, found, self._events)
-            loader.load()
-            self._adopt(directory, log)
-            if loader.discarded:
-                await log.flush()
-            if count % _LOADS_PER_BREATH == 0:
-                await asyncio.sleep(0)
+            loaders.append(LogLoader(self._files, log, found, self._events))
+        await LogLoading(
+            self._clock,
+            self._events.bind(directory=directory.path),
+            self._config.num_recovery_threads_per_data_dir,
+            lambda log: self._adopt(directory, log),
+        ).load(loaders)
         if any(log.recovery_point_lowered for log in directory.logs.values()):
             await directory.checkpoint_recovery_points()
         if not starts.keys() <= directory.logs.keys():

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from minikafka.core.log.producer_snapshot import (
     CorruptSnapshotError,
@@ -14,6 +15,13 @@ from minikafka.core.log.recovery import choose_snapshots, stray_snapshots
 from minikafka.kernel.ports import Files
 from minikafka.protocol.records.batch import RecordBatch
 from minikafka.storage.names import SNAPSHOT_SUFFIX, file_name, offsets_of
+
+
+class KnownProducers(NamedTuple):
+    """``states`` of what happened below ``offset``."""
+
+    states: ProducerStates
+    offset: int
 
 
 class ProducerStore:
@@ -28,6 +36,9 @@ class ProducerStore:
         self._files = files
         self._directory = directory
         self._snapshot_offset = -1  # of the newest snapshot
+
+    def moved_to(self, directory: str) -> None:
+        self._directory = directory
 
     def _path(self, offset: int) -> str:
         return f"{self._directory}/{file_name(offset, SNAPSHOT_SUFFIX)}"
@@ -49,9 +60,9 @@ class ProducerStore:
         if self._files.exists(path):
             self._files.remove(path)
 
-    def remove_strays(self, base_offsets: Iterable[int]) -> bool:
-        """Delete snapshots that belong to no segment; True if there were any."""
-        strays = stray_snapshots(self.snapshots(), list(base_offsets))
+    def remove_strays(self, base_offsets: Iterable[int], snapshots: Sequence[int]) -> bool:
+        """Delete those of ``snapshots`` that belong to no segment; True if there were any."""
+        strays = stray_snapshots(snapshots, list(base_offsets))
         for offset in strays:
             self._files.remove(self._path(offset))
         return bool(strays)
@@ -61,55 +72,56 @@ class ProducerStore:
         log_start_offset: int,
         log_end_offset: int,
         batches_from: Callable[[int], Iterator[RecordBatch]],
-    ) -> bool:
+    ) -> None:
         """Start again from the newest snapshot within the log, and replay the batches after it.
 
         ``batches_from(offset)`` gives the batches that end at or after ``offset``, up to the log
-        end. Snapshots outside the log, or corrupt, are deleted; True if there were any.
+        end. Snapshots outside the log, or corrupt, are deleted.
         """
-        choice = choose_snapshots(self.snapshots(), log_start_offset, log_end_offset)
-        dropped = list(choice.drop)
-        self.states.clear()
-        self._snapshot_offset = log_start_offset
-        for offset in choice.use:
-            try:
-                self.states.load(decode_snapshot(self._files.read_all(self._path(offset))))
-            except CorruptSnapshotError:
-                dropped.append(offset)
-            else:
-                self._snapshot_offset = offset
-                break
-        for offset in dropped:
-            self._files.remove(self._path(offset))
-        if self._snapshot_offset < log_end_offset:
-            for batch in batches_from(self._snapshot_offset):
+        snapshots = self.snapshots()
+        known = self.known_at(log_end_offset, log_start_offset, snapshots)
+        if known.offset < log_end_offset:
+            for batch in batches_from(known.offset):
                 if batch.producer_id >= 0:
-                    self.states.update(batch, batch.base_offset, batch.max_timestamp)
-        return bool(dropped)
+                    known.states.update(batch, batch.base_offset, batch.max_timestamp)
+        self.take_over(known.states, log_start_offset, log_end_offset, snapshots)
 
-    def states_at(
-        self,
-        offset: int,
-        log_start_offset: int,
-        batches_from: Callable[[int], Iterator[RecordBatch]],
-    ) -> ProducerStates:
-        """What was known when the log ended at ``offset``; changes nothing here."""
+    def known_at(
+        self, end_offset: int, log_start_offset: int, snapshots: Sequence[int]
+    ) -> KnownProducers:
+        """What the newest snapshot not beyond ``end_offset`` tells. Those that turn out to be
+        corrupt are deleted."""
         states = ProducerStates()
-        reached = log_start_offset
-        for snapshot in choose_snapshots(self.snapshots(), log_start_offset, offset).use:
+        for offset in choose_snapshots(snapshots, log_start_offset, end_offset).use:
             try:
-                states.load(decode_snapshot(self._files.read_all(self._path(snapshot))))
+                states.load(decode_snapshot(self._files.read_all(self._path(offset))))
             except CorruptSnapshotError:
+                self.remove_snapshot(offset)
+            except FileNotFoundError:
                 continue
-            reached = snapshot
-            break
-        if reached < offset:
-            for batch in batches_from(reached):
-                if batch.base_offset >= offset:
-                    break
-                if batch.producer_id >= 0:
-                    states.update(batch, batch.base_offset, batch.max_timestamp)
-        return states
+            else:
+                return KnownProducers(states, offset)
+        return KnownProducers(states, log_start_offset)
+
+    def take_over(
+        self,
+        states: ProducerStates,
+        log_start_offset: int,
+        log_end_offset: int,
+        snapshots: Sequence[int],
+    ) -> bool:
+        """``states`` are what is known at the log end. Deletes those of ``snapshots`` that lie
+        outside the log; True if there were any."""
+        self.states.take_over(states)
+        choice = choose_snapshots(snapshots, log_start_offset, log_end_offset)
+        for offset in choice.drop:
+            self._files.remove(self._path(offset))
+        self._snapshot_offset = max(choice.use, default=log_start_offset)
+        return bool(choice.drop)
+
+    def replace_snapshot(self, states: ProducerStates, offset: int) -> None:
+        """Write what was known when the log ended at ``offset``, whatever is there already."""
+        self._files.replace_unsynced(self._path(offset), encode_snapshot(states.entries))
 
     def clear(self, offset: int) -> None:
         """Forget all, and let the log start anew at ``offset``."""

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from minikafka.core.log.aborted_txn import AbortedTxn
 from minikafka.core.log.config import LogConfig, roll_jitter_ms
 from minikafka.core.log.index_math import MAX_RELATIVE_OFFSET
 from minikafka.core.log.recovery import batch_survives
-from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.ports import Buffer, File, Files
-from minikafka.protocol.records.batch import NO_TIMESTAMP, RecordBatch
-from minikafka.storage.batch_scan import FoundBatch, scan
+from minikafka.protocol.records.batch import LOG_OVERHEAD, NO_TIMESTAMP, RecordBatch
+from minikafka.storage.batch_scan import FoundBatch, read_whole, scan, whole_batches
 from minikafka.storage.names import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
@@ -173,6 +173,10 @@ class LogSegment:
                     self._files.rename(file.path, aside)
                 file.path = aside
 
+    def moved_to(self, directory: str) -> None:
+        for file in (self, self.offset_index, self.time_index, self.txn_index):
+            file.path = f"{directory}/{file.path.rpartition('/')[2]}"
+
     @property
     def paths(self) -> list[str]:
         """Of the files, of which some may not be there."""
@@ -318,9 +322,11 @@ class LogSegment:
                 self.max_timestamp = found.batch.max_timestamp
                 self.offset_of_max_timestamp = found.batch.last_offset
 
-    def recover(self) -> Iterator[RecordBatch]:
+    async def recover(self, take: Callable[[RecordBatch], None]) -> None:
         """Read everything, cut the file after the last batch that is whole and true, rebuild the
-        indexes on the way; yields the batches kept. Kafka: ``LogSegment.recover``.
+        indexes on the way. Each batch kept is given to ``take``, which must not keep it: its buffer
+        is one of many batches. The loop gets its turn between chunks. Kafka:
+        ``LogSegment.recover``.
         """
         self.offset_index.create()
         self.time_index.create()
@@ -329,19 +335,23 @@ class LogSegment:
         self.indexes_full = False
         self.max_timestamp = self.first_timestamp = NO_TIMESTAMP
         self.offset_of_max_timestamp = end_offset = self.base_offset
-        valid_bytes = 0
-        try:
-            for found in scan(self._file, 0, self.size_bytes, whole=True):
-                batch = found.batch
-                if not batch_survives(batch, self.base_offset, end_offset):
+        position, size = 0, self.size_bytes
+        sound = True
+        while sound and position < size:
+            chunk = await read_whole(self._file, position, size)
+            start = position
+            for batch in whole_batches(chunk):
+                sound = batch_survives(batch, self.base_offset, end_offset)
+                if not sound:
                     break
-                self._take_in(batch, found.position)
-                valid_bytes = found.end_position
-                end_offset = batch.next_offset
-                yield batch
-        except KafkaError:
-            pass  # no batch here: what was read so far is what there is
-        if valid_bytes < self.size_bytes:
-            self._file.truncate(valid_bytes)
-            self.size_bytes = valid_bytes
+                position = start + batch.position
+                self._take_in(batch, position)
+                position += batch.length + LOG_OVERHEAD
+                end_offset = batch.base_offset + batch.last_offset_delta + 1
+                take(batch)
+            sound = sound and position > start
+            await asyncio.sleep(0)
+        if position < size:
+            self._file.truncate(position)
+            self.size_bytes = position
         self.persist()

@@ -298,11 +298,9 @@ class UnifiedLog(FlushableLog):
             return high_watermark
         return max(unstable, self.log_start_offset)
 
-    def reload_producers(self) -> bool:
-        """Learn the state of all producers anew, from a snapshot and the batches after it. True
-        if snapshots were deleted on the way."""
-        start, end = self.log_start_offset, self.log_end_offset
-        return self.producers.reload(start, end, self.batches_from)
+    def reload_producers(self) -> None:
+        """Learn the state of all producers anew, from a snapshot and the batches after it."""
+        self.producers.reload(self.log_start_offset, self.log_end_offset, self.batches_from)
 
     def batches_from(self, offset: int) -> Iterator[RecordBatch]:
         """Headers (of control batches: all) of those that end at or after ``offset``. Raises

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from typing import Any
 
 from minikafka.kernel.cluster import TopicPartition
@@ -34,8 +35,18 @@ def load(
 ) -> UnifiedLog:
     log = UnifiedLog(files, DIRECTORY, TP, LogConfig(**config))
     found = Checkpointed(clean, recovery_point, log_start_offset)
-    LogLoader(files, log, found, SilentEvents()).load()
+    run_now(LogLoader(files, log, found, SilentEvents()).load())
     return log
+
+
+def run_now(work: Coroutine[Any, Any, None]) -> None:
+    """Run what waits for nothing but its turn, with or without a loop around it."""
+    while True:
+        try:
+            waited_for = work.send(None)
+        except StopIteration:
+            return
+        assert waited_for is None, "this waits for something"
 
 
 def batches_of(log: UnifiedLog) -> list[RecordBatch]:

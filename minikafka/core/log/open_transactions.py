@@ -71,6 +71,12 @@ class OpenTransactions:
         self.unreplicated.clear()
         self._look()
 
+    def take_over(self, other: OpenTransactions) -> None:
+        """Be what ``other``, which is used no more, is."""
+        self._ongoing = other._ongoing
+        self.unreplicated = other.unreplicated
+        self._look()
+
     def _look(self) -> None:
         held = [ended.first_offset for ended in self.unreplicated]
         held += self._ongoing[:1]

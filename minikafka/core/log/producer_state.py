@@ -206,6 +206,11 @@ class ProducerStates:
         offsets = (entry.current_txn_first_offset for entry in self._entries.values())
         self.transactions.load(offset for offset in offsets if offset >= 0)
 
+    def take_over(self, other: ProducerStates) -> None:
+        """Be what ``other``, which is used no more, is."""
+        self._entries = other._entries
+        self.transactions.take_over(other.transactions)
+
     def clear(self) -> None:
         self.load(())
 

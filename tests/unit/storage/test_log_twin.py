@@ -12,6 +12,7 @@ from minikafka.protocol.records.batch import crc_is_valid, parse_batches
 from minikafka.protocol.records.builder import build_batch
 from minikafka.storage.log_loader import Checkpointed, LogLoader, create_log
 from minikafka.storage.unified_log import LogConfig, UnifiedLog
+from tests.support.logs import run_now
 from tests.support.memory_files import MemoryFiles, SilentEvents
 
 TP = TopicPartition("t", 0)
@@ -132,7 +133,7 @@ class LogAgainstList(RuleBasedStateMachine):
         before = self.log
         self.log = UnifiedLog(self.files, DIRECTORY, TP, CONFIG)
         found = Checkpointed(clean, self.checkpointed)
-        LogLoader(self.files, self.log, found, SilentEvents()).load()
+        run_now(LogLoader(self.files, self.log, found, SilentEvents()).load())
         self.log.write_recovery_point = before.write_recovery_point
 
     @invariant()

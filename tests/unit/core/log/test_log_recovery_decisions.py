@@ -73,5 +73,5 @@ def test_index_arithmetic() -> None:
     assert not index_math.fits(10, 9)
     assert index_math.max_entries(67, 8) == 8
     assert index_math.max_entries(4, 8) == 1
-    assert [index_math.is_full(n, 3, 8) for n in (2, 3)] == [False, True]
-    assert [index_math.is_full(n, 3, 12) for n in (1, 2)] == [False, True]
+    assert index_math.first_full(3, 8) == 3
+    assert index_math.first_full(3, 12) == 2
