@@ -18,11 +18,6 @@ from minikafka.protocol.frames import FrameReader
 from minikafka.protocol.headers import decode_request_header, encode_response
 from minikafka.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from minikafka.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
-from minikafka.protocol.messages.delete_records import (
-    DeleteRecordsPartitionResult,
-    DeleteRecordsResponse,
-    DeleteRecordsTopicResult,
-)
 from minikafka.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsResponse
 from minikafka.protocol.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -313,25 +308,6 @@ class FakeCluster:
             return partition.log_start, -1
         hits = (r for r in partition.records() if r.timestamp >= timestamp)
         return next(((r.offset, r.timestamp) for r in hits), (-1, -1))
-
-    def _delete_records(self, broker: int, request: Any, fault: ErrorCode, reply: Any) -> None:
-        topics = []
-        for topic in request.topics:
-            rows = []
-            for wanted in topic.partitions:
-                tp = TopicPartition(topic.name, wanted.partition_index)
-                code = fault or self._leader_error(broker, tp)
-                low_watermark = -1
-                if code is ErrorCode.NONE:
-                    partition = self.partitions[tp]
-                    low_watermark = partition.end if wanted.offset == -1 else wanted.offset
-                    if low_watermark > partition.end:
-                        low_watermark, code = -1, ErrorCode.OFFSET_OUT_OF_RANGE
-                    else:
-                        partition.log_start = low_watermark
-                rows.append(DeleteRecordsPartitionResult(tp.partition, low_watermark, code))
-            topics.append(DeleteRecordsTopicResult(topic.name, rows))
-        reply(DeleteRecordsResponse(topics=topics))
 
     def _controller_error(self, broker: int) -> ErrorCode:
         return ErrorCode.NONE if broker == self.controller else ErrorCode.NOT_CONTROLLER

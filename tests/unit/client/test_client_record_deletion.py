@@ -12,6 +12,11 @@ from minikafka.client import Admin, ClientConfig
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.messages.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
 from minikafka.protocol.records.builder import build_batch
 from tests.support.fake_cluster import HANG_UP, SILENCE, FakeCluster
 from tests.support.jumping_loop import jumping, memory_world
@@ -19,10 +24,31 @@ from tests.support.jumping_loop import jumping, memory_world
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
+class DeletingCluster(FakeCluster):
+    def _delete_records(self, broker: int, request: Any, fault: ErrorCode, reply: Any) -> None:
+        topics = []
+        for topic in request.topics:
+            rows = []
+            for wanted in topic.partitions:
+                tp = TopicPartition(topic.name, wanted.partition_index)
+                code = fault or self._leader_error(broker, tp)
+                low_watermark = -1
+                if code is ErrorCode.NONE:
+                    partition = self.partitions[tp]
+                    low_watermark = partition.end if wanted.offset == -1 else wanted.offset
+                    if low_watermark > partition.end:
+                        low_watermark, code = -1, ErrorCode.OFFSET_OUT_OF_RANGE
+                    else:
+                        partition.log_start = low_watermark
+                rows.append(DeleteRecordsPartitionResult(tp.partition, low_watermark, code))
+            topics.append(DeleteRecordsTopicResult(topic.name, rows))
+        reply(DeleteRecordsResponse(topics=topics))
+
+
 @asynccontextmanager
-async def administering() -> AsyncIterator[tuple[Admin, FakeCluster]]:
+async def administering() -> AsyncIterator[tuple[Admin, DeletingCluster]]:
     world = memory_world()
-    cluster = FakeCluster(world)
+    cluster = DeletingCluster(world)
     await cluster.start()
     cluster.create("t")
     for tp in (A, B):
