@@ -104,17 +104,17 @@ def test_kafka_python_reads_what_new_producers_sent(
 
 @pytest.mark.mission("PRD-2", "FET-1")
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4"])
-@pytest.mark.parametrize("release", ["0.9.0", "0.8.2", "0.10.0"])
+@pytest.mark.parametrize("release", ["0.8.2", "0.9.0"])
 def test_librdkafka_that_does_not_ask_for_versions(
     cluster: Cluster, topic: str, release: str, codec: str
 ) -> None:
+    """Versions 0 and 1 of both, with the LZ4 frames of that age. (From 0.10 on it asks.)"""
     create(cluster, topic)
     old = {
         "bootstrap.servers": cluster.bootstrap,
-        "api.version.request": release >= "0.10" or release == "0.10.0",
+        "api.version.request": False,
         "broker.version.fallback": release,
     }
-    old["api.version.request"] = False
     producer = Producer({**old, "compression.type": codec, "linger.ms": 20, "acks": "all"})
     delivered: list[tuple[KafkaError | None, int | None]] = []
 
