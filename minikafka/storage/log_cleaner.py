@@ -10,7 +10,6 @@ from typing import Final, NamedTuple
 
 from minikafka.core.log.compaction import (
     Dirt,
-    LogFacts,
     Throttle,
     dirt_of,
     overdue_ms,
@@ -23,7 +22,7 @@ from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.events import EventLog, event_log
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import Clock, Files
-from minikafka.storage.log_cleaning import CleaningAborted, CleaningMeans, LogCleaning, facts_of
+from minikafka.storage.log_cleaning import CleaningAborted, CleaningMeans, LogCleaning, log_facts
 from minikafka.storage.log_directory import LogDirectory
 from minikafka.storage.unified_log import UnifiedLog
 
@@ -180,7 +179,7 @@ class LogCleaner:
             return None
         now_ms = self._clock.wall_ms()
         try:
-            dirt = dirt_of(_facts_of(log, stable_offset), log.config, now_ms)
+            dirt = dirt_of(log_facts(log, stable_offset), log.config, now_ms)
             overdue = _overdue_ms(log, dirt, now_ms)
         except KafkaError as error:
             self._give_up(log, error)
@@ -271,16 +270,6 @@ class LogCleaner:
 
     def _uncleanable_in(self, directory: LogDirectory) -> list[UnifiedLog]:
         return [log for log in self.uncleanable if directory.logs.get(log.topic_partition) is log]
-
-
-def _facts_of(log: UnifiedLog, stable_offset: int) -> LogFacts:
-    return LogFacts(
-        log.log_start_offset,
-        log.log_end_offset,
-        stable_offset,
-        log.cleaned_offset,
-        [facts_of(segment) for segment in log.segments],
-    )
 
 
 def _overdue_ms(log: UnifiedLog, dirt: Dirt, now_ms: int) -> int:

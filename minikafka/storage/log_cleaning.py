@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from minikafka.core.log.compaction import Dirt, SegmentFacts, Throttle, group_segments
+from minikafka.core.log.compaction import Dirt, LogFacts, SegmentFacts, Throttle, group_segments
 from minikafka.core.log.compaction_filter import (
     BatchFilter,
     CleanerStats,
@@ -62,6 +62,16 @@ def facts_of(segment: LogSegment) -> SegmentFacts:
         segment.offset_index.size_bytes,
         segment.time_index.size_bytes,
         segment.max_timestamp,
+    )
+
+
+def log_facts(log: UnifiedLog, stable_offset: int) -> LogFacts:
+    return LogFacts(
+        log.log_start_offset,
+        log.log_end_offset,
+        stable_offset,
+        log.cleaned_offset,
+        [facts_of(segment) for segment in log.segments],
     )
 
 
