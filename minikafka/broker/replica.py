@@ -47,6 +47,12 @@ class Replica:
             )
         return self._log
 
+    def replace_log(self, log: UnifiedLog) -> None:
+        """The log has been moved to another directory: ``log`` holds the same."""
+        assert self._log is not None
+        assert log.log_end_offset == self._log.log_end_offset
+        self._log = log
+
     @property
     def leader_epoch(self) -> int:
         return self.state.leader_epoch

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
@@ -30,6 +30,7 @@ from minikafka.kernel.events import event_log
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import Clock, CoordinationError
 from minikafka.storage.log_manager import LogManager
+from minikafka.storage.unified_log import UnifiedLog
 
 T = TypeVar("T")
 
@@ -136,6 +137,7 @@ class ReplicaManager:
         self._appends.start(tasks)
         self.leadership.checkpointed = self._log_manager.read_high_watermarks()
         self._log_manager.on_failure = self.log_dir_failures.failed
+        self._log_manager.on_moved = self._log_moved
         self._log_manager.upkeep.high_watermark = self.hosted.high_watermark
         self._register_gauges()
         self.isr.start(tasks)
@@ -193,12 +195,16 @@ class ReplicaManager:
                 self._log.warning("topic_settings_unreadable", error=repr(error))
                 await self._clock.sleep(TOPIC_CONFIG_RETRY_MS)
 
-    def topic_config_changed(self, topic: str) -> None:
-        """The settings of ``topic`` were read anew: its partitions here take them over."""
-        config = self.topic_configs.get(topic)
+    def topic_configs_changed(self, topics: Container[str] | None = None) -> None:
+        """The settings of these (None: of all) were read anew: their partitions here take them
+        over. A smaller min.insync.replicas lets high watermarks move."""
+        now_ms = self._clock.monotonic_ms()
         for partition in self.hosted:
-            if partition.topic_partition.topic == topic:
-                partition.configure(config)
+            topic_partition = partition.topic_partition
+            if topics is None or topic_partition.topic in topics:
+                partition.configure(self.topic_configs.get(topic_partition.topic))
+                if partition.advance_high_watermark(now_ms):
+                    self.parked.changed(topic_partition)
 
     def disk_failed(self, topic_partition: TopicPartition, error: OSError) -> bool:
         """A read or write of this partition's log failed, and with it the log directory: nothing
@@ -209,6 +215,11 @@ class ReplicaManager:
         if not self.hosted.is_offline(topic_partition):
             self.log_dir_failures.take_offline([topic_partition])
         return True
+
+    def _log_moved(self, log: UnifiedLog) -> None:
+        partition = self.hosted.get(log.topic_partition)
+        if partition is not None and partition.has_log:
+            partition.replace_log(log)
 
     def _forget(self, topic_partitions: Sequence[TopicPartition]) -> None:
         self.fetchers.remove(topic_partitions)

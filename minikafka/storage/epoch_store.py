@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from minikafka.core.log.leader_epochs import EpochEntry, LeaderEpochCache
 from minikafka.kernel.ports import Files
 from minikafka.storage.checkpoints import (
@@ -28,6 +30,14 @@ class LeaderEpochStore:
         self._writing = False
         self._unwritten = False
         self._unflushed = False
+
+    def moved_to(self, directory: str) -> None:
+        self._path = f"{directory}/{LEADER_EPOCH}"
+
+    def take_over(self, entries: Iterable[EpochEntry]) -> None:
+        """Those of another log with the same records; also epochs that nothing was written in."""
+        self.cache = LeaderEpochCache(entries)
+        self._changed(True)
 
     @property
     def latest_epoch(self) -> int | None:

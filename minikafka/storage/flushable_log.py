@@ -67,6 +67,14 @@ class FlushableLog(ReadableLog):
         self.producers.remove_snapshot(dead.base_offset)
         return True
 
+    def moved_to(self, directory: str) -> None:
+        """The directory has been renamed; what is open stays so."""
+        self.directory = directory
+        self.epochs.moved_to(directory)
+        self.producers.moved_to(directory)
+        for segment in self.segments:
+            segment.moved_to(directory)
+
     @property
     def flush_due(self) -> bool:
         """Whether ``flush.messages`` wants a flush before what was appended is acknowledged."""

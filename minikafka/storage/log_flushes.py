@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from minikafka.kernel.ports import Clock
 from minikafka.storage.unified_log import UnifiedLog
@@ -41,3 +41,24 @@ class LogFlushes:
         except OSError as error:
             if not log.closed:
                 self._failed(log, error)
+
+
+async def bring_to_disk(logs: Sequence[UnifiedLog], at_once: int) -> None:
+    """As a clean shutdown does: what is in memory too. Raises the first OSError, when the others
+    have been seen to."""
+    turns = asyncio.Semaphore(at_once)
+    errors: list[OSError] = []
+
+    async def settle(log: UnifiedLog) -> None:
+        async with turns:
+            try:
+                log.persist()
+                await log.flush()
+            except OSError as error:
+                errors.append(error)
+
+    async with asyncio.TaskGroup() as tasks:
+        for log in logs:
+            tasks.create_task(settle(log))
+    if errors:
+        raise errors[0]

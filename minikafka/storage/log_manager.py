@@ -19,10 +19,11 @@ from minikafka.storage.delayed_removal import DelayedRemoval
 from minikafka.storage.log_cleaner import LogCleaner
 from minikafka.storage.log_directories import LogDirectories, is_out_of_space
 from minikafka.storage.log_directory import LogDirectory
-from minikafka.storage.log_flushes import LogFlushes
+from minikafka.storage.log_flushes import LogFlushes, bring_to_disk
 from minikafka.storage.log_loader import Checkpointed, LogLoader, assign_topic_id, create_log
 from minikafka.storage.log_loading import LogLoading
 from minikafka.storage.log_manager_config import LogManagerConfig
+from minikafka.storage.log_moves import LogMoves
 from minikafka.storage.log_starts import LogStarts
 from minikafka.storage.log_upkeep import LogUpkeep
 from minikafka.storage.names import delete_directory_name, directory_name
@@ -35,12 +36,14 @@ class LogManager:
     """Owns the log directories from ``directories.lock`` or ``start`` on until ``close``.
 
     A directory that fails takes its logs with it: ``on_failure`` hears its path and partitions,
-    ``on_all_failed`` that none is left. What touches files may raise OSError. Kafka has the name.
+    ``on_all_failed`` that none is left. ``on_moved`` hears of a log that replaces another. What
+    touches files may raise OSError. Kafka has the name.
     """
 
     def __init__(self, files: Files, clock: Clock, config: LogManagerConfig) -> None:
         self.on_failure: Callable[[str, list[TopicPartition]], None] | None = None
         self.on_all_failed: Callable[[OSError], None] | None = None
+        self.on_moved: Callable[[UnifiedLog], None] | None = None
         self._files = files
         self._clock = clock
         self._config = config
@@ -50,7 +53,6 @@ class LogManager:
         )
         self._logs: dict[TopicPartition, UnifiedLog] = {}
         self._homes: dict[TopicPartition, LogDirectory] = {}
-        self._preferred: dict[TopicPartition, str] = {}  # where logs are to be made
         self.removal = DelayedRemoval(files, clock, self._events)
         self._starts = LogStarts(clock, self._events, self.failed)
         self.flushes = LogFlushes(clock, self._flush_failed)
@@ -60,6 +62,7 @@ class LogManager:
         self.cleaner = LogCleaner(
             files, clock, config.cleaner, lambda: self.directories.live, self.failed
         )
+        self.moves = LogMoves(files, clock, self.directories, self.removal, self, self._events)
         self._background: list[asyncio.Task[None]] = []
         self._put_asides = 0
         self._loaded = False
@@ -91,6 +94,7 @@ class LogManager:
         looked after in the background until ``shutdown``. Raises ConfigError.
         """
         self.directories.lock()
+        self.moves.tidy()
         for directory in list(self.directories.live):
             try:
                 await directory.settle()
@@ -102,9 +106,11 @@ class LogManager:
                 self.directories.fail(directory, error)
         self.directories.require_one()
         self._loaded = True
+        self.moves.resume(self._logs)
         if tasks is not None:
             self.run_in_background(tasks, "kafka-delete-logs", self.removal.run())
             self.run_in_background(tasks, "log-starts", self._starts.run())
+            self.run_in_background(tasks, "ReplicaAlterLogDirsThread-0", self.moves.run())
             for name, work in self.upkeep.tasks().items():
                 self.run_in_background(tasks, name, work)
             self._background += self.cleaner.start(tasks)
@@ -191,6 +197,7 @@ class LogManager:
 
     def _directory_failed(self, directory: LogDirectory) -> None:
         partitions = list(directory.logs)
+        self.moves.directory_failed(directory)
         for topic_partition, log in directory.logs.items():
             with contextlib.suppress(OSError):
                 log.close()
@@ -250,7 +257,7 @@ class LogManager:
     def _create(
         self, topic_partition: TopicPartition, topic_id: UUID | None, config: LogConfig
     ) -> UnifiedLog:
-        preferred = self.directories.by_path(self._preferred.pop(topic_partition, ""))
+        preferred = self.directories.by_path(self.moves.preferred.pop(topic_partition, ""))
         candidates = self.directories.by_load() if preferred is None else [preferred]
         for directory in candidates:
             path = f"{directory.path}/{directory_name(topic_partition)}"
@@ -277,6 +284,7 @@ class LogManager:
         if log is None:
             return
         directory = self._homes[topic_partition]
+        self.moves.cancel(topic_partition)
         log.close()
         doomed = self._put_aside(directory, log)
         del self._logs[topic_partition], self._homes[topic_partition]
@@ -286,6 +294,16 @@ class LogManager:
             await directory.checkpoint_starts()
         if topic_partition in directory.checkpointed_cleaned:
             await directory.checkpoint_cleaned()
+
+    def replace(self, log: UnifiedLog, directory: LogDirectory) -> None:
+        """``log``, which lies in ``directory``, is the log of its partition from now on."""
+        topic_partition = log.topic_partition
+        old = self._logs[topic_partition]
+        del self._homes[topic_partition].logs[topic_partition]
+        old.close()
+        self._adopt(directory, log)
+        if self.on_moved is not None:
+            self.on_moved(log)
 
     def _put_aside(self, directory: LogDirectory, log: UnifiedLog) -> str:
         """Rename the directory of a closed log, to be removed later. Raises OSError."""
@@ -349,7 +367,12 @@ class LogManager:
         if self._loaded:
             for directory in list(self.directories.live):
                 try:
-                    await self._shut_down(directory)
+                    threads = self._config.num_recovery_threads_per_data_dir
+                    await bring_to_disk(list(directory.logs.values()), threads)
+                    await directory.checkpoint_recovery_points()
+                    await directory.checkpoint_starts()
+                    await directory.leave_clean_marker()
+                    self._events.info("logs_shut_down", directory=directory.path)
                 except OSError as error:
                     # Without the marker, the next start recovers what this one could not bring to
                     # disk; the other directories still get theirs.
@@ -358,31 +381,10 @@ class LogManager:
                     )
         self.close()
 
-    async def _shut_down(self, directory: LogDirectory) -> None:
-        turns = asyncio.Semaphore(self._config.num_recovery_threads_per_data_dir)
-        errors: list[OSError] = []
-
-        async def settle(log: UnifiedLog) -> None:
-            async with turns:
-                try:
-                    log.persist()
-                    await log.flush()
-                except OSError as error:
-                    errors.append(error)
-
-        async with asyncio.TaskGroup() as tasks:
-            for log in directory.logs.values():
-                tasks.create_task(settle(log))
-        await directory.checkpoint_recovery_points()
-        await directory.checkpoint_starts()
-        if errors:
-            raise errors[0]
-        await directory.leave_clean_marker()
-        self._events.info("logs_shut_down", directory=directory.path, logs=len(directory.logs))
-
     def close(self) -> None:
         """Let go of files and directories without writing anything. May be called again."""
         self.removal.close()
+        self.moves.close()
         for log in self._logs.values():
             log.close()
         self._logs.clear()

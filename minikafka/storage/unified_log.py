@@ -29,6 +29,7 @@ from minikafka.storage.segment import LogSegment
 __all__ = ["AppendOrigin", "FoundOffset", "LogAppendInfo", "LogConfig", "LogRead", "UnifiedLog"]
 
 _NO_EPOCH: Final = -1
+NO_CUT: Final = 2**63 - 1
 
 
 class UnifiedLog(FlushableLog):
@@ -48,6 +49,7 @@ class UnifiedLog(FlushableLog):
         topic_id: UUID | None = None,
     ) -> None:
         super().__init__(files, directory, topic_partition, config, topic_id)
+        self.cut_to = NO_CUT  # the lowest truncation since a copy of this log was cut as well
         self._assigned_epoch = _NO_EPOCH  # the epoch of the last append, if it is the latest one
 
     # ---- appending
@@ -185,6 +187,11 @@ class UnifiedLog(FlushableLog):
         """Go on in a new segment, so that the active one may be deleted. Raises OSError."""
         self._roll(self.log_end_offset)
 
+    def skip_to(self, offset: int) -> None:
+        """There is nothing from the log end up to ``offset``. Raises OSError."""
+        self._roll(offset)
+        self.log_end_offset = offset
+
     def _roll(self, base_offset: int) -> LogSegment:
         """Add a segment that starts at ``base_offset``. When OSError is raised, none was added."""
         if self.closed:
@@ -264,6 +271,7 @@ class UnifiedLog(FlushableLog):
         active.remove()
 
     def _truncated_to(self, offset: int) -> None:
+        self.cut_to = min(self.cut_to, offset)
         self._cut_at(offset)
         self._assigned_epoch = _NO_EPOCH
         self.unflushed_names = True

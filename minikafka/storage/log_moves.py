@@ -1,0 +1,349 @@
+"""Logs on their way to another log directory: copied, then put in the place of the old one."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.events import EventLog
+from minikafka.kernel.ports import Clock, Files
+from minikafka.storage.delayed_removal import DelayedRemoval
+from minikafka.storage.log_cleaner import LogCleaner
+from minikafka.storage.log_directories import LogDirectories
+from minikafka.storage.log_directory import LogDirectory
+from minikafka.storage.log_loader import assign_topic_id, create_log
+from minikafka.storage.log_reader import LogRead
+from minikafka.storage.names import delete_directory_name, directory_name, future_directory_name
+from minikafka.storage.unified_log import NO_CUT, UnifiedLog
+
+MOVED_FROM: Final = "moved-from"  # a file: the directory that this log replaces
+_SLICE_BYTES: Final = 1 << 20
+_FLUSH_BYTES: Final = 64 << 20
+_RETRY_MS: Final = 1_000
+
+
+@dataclass(eq=False, slots=True)
+class _Move:
+    source: UnifiedLog
+    directory: LogDirectory  # where it goes
+    future: UnifiedLog
+    cleaning_paused: bool = False
+
+
+class LogOwner(Protocol):
+    """The log manager, as moves need it."""
+
+    cleaner: LogCleaner
+
+    def failed(self, directory: LogDirectory, error: OSError) -> bool:
+        """True when the directory is offline now, False when it is full."""
+        ...
+
+    def storage_failed(self, topic_partition: TopicPartition, error: OSError) -> bool: ...
+
+    def replace(self, log: UnifiedLog, directory: LogDirectory) -> None:
+        """``log``, which lies in ``directory``, is the log of its partition from now on; the old
+        one is closed."""
+        ...
+
+
+class LogMoves:
+    """Carries them out one after the other.
+
+    Truncations of the source cut the copy too; compaction of it waits until the end. A move that a
+    restart interrupts begins anew. Kafka: ``ReplicaAlterLogDirsThread``, without its throttle.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        clock: Clock,
+        directories: LogDirectories,
+        removal: DelayedRemoval,
+        owner: LogOwner,
+        events: EventLog,
+    ) -> None:
+        self.preferred: dict[TopicPartition, str] = {}  # where logs that are not there yet go
+        self._files = files
+        self._clock = clock
+        self._directories = directories
+        self._removal = removal
+        self._owner = owner
+        self._events = events
+        self._moves: dict[TopicPartition, _Move] = {}
+        self._wake = asyncio.Event()
+        self._names = 0
+
+    # ---- what is asked for
+
+    def begin(self, topic_partition: TopicPartition, path: str, source: UnifiedLog | None) -> None:
+        """Have the log of ``topic_partition`` in the directory ``path``, now or when it is made.
+
+        Raises KafkaError: LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR when a directory is offline,
+        INVALID_TOPIC_EXCEPTION for a name that is too long, REPLICA_NOT_AVAILABLE when there is no
+        log yet: it will be made there.
+        """
+        if path not in self._directories.paths:
+            raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is not in log.dirs")
+        directory = self._directories.by_path(path)
+        if directory is None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"log directory {path} is offline")
+        if source is None:
+            self.preferred[topic_partition] = path
+            raise KafkaError(
+                ErrorCode.REPLICA_NOT_AVAILABLE, f"there is no log of {topic_partition} yet"
+            )
+        move = self._moves.get(topic_partition)
+        if move is not None and move.directory is directory:
+            return
+        self.cancel(topic_partition)
+        if topic_partition in directory.logs:
+            return
+        if self._directories.offline:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, "no log is moved while log directories are offline"
+            )
+        self._create(source, directory)
+
+    def _create(self, source: UnifiedLog, directory: LogDirectory) -> None:
+        topic_partition = source.topic_partition
+        name = future_directory_name(topic_partition, self._seed(source))
+        while name is not None and self._files.exists(f"{directory.path}/{name}"):
+            name = future_directory_name(topic_partition, self._seed(source))
+        if name is None:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "the topic's name is too long")
+        try:
+            # What the checkpoints say of an earlier log of the name here is not to count.
+            if topic_partition in directory.checkpointed_points:
+                directory.write_recovery_points()
+            if topic_partition in directory.checkpointed_starts:
+                directory.write_starts()
+            path = f"{directory.path}/{name}"
+            future = create_log(self._files, path, topic_partition, source.topic_id, source.config)
+        except OSError as error:
+            self._owner.failed(directory, error)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        source.cut_to = NO_CUT
+        self._moves[topic_partition] = _Move(source, directory, future)
+        directory.futures[topic_partition] = future
+        self._events.info(
+            "log_move_begun", log=str(topic_partition), source=source.directory, target=path
+        )
+        self._wake.set()
+
+    def _seed(self, log: UnifiedLog) -> str:
+        self._names += 1
+        return f"{log.directory} {self._clock.wall_ms()} {self._names}"
+
+    def cancel(self, topic_partition: TopicPartition) -> None:
+        """The log stays where it is, or is deleted. Nothing happens when it is not on its way."""
+        move = self._moves.get(topic_partition)
+        if move is not None:
+            self._events.info("log_move_cancelled", log=str(topic_partition))
+            self._end(move)
+            move.future.close()
+            self._removal.tree(move.future.directory, 0)
+
+    def _end(self, move: _Move) -> None:
+        topic_partition = move.source.topic_partition
+        del self._moves[topic_partition]
+        del move.directory.futures[topic_partition]
+        if move.cleaning_paused:
+            self._owner.cleaner.resume(topic_partition)
+
+    def directory_failed(self, directory: LogDirectory) -> None:
+        """No move from or to there goes on."""
+        for topic_partition, move in list(self._moves.items()):
+            if move.directory is directory:
+                self._end(move)
+                with contextlib.suppress(OSError):
+                    move.future.close()
+            elif topic_partition in directory.logs:
+                self.cancel(topic_partition)
+
+    def close(self) -> None:
+        for move in self._moves.values():
+            move.future.close()
+
+    # ---- after a restart
+
+    def tidy(self) -> None:
+        """Before logs are loaded: where a log was in its new place already, the old one goes."""
+        if len(self._directories.paths) > 1:
+            self._directories.each(self._tidy)
+
+    def _tidy(self, directory: LogDirectory) -> None:
+        for topic_partition in directory.partitions():
+            path = f"{directory.path}/{directory_name(topic_partition)}"
+            marker = f"{path}/{MOVED_FROM}"
+            if not self._files.exists(marker):
+                continue
+            old = self._files.read_all(marker).decode(errors="replace")
+            home = self._directories.by_path(old.rpartition("/")[0])
+            if home is not None and home is not directory and self._files.exists(old):
+                self._events.info("moved_log_replaces_old_one", log=path, old=old)
+                name = delete_directory_name(topic_partition, f"{old} {self._clock.wall_ms()}")
+                self._files.rename(old, f"{home.path}/{name}")
+            if home is not None:
+                self._files.remove(marker)
+
+    def resume(self, logs: Mapping[TopicPartition, UnifiedLog]) -> None:
+        """After logs are loaded: begin the moves anew that the last broker did not finish. While a
+        directory is offline, copies of what may lie there are left alone."""
+        if self._directories.offline:
+            return
+        for directory in list(self._directories.live):
+            for path, topic_partition in directory.leftover_futures().items():
+                source = logs.get(topic_partition)
+                if source is None:
+                    self._events.warning("future_log_without_current_one", path=path)
+                    continue
+                self._removal.tree(path, 0)
+                with contextlib.suppress(KafkaError):
+                    self.begin(topic_partition, directory.path, source)
+
+    # ---- the copying
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            while not self._moves:
+                self._wake.clear()
+                await self._wake.wait()
+            move = next(iter(self._moves.values()))
+            topic_partition = move.source.topic_partition
+            try:
+                await self._carry_out(move)
+            except OSError as error:
+                if self._is_on(move) and not self._owner.failed(move.directory, error):
+                    # The disk is full. Another move may have room.
+                    self._moves[topic_partition] = self._moves.pop(topic_partition)
+                    await self._clock.sleep(_RETRY_MS)
+            except KafkaError as error:
+                self._events.error("log_move_failed", log=str(topic_partition), error=str(error))
+                if self._is_on(move):
+                    self.cancel(topic_partition)
+
+    def _is_on(self, move: _Move) -> bool:
+        return self._moves.get(move.source.topic_partition) is move
+
+    async def _carry_out(self, move: _Move) -> None:
+        """Copy until nothing is missing, bring that to disk, copy the rest, and swap. Raises
+        OSError of the directory it goes to, and KafkaError when the source cannot be read."""
+        unflushed = 0
+        if not move.cleaning_paused:
+            move.cleaning_paused = True
+            await self._owner.cleaner.pause(move.source.topic_partition)
+        while self._is_on(move):
+            copied = await self._copy(move)
+            unflushed += copied or 0
+            if copied is not None and unflushed < _FLUSH_BYTES:
+                await asyncio.sleep(0)
+                continue
+            unflushed = 0
+            await move.future.flush()
+            if copied is None and self._is_on(move):
+                marker = f"{move.future.directory}/{MOVED_FROM}"
+                await self._files.replace(marker, move.source.directory.encode())
+                await self._files.flush_directory(move.directory.path)
+                if self._is_on(move) and self._catches_up(move):
+                    await self._swap(move)
+
+    async def _copy(self, move: _Move) -> int | None:
+        """One slice; its size, or None when there is nothing left to copy."""
+        source = move.source
+        start = self._aligned(move)
+        if start >= source.log_end_offset:
+            return None
+        try:
+            found = await source.read_cold(start, _SLICE_BYTES, source.log_end_offset, True)
+        except OSError as error:
+            raise self._source_failed(source, error) from error
+        if not self._is_on(move) or source.cut_to != NO_CUT:
+            return 0  # to be read anew
+        self._append(move.future, found, source.log_end_offset)
+        return len(found.records)
+
+    def _catches_up(self, move: _Move) -> bool:
+        """Copy, in one breath, the little that came since; False if it is more than a little."""
+        source = move.source
+        start = self._aligned(move)
+        if start < source.log_end_offset:
+            try:
+                found = source.read(start, _SLICE_BYTES, source.log_end_offset, True)
+            except OSError as error:
+                raise self._source_failed(source, error) from error
+            self._append(move.future, found, source.log_end_offset)
+        return move.future.log_end_offset >= source.log_end_offset
+
+    def _source_failed(self, source: UnifiedLog, error: OSError) -> KafkaError:
+        self._owner.storage_failed(source.topic_partition, error)
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+
+    def _aligned(self, move: _Move) -> int:
+        """Where to go on, after the copy was cut where the source was."""
+        source, future = move.source, move.future
+        future.config = source.config
+        if source.cut_to < future.log_end_offset:
+            future.truncate_to(source.cut_to)
+        source.cut_to = NO_CUT
+        if future.log_end_offset < source.log_start_offset:
+            future.truncate_fully_and_start_at(source.log_start_offset)
+        return future.log_end_offset
+
+    def _append(self, future: UnifiedLog, found: LogRead, end: int) -> None:
+        if found.first_offset < future.log_end_offset:
+            # The source starts within a batch; or batches are not the ones that were copied.
+            future.truncate_fully_and_start_at(found.first_offset)
+        if found.records:
+            future.append_as_follower(found.records)
+        else:
+            future.skip_to(end)  # compaction has left nothing there
+
+    # ---- the swap
+
+    async def _swap(self, move: _Move) -> None:
+        """In one breath the copy takes the place of its source, which has a copy of everything no
+        more. Should the broker die before the old directory has another name, ``tidy`` sees by the
+        marker which of both counts."""
+        source, log, directory = move.source, move.future, move.directory
+        old = source.directory
+        log.increment_log_start_offset(source.log_start_offset)
+        log.epochs.take_over(source.epochs.cache.entries)
+        if log.topic_id != source.topic_id and source.topic_id is not None:
+            assign_topic_id(self._files, log, source.topic_id)
+        path = f"{directory.path}/{directory_name(log.topic_partition)}"
+        self._files.rename(log.directory, path)
+        log.moved_to(path)
+        log.recovery_point_lowered = log.unflushed_names = True
+        self._end(move)
+        self._owner.replace(log, directory)
+        self._events.info("log_moved", log=str(log.topic_partition), source=old, target=path)
+        try:
+            directory.write_starts()
+            await directory.checkpoint_recovery_points()
+            await directory.checkpoint_starts()
+            await self._files.flush_directory(directory.path)
+        except OSError as error:
+            self._owner.failed(directory, error)
+            return
+        await self._put_aside(source, old)
+        if not log.closed:
+            self._files.remove(f"{path}/{MOVED_FROM}")
+
+    async def _put_aside(self, source: UnifiedLog, old: str) -> None:
+        home = self._directories.by_path(old.rpartition("/")[0])
+        if home is None:
+            return
+        name = delete_directory_name(source.topic_partition, self._seed(source))
+        try:
+            self._files.rename(old, f"{home.path}/{name}")
+            self._removal.tree(f"{home.path}/{name}", source.config.file_delete_delay_ms)
+            await self._files.flush_directory(home.path)
+        except OSError as error:
+            self._owner.failed(home, error)

@@ -1,0 +1,302 @@
+"""Logs that move to another directory: whole, while they change, across restarts and failures."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+from collections.abc import AsyncIterator
+from uuid import UUID
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.storage import log_moves
+from minikafka.storage.log_manager import LogConfig, LogManager, LogManagerConfig
+from minikafka.storage.log_moves import MOVED_FROM
+from minikafka.storage.unified_log import UnifiedLog
+from tests.support.logs import NOW, batch, batches_of, values_of
+from tests.support.memory_files import MemoryFiles
+from tests.support.virtual_clock import VirtualClock
+
+A, B = TopicPartition("a", 0), TopicPartition("b", 0)
+ID = UUID(int=5)
+SMALL = LogConfig(segment_bytes=300)
+
+
+class Broker:
+    def __init__(self, files: MemoryFiles, clock: VirtualClock, logs: LogManager) -> None:
+        self.files, self.clock, self.logs = files, clock, logs
+
+    @property
+    def log(self) -> UnifiedLog:
+        return self.logs.logs()[A]
+
+    def fill(self, count: int, epoch: int = 0) -> None:
+        for number in range(count):
+            value = f"{epoch}.{number}".encode() + bytes(60)
+            self.log.append_as_leader(bytearray(batch(value)), epoch, NOW)
+
+    def move(self, path: str) -> None:
+        self.logs.moves.begin(A, path, self.logs.get(A))
+
+    def directories(self, path: str) -> list[str]:
+        return [name for name in self.files.list(path) if name.startswith(("a-", "b-"))]
+
+
+@contextlib.asynccontextmanager
+async def broker(files: MemoryFiles | None = None) -> AsyncIterator[Broker]:
+    files, clock = files or MemoryFiles(), VirtualClock()
+    is_new = not files.exists("/d")
+    logs = LogManager(files, clock, LogManagerConfig(log_dirs=("/d", "/e")))
+    async with asyncio.TaskGroup() as tasks:
+        await logs.start(tasks)
+        if is_new:
+            logs.get_or_create(A, ID, SMALL)
+        yield Broker(files, clock, logs)
+        await logs.shutdown()
+
+
+async def test_a_log_lies_elsewhere_afterwards_and_is_the_same() -> None:
+    async with broker() as node:
+        node.fill(9)
+        node.log.assign_epoch_start_offset(4, 9)
+        before, old = values_of(node.log), node.log
+        moved: list[UnifiedLog] = []
+        node.logs.on_moved = moved.append
+        node.move("/e")
+        assert len(node.logs.directories.live[1].futures) == 1
+        (name,) = node.directories("/e")
+        assert name.startswith("a-0.")
+        assert name.endswith("-future")
+        await node.clock.settle()
+        assert moved == [node.log]
+        assert node.log is not old
+        assert old.closed
+        assert node.log.directory == "/e/a-0"
+        assert values_of(node.log) == before
+        assert node.log.latest_epoch == 4
+        assert node.log.topic_id == ID
+        assert node.log.recovery_point == 9
+        assert [n.endswith("-delete") for n in node.directories("/d")] == [True]
+        assert MOVED_FROM not in node.files.list("/e/a-0")
+        node.fill(2, epoch=5)
+        await node.clock.advance(60_000)
+        assert node.directories("/d") == []
+    async with broker(node.files) as again:
+        assert len(values_of(again.log)) == 11
+
+
+async def test_appends_go_on_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_moves, "_SLICE_BYTES", 200)
+    async with broker() as node:
+        node.fill(20)
+        node.move("/e")
+        epoch = 1
+        while node.log.directory == "/d/a-0":
+            if epoch < 50:
+                node.fill(1, epoch)
+            epoch += 1
+            await asyncio.sleep(0)
+        assert epoch > 1
+        values = values_of(node.log)
+        assert len(values) == node.log.log_end_offset > 20
+        await node.clock.settle()
+
+
+async def test_a_log_that_starts_within_a_batch() -> None:
+    async with broker() as node:
+        node.log.append_as_leader(bytearray(batch(b"a", b"b", b"c")), 0, NOW)
+        node.fill(3)
+        node.log.increment_log_start_offset(2)
+        node.move("/e")
+        await node.clock.settle()
+        assert node.log.directory == "/e/a-0"
+        assert (node.log.log_start_offset, node.log.log_end_offset) == (2, 6)
+        assert batches_of(node.log)[0].base_offset == 0
+    async with broker(node.files) as again:
+        assert again.log.log_start_offset == 2
+
+
+async def test_an_empty_log_and_one_whose_records_are_all_deleted() -> None:
+    async with broker() as node:
+        node.move("/e")
+        await node.clock.settle()
+        assert node.log.directory == "/e/a-0"
+        node.fill(2)
+        node.log.increment_log_start_offset(2)
+        node.log.roll()
+        node.move("/d")
+        await node.clock.settle()
+        assert node.log.directory == "/d/a-0"
+        assert (node.log.log_start_offset, node.log.log_end_offset) == (2, 2)
+        node.fill(1)
+        assert node.log.log_end_offset == 3
+
+
+async def test_what_is_refused() -> None:
+    async with broker() as node:
+
+        def refusal(partition: TopicPartition, path: str) -> ErrorCode:
+            with pytest.raises(KafkaError) as caught:
+                node.logs.moves.begin(partition, path, node.logs.get(partition))
+            return caught.value.code
+
+        assert refusal(A, "/f") is ErrorCode.LOG_DIR_NOT_FOUND
+        assert refusal(B, "/d") is ErrorCode.REPLICA_NOT_AVAILABLE
+        assert node.logs.get_or_create(B, ID, SMALL).directory == "/d/b-0"
+        node.move("/d")  # it lies there already
+        long = TopicPartition("x" * 240, 0)
+        node.logs.get_or_create(long, ID, SMALL)
+        assert refusal(long, "/d") is ErrorCode.INVALID_TOPIC_EXCEPTION
+        node.logs.storage_failed(long, OSError(errno.EIO, "broken"))
+        assert refusal(A, "/e") is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+async def test_another_direction_ends_a_move_and_so_does_deletion() -> None:
+    async with broker() as node:
+        node.fill(3)
+        node.move("/e")
+        node.move("/e")
+        node.move("/d")
+        await node.clock.settle()
+        assert node.log.directory == "/d/a-0"
+        assert node.directories("/e") == []
+        node.move("/e")
+        await node.logs.delete(A)
+        await node.clock.settle()
+        assert node.directories("/e") == []
+        assert not node.logs.directories.live[1].futures
+
+
+async def test_a_move_that_was_interrupted_begins_anew() -> None:
+    files = MemoryFiles()
+    async with broker(files) as node:
+        node.fill(5)
+        node.move("/e")
+        assert node.directories("/e") != []
+    async with broker(files) as again:
+        await again.clock.settle()
+        assert again.log.directory == "/e/a-0"
+        assert len(values_of(again.log)) == 5
+        assert again.directories("/e") == ["a-0"]
+
+
+async def test_a_broker_that_dies_between_two_names_knows_the_newer_one() -> None:
+    files = MemoryFiles()
+    async with broker(files) as node:
+        node.fill(5)
+        real = files.rename
+
+        def dying(source: str, target: str) -> None:
+            if target.endswith("-delete"):
+                raise OSError(errno.ENOSPC, "as good as dead")
+            real(source, target)
+
+        files.rename = dying  # type: ignore[method-assign]
+        node.move("/e")
+        await node.clock.settle()
+        assert node.log.directory == "/e/a-0"
+        node.fill(1)
+        files.rename = real  # type: ignore[method-assign]
+        assert node.directories("/d") == ["a-0"]
+        files.replace_unsynced(f"/e/a-0/{MOVED_FROM}", b"/d/a-0")
+    async with broker(files) as again:
+        assert again.log.directory == "/e/a-0"
+        assert again.log.log_end_offset == 6
+        assert again.directories("/d") != ["a-0"]
+        assert MOVED_FROM not in files.list("/e/a-0")
+
+
+async def test_a_full_directory_is_waited_for() -> None:
+    async with broker() as node:
+        node.fill(5)
+        node.move("/e")
+        node.files.room_bytes = 100
+        await node.clock.advance(5_000)
+        assert node.log.directory == "/d/a-0"
+        assert not node.log.closed
+        node.files.room_bytes = 10**6
+        await node.clock.advance(1_000)
+        assert node.log.directory == "/e/a-0"
+
+
+@pytest.mark.parametrize("failing", ["/d", "/e"])
+async def test_a_directory_that_fails_ends_its_moves(failing: str) -> None:
+    async with broker() as node:
+        node.fill(5)
+        node.move("/e")
+        node.logs.directories.fail(
+            next(d for d in node.logs.directories.live if d.path == failing),
+            OSError(errno.EIO, "broken"),
+        )
+        await node.clock.settle()
+        if failing == "/e":
+            assert node.log.directory == "/d/a-0"
+        else:
+            assert node.logs.get(A) is None
+
+
+ACTIONS = st.lists(
+    st.one_of(
+        st.tuples(st.just("append"), st.integers(1, 5)),
+        st.tuples(st.just("truncate"), st.integers(0, 40)),
+        st.tuples(st.just("start"), st.integers(0, 40)),
+        st.tuples(st.just("restart"), st.integers(0, 40)),
+        st.tuples(st.just("step"), st.integers(1, 20)),
+    ),
+    max_size=25,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(ACTIONS)
+def test_whatever_happens_meanwhile_the_copy_is_equal(actions: list[tuple[str, int]]) -> None:
+    async def play() -> None:
+        async with broker() as node:
+            node.fill(8)
+            node.move("/e")
+            epoch = 0
+            for action, number in actions:
+                log = node.log
+                match action:
+                    case "append":
+                        epoch += 1
+                        node.fill(number, epoch)
+                    case "truncate":
+                        log.truncate_to(max(number, 0))
+                    case "start":
+                        log.increment_log_start_offset(min(number, log.log_end_offset))
+                    case "restart":
+                        log.truncate_fully_and_start_at(number)
+                    case "step":
+                        for _ in range(number):
+                            await asyncio.sleep(0)
+                expected = contents(node.log)
+                moved = node.log.directory == "/e/a-0"
+                await asyncio.sleep(0)
+                if not moved and node.log.directory == "/e/a-0":
+                    assert contents(node.log) == expected
+            expected = contents(node.log)
+            await node.clock.settle()
+            assert node.log.directory == "/e/a-0"
+            assert contents(node.log) == expected
+
+    slice_bytes = log_moves._SLICE_BYTES
+    try:
+        log_moves._SLICE_BYTES = 150  # type: ignore[misc]
+        asyncio.run(play())
+    finally:
+        log_moves._SLICE_BYTES = slice_bytes  # type: ignore[misc]
+
+
+def contents(log: UnifiedLog) -> tuple[int, int, list[tuple[int, bytes]], object]:
+    return (
+        log.log_start_offset,
+        log.log_end_offset,
+        [(b.base_offset, bytes(b.view())) for b in batches_of(log)],
+        log.epochs.cache.entries,
+    )
