@@ -8,7 +8,9 @@ from dataclasses import replace
 
 from minikafka import node_config as views
 from minikafka.broker.apis import Apis
+from minikafka.broker.config_changes import ConfigChanges
 from minikafka.broker.controlled_shutdown import ControlledShutdown
+from minikafka.broker.dynamic_config import DynamicBrokerConfig
 from minikafka.controller.channels import connector
 from minikafka.controller.driver import KafkaController
 from minikafka.kernel.cluster import NO_EPOCH, Endpoint
@@ -21,6 +23,7 @@ from minikafka.kernel.ports import CoordinationError, NodeExists, World
 from minikafka.network.http_server import HttpServer
 from minikafka.network.server import Server
 from minikafka.node_debug import debug_routes
+from minikafka.node_dynamic import ConfigEffects
 from minikafka.node_parts import BrokerParts
 from minikafka.storage.log_manager import LogManager
 from minikafka.zookeeper.session import ZkSession
@@ -63,6 +66,7 @@ class BrokerNode:
         )
         self._logs = LogManager(world.files, world.clock, views.log_manager(config))
         self._logs.on_all_failed = self.fail
+        self._effects = ConfigEffects(DynamicBrokerConfig(config))
         self._servers: list[Server] = []
         self._debug: HttpServer | None = None
 
@@ -126,14 +130,20 @@ class BrokerNode:
         self.broker_id = await self._identify(store, cluster_id)
         self._log = event_log("node", broker=self.broker_id)
         await self._logs.start(tasks)
+        self._config_changes = ConfigChanges(
+            lambda: self._zk.store, self._world.clock, self.broker_id, self._effects
+        )
+        await self._config_changes.read_brokers()
         self._make_parts(cluster_id)
         await self.parts.start(tasks)
         self._apis.start(tasks)
         await self._listen()
+        self._config_changes.start(tasks)
         await self._register(store)
         self._zk.on_session_lost(self.controller.on_session_lost)
         self._zk.on_new_session(self._register)
         self._zk.on_new_session(self.controller.on_new_session)
+        self._zk.on_new_session(self._config_changes.on_new_session)
         self.controller.start(tasks)
         for server in self._servers:
             server.enable_request_processing()
@@ -159,7 +169,8 @@ class BrokerNode:
 
     def _make_parts(self, cluster_id: str) -> None:
         world, listener = self._world, self._listeners.inter_broker
-        controller_config = views.controller(self._config, self.broker_id, listener)
+        dynamic = self._effects.dynamic
+        controller_config = views.controller(dynamic.current, self.broker_id, listener)
         self.controller = KafkaController(
             controller_config,
             self._zk,
@@ -170,7 +181,7 @@ class BrokerNode:
         )
         self.parts = BrokerParts(
             world,
-            self._config,
+            dynamic,
             self.broker_id,
             cluster_id,
             listener,
@@ -180,6 +191,7 @@ class BrokerNode:
             lambda: self.broker_epoch,
             self.metrics,
         )
+        self._effects.attach(self.parts, self.controller, lambda: self._servers)
         self._apis = Apis(self.broker_id, self.parts.routes())
         self._controlled_shutdown = ControlledShutdown(
             world.network,
@@ -192,7 +204,7 @@ class BrokerNode:
     async def _listen(self) -> None:
         """Requests wait until this broker is registered: one of a controller that means an earlier
         life of it can be told only then. Raises OSError (address in use)."""
-        config = views.server(self._config)
+        config = views.server(self._effects.dynamic.current)
         for endpoint in self._listeners.bound:
             server = Server(
                 self._world.network,
@@ -258,6 +270,7 @@ class BrokerNode:
         for server in self._servers:
             await server.close()
         if started:
+            await self._config_changes.stop()
             await self.controller.stop()
             await self.parts.stop()
             self._apis.close()

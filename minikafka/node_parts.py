@@ -8,8 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from minikafka import node_config as views
 from minikafka.broker.apis import Route
 from minikafka.broker.auto_topic_creation import AutoTopicCreation
+from minikafka.broker.config_admin import ConfigAdmin
 from minikafka.broker.config_entries import ConfigEntries
 from minikafka.broker.controller_fence import ControllerFence
+from minikafka.broker.dynamic_config import DynamicBrokerConfig
+from minikafka.broker.handlers.alter_configs import AlterConfigsHandler
 from minikafka.broker.handlers.controlled_shutdown import ControlledShutdownHandler
 from minikafka.broker.handlers.create_topics import CreateTopicsHandler
 from minikafka.broker.handlers.delete_records import DeleteRecordsHandler
@@ -18,6 +21,7 @@ from minikafka.broker.handlers.describe_cluster import DescribeClusterHandler
 from minikafka.broker.handlers.describe_configs import DescribeConfigsHandler
 from minikafka.broker.handlers.fetch import FetchConfig, FetchHandler
 from minikafka.broker.handlers.find_coordinator import FindCoordinatorHandler
+from minikafka.broker.handlers.incremental_alter_configs import IncrementalAlterConfigsHandler
 from minikafka.broker.handlers.init_producer_id import InitProducerIdHandler
 from minikafka.broker.handlers.leader_and_isr import LeaderAndIsrHandler
 from minikafka.broker.handlers.list_offsets import ListOffsetsHandler
@@ -38,7 +42,6 @@ from minikafka.broker.topic_admin import TopicAdmin
 from minikafka.broker.topic_config_cache import TopicConfigCache
 from minikafka.controller.driver import KafkaController
 from minikafka.core.purgatory import DelayedOperation, Purgatory
-from minikafka.kernel.config import Config
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import World
 from minikafka.kernel.settings import BROKER_CONFIG, TOPIC_CONFIG, topic_defaults
@@ -54,7 +57,7 @@ class BrokerParts:
     def __init__(
         self,
         world: World,
-        config: Config,
+        dynamic: DynamicBrokerConfig,
         broker_id: int,
         cluster_id: str,
         listener: str,
@@ -65,14 +68,15 @@ class BrokerParts:
         metrics: Metrics,
     ) -> None:
         self._world = world
-        self._config = config
+        self._config = config = dynamic.current
+        self._dynamic = dynamic
         self._broker_id = broker_id
         self._cluster_id = cluster_id
         self._zk = zk
         self._controller = controller
         self.cache = MetadataCache(broker_id)
         self.fence = ControllerFence(broker_id, broker_epoch)
-        self._entries = ConfigEntries(config, BROKER_CONFIG, TOPIC_CONFIG)
+        self._entries = ConfigEntries(dynamic, BROKER_CONFIG, TOPIC_CONFIG)
         self._topic_reaper: Reaper[DelayedOperation] = Reaper(
             world.clock, Purgatory("topic"), expiration_reaper_name(broker_id, "topic")
         )
@@ -98,12 +102,13 @@ class BrokerParts:
             lambda: controller.is_active,
             self._to_controller,
         )
+        self.topic_configs = TopicConfigCache(self._read_topic_configs, topic_defaults(config))
         self.replicas = ReplicaManager(
             views.replica_manager(config, broker_id, listener),
             world.clock,
             logs,
             self.cache,
-            TopicConfigCache(self._read_topic_configs, topic_defaults(config)),
+            self.topic_configs,
             ZkIsrStore(lambda: zk.store),
             self._open_channel,
             broker_epoch,
@@ -154,6 +159,7 @@ class BrokerParts:
             Route(ApiKey.DESCRIBE_CLUSTER, DescribeClusterHandler(cache, self._cluster_id)),
             *self._routes_of_the_controller(),
             *self._routes_to_the_controller(),
+            *self._routes_of_configuration(),
         ]
 
     def _routes_of_the_controller(self) -> list[Route]:
@@ -180,14 +186,30 @@ class BrokerParts:
             self.cache,
             config.boolean("delete.topic.enable"),
         )
-        describe = DescribeConfigsHandler(
-            self._broker_id, self.cache, self._entries, lambda: self._zk.store
-        )
         producer_ids = ProducerIds(lambda: self._zk.store, self._broker_id)
         return [
             Route(ApiKey.CONTROLLED_SHUTDOWN, ControlledShutdownHandler(controller), task=True),
             Route(ApiKey.CREATE_TOPICS, create, task=True),
             Route(ApiKey.DELETE_TOPICS, delete, task=True),
-            Route(ApiKey.DESCRIBE_CONFIGS, describe, task=True),
             Route(ApiKey.INIT_PRODUCER_ID, InitProducerIdHandler(producer_ids), task=True),
+        ]
+
+    def _routes_of_configuration(self) -> list[Route]:
+        """Any broker tells and alters settings: they are in ZooKeeper."""
+        describe = DescribeConfigsHandler(
+            self._broker_id, self.cache, self._entries, lambda: self._zk.store
+        )
+        admin = ConfigAdmin(
+            self._broker_id,
+            self.cache,
+            lambda: self._zk.store,
+            self._dynamic,
+            self._entries.check_topic,
+        )
+        return [
+            Route(ApiKey.DESCRIBE_CONFIGS, describe, task=True),
+            Route(ApiKey.ALTER_CONFIGS, AlterConfigsHandler(admin), task=True),
+            Route(
+                ApiKey.INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsHandler(admin), task=True
+            ),
         ]

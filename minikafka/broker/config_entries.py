@@ -3,11 +3,16 @@ would count."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import dropwhile
+from types import MappingProxyType
 
-from minikafka.kernel.config import REQUIRED, Config, ConfigDef, ConfigError, ConfigType, Setting
+from minikafka.broker.dynamic_config import DynamicBrokerConfig
+from minikafka.kernel.config import REQUIRED, ConfigDef, ConfigError, ConfigType, Setting
+from minikafka.kernel.dynamic_settings import RUN_TIME_SETTINGS, is_dynamic
+from minikafka.kernel.settings import TOPIC_SETTINGS
 
 
 class ConfigSource(IntEnum):
@@ -47,7 +52,7 @@ class ConfigEntries:
 
     def __init__(
         self,
-        broker: Config,
+        broker: DynamicBrokerConfig,
         broker_def: ConfigDef,
         topic_def: ConfigDef,
     ) -> None:
@@ -57,14 +62,31 @@ class ConfigEntries:
 
     def check_topic(self, given: Mapping[str, str]) -> None:
         """Raises ConfigError for what a topic cannot be configured with."""
-        self._topic_def.parse(given)
+        config = self._topic_def.parse(given)
+        least, most = (config.integer(f"{end}.compaction.lag.ms") for end in ("min", "max"))
+        if least > most:
+            raise ConfigError(
+                f"conflict topic config setting min.compaction.lag.ms ({least}) > "
+                f"max.compaction.lag.ms ({most})"
+            )
 
     def broker_entries(self) -> list[ConfigEntry]:
-        """All of the broker's settings. They change by a restart only, hence read-only."""
-        return [
-            _entry(row, self._broker_synonyms(row, [row.name]), read_only=True)
-            for row in self._broker_def.settings.values()
-        ]
+        """All of the broker's settings; those that change by a restart only are read-only."""
+        rows = [*self._broker_def.settings.values(), *self._altered(self._broker.cluster)]
+        known = {row.name for row in rows}
+        rows += [row for row in self._altered(self._broker.own) if row.name not in known]
+        return [_entry(row, self._own_synonyms(row), not is_dynamic(row.name)) for row in rows]
+
+    def cluster_entries(self) -> list[ConfigEntry]:
+        """What all brokers were configured with while they ran."""
+        shown = []
+        for name, text in sorted(self._broker.cluster.items()):
+            row = self._broker_def.settings.get(name) or _unlisted(name)
+            synonym = ConfigSynonym(
+                name, _text(row, text), ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+            )
+            shown.append(_entry(row, (synonym,), read_only=False))
+        return shown
 
     def topic_entries(self, given: Mapping[str, str]) -> list[ConfigEntry]:
         """All settings of a topic that was configured with ``given``; what other tools wrote and
@@ -81,18 +103,48 @@ class ConfigEntries:
         unknown = sorted(set(given) - set(self._topic_def.settings))
         return entries + [_unknown(name, given[name]) for name in unknown]
 
-    def _broker_synonyms(self, row: Setting, names: Iterable[str]) -> tuple[ConfigSynonym, ...]:
-        given = self._broker.given
-        names = list(names)
+    def _altered(self, layer: Mapping[str, str]) -> list[Setting]:
+        """What was altered without being one of this broker's rows."""
+        return [_unlisted(name) for name in sorted(layer.keys() - self._broker_def.settings.keys())]
+
+    def _own_synonyms(self, row: Setting) -> tuple[ConfigSynonym, ...]:
+        """As Kafka tells it: what stands under other names counts only after its own."""
+        found = self._broker_synonyms(row, _FAMILIES.get(row.name, (row.name,)))
+        return tuple(dropwhile(lambda synonym: synonym.name != row.name, found))
+
+    def _broker_synonyms(self, row: Setting, names: Sequence[str]) -> tuple[ConfigSynonym, ...]:
+        layers = (
+            (self._broker.own, ConfigSource.DYNAMIC_BROKER_CONFIG),
+            (self._broker.cluster, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
+            (self._broker.static.given, ConfigSource.STATIC_BROKER_CONFIG),
+        )
         found = [
-            ConfigSynonym(name, _text(row, given[name]), ConfigSource.STATIC_BROKER_CONFIG)
+            ConfigSynonym(name, _text(row, layer[name]), source)
+            for layer, source in layers
             for name in names
-            if name in given
+            if name in layer
         ]
         if row.default is not None and row.default is not REQUIRED:
             name = names[0] if names else row.name
             found.append(ConfigSynonym(name, row.text(row.default), ConfigSource.DEFAULT_CONFIG))
         return tuple(found)
+
+
+# Broker keys that say the same in other units, finest first (``brokerConfigSynonyms``).
+_FAMILIES: Mapping[str, Sequence[str]] = MappingProxyType(
+    {
+        name: row.synonyms[place:]
+        for row in TOPIC_SETTINGS
+        if len(row.synonyms) > 1
+        for place, name in enumerate(row.synonyms)
+    }
+)
+_RUN_TIME: Mapping[str, Setting] = MappingProxyType({row.name: row for row in RUN_TIME_SETTINGS})
+
+
+def _unlisted(name: str) -> Setting:
+    """A row for what may be altered but stands in no file, or is kept without effect."""
+    return _RUN_TIME.get(name) or Setting(name, ConfigType.STRING, None, "")
 
 
 def _entry(row: Setting, synonyms: tuple[ConfigSynonym, ...], read_only: bool) -> ConfigEntry:

@@ -59,8 +59,8 @@ def topic_config(settings: Mapping[str, Any]) -> TopicConfig:
 class TopicConfigCache:
     """A topic never loaded has the broker's ``defaults`` (``kernel.settings.topic_defaults``).
 
-    Bounded by the topics that this broker hosts. Of two answers to the same question the one that was asked
-    for later counts, in whatever order they come."""
+    Bounded by the topics that this broker hosts. Of two answers about a topic the one that was
+    asked for later counts, in whatever order they come."""
 
     def __init__(
         self, read: ReadTopicConfigs, defaults: Mapping[str, Any], log: EventLog | None = None

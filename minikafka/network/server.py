@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 from minikafka.kernel.events import EventLog, event_log
 from minikafka.kernel.ports import Clock, Listener, Network, TimerHandle
@@ -61,6 +62,10 @@ class Server:
         self.holding = False
         for connection in list(self._connections.values()):
             connection.serve_held()
+
+    def set_max_connections(self, limit: int) -> None:
+        """From now on; those that are there stay."""
+        self._config = replace(self._config, max_connections=limit)
 
     def stop_accepting(self) -> None:
         """Connections already accepted live on."""

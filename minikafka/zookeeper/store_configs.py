@@ -3,11 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from minikafka.kernel.ports import CreateOp, NoNode, SetOp, Watcher
+from minikafka.kernel.ports import (
+    BadVersion,
+    CreateOp,
+    DeleteOp,
+    NodeExists,
+    NoNode,
+    SetOp,
+    Watcher,
+)
 from minikafka.zookeeper import paths
+from minikafka.zookeeper.errors import MalformedZnode
 from minikafka.zookeeper.requests import Requests, raise_error
 from minikafka.zookeeper.znodes import ConfigChangeZnode, ConfigZnode
+
+NO_NODE = -1  # the version of a configuration that is not there
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigNotice:
+    """A change notice. ``entity_path`` (``topics/flights``) is None where nobody can read it."""
+
+    name: str
+    entity_path: str | None
+    created_ms: int
 
 
 class ConfigStore:
@@ -57,17 +78,81 @@ class ConfigStore:
             if await self._requests.create(CreateOp(node.path, node.encode())):
                 return
 
-    async def announce_config_change(self, entity_path: str) -> None:
-        """Tell all brokers that ``entity_path`` (``topics/flights``) was configured anew."""
-        await self._requests.create_if_missing(paths.CONFIG_CHANGES)
-        node = ConfigChangeZnode(entity_path)
-        await self._requests.multi_or_raise([CreateOp(node.path, node.encode(), sequential=True)])
+    async def entity_config_version(
+        self, entity_type: str, entity_name: str
+    ) -> tuple[dict[str, str], int]:
+        """With the znode's version, NO_NODE where nothing was configured yet. Raises
+        ``MalformedZnode``."""
+        found = await self._requests.get(paths.config(entity_type, entity_name))
+        if found is None:
+            return {}, NO_NODE
+        config = ConfigZnode.decode(entity_type, entity_name, found[0]).config
+        return dict(config), found[1].version
+
+    async def change_entity_config(
+        self,
+        entity_type: str,
+        entity_name: str,
+        config: Mapping[str, str],
+        expected_version: int | None = None,
+    ) -> None:
+        """Replace all of one entity's configuration and announce it, in one multi. Raises
+        ``BadVersion`` when somebody else has changed it since it was at ``expected_version``
+        (None: the last writer wins)."""
+        node = ConfigZnode(entity_type, entity_name, config)
+        announce = CreateOp(
+            ConfigChangeZnode.path,
+            ConfigChangeZnode(f"{entity_type}/{entity_name}").encode(),
+            sequential=True,
+        )
+        create = CreateOp(node.path, node.encode())
+        replace = SetOp(node.path, node.encode(), _any(expected_version))
+        exists = expected_version != NO_NODE
+        while True:
+            outcome = await self._requests.multi([replace if exists else create, announce])
+            error = outcome.error
+            if error is None:
+                return
+            if error is not outcome.results[0]:
+                if not isinstance(error, NoNode):
+                    raise error
+                await self._requests.create_if_missing(paths.CONFIG_CHANGES)
+            elif isinstance(error, NoNode) and not exists:
+                await self._requests.create_if_missing(f"{paths.CONFIG}/{entity_type}")
+            elif isinstance(error, NodeExists | NoNode) and expected_version is None:
+                exists = isinstance(error, NodeExists)
+            elif isinstance(error, NodeExists | NoNode):
+                raise BadVersion
+            else:
+                raise error
 
     async def config_changes(self, watcher: Watcher | None = None) -> list[str]:
         """Names of the notices that are there, in order."""
         return await self._requests.children(paths.CONFIG_CHANGES, watcher)
 
-    async def config_change_entities(self, names: Sequence[str]) -> list[str]:
-        """The entity paths that these notices name, in order. Raises ``MalformedZnode``."""
+    async def config_change_notices(self, names: Sequence[str]) -> list[ConfigNotice]:
+        """Those of them that are still there, in order."""
         found = await self._requests.get_all([f"{paths.CONFIG_CHANGES}/{n}" for n in names])
-        return [ConfigChangeZnode.decode(node[0]).entity_path for node in found if node is not None]
+        notices = []
+        for name, node in zip(names, found, strict=True):
+            if node is not None:
+                notices.append(ConfigNotice(name, _entity_path(node[0]), node[1].ctime_ms))
+        return notices
+
+    async def delete_config_changes(self, names: Sequence[str]) -> None:
+        """Every broker clears old ones away: who comes late finds nothing to do."""
+        groups = [[DeleteOp(f"{paths.CONFIG_CHANGES}/{name}")] for name in names]
+        for results in await self._requests.fenced(groups, None):
+            if not isinstance(results[0], NoNode):
+                raise_error(results)
+
+
+def _any(version: int | None) -> int:
+    return -1 if version is None else version
+
+
+def _entity_path(data: bytes) -> str | None:
+    try:
+        return ConfigChangeZnode.decode(data).entity_path
+    except MalformedZnode:
+        return None

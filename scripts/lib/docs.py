@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from minikafka.kernel.config import REQUIRED, Setting
+from minikafka.kernel.dynamic_settings import EFFECTIVE_AT_ONCE, RUN_TIME_SETTINGS, is_dynamic
 from minikafka.kernel.settings import BROKER_SETTINGS, IGNORED_BROKER_SETTINGS, TOPIC_SETTINGS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,6 +23,15 @@ def table(rows: Iterable[Setting]) -> list[str]:
     return lines
 
 
+def broker_table() -> list[str]:
+    """With a column more: what may change while a broker runs."""
+    heads = [" dynamic |", "---|"]
+    for row in BROKER_SETTINGS:
+        kept = " kept |" if is_dynamic(row.name) else " |"
+        heads.append(" yes |" if row.name in EFFECTIVE_AT_ONCE else kept)
+    return [line + more for line, more in zip(table(BROKER_SETTINGS), heads, strict=True)]
+
+
 def configuration() -> str:
     """docs/configuration.md as it should be."""
     lines = [
@@ -34,9 +44,19 @@ def configuration() -> str:
         "",
         "## Broker",
         "",
-        *table(BROKER_SETTINGS),
+        "*dynamic*: `yes` may be altered while brokers run, for one or all, and counts at once;",
+        "`kept` may be altered too, as in Kafka, and does nothing until a configuration file says",
+        "it. Others change by a restart.",
+        "",
+        *broker_table(),
+        "",
+        "These exist only while brokers run, and are kept without effect: "
+        + ", ".join(f"`{row.name}`" for row in RUN_TIME_SETTINGS)
+        + ".",
         "",
         "## Topic",
+        "",
+        "All of them may be altered at any time.",
         "",
         *table(TOPIC_SETTINGS),
         "",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from enum import IntEnum
 from typing import Protocol
 
+from minikafka.broker.config_admin import ResourceType, require_this_broker
 from minikafka.broker.config_entries import ConfigEntry, ConfigSource
 from minikafka.broker.context import RequestContext
 from minikafka.broker.metadata_cache import MetadataCache
@@ -25,17 +25,12 @@ from minikafka.zookeeper.errors import MalformedZnode
 LAST_VERSION_WITH_IS_DEFAULT = 0
 
 
-class ResourceType(IntEnum):
-    """Kafka's ``ConfigResource.Type``."""
-
-    TOPIC = 2
-    BROKER = 4
-
-
 class ConfigProvider(Protocol):
     """The entries of this broker, and of a topic by what it was configured with."""
 
     def broker_entries(self) -> list[ConfigEntry]: ...
+
+    def cluster_entries(self) -> list[ConfigEntry]: ...
 
     def topic_entries(self, given: Mapping[str, str]) -> list[ConfigEntry]: ...
 
@@ -48,7 +43,7 @@ class TopicConfigStore(Protocol):
 
 class DescribeConfigsHandler:
     """A TaskHandler. One result per resource of the request, in its order. A broker without a name
-    stands for the cluster-wide dynamic defaults, of which there are none."""
+    stands for what all brokers were configured with while they ran."""
 
     def __init__(
         self,
@@ -100,13 +95,8 @@ class DescribeConfigsHandler:
                 return self._provider.topic_entries(await self._store().topic_config(name))
             case ResourceType.BROKER:
                 if not name:
-                    return []
-                if name != str(self._broker_id):
-                    raise KafkaError(
-                        ErrorCode.INVALID_REQUEST,
-                        f"Unexpected broker id, expected {self._broker_id} or empty string, "
-                        f"but received {name}",
-                    )
+                    return self._provider.cluster_entries()
+                require_this_broker(name, self._broker_id)
                 return self._provider.broker_entries()
             case other:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {other}")

@@ -7,6 +7,7 @@ import pytest
 from minikafka.broker.acl_operations import CLUSTER_OPERATIONS
 from minikafka.broker.config_entries import ConfigEntries
 from minikafka.broker.context import RequestContext
+from minikafka.broker.dynamic_config import DynamicBrokerConfig
 from minikafka.broker.handlers.describe_cluster import DescribeClusterHandler
 from minikafka.broker.handlers.describe_configs import DescribeConfigsHandler
 from minikafka.broker.handlers.find_coordinator import (
@@ -164,7 +165,7 @@ async def describe(
     handler = DescribeConfigsHandler(
         1,
         cache_with(update({"a": [partition_state(0, 1)], "broken": [partition_state(0, 1)]})),
-        ConfigEntries(config, BROKER_CONFIG, TOPIC_CONFIG),
+        ConfigEntries(DynamicBrokerConfig(config), BROKER_CONFIG, TOPIC_CONFIG),
         TopicConfigs,
     )
     request = through_codec(DescribeConfigsRequest(list(resources), **fields), version)
@@ -224,7 +225,9 @@ async def test_configuration_of_this_broker() -> None:
     assert found["log.roll.hours"].value == "2"
     assert found["log.segment.bytes"].config_source == 4
     assert found["num.partitions"].config_source == 5
-    assert all(entry.read_only for entry in found.values())
+    assert not found["log.segment.bytes"].read_only
+    assert found["broker.id"].read_only
+    assert found["listeners"].read_only
     assert found["log.dirs"].value is None
     assert await entries(4, BROKER, "") == {}  # no dynamic defaults
 

@@ -270,7 +270,7 @@ async def test_a_topic_s_minimum_can_be_changed_while_it_runs() -> None:
         await cluster.elect(1, isr=[1])
         assert error_of(cluster[1].produce("a")) is ErrorCode.NONE
         cluster.configs.by_topic[TP.topic] = TopicConfig(min_insync_replicas=3)
-        cluster[1].replicas.topic_config_changed(TP.topic)
+        cluster[1].replicas.topic_configs_changed([TP.topic])
         assert error_of(cluster[1].produce("b")) is ErrorCode.NOT_ENOUGH_REPLICAS
 
 

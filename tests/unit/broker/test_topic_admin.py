@@ -7,6 +7,7 @@ import pytest
 
 from minikafka.broker.config_entries import ConfigEntries
 from minikafka.broker.context import RequestContext
+from minikafka.broker.dynamic_config import DynamicBrokerConfig
 from minikafka.broker.handlers.create_topics import CreateTopicsHandler
 from minikafka.broker.handlers.delete_topics import DeleteTopicsHandler
 from minikafka.broker.timer_driver import Reaper
@@ -54,7 +55,7 @@ class Admin:
             TOPIC_CONFIG.parse,
         )
         config = BROKER_CONFIG.parse({"zookeeper.connect": "z:1", "log.segment.bytes": "1000"})
-        entries = ConfigEntries(config, BROKER_CONFIG, TOPIC_CONFIG)
+        entries = ConfigEntries(DynamicBrokerConfig(config), BROKER_CONFIG, TOPIC_CONFIG)
         self.create_handler = CreateTopicsHandler(lambda: self.is_controller, self.admin, entries)
         self.delete_handler = DeleteTopicsHandler(
             lambda: self.is_controller, self.admin, self.cache, **flags

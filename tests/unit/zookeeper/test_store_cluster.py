@@ -8,6 +8,7 @@ import pytest
 
 from minikafka.kernel.cluster import Broker, Endpoint
 from minikafka.kernel.ports import (
+    BadVersion,
     CoordinationError,
     CreateOp,
     NodeExists,
@@ -144,12 +145,35 @@ async def test_configuration(session: FakeSession) -> None:
 async def test_configuration_changes_are_announced(store: ZkStore) -> None:
     seen: list[WatchEvent] = []
     assert await store.config_changes(seen.append) == []
-    await store.announce_config_change("topics/a")
-    await store.announce_config_change("brokers/1")
+    await store.change_entity_config("topics", "a", {"k": "1"})
+    await store.change_entity_config("brokers", "1", {})
     assert len(seen) == 1
+    assert await store.entity_config("topics", "a") == {"k": "1"}
     names = await store.config_changes()
     assert names == ["config_change_0000000000", "config_change_0000000001"]
-    assert await store.config_change_entities(names) == ["topics/a", "brokers/1"]
+    await store.session.multi([CreateOp("/config/changes/config_change_x", b"{")])
+    names = await store.config_changes()
+    notices = await store.config_change_notices([*names, "config_change_gone"])
+    assert [n.entity_path for n in notices] == ["topics/a", "brokers/1", None]
+    await store.delete_config_changes([*names, "config_change_gone"])
+    assert await store.config_changes() == []
+
+
+async def test_configuration_is_changed_as_it_was_read_or_not_at_all(store: ZkStore) -> None:
+    assert await store.entity_config_version("topics", "a") == ({}, -1)
+    await store.change_entity_config("topics", "a", {"k": "1"}, expected_version=-1)
+    assert await store.entity_config_version("topics", "a") == ({"k": "1"}, 0)
+    with pytest.raises(BadVersion):
+        await store.change_entity_config("topics", "a", {"k": "2"}, expected_version=-1)
+    await store.change_entity_config("topics", "a", {"k": "2"}, expected_version=0)
+    for stale in (0, 7):
+        with pytest.raises(BadVersion):
+            await store.change_entity_config("topics", "a", {"k": "3"}, expected_version=stale)
+    with pytest.raises(BadVersion):
+        await store.change_entity_config("topics", "gone", {}, expected_version=0)
+    await store.change_entity_config("topics", "a", {"k": "4"})
+    assert await store.entity_config("topics", "a") == {"k": "4"}
+    assert len(await store.config_changes()) == 3, "what was refused was announced"
 
 
 # --------------------------------------------------------------------------------- requests

@@ -1,0 +1,59 @@
+"""Which broker settings may change while a broker runs, and for whom: rows of data."""
+
+from __future__ import annotations
+
+from minikafka.kernel.config import ConfigDef, ConfigType, Setting, at_least
+from minikafka.kernel.settings import (
+    BROKER_SETTINGS,
+    IGNORED_BROKER_SETTINGS,
+    MAX_LONG,
+    TOPIC_SETTINGS,
+)
+
+# Kafka's LogCleaner, SocketServer and DynamicThreadPool have these besides the defaults of topics.
+_OTHERS = """
+    log.cleaner.threads log.cleaner.dedupe.buffer.size log.cleaner.io.buffer.load.factor
+    log.cleaner.io.buffer.size message.max.bytes log.cleaner.io.max.bytes.per.second
+    log.cleaner.backoff.ms
+    max.connections max.connections.per.ip max.connections.per.ip.overrides
+    max.connection.creation.rate
+    num.network.threads num.io.threads num.replica.fetchers num.recovery.threads.per.data.dir
+    background.threads
+    metric.reporters producer.id.expiration.ms
+"""
+# Of the broker keys that stand for one topic key, Kafka takes the finest unit only.
+_COARSE = (".hours", ".minutes", ".scheduler.interval.ms")
+_TOPIC_DEFAULTS = frozenset(
+    synonym
+    for row in TOPIC_SETTINGS
+    if row.name != "message.format.version"
+    for synonym in row.synonyms
+    if not synonym.endswith(_COARSE)
+)
+# Kafka's AllDynamicConfigs, without listeners and TLS, which change by a restart only here.
+DYNAMIC_BROKER_SETTINGS = _TOPIC_DEFAULTS | frozenset(_OTHERS.split())
+
+# Of these, what this broker does differently from the moment on. The others are kept, and told.
+EFFECTIVE_AT_ONCE = frozenset(
+    row.name for row in BROKER_SETTINGS if row.name in _TOPIC_DEFAULTS | {"max.connections"}
+)
+
+# Settings that exist only at run time: no file has them.
+RUN_TIME_SETTINGS: tuple[Setting, ...] = tuple(
+    Setting(name, ConfigType.LONG, MAX_LONG, doc, at_least(0), (), False)
+    for name, doc in (
+        ("leader.replication.throttled.rate", "Bytes a second that throttled leaders send."),
+        ("follower.replication.throttled.rate", "Bytes a second that throttled followers read."),
+        ("replica.alter.log.dirs.io.max.bytes.per.second", "Bytes a second between directories."),
+    )
+)
+
+# What may be written under /config/brokers, with its type where this broker knows one.
+DYNAMIC_CONFIG = ConfigDef.of(
+    (*(row for row in BROKER_SETTINGS if row.name in DYNAMIC_BROKER_SETTINGS), *RUN_TIME_SETTINGS),
+    ignored=[name for name in IGNORED_BROKER_SETTINGS if name in DYNAMIC_BROKER_SETTINGS],
+)
+
+
+def is_dynamic(name: str) -> bool:
+    return name in DYNAMIC_CONFIG.settings or name in DYNAMIC_CONFIG.ignored

@@ -1,0 +1,75 @@
+"""What of a running broker follows its configuration: topics, unclean elections, sockets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Protocol
+
+from minikafka.broker.dynamic_config import DynamicBrokerConfig
+from minikafka.broker.replica_manager import ReplicaManager
+from minikafka.broker.topic_config_cache import TopicConfigCache
+from minikafka.controller.driver import KafkaController
+from minikafka.kernel.config import Config
+from minikafka.kernel.settings import topic_defaults
+from minikafka.network.server import Server
+
+UNCLEAN = "unclean.leader.election.enable"
+MAX_CONNECTIONS = "max.connections"
+
+
+class RunningBroker(Protocol):
+    """The parts that can be told while they run."""
+
+    @property
+    def replicas(self) -> ReplicaManager: ...
+
+    @property
+    def topic_configs(self) -> TopicConfigCache: ...
+
+
+class ConfigEffects:
+    """An ``Effect`` of ``config_changes``. Before ``attach`` only ``dynamic`` hears of anything:
+    the parts are made from what it says then."""
+
+    def __init__(self, dynamic: DynamicBrokerConfig) -> None:
+        self.dynamic = dynamic
+        self._parts: RunningBroker | None = None
+        self._controller: KafkaController | None = None
+
+    def attach(
+        self,
+        parts: RunningBroker,
+        controller: KafkaController,
+        servers: Callable[[], Iterable[Server]],
+    ) -> None:
+        self._parts = parts
+        self._controller = controller
+
+        def topics(_: Config, after: Config) -> None:
+            parts.topic_configs.set_defaults(topic_defaults(after))
+            parts.replicas.topic_configs_changed()
+
+        def elections(before: Config, after: Config) -> None:
+            if after.boolean(UNCLEAN) != before.boolean(UNCLEAN):
+                controller.set_unclean_election(after.boolean(UNCLEAN))
+
+        def sockets(_: Config, after: Config) -> None:
+            for server in servers():
+                server.set_max_connections(after.integer(MAX_CONNECTIONS))
+
+        for listener in (topics, elections, sockets):
+            self.dynamic.on_change(listener)
+
+    def broker_changed(self, cluster: Mapping[str, str], own: Mapping[str, str]) -> None:
+        self.dynamic.update(cluster, own)
+
+    async def topics_changed(self, topics: Collection[str] | None) -> None:
+        """Partitions here take over their new settings. The controller looks again at topics that
+        wait for a leader, wherever they are: an unclean one may be allowed now."""
+        if self._parts is None or self._controller is None:
+            return
+        read = await self._parts.topic_configs.refresh(topics)
+        self._parts.replicas.topic_configs_changed(frozenset(read))
+        if self._controller.is_active:
+            for topic in sorted(topics or ()):
+                self._controller.unclean_election_enabled(topic)

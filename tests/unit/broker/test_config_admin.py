@@ -1,0 +1,349 @@
+"""Altering configuration: what is refused and why, what is written, what brokers make of it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from minikafka.broker.config_admin import ConfigAdmin, Operation
+from minikafka.broker.config_entries import ConfigEntries
+from minikafka.broker.context import RequestContext
+from minikafka.broker.dynamic_config import DynamicBrokerConfig
+from minikafka.broker.handlers.alter_configs import AlterConfigsHandler
+from minikafka.broker.handlers.describe_configs import DescribeConfigsHandler
+from minikafka.broker.handlers.incremental_alter_configs import IncrementalAlterConfigsHandler
+from minikafka.kernel.errors import ErrorCode
+from minikafka.kernel.ports import ConnectionLost, SetOp
+from minikafka.kernel.settings import BROKER_CONFIG, TOPIC_CONFIG
+from minikafka.protocol.codec import decode, encode
+from minikafka.protocol.headers import RequestHeader
+from minikafka.protocol.messages.alter_configs import (
+    AlterableConfig,
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResponse,
+)
+from minikafka.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
+from minikafka.protocol.messages.incremental_alter_configs import (
+    IncrementalAlterableConfig,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+    IncrementalAlterConfigsResponse,
+)
+from minikafka.zookeeper.store import ZkStore
+from tests.support.cluster_metadata import cache_with, partition_state, update
+from tests.support.znode_fake import FakeZookeeper
+
+TOPIC, BROKER, LOGGER = 2, 4, 8
+SET, DELETE, APPEND, SUBTRACT = Operation
+
+
+class Lab:
+    """Broker 1 on a ZooKeeper in a dict, with topic t."""
+
+    def __init__(self, store: Any) -> None:
+        self.store = store
+        self.dynamic = DynamicBrokerConfig(
+            BROKER_CONFIG.parse({"zookeeper.connect": "z:1", "log.roll.hours": "3"})
+        )
+        cache = cache_with(update({"t": [partition_state(0, 1)]}))
+        entries = ConfigEntries(self.dynamic, BROKER_CONFIG, TOPIC_CONFIG)
+        admin = ConfigAdmin(1, cache, lambda: self.store, self.dynamic, entries.check_topic)
+        self.alter_handler = AlterConfigsHandler(admin)
+        self.increment_handler = IncrementalAlterConfigsHandler(admin)
+        self.describe_handler = DescribeConfigsHandler(1, cache, entries, lambda: self.store)
+
+    async def alter(self, *resources: Any, version: int = 2, **fields: Any) -> Any:
+        """(type, name, {key: value})"""
+        request = AlterConfigsRequest(
+            [
+                AlterConfigsResource(kind, name, [AlterableConfig(*c) for c in configs.items()])
+                for kind, name, configs in resources
+            ],
+            **fields,
+        )
+        request = decode(AlterConfigsRequest, version, encode(request, version))
+        context = RequestContext(RequestHeader(33, version, 1), "PLAINTEXT", "h")
+        response = await self.alter_handler(context, request)
+        return decode(AlterConfigsResponse, version, encode(response, version)).responses
+
+    async def increment(self, *resources: Any, version: int = 1, **fields: Any) -> Any:
+        """(type, name, [(key, operation, value)])"""
+        request = IncrementalAlterConfigsRequest(
+            [
+                IncrementalAlterConfigsResource(
+                    kind, name, [IncrementalAlterableConfig(*c) for c in changes]
+                )
+                for kind, name, changes in resources
+            ],
+            **fields,
+        )
+        request = decode(IncrementalAlterConfigsRequest, version, encode(request, version))
+        context = RequestContext(RequestHeader(44, version, 1), "PLAINTEXT", "h")
+        response = await self.increment_handler(context, request)
+        answer = decode(IncrementalAlterConfigsResponse, version, encode(response, version))
+        return answer.responses
+
+    async def describe(self, kind: int, name: str) -> dict[str, Any]:
+        request = DescribeConfigsRequest([DescribeConfigsResource(kind, name, None)], True, True)
+        context = RequestContext(RequestHeader(32, 4, 1), "PLAINTEXT", "h")
+        (result,) = (await self.describe_handler(context, request)).results
+        assert result.error_code == 0
+        return {entry.name: entry for entry in result.configs}
+
+    async def written(self, path: str) -> Any:
+        found = await self.store.session.get(path, None)
+        return found[0]
+
+
+@pytest.fixture
+async def lab() -> Lab:
+    store = ZkStore(await FakeZookeeper().open("", 0, 0))
+    await store.create_persistent_paths()
+    return Lab(store)
+
+
+def fate(answers: Any) -> list[tuple[ErrorCode, str | None]]:
+    return [(ErrorCode(a.error_code), a.error_message) for a in answers]
+
+
+@pytest.mark.parametrize("version", range(3))
+async def test_a_topic_s_configuration_is_replaced_and_announced(lab: Lab, version: int) -> None:
+    await lab.alter((TOPIC, "t", {"retention.ms": "5"}), version=version)
+    (answer,) = await lab.alter((TOPIC, "t", {"cleanup.policy": "compact"}), version=version)
+    assert (answer.error_code, answer.error_message) == (0, None)
+    assert (answer.resource_type, answer.resource_name) == (TOPIC, "t")
+    written = await lab.written("/config/topics/t")
+    assert written == b'{"version":1,"config":{"cleanup.policy":"compact"}}'
+    names = await lab.store.config_changes()
+    assert names == ["config_change_0000000000", "config_change_0000000001"]
+    notice = await lab.written(f"/config/changes/{names[1]}")
+    assert notice == b'{"version":2,"entity_path":"topics/t"}'
+
+
+@pytest.mark.parametrize("version", range(2))
+async def test_single_settings_are_set_appended_to_taken_from_and_deleted(
+    lab: Lab, version: int
+) -> None:
+    async def after(*changes: Any) -> dict[str, str]:
+        (answer,) = await lab.increment((TOPIC, "t", changes), version=version)
+        assert (answer.error_code, answer.error_message) == (0, None)
+        found: dict[str, str] = await lab.store.topic_config("t")
+        return found
+
+    assert await after(("retention.ms", SET, "5"), ("segment.bytes", SET, "1000")) == {
+        "retention.ms": "5",
+        "segment.bytes": "1000",
+    }
+    assert await after(("cleanup.policy", APPEND, "compact"), ("segment.bytes", DELETE, None)) == {
+        "retention.ms": "5",
+        "cleanup.policy": "delete,compact",
+    }
+    assert (await after(("cleanup.policy", APPEND, "compact")))["cleanup.policy"] == (
+        "delete,compact"
+    )
+    assert (await after(("cleanup.policy", SUBTRACT, "delete")))["cleanup.policy"] == "compact"
+    assert await after(("retention.ms", DELETE, None), ("cleanup.policy", DELETE, "x")) == {}
+    assert await lab.written("/config/topics/t") == b'{"version":1,"config":{}}'
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (("segment.bytes", SET, "3"), "Invalid value 3 for configuration segment.bytes"),
+        (("segment.bytes", SET, "many"), "Invalid value many for configuration segment.bytes"),
+        (("no.such.key", SET, "1"), "Unknown configuration key no.such.key"),
+        (("no.such.list", APPEND, "1"), "Unknown config name: no.such.list"),
+        (("retention.ms", APPEND, "1"), "append is not allowed for config key: retention.ms"),
+        (("retention.ms", SUBTRACT, "1"), "subtract is not allowed for config key: retention.ms"),
+        (("cleanup.policy", APPEND, "burn"), "Invalid value delete,burn for configuration"),
+        (("max.compaction.lag.ms", SET, "3"), None),
+    ],
+)
+async def test_values_are_refused_with_the_reason(lab: Lab, change: Any, reason: Any) -> None:
+    changes = [change, ("min.compaction.lag.ms", SET, "2")]
+    ((code, message),) = fate(await lab.increment((TOPIC, "t", changes)))
+    if reason is None:
+        assert code is ErrorCode.NONE
+        return
+    assert code is ErrorCode.INVALID_CONFIG
+    assert message is not None
+    assert message.startswith(
+        "Invalid config value for resource ConfigResource(type=TOPIC, name='t'): "
+    )
+    assert reason in message
+    assert await lab.store.topic_config("t") == {}
+    assert await lab.store.config_changes() == []
+
+
+async def test_settings_that_contradict_each_other(lab: Lab) -> None:
+    lags = {"min.compaction.lag.ms": "3", "max.compaction.lag.ms": "2"}
+    ((code, message),) = fate(await lab.alter((TOPIC, "t", lags)))
+    assert code is ErrorCode.INVALID_CONFIG
+    assert "min.compaction.lag.ms (3) > max.compaction.lag.ms (2)" in str(message)
+
+
+async def test_each_resource_has_its_own_fate(lab: Lab) -> None:
+    asked: list[Any] = [
+        (TOPIC, "t", {"retention.ms": "5"}),
+        (TOPIC, "nope", {}),
+        (TOPIC, "", {}),
+        (BROKER, "2", {}),
+        (BROKER, "one", {}),
+        (BROKER, "1", {"broker.id": "7"}),
+        (BROKER, "1", {}),
+        (LOGGER, "1", {"root": "DEBUG"}),
+        (0, "x", {}),
+    ]
+    answers = await lab.alter(*asked)
+    assert [(a.resource_type, a.resource_name) for a in answers] == [(k, n) for k, n, _ in asked]
+    bad = ErrorCode.INVALID_REQUEST
+    assert fate(answers) == [
+        (ErrorCode.NONE, None),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The topic 'nope' does not exist."),
+        (bad, "Default topic resources are not allowed."),
+        (bad, "Unexpected broker id, expected 1, but received 2"),
+        (bad, "Node id must be an integer, but it is: one"),
+        (bad, "Each resource must appear at most once."),
+        (bad, "Each resource must appear at most once."),
+        (bad, "Unknown resource type 8"),
+        (bad, "Unknown resource type 0"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ([("retention.ms", SET, None)], "Null value not supported for : retention.ms"),
+        ([("retention.ms", SET, "1"), ("retention.ms", DELETE, None)], "duplicate config keys"),
+        ([("retention.ms", 9, "1")], "Unknown operations type 9"),
+    ],
+)
+async def test_requests_that_make_no_sense(lab: Lab, changes: Any, reason: str) -> None:
+    ((code, message),) = fate(await lab.increment((TOPIC, "t", changes)))
+    assert code is ErrorCode.INVALID_REQUEST
+    assert reason in str(message)
+
+
+async def test_only_validated(lab: Lab) -> None:
+    good, bad = {"retention.ms": "5"}, {"retention.ms": "x"}
+    assert fate(await lab.alter((TOPIC, "t", good), validate_only=True)) == [(ErrorCode.NONE, None)]
+    ((code, _),) = fate(await lab.alter((TOPIC, "t", bad), validate_only=True))
+    assert code is ErrorCode.INVALID_CONFIG
+    answers = await lab.increment((BROKER, "1", [("broker.id", SET, "2")]), validate_only=True)
+    assert fate(answers)[0][0] is ErrorCode.INVALID_REQUEST
+    assert await lab.store.topic_config("t") == {}
+
+
+async def test_brokers_are_altered_in_what_may_change_while_they_run(lab: Lab) -> None:
+    own = {"log.retention.ms": "5", "num.io.threads": "3"}
+    everywhere = {"leader.replication.throttled.rate": "1000"}
+    answers = await lab.alter((BROKER, "1", own), (BROKER, "", everywhere))
+    assert fate(answers) == [(ErrorCode.NONE, None)] * 2
+    assert await lab.store.entity_config("brokers", "1") == own
+    assert await lab.store.entity_config("brokers", "<default>") == everywhere
+    notices = await lab.store.config_change_notices(await lab.store.config_changes())
+    assert [n.entity_path for n in notices] == ["brokers/1", "brokers/<default>"]
+    for fixed in ("listeners", "broker.id", "log.dirs", "log.roll.hours", "no.such.key"):
+        ((code, message),) = fate(await lab.alter((BROKER, "", {fixed: "1"})))
+        assert code is ErrorCode.INVALID_REQUEST
+        assert message == f"Cannot update these configs dynamically: {fixed}"
+    ((code, message),) = fate(await lab.alter((BROKER, "1", {"log.segment.bytes": "x"})))
+    assert code is ErrorCode.INVALID_REQUEST
+    assert "Invalid value x for configuration log.segment.bytes" in str(message)
+
+
+async def test_what_is_altered_at_the_same_time_is_not_lost(lab: Lab) -> None:
+    session = lab.store.session
+    written = session.multi
+
+    async def slow(ops: Any) -> Any:
+        if isinstance(ops[0], SetOp) or "config" in ops[0].path:
+            await asyncio.sleep(0)  # everybody has read by now
+        return await written(ops)
+
+    session.multi = slow
+    keys = ["retention.ms", "segment.bytes", "max.message.bytes", "flush.ms"]
+    async with asyncio.TaskGroup() as tasks:
+        for key in keys:
+            tasks.create_task(lab.increment((TOPIC, "t", [(key, SET, "1000")])))
+    assert sorted(await lab.store.topic_config("t")) == sorted(keys)
+
+
+async def test_zookeeper_away_is_an_error_of_the_server(lab: Lab) -> None:
+    async def away(*_: object) -> Any:
+        raise ConnectionLost("/config")
+
+    lab.store.change_entity_config = away
+    ((code, message),) = fate(await lab.alter((TOPIC, "t", {})))
+    assert code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert "ZooKeeper" in str(message)
+
+
+# ------------------------------------------------------------------------------------- described
+
+
+async def test_where_a_broker_s_values_come_from(lab: Lab) -> None:
+    lab.dynamic.update(
+        {"log.segment.bytes": "2000", "log.roll.ms": "9", "max.connections": "5"},
+        {"log.segment.bytes": "1000", "num.io.threads": "3"},
+    )
+    found = await lab.describe(BROKER, "1")
+    segment = found["log.segment.bytes"]
+    assert (segment.value, segment.config_source, segment.read_only) == ("1000", 2, False)
+    assert [(s.value, s.source) for s in segment.synonyms] == [
+        ("1000", 2), ("2000", 3), ("1073741824", 5),
+    ]  # fmt: skip
+    roll = found["log.roll.ms"]
+    assert (roll.value, roll.config_source) == ("9", 3)
+    assert [(s.name, s.source) for s in roll.synonyms] == [
+        ("log.roll.ms", 3), ("log.roll.hours", 4),
+    ]  # fmt: skip
+    assert (found["num.io.threads"].value, found["num.io.threads"].config_source) == ("3", 2)
+    everywhere = await lab.describe(BROKER, "")
+    assert {name: (e.value, e.config_source) for name, e in everywhere.items()} == {
+        "log.segment.bytes": ("2000", 3),
+        "log.roll.ms": ("9", 3),
+        "max.connections": ("5", 3),
+    }
+    topic = (await lab.describe(TOPIC, "t"))["segment.bytes"]
+    assert (topic.value, topic.config_source) == ("1000", 2)
+    age = (await lab.describe(TOPIC, "t"))["segment.ms"]
+    assert (age.value, age.config_source) == ("9", 3)
+
+
+# --------------------------------------------------------------------------- dynamic config
+
+
+def test_the_nearer_setting_counts_and_what_changed_is_told() -> None:
+    dynamic = DynamicBrokerConfig(
+        BROKER_CONFIG.parse({"zookeeper.connect": "z:1", "max.connections": "9"})
+    )
+    told: list[tuple[int, int]] = []
+    dynamic.on_change(
+        lambda before, after: told.append(
+            (before.integer("max.connections"), after.integer("max.connections"))
+        )
+    )
+    dynamic.update({"max.connections": "8"}, {})
+    dynamic.update({"max.connections": "8"}, {})
+    dynamic.update({"max.connections": "8"}, {"max.connections": "7"})
+    dynamic.update({}, {"max.connections": "7"})
+    dynamic.update({}, {})
+    assert told == [(9, 8), (8, 7), (7, 9)]
+    assert dynamic.current.given == dynamic.static.given
+
+
+def test_what_other_tools_wrote_wrong_is_left_out() -> None:
+    dynamic = DynamicBrokerConfig(BROKER_CONFIG.parse({"zookeeper.connect": "z:1"}))
+    dynamic.update(
+        {"max.connections": "many", "broker.id": "4", "min.insync.replicas": "2"}, {"x.y": "1"}
+    )
+    assert dynamic.current.integer("min.insync.replicas") == 2
+    assert dynamic.current.integer("broker.id") == -1
+    assert (dict(dynamic.cluster), dict(dynamic.own)) == ({"min.insync.replicas": "2"}, {})
