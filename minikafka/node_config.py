@@ -92,6 +92,13 @@ def controller(config: Config, broker_id: int, listener: str) -> ControllerConfi
         inter_broker_listener_name=listener,
         delete_topic_enable=config.boolean("delete.topic.enable"),
         unclean_leader_election_enable=config.boolean("unclean.leader.election.enable"),
+        auto_leader_rebalance_enable=config.boolean("auto.leader.rebalance.enable"),
+        leader_imbalance_per_broker_percentage=config.integer(
+            "leader.imbalance.per.broker.percentage"
+        ),
+        leader_imbalance_check_interval_seconds=config.integer(
+            "leader.imbalance.check.interval.seconds"
+        ),
         controller_socket_timeout_ms=config.integer("controller.socket.timeout.ms"),
         zookeeper_session_timeout_ms=config.integer("zookeeper.session.timeout.ms"),
     )

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from minikafka.controller.deletion import TopicDeletions
 from minikafka.controller.reads import read_brokers, read_log_dir_events
+from minikafka.controller.reassignment import Reassignments
 from minikafka.controller.tools import Tools
 from minikafka.core.controller import topic_deletion
 from minikafka.core.controller.answers import error_of, replica_errors
@@ -24,11 +25,14 @@ def _listed(items: Sequence[object]) -> str:
 class BrokerDuties:
     """Called with the broker set in ZooKeeper as the truth. Raises ``ControllerMoved``."""
 
-    def __init__(self, tools: Tools, deletions: TopicDeletions) -> None:
+    def __init__(
+        self, tools: Tools, deletions: TopicDeletions, reassignments: Reassignments
+    ) -> None:
         self._tools = tools
         self._context = tools.context
         self._machines = tools.machines
         self._deletions = deletions
+        self._reassignments = reassignments
         self._log = tools.log
 
     # ----------------------------------------------------------------------------------- events
@@ -111,7 +115,7 @@ class BrokerDuties:
 
     async def _on_broker_startup(self, broker_ids: Sequence[int]) -> None:
         """New brokers get all metadata, then their replicas; then leaderless partitions are looked
-        at again, and deletions that waited for them."""
+        at again, reassignments, and deletions that waited for them."""
         self._log.info(f"New broker startup callback for {_listed(broker_ids)}")
         context = self._context
         for broker_id in broker_ids:
@@ -122,6 +126,7 @@ class BrokerDuties:
         replicas = context.replicas_on_brokers(broker_ids)
         await self._machines.change_replicas(replicas, ReplicaState.ONLINE)
         await self._machines.trigger_online_partitions()
+        await self._reassignments.resume_on(broker_ids)
         doomed, _ = topic_deletion.split_by_deletion(context, replicas)
         if doomed:
             topics = sorted({r.topic_partition.topic for r in doomed})

@@ -13,5 +13,8 @@ class ControllerConfig:
     inter_broker_listener_name: str = "PLAINTEXT"
     delete_topic_enable: bool = True
     unclean_leader_election_enable: bool = False
+    auto_leader_rebalance_enable: bool = True
+    leader_imbalance_per_broker_percentage: int = 10
+    leader_imbalance_check_interval_seconds: int = 300
     controller_socket_timeout_ms: int = 30_000
     zookeeper_session_timeout_ms: int = 18_000

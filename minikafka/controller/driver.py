@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -14,8 +14,10 @@ from minikafka.controller.controlled_shutdown import ControlledShutdowns
 from minikafka.controller.deletion import TopicDeletions
 from minikafka.controller.elector import ControllerElector, StoreSource
 from minikafka.controller.failover import Failover
+from minikafka.controller.leader_election import LeaderElections, RebalanceTimer
 from minikafka.controller.machines import StateMachines
 from minikafka.controller.queue import EventQueue, QueuedEvent
+from minikafka.controller.reassignment import Reassignments
 from minikafka.controller.tools import Tools
 from minikafka.controller.topic_change import TopicDuties
 from minikafka.controller.watches import Watches
@@ -23,7 +25,7 @@ from minikafka.core.controller import events
 from minikafka.core.controller.context import ControllerContext
 from minikafka.core.controller.events import BrokerAnswer, ControllerEvent
 from minikafka.core.controller.states import RATE_AND_TIME_METRICS, ControllerState
-from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.cluster import ElectionType, ReplicaAssignment, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import event_log
 from minikafka.kernel.metrics import Metrics
@@ -77,11 +79,23 @@ class KafkaController:
             self._log,
         )
         self._deletions = TopicDeletions(tools)
-        self._brokers = BrokerDuties(tools, self._deletions)
+        self._reassignments = Reassignments(tools, self._deletions)
+        self._elections = LeaderElections(tools)
+        self._rebalance_timer = RebalanceTimer(
+            clock, config.leader_imbalance_check_interval_seconds * 1000, self.queue.put
+        )
+        self._brokers = BrokerDuties(tools, self._deletions, self._reassignments)
         self._topics = TopicDuties(tools, self._deletions)
         self._shutdowns = ControlledShutdowns(tools)
         self._failover = Failover(
-            tools, self._brokers, self._topics, self._deletions, lambda: self._running
+            tools,
+            self._brokers,
+            self._topics,
+            self._deletions,
+            self._reassignments,
+            self._elections,
+            self._rebalance_timer,
+            lambda: self._running,
         )
         self._elector = ControllerElector(
             self.context,
@@ -104,6 +118,7 @@ class KafkaController:
         self._running = True
         self.queue.start()
         self._channels.start(tasks)
+        self._rebalance_timer.start(tasks)
         self._register_metrics()
         self.queue.put(events.Startup())
         self._task = tasks.create_task(self._process_events(), name=EVENT_TASK_NAME)
@@ -155,6 +170,51 @@ class KafkaController:
         )
         return remaining
 
+    async def elect_leaders(
+        self, partitions: Iterable[TopicPartition], election_type: ElectionType
+    ) -> Mapping[TopicPartition, int | KafkaError]:
+        """Each partition's new leader, or why it has none. Raises ``KafkaError``:
+        NOT_CONTROLLER."""
+        wish = events.ReplicaLeaderElection(frozenset(partitions), election_type)
+        elected: Mapping[TopicPartition, int | KafkaError] = await self.queue.ask(wish)
+        return elected
+
+    async def alter_partition_reassignments(
+        self, targets: Mapping[TopicPartition, tuple[int, ...] | None]
+    ) -> Mapping[TopicPartition, KafkaError | None]:
+        """Begin to move partitions to other replicas; with None, give that up. Why some cannot be.
+        Raises ``KafkaError``: NOT_CONTROLLER."""
+        results: Mapping[TopicPartition, KafkaError | None] = await self.queue.ask(
+            events.ApiPartitionReassignment(targets)
+        )
+        return results
+
+    async def list_partition_reassignments(
+        self, partitions: Iterable[TopicPartition] | None
+    ) -> Mapping[TopicPartition, ReplicaAssignment]:
+        """Those of ``partitions`` (of all, with None) that are on the move. Raises ``KafkaError``:
+        NOT_CONTROLLER."""
+        asked = None if partitions is None else frozenset(partitions)
+        found: Mapping[TopicPartition, ReplicaAssignment] = await self.queue.ask(
+            events.ListPartitionReassignments(asked)
+        )
+        return found
+
+    def set_unclean_election(self, enabled: bool) -> None:
+        """What counts for topics that do not say it themselves, from now on."""
+        self._machines.unclean_by_default = enabled
+        if enabled:
+            self.unclean_election_enabled()
+
+    def unclean_election_enabled(self, topic: str | None = None) -> None:
+        """A topic's (or, without one, the default) ``unclean.leader.election.enable`` was turned
+        on: partitions that wait for a leader are looked at again."""
+        self.queue.put(
+            events.UncleanLeaderElectionEnable()
+            if topic is None
+            else events.TopicUncleanLeaderElectionEnable(topic)
+        )
+
     # ------------------------------------------------------------------------------------ events
 
     def _handlers_of_every_broker(self) -> Mapping[type[ControllerEvent], Handler]:
@@ -180,12 +240,27 @@ class KafkaController:
             events.PartitionModifications: lambda e: self._topics.on_partition_modifications(
                 e.topic
             ),
-            events.IsrChangeNotification: lambda _: self._topics.on_isr_change(),
+            events.IsrChangeNotification: lambda _: self._on_isr_change(),
             events.TopicDeletion: lambda _: self._deletions.on_topic_deletion(),
             events.TopicDeletionStopReplicaResponseReceived: (
                 self._deletions.on_stop_replica_response
             ),
             events.ControlledShutdown: self._shutdowns.on_controlled_shutdown,
+            events.ZkPartitionReassignment: lambda _: self._reassignments.on_znode(),
+            events.PartitionReassignmentIsrChange: lambda e: self._reassignments.on_isr_change(
+                [e.partition]
+            ),
+            events.ApiPartitionReassignment: self._reassignments.on_api,
+            events.ListPartitionReassignments: self._on_list_reassignments,
+            events.ReplicaLeaderElection: self._elections.on_request,
+            events.PreferredReplicaElection: (
+                lambda _: self._elections.on_preferred_election_znode()
+            ),
+            events.AutoPreferredReplicaLeaderElection: lambda _: self._on_rebalance(),
+            events.UncleanLeaderElectionEnable: lambda _: self._elections.on_unclean_enabled(),
+            events.TopicUncleanLeaderElectionEnable: lambda e: self._elections.on_unclean_enabled(
+                e.topic
+            ),
         }
 
     async def _process_events(self) -> None:
@@ -239,6 +314,20 @@ class KafkaController:
         if isinstance(event, BrokerAnswer) and event.controller_epoch != self.context.epoch:
             return None  # to a request of an earlier term
         return await handler(event)
+
+    async def _on_isr_change(self) -> None:
+        await self._reassignments.on_isr_change(await self._topics.on_isr_change())
+
+    async def _on_list_reassignments(
+        self, wish: events.ListPartitionReassignments
+    ) -> Mapping[TopicPartition, ReplicaAssignment]:
+        return self._reassignments.list_under_way(wish)
+
+    async def _on_rebalance(self) -> None:
+        try:
+            await self._elections.balance()
+        finally:
+            self._rebalance_timer.looked()
 
     async def _recover(self, step: Callable[[], Awaitable[None]]) -> None:
         """Leave office as ZooKeeper allows; what it does not allow now, the next event brings."""

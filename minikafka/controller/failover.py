@@ -6,7 +6,9 @@ from collections.abc import Callable
 
 from minikafka.controller.broker_change import BrokerDuties
 from minikafka.controller.deletion import TopicDeletions
+from minikafka.controller.leader_election import LeaderElections, RebalanceTimer
 from minikafka.controller.reads import read_brokers
+from minikafka.controller.reassignment import Reassignments
 from minikafka.controller.tools import Tools
 from minikafka.controller.topic_change import TopicDuties
 from minikafka.core.controller import partition_machine, replica_machine
@@ -24,12 +26,18 @@ class Failover:
         brokers: BrokerDuties,
         topics: TopicDuties,
         deletions: TopicDeletions,
+        reassignments: Reassignments,
+        elections: LeaderElections,
+        rebalance_timer: RebalanceTimer,
         is_running: Callable[[], bool],
     ) -> None:
         self._tools = tools
         self._brokers = brokers
         self._topics = topics
         self._deletions = deletions
+        self._reassignments = reassignments
+        self._elections = elections
+        self._rebalance_timer = rebalance_timer
         self._is_running = is_running
         self._log = tools.log
 
@@ -42,7 +50,8 @@ class Failover:
         3. unfinished topic deletions are taken over;
         4. all brokers hear who is live, before any of them is told to follow somebody;
         5. both state machines start: replicas Online or Offline, leaderless partitions elect;
-        6. deletions go on.
+        6. reassignments, deletions and preferred elections go on where the last controller was;
+        7. the balance of leaders is looked at from now on.
         """
         if not self._is_running():
             self._log.info("Controller has been shut down, aborting startup/failover")
@@ -63,7 +72,11 @@ class Failover:
         await self._start_replica_machine()
         await self._start_partition_machine()
         self._log.info("ready_to_serve_as_the_controller", epoch=context.epoch)
+        await self._reassignments.resume_all()
         await self._deletions.go_on()
+        await self._elections.on_preferred_election_znode()
+        if tools.config.auto_leader_rebalance_enable:
+            self._rebalance_timer.begin_term()
 
     async def _initialize_context(self) -> None:
         self._log.info("initializing_controller_context")
@@ -107,3 +120,4 @@ class Failover:
         await self._tools.channels.shutdown()
         self._tools.context.reset()
         self._log.info("resigned")
+        await self._rebalance_timer.end_term()

@@ -9,6 +9,7 @@ from minikafka.controller.elector import StoreSource
 from minikafka.controller.reads import read_states
 from minikafka.core.controller.context import ControllerContext
 from minikafka.kernel.cluster import LeaderIsrAndControllerEpoch, TopicPartition
+from minikafka.kernel.ports import Watcher
 
 FromMemory: TypeAlias = Callable[[TopicPartition, LeaderIsrAndControllerEpoch], bool]
 
@@ -69,9 +70,12 @@ class Leaderships:
         known.update({tp: self._context.leadership[tp] for tp in wanted if tp not in self._missing})
         return known, unreadable
 
-    async def refresh(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, str]:
-        """Read these into the context (updateLeaderAndIsrCache); why some cannot be read."""
-        found, unreadable = await read_states(self._zk.store, partitions)
+    async def refresh(
+        self, partitions: Sequence[TopicPartition], watcher: Watcher | None = None
+    ) -> dict[TopicPartition, str]:
+        """Read these into the context (updateLeaderAndIsrCache), and watch them if ``watcher`` is
+        given; why some cannot be read."""
+        found, unreadable = await read_states(self._zk.store, partitions, watcher)
         self._context.leadership.update(found)
         self._fresh.update(partitions)
         self._outdated.difference_update(partitions)

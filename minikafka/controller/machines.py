@@ -10,7 +10,7 @@ from minikafka.controller.config import ControllerConfig
 from minikafka.controller.elector import StoreSource
 from minikafka.controller.leaderships import Leaderships
 from minikafka.controller.reads import read_topic_configs
-from minikafka.core.controller import partition_machine, replica_machine
+from minikafka.core.controller import partition_machine, reassignment, replica_machine
 from minikafka.core.controller.context import ControllerContext
 from minikafka.core.controller.election import ElectionStrategy
 from minikafka.core.controller.partition_machine import PartitionOutcome, PartitionPlan
@@ -52,6 +52,7 @@ class StateMachines:
         self._zk = zk
         self._send = send
         self._metrics = metrics
+        self.unclean_by_default = config.unclean_leader_election_enable
         self.leaderships = Leaderships(context, zk)
         self._batch = RequestBatch(config.broker_id, context, config.inter_broker_listener_name)
         self._log = event_log("state-change", controller=config.broker_id)
@@ -105,9 +106,12 @@ class StateMachines:
         standing = tuple(r for r in plan.refusals if r.subject not in doubtful)
         return replace(plan, refusals=standing), doubtful
 
-    async def trigger_online_partitions(self) -> dict[TopicPartition, LeaderAndIsr]:
-        """Seek leaders for all partitions that have none (triggerOnlinePartitionStateChange)."""
-        waiting = partition_machine.to_trigger_online(self._context)
+    async def trigger_online_partitions(
+        self, topic: str | None = None
+    ) -> dict[TopicPartition, LeaderAndIsr]:
+        """Seek leaders for all partitions (of ``topic``, if given) that have none
+        (triggerOnlinePartitionStateChange)."""
+        waiting = partition_machine.to_trigger_online(self._context, topic)
         return await self.change_partitions(
             waiting, PartitionState.ONLINE, ElectionStrategy.OFFLINE
         )
@@ -122,7 +126,7 @@ class StateMachines:
         topics = sorted({tp.topic for tp in lost})
         if not topics:
             return frozenset()
-        default = str(self._config.unclean_leader_election_enable)
+        default = str(self.unclean_by_default)
         configs, unreadable = await read_topic_configs(self._zk.store, topics)
         for topic, why in unreadable.items():
             self._log.error("topic_config_unreadable", topic=topic, why=why)
@@ -218,6 +222,35 @@ class StateMachines:
     def _log_unreadable(self, unreadable: Mapping[TopicPartition, str]) -> None:
         for partition, why in unreadable.items():
             self._log.error("partition_state_unreadable", partition=str(partition), why=why)
+
+    # ------------------------------------------------------------------------------ leader epochs
+
+    async def raise_leader_epochs(self, partitions: Sequence[TopicPartition]) -> None:
+        """The same leaders in a new epoch, which makes them take over their assignment; every
+        replica hears of it, new ones that they are new (updateLeaderEpochAndSendRequest)."""
+        if not partitions:
+            return
+        self._batch.new_batch()
+        pending: Sequence[TopicPartition] = partitions
+        read, unreadable = await self.leaderships.read(pending, lambda *_: True)
+        while pending:
+            self._log_unreadable(unreadable)
+            raised, refused = reassignment.plan_epochs(self._context, read)
+            results = await self._write({}, raised)
+            written, pending = reassignment.apply_epochs(self._context, self._batch, results)
+            for partition, leadership in written.items():
+                self._log.info(
+                    "leader_epoch_raised",
+                    partition=str(partition),
+                    replicas=list(self._context.assignment(partition).replicas),
+                    epoch=self._context.epoch,
+                    **_leadership_facts(leadership),
+                )
+            for partition, reason in refused.items():
+                self._log.error("leader_epoch_not_raised", partition=str(partition), reason=reason)
+            self.leaderships.outdated(pending)
+            read, unreadable = await self.leaderships.read(pending)
+        self._flush()
 
     # --------------------------------------------------------------------------------- requests
 

@@ -34,10 +34,16 @@ async def _readable(
 
 
 async def read_states(
-    store: ZkStore, partitions: Sequence[TopicPartition]
+    store: ZkStore, partitions: Sequence[TopicPartition], watcher: Watcher | None = None
 ) -> tuple[dict[TopicPartition, LeaderIsrAndControllerEpoch], dict[TopicPartition, str]]:
-    """State znodes, and those that are garbled."""
-    return await _readable(store.leader_isr_states, partitions)
+    """State znodes, and those that are garbled. The watch is on all that there are."""
+
+    async def read(
+        some: Sequence[TopicPartition],
+    ) -> dict[TopicPartition, LeaderIsrAndControllerEpoch]:
+        return await store.leader_isr_states(some, watcher)
+
+    return await _readable(read, partitions)
 
 
 async def read_assignments(

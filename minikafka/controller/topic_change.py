@@ -66,8 +66,9 @@ class TopicDuties:
             self._context.set_assignment(partition, assignment)
         await self._on_new_partition_creation(added)
 
-    async def on_isr_change(self) -> None:
-        """Leaders changed their ISRs: all brokers hear of it, then the notices go."""
+    async def on_isr_change(self) -> list[TopicPartition]:
+        """Leaders changed their ISRs: all brokers hear of it, then the notices go. Whose they
+        were."""
         sequences = await self._tools.store.isr_changes(self._tools.watches.term)
         partitions, unreadable = await read_isr_changes(self._tools.store, sequences)
         for why in unreadable:
@@ -78,6 +79,7 @@ class TopicDuties:
             brokers = self._context.live_or_shutting_down_broker_ids()
             self._machines.send_update_metadata(brokers, known)
         await self._tools.store.delete_isr_changes(sequences, self._tools.fence)
+        return known
 
     # ------------------------------------------------------------------------- into the context
 

@@ -12,9 +12,12 @@ from minikafka.core.controller.events import (
     IsrChangeNotification,
     LogDirEventNotification,
     PartitionModifications,
+    PartitionReassignmentIsrChange,
+    PreferredReplicaElection,
     Reelect,
     TopicChange,
     TopicDeletion,
+    ZkPartitionReassignment,
 )
 from minikafka.kernel.ports import Watcher, WatchEvent, WatchKind
 from minikafka.zookeeper import paths
@@ -27,6 +30,12 @@ _CHILDREN: dict[str, type[ControllerEvent]] = {
     paths.LOG_DIR_EVENTS: LogDirEventNotification,
 }
 
+# However these change, they are read again, which also arms the watch again.
+_NODES: dict[str, type[ControllerEvent]] = {
+    paths.REASSIGN_PARTITIONS: ZkPartitionReassignment,
+    paths.PREFERRED_REPLICA_ELECTION: PreferredReplicaElection,
+}
+
 
 def event_of(watch: WatchEvent) -> ControllerEvent | None:
     """What a watch means; ``None`` for what another watch tells (a topic that goes is a change of
@@ -34,12 +43,17 @@ def event_of(watch: WatchEvent) -> ControllerEvent | None:
     parent, _, name = watch.path.rpartition("/")
     if watch.path == paths.CONTROLLER:
         return Reelect() if watch.kind is WatchKind.DELETED else ControllerChange()
+    if watch.path in _NODES:
+        return _NODES[watch.path]()
     if watch.kind is WatchKind.CHILDREN and watch.path in _CHILDREN:
         return _CHILDREN[watch.path]()
     if watch.kind is WatchKind.CHANGED and parent == paths.TOPICS:
         return PartitionModifications(name)
     if watch.kind is WatchKind.CHANGED and parent == paths.BROKER_IDS and name.isdecimal():
         return BrokerModifications(int(name))
+    if watch.kind is WatchKind.CHANGED and name == "state":
+        partition = paths.partition_of_state(watch.path)
+        return None if partition is None else PartitionReassignmentIsrChange(partition)
     return None
 
 

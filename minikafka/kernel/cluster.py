@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from enum import IntEnum
 from typing import NamedTuple
 from uuid import UUID
 
@@ -54,6 +55,13 @@ class Broker:
 
     def endpoint(self, listener: str) -> Endpoint | None:
         return next((e for e in self.endpoints if e.listener == listener), None)
+
+
+class ElectionType(IntEnum):
+    """What an administrator may ask for (KIP-460)."""
+
+    PREFERRED = 0  # the first replica, if it is in sync
+    UNCLEAN = 1  # any live replica where none in sync is left; may lose records
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,6 +146,9 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _int("producer.purgatory.purge.interval.requests", 1000, "Completed produces kept before watcher lists are purged."),
     # -- controller
     _int("controller.socket.timeout.ms", 30000, "Time-out of the controller's requests to brokers."),
+    _bool("auto.leader.rebalance.enable", True, "Give leaderships back to preferred replicas when too many are elsewhere."),
+    _int("leader.imbalance.per.broker.percentage", 10, "How many of the partitions that a broker should lead may be led by others."),
+    _long("leader.imbalance.check.interval.seconds", 300, "How often that is looked at.", at_least(1)),
     _bool("controlled.shutdown.enable", True, "Move leaders away before stopping."),
     _int("controlled.shutdown.max.retries", 3, "Attempts at a controlled shutdown.", at_least(0)),
     _long("controlled.shutdown.retry.backoff.ms", 5000, "Pause between those attempts.", at_least(0)),
@@ -153,12 +156,11 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
 
 # Keys of Kafka that are accepted, so that existing files can be used, but that have no effect yet.
 _IGNORED = """
-    advertised.host.name advertised.port alter.config.policy.class.name auto.leader.rebalance.enable background.threads
+    advertised.host.name advertised.port alter.config.policy.class.name background.threads
     connection.failed.authentication.delay.ms connections.max.reauth.ms control.plane.listener.name
     controller.quota.window.num controller.quota.window.size.seconds create.topic.policy.class.name
     group.consumer.heartbeat.interval.ms group.coordinator.threads
     group.initial.rebalance.delay.ms group.max.session.timeout.ms group.max.size group.min.session.timeout.ms
-    leader.imbalance.check.interval.seconds leader.imbalance.per.broker.percentage
     log.preallocate max.connection.creation.rate
     max.connections.per.ip max.connections.per.ip.overrides max.incremental.fetch.session.cache.slots
     max.request.partition.size.limit metric.reporters metrics.num.samples metrics.recording.level

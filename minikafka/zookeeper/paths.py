@@ -71,6 +71,14 @@ def partition_state(topic_partition: TopicPartition) -> str:
     return f"{TOPICS}/{topic_partition.topic}/partitions/{topic_partition.partition}/state"
 
 
+def partition_of_state(path: str) -> TopicPartition | None:
+    """The partition whose state lies at ``path``; None for any other path."""
+    match path.removeprefix(f"{TOPICS}/").split("/"):
+        case [topic_name, "partitions", number, "state"] if number.isdecimal():
+            return TopicPartition(topic_name, int(number))
+    return None
+
+
 def config(entity_type: str, entity_name: str) -> str:
     return f"{CONFIG}/{entity_type}/{entity_name}"
 

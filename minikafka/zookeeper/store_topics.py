@@ -207,6 +207,40 @@ class TopicStore:
         groups = [[SetOp(node.path, node.encode())]]
         raise_error((await self._requests.fenced(groups, epoch_zk_version))[0])
 
+    async def change_assignments(
+        self, changes: Mapping[TopicPartition, ReplicaAssignment], epoch_zk_version: int
+    ) -> dict[str, str]:
+        """Give these partitions another assignment and leave the topics' others as they are, also
+        what somebody adds at the same time. Returns the topics that could not be written, and why:
+        gone, or garbled. Raises ``ControllerMoved``."""
+        failed: dict[str, str] = {}
+        pending = sorted({tp.topic for tp in changes})
+        while pending:
+            found = await self._requests.get_all([paths.topic(topic) for topic in pending])
+            groups: dict[str, list[CoordinationOp]] = {}
+            for topic, known in zip(pending, found, strict=True):
+                try:
+                    if known is None:
+                        raise NoNode(paths.topic(topic))
+                    node = TopicZnode.decode(topic, known[0])
+                except (NoNode, MalformedZnode) as unwritable:
+                    failed[topic] = repr(unwritable)
+                    continue
+                ours = {tp.partition: a for tp, a in changes.items() if tp.topic == topic}
+                merged = replace(node, assignment={**node.assignment, **ours})
+                groups[topic] = [SetOp(node.path, merged.encode(), known[1].version)]
+            written = await self._requests.fenced(list(groups.values()), epoch_zk_version)
+            pending = []
+            for topic, results in zip(groups, written, strict=True):
+                error = first_error(results)
+                if isinstance(error, BadVersion):
+                    pending.append(topic)
+                elif isinstance(error, NoNode):
+                    failed[topic] = repr(error)
+                else:
+                    raise_error(results)
+        return failed
+
     async def request_topic_deletion(self, topic: str) -> None:
         """Put the topic on the controller's list. Raises ``NodeExists`` when it is there."""
         await self._requests.create_if_missing(paths.DELETE_TOPICS)

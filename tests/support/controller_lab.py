@@ -237,6 +237,7 @@ class ClusterOfControllers:
             node.controller._task.cancel()
             await asyncio.wait([node.controller._task])
             await node.controller._channels.shutdown()
+            await node.controller._rebalance_timer.end_term()
         self.tree.expire(node.session.session_id)
         self.brokers.down.add(broker_id)
         await self.settle()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from minikafka.kernel.cluster import ReplicaAssignment
 
 NO_REPLICAS = ReplicaAssignment(())
@@ -19,6 +21,18 @@ def origin_replicas(assignment: ReplicaAssignment) -> tuple[int, ...]:
 
 def is_being_reassigned(assignment: ReplicaAssignment) -> bool:
     return bool(assignment.adding or assignment.removing)
+
+
+def reassign_to(assignment: ReplicaAssignment, target: Sequence[int]) -> ReplicaAssignment:
+    """The way from ``assignment`` to ``target``: the target replicas first and in their order, then
+    those that will go. What an earlier reassignment was adding is given up, if it is no target."""
+    origin = origin_replicas(assignment)
+    replicas = tuple(dict.fromkeys((*target, *origin)))
+    return ReplicaAssignment(
+        replicas,
+        adding=tuple(r for r in replicas if r not in origin),
+        removing=tuple(r for r in replicas if r not in target),
+    )
 
 
 def with_replica(assignment: ReplicaAssignment, replica: int) -> ReplicaAssignment:

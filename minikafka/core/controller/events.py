@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from minikafka.core.controller.states import ControllerState
-from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.cluster import ElectionType, TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.messages.leader_and_isr import LeaderAndIsrResponse
 
@@ -120,7 +120,79 @@ class LogDirEventNotification(ControllerEvent):
     state = ControllerState.LOG_DIR_CHANGE
 
 
+@dataclass(frozen=True, slots=True)
+class ZkPartitionReassignment(ControllerEvent):
+    """/admin/reassign_partitions was made, changed, or taken away."""
+
+    state = ControllerState.ALTER_PARTITION_REASSIGNMENT
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionReassignmentIsrChange(ControllerEvent):
+    """The state znode of a partition changed that is (or was) being reassigned."""
+
+    partition: TopicPartition
+    state = ControllerState.ALTER_PARTITION_REASSIGNMENT
+
+
+@dataclass(frozen=True, slots=True)
+class PreferredReplicaElection(ControllerEvent):
+    """/admin/preferred_replica_election was made, changed, or taken away."""
+
+    state = ControllerState.MANUAL_LEADER_BALANCE
+
+
+# -------------------------------------------------------------------------- the controller's own
+
+
+@dataclass(frozen=True, slots=True)
+class AutoPreferredReplicaLeaderElection(ControllerEvent):
+    """It is time to see whether leaders are spread as their assignments say."""
+
+    state = ControllerState.AUTO_LEADER_BALANCE
+
+
+@dataclass(frozen=True, slots=True)
+class UncleanLeaderElectionEnable(ControllerEvent):
+    """Unclean elections are allowed by default from now on."""
+
+    state = ControllerState.UNCLEAN_LEADER_ELECTION_ENABLE
+
+
+@dataclass(frozen=True, slots=True)
+class TopicUncleanLeaderElectionEnable(ControllerEvent):
+    """Unclean elections are allowed for a topic from now on."""
+
+    topic: str
+    state = ControllerState.TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE
+
+
 # --------------------------------------------------------------------------- requests and answers
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaLeaderElection(ControllerEvent):
+    """An administrator wants leaders elected."""
+
+    partitions: frozenset[TopicPartition]
+    election_type: ElectionType
+    state = ControllerState.MANUAL_LEADER_BALANCE
+
+
+@dataclass(frozen=True, slots=True)
+class ApiPartitionReassignment(ControllerEvent):
+    """An administrator wants replicas moved; ``None`` gives up what is under way."""
+
+    targets: Mapping[TopicPartition, tuple[int, ...] | None]
+    state = ControllerState.ALTER_PARTITION_REASSIGNMENT
+
+
+@dataclass(frozen=True, slots=True)
+class ListPartitionReassignments(ControllerEvent):
+    """An administrator asks what is on the move; ``None`` for all."""
+
+    partitions: frozenset[TopicPartition] | None
+    state = ControllerState.LIST_PARTITION_REASSIGNMENT
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,13 +68,14 @@ def startup(context: ControllerContext) -> None:
         context.partition_states[partition] = state
 
 
-def to_trigger_online(context: ControllerContext) -> list[TopicPartition]:
-    """Every partition that wants a leader and may have one: New and Offline ones, but for topics
-    that are being deleted."""
+def to_trigger_online(context: ControllerContext, topic: str | None = None) -> list[TopicPartition]:
+    """Every partition (of ``topic``, if given) that wants a leader and may have one: New and
+    Offline ones, but for topics that are being deleted."""
     return [
         partition
         for partition in context.partitions_in_states({PartitionState.NEW, PartitionState.OFFLINE})
         if not context.is_queued_for_deletion(partition.topic)
+        and (topic is None or partition.topic == topic)
     ]
 
 

@@ -119,6 +119,8 @@ async def test_every_read_of_the_failover_arms_its_watch(new_cluster):
         session = cluster.nodes[1].session
         assert cluster.tree.census(session.session_id) == [
             "/admin/delete_topics",
+            "/admin/preferred_replica_election",
+            "/admin/reassign_partitions",
             "/brokers/ids",
             "/brokers/ids/1",
             "/brokers/topics",
