@@ -88,12 +88,17 @@ class LogLoader:
         self._files = files
         self.log = log
         self._found = found
-        self._events = events.bind(log=log.directory)
+        self._unbound_events = events
         self._first_recovered: int | None = None
         self._states: ProducerStates | None = None  # at the end of the segment recovered last
         self._snapshots: list[int] = []  # those found
         self.discarded = False
         self.bytes_read = 0  # of segments recovered
+
+    @property
+    def _events(self) -> EventLog:
+        """Bound only when there is something to tell: of most logs there is not."""
+        return self._unbound_events.bind(log=self.log.directory)
 
     async def load(self) -> None:
         """Open the segments, recover those that need it, take up epochs and producers. The loop
