@@ -25,9 +25,9 @@ from minikafka.protocol.records.compression import Compression
 
 T = TypeVar("T")
 
-# Conversion takes some 3 us a record and happens on the loop: what one answer reads for it at most,
+# Conversion takes some 5 us a record and happens on the loop: what one answer reads for it at most,
 # save that the first batch always fits.
-CONVERTED_BYTES: Final = 1024 * 1024
+CONVERTED_BYTES: Final = 512 * 1024
 _ATTRIBUTES: Final = ATTRIBUTES_OFFSET + 1  # the byte of the two that has flags
 
 

@@ -47,6 +47,12 @@ def read_uvarint(data: Buffer, position: int) -> tuple[int, int]:
 
 def read_uvarlong(data: Buffer, position: int) -> tuple[int, int]:
     """As ``read_uvarint`` for 64 bits."""
+    first = data[position]
+    if first < 0x80:
+        return first, position + 1
+    second = data[position + 1]
+    if second < 0x80:
+        return first & 0x7F | second << 7, position + 2
     value = shift = 0
     for at in range(position, position + _MAX_UVARLONG_BYTES):
         byte = data[at]
@@ -75,6 +81,8 @@ def write_uvarint(value: int) -> bytes:
     """``value`` must be in 0..2**64-1; callers know which width they write."""
     if value < 0x80:
         return bytes((value,))
+    if value < 0x4000:
+        return bytes((value & 0x7F | 0x80, value >> 7))
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)

@@ -15,6 +15,7 @@ from minikafka.core.log.record_validation import (
 )
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.records.batch import (
+    COMPRESSION_MASK,
     NO_TIMESTAMP,
     Buffer,
     CorruptRecordError,
@@ -42,7 +43,7 @@ def batch_of_message_set(records: Buffer, config: LogConfig, now_ms: int) -> Rec
             raise too_large(message.size_bytes, config)
         _check_crc(message)
     first = messages[0]
-    source = max(message.compression for message in messages)
+    source = max(messages, key=_codec).compression
     if source is not Compression.NONE:
         if len(messages) > 1:
             raise KafkaError(
@@ -63,6 +64,10 @@ def batch_of_message_set(records: Buffer, config: LogConfig, now_ms: int) -> Rec
     if len(data) > config.max_message_bytes:
         raise too_large(len(data), config)
     return parse_batch(data, 0)
+
+
+def _codec(message: LegacyMessage) -> int:
+    return message.attributes & COMPRESSION_MASK
 
 
 def _check_crc(message: LegacyMessage) -> None:

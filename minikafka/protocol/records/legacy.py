@@ -20,7 +20,7 @@ from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.records.batch import (
     COMPRESSION_MASK,
     LOG_OVERHEAD,
-    MAGIC_OFFSET,
+    MAGIC_V2,
     NO_TIMESTAMP,
     SMALLEST_LENGTH,
     TIMESTAMP_TYPE_FLAG,
@@ -44,8 +44,10 @@ _V0: Final = Struct(">bb")  # magic, attributes
 _V1: Final = Struct(">bbq")  # magic, attributes, timestamp
 _CRC: Final = Struct(">I")
 _LENGTH: Final = Struct(">i")
-_HEADERS: Final = {MAGIC_V0: _V0, MAGIC_V1: _V1}
+_TIMESTAMP: Final = Struct(">q")
 _CRC_BYTES: Final = 4
+_V0_HEADER_BYTES: Final = _CRC_BYTES + _V0.size
+_V1_HEADER_BYTES: Final = _CRC_BYTES + _V1.size
 _NULL: Final = _LENGTH.pack(-1)
 
 
@@ -68,8 +70,8 @@ class LegacyMessage(NamedTuple):
 
     @property
     def crc_is_valid(self) -> bool:
-        (stored,) = _CRC.unpack_from(self.data)
-        return bool(stored == crc32(memoryview(self.data)[_CRC_BYTES:]))
+        data = self.data
+        return int.from_bytes(data[:_CRC_BYTES], "big") == crc32(data[_CRC_BYTES:])
 
     @property
     def compression(self) -> Compression:
@@ -109,32 +111,33 @@ def iterate_messages(buffer: Buffer) -> Iterator[LegacyMessage]:
 
 
 def _parse_message(offset: int, data: bytes) -> LegacyMessage:
-    magic = data[MAGIC_OFFSET - LOG_OVERHEAD]
-    if magic not in _HEADERS:
-        code = ErrorCode.INVALID_RECORD if magic == 2 else ErrorCode.CORRUPT_MESSAGE
-        raise KafkaError(code, f"a message of magic {magic} in an old message set")
-    header = _HEADERS[magic]
+    magic = data[_CRC_BYTES]
+    timestamp = NO_TIMESTAMP
     try:
-        timestamp = NO_TIMESTAMP
-        attributes, *rest = header.unpack_from(data, _CRC_BYTES)[1:]
-        if rest:
-            (timestamp,) = rest
-        key, position = _read_bytes(data, _CRC_BYTES + header.size)
-        value, _ = _read_bytes(data, position)
+        if magic == MAGIC_V1:
+            (timestamp,) = _TIMESTAMP.unpack_from(data, _V0_HEADER_BYTES)
+            position = _V1_HEADER_BYTES
+        elif magic == MAGIC_V0:
+            position = _V0_HEADER_BYTES
+        else:
+            code = ErrorCode.INVALID_RECORD if magic == MAGIC_V2 else ErrorCode.CORRUPT_MESSAGE
+            raise KafkaError(code, f"a message of magic {magic} in an old message set")
+        (length,) = _LENGTH.unpack_from(data, position)
+        position += _LENGTH.size
+        key = None
+        if length >= 0:
+            key = data[position : position + length]
+            position += length
+        (length,) = _LENGTH.unpack_from(data, position)
+        position += _LENGTH.size
     except StructError as error:
         raise CorruptRecordError(f"a message of {len(data)} bytes is cut off") from error
-    return LegacyMessage(offset, magic, attributes & 0xFF, timestamp, key, value, data)
-
-
-def _read_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
-    (length,) = _LENGTH.unpack_from(data, position)
-    position += _LENGTH.size
-    if length < 0:
-        return None, position
-    end = position + length
-    if end > len(data):
-        raise CorruptRecordError(f"a field of {length} bytes reaches past its message")
-    return data[position:end], end
+    value = None
+    if length >= 0:
+        value = data[position : position + length]
+        if len(value) < length:
+            raise CorruptRecordError(f"a value of {length} bytes reaches past its message")
+    return LegacyMessage(offset, magic, data[_CRC_BYTES + 1], timestamp, key, value, data)
 
 
 def inner_messages(wrapper: LegacyMessage) -> list[LegacyMessage]:

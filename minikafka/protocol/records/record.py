@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple, TypeAlias
 
-from minikafka.protocol.buffer import read_varlong, write_varint, write_varlong
+from minikafka.protocol.buffer import read_varlong, write_uvarint, write_varint, write_varlong
 from minikafka.protocol.records.batch import (
     Buffer,
     CorruptRecordError,
@@ -39,15 +39,22 @@ def encode_record(
 ) -> bytes:
     """A record as it stands in a batch: length, attributes, deltas, key, value, headers."""
     parts: list[Buffer] = [b"\x00", write_varlong(timestamp_delta), write_varint(offset_delta)]
-    _put_bytes(parts, key)
-    _put_bytes(parts, value)
+    for content in (key, value):
+        if content is None:
+            parts.append(_NULL)
+        else:
+            parts.append(write_uvarint(len(content) << 1))
+            parts.append(content)
     pairs = list(headers)
-    parts.append(write_varint(len(pairs)))
-    for name, content in pairs:
-        _put_bytes(parts, name.encode(errors="surrogateescape"))
-        _put_bytes(parts, content)
+    if pairs:
+        parts.append(write_varint(len(pairs)))
+        for name, content in pairs:
+            _put_bytes(parts, name.encode(errors="surrogateescape"))
+            _put_bytes(parts, content)
+    else:
+        parts.append(b"\x00")
     body = b"".join(parts)
-    return write_varint(len(body)) + body
+    return write_uvarint(len(body) << 1) + body
 
 
 def _put_bytes(parts: list[Buffer], content: Buffer | None) -> None:
