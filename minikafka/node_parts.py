@@ -13,12 +13,15 @@ from minikafka.broker.config_entries import ConfigEntries
 from minikafka.broker.controller_fence import ControllerFence
 from minikafka.broker.dynamic_config import DynamicBrokerConfig
 from minikafka.broker.handlers.alter_configs import AlterConfigsHandler
+from minikafka.broker.handlers.alter_replica_log_dirs import AlterReplicaLogDirsHandler
 from minikafka.broker.handlers.controlled_shutdown import ControlledShutdownHandler
+from minikafka.broker.handlers.create_partitions import CreatePartitionsHandler
 from minikafka.broker.handlers.create_topics import CreateTopicsHandler
 from minikafka.broker.handlers.delete_records import DeleteRecordsHandler
 from minikafka.broker.handlers.delete_topics import DeleteTopicsHandler
 from minikafka.broker.handlers.describe_cluster import DescribeClusterHandler
 from minikafka.broker.handlers.describe_configs import DescribeConfigsHandler
+from minikafka.broker.handlers.describe_log_dirs import DescribeLogDirsHandler
 from minikafka.broker.handlers.fetch import FetchConfig, FetchHandler
 from minikafka.broker.handlers.find_coordinator import FindCoordinatorHandler
 from minikafka.broker.handlers.incremental_alter_configs import IncrementalAlterConfigsHandler
@@ -33,6 +36,7 @@ from minikafka.broker.handlers.update_metadata import UpdateMetadataHandler
 from minikafka.broker.isr_store import ZkIsrStore
 from minikafka.broker.metadata_cache import MetadataCache
 from minikafka.broker.node_to_controller import NodeToController
+from minikafka.broker.partition_growth import PartitionGrowth
 from minikafka.broker.producer_ids import ProducerIds
 from minikafka.broker.purgatories import Purgatories
 from minikafka.broker.replica_fetcher import SourceChannel
@@ -73,6 +77,7 @@ class BrokerParts:
         self._broker_id = broker_id
         self._cluster_id = cluster_id
         self._zk = zk
+        self._logs = logs
         self._controller = controller
         self.cache = MetadataCache(broker_id)
         self.fence = ControllerFence(broker_id, broker_epoch)
@@ -88,6 +93,7 @@ class BrokerParts:
             views.topic_admin(config),
             self._entries.check_topic,
         )
+        self._growth = PartitionGrowth(lambda: zk.store, self.cache, self._topic_reaper)
         self._to_controller = NodeToController(
             world.network,
             world.clock,
@@ -157,9 +163,19 @@ class BrokerParts:
             Route(ApiKey.OFFSET_FOR_LEADER_EPOCH, OffsetForLeaderEpochHandler(replicas)),
             Route(ApiKey.FIND_COORDINATOR, FindCoordinatorHandler()),
             Route(ApiKey.DESCRIBE_CLUSTER, DescribeClusterHandler(cache, self._cluster_id)),
+            *self._routes_of_log_dirs(),
             *self._routes_of_the_controller(),
             *self._routes_to_the_controller(),
             *self._routes_of_configuration(),
+        ]
+
+    def _routes_of_log_dirs(self) -> list[Route]:
+        logs, hosted = self._logs, self.replicas.hosted
+        return [
+            Route(
+                ApiKey.ALTER_REPLICA_LOG_DIRS, AlterReplicaLogDirsHandler(logs, hosted), task=True
+            ),
+            Route(ApiKey.DESCRIBE_LOG_DIRS, DescribeLogDirsHandler(logs, hosted), task=True),
         ]
 
     def _routes_of_the_controller(self) -> list[Route]:
@@ -180,6 +196,7 @@ class BrokerParts:
         """What clients and brokers ask of the controller, or of ZooKeeper."""
         controller, config = self._controller, self._config
         create = CreateTopicsHandler(lambda: controller.is_active, self._topics, self._entries)
+        grow = CreatePartitionsHandler(lambda: controller.is_active, self._growth)
         delete = DeleteTopicsHandler(
             lambda: controller.is_active,
             self._topics,
@@ -190,6 +207,7 @@ class BrokerParts:
         return [
             Route(ApiKey.CONTROLLED_SHUTDOWN, ControlledShutdownHandler(controller), task=True),
             Route(ApiKey.CREATE_TOPICS, create, task=True),
+            Route(ApiKey.CREATE_PARTITIONS, grow, task=True),
             Route(ApiKey.DELETE_TOPICS, delete, task=True),
             Route(ApiKey.INIT_PRODUCER_ID, InitProducerIdHandler(producer_ids), task=True),
         ]

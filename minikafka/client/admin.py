@@ -9,6 +9,11 @@ from typing import Any, TypeAlias
 from uuid import UUID
 
 from minikafka.client.config import ClientConfig
+from minikafka.client.log_dirs import (
+    LogDirDescription,
+    alter_replica_log_dirs,
+    describe_log_dirs,
+)
 from minikafka.client.offsets import OffsetAndTimestamp, list_offsets
 from minikafka.client.record_deletion import DeletionOutcome, delete_records
 from minikafka.client.session import Client, raise_for
@@ -279,6 +284,25 @@ class Admin(Client):
         return await list_offsets(
             self.session, timestamps, self.session.deadline_ms(timeout_ms), int(read_committed)
         )
+
+    async def describe_log_dirs(
+        self, broker_ids: Iterable[int], *, timeout_ms: int | None = None
+    ) -> dict[int, dict[str, LogDirDescription]]:
+        """The log directories of brokers, by path. Raises KafkaError."""
+        deadline_ms = self.session.deadline_ms(timeout_ms)
+        return await describe_log_dirs(self.session, broker_ids, deadline_ms)
+
+    async def alter_replica_log_dirs(
+        self,
+        broker_id: int,
+        paths: Mapping[TopicPartition, str],
+        *,
+        timeout_ms: int | None = None,
+    ) -> dict[TopicPartition, KafkaError | None]:
+        """Move replicas of one broker to other log directories of its; ``describe_log_dirs`` shows
+        how far they are. Raises KafkaError."""
+        deadline_ms = self.session.deadline_ms(timeout_ms)
+        return await alter_replica_log_dirs(self.session, broker_id, paths, deadline_ms)
 
     async def delete_records(
         self, offsets: Mapping[TopicPartition, int], *, timeout_ms: int | None = None

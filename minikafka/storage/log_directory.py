@@ -8,7 +8,7 @@ from typing import Final
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.events import EventLog
-from minikafka.kernel.ports import FileLock, Files
+from minikafka.kernel.ports import FileLock, Files, Volume
 from minikafka.storage.checkpoints import (
     CLEANER_OFFSET,
     LOG_START_OFFSET,
@@ -127,6 +127,10 @@ class LogDirectory:
         """Paths of deleted logs whose files are still there."""
         names = self._files.list(self.path)
         return [f"{self.path}/{name}" for name in names if name.endswith(DELETE_DIR_SUFFIX)]
+
+    def volume(self) -> Volume:
+        """The file system that it lies in."""
+        return self._files.volume(self.path)
 
     def leftover_futures(self) -> dict[str, TopicPartition]:
         """Directories of moves that the last broker did not finish: path and partition."""

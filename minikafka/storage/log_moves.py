@@ -25,6 +25,7 @@ MOVED_FROM: Final = "moved-from"  # a file: the directory that this log replaces
 _SLICE_BYTES: Final = 1 << 20
 _FLUSH_BYTES: Final = 64 << 20
 _RETRY_MS: Final = 1_000
+_PREFERRED_LIMIT: Final = 100_000  # anybody may ask for any name
 
 
 @dataclass(eq=False, slots=True)
@@ -94,7 +95,8 @@ class LogMoves:
         if directory is None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"log directory {path} is offline")
         if source is None:
-            self.preferred[topic_partition] = path
+            if len(self.preferred) < _PREFERRED_LIMIT:
+                self.preferred[topic_partition] = path
             raise KafkaError(
                 ErrorCode.REPLICA_NOT_AVAILABLE, f"there is no log of {topic_partition} yet"
             )
