@@ -22,6 +22,7 @@ from minikafka.broker.handlers.delete_topics import DeleteTopicsHandler
 from minikafka.broker.handlers.describe_cluster import DescribeClusterHandler
 from minikafka.broker.handlers.describe_configs import DescribeConfigsHandler
 from minikafka.broker.handlers.describe_log_dirs import DescribeLogDirsHandler
+from minikafka.broker.handlers.elect_leaders import ElectLeadersHandler
 from minikafka.broker.handlers.fetch import FetchConfig, FetchHandler
 from minikafka.broker.handlers.find_coordinator import FindCoordinatorHandler
 from minikafka.broker.handlers.incremental_alter_configs import IncrementalAlterConfigsHandler
@@ -30,10 +31,15 @@ from minikafka.broker.handlers.leader_and_isr import LeaderAndIsrHandler
 from minikafka.broker.handlers.list_offsets import ListOffsetsHandler
 from minikafka.broker.handlers.metadata import MetadataHandler
 from minikafka.broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
+from minikafka.broker.handlers.partition_reassignments import (
+    AlterPartitionReassignmentsHandler,
+    ListPartitionReassignmentsHandler,
+)
 from minikafka.broker.handlers.produce import ProduceHandler
 from minikafka.broker.handlers.stop_replica import StopReplicaHandler
 from minikafka.broker.handlers.update_metadata import UpdateMetadataHandler
 from minikafka.broker.isr_store import ZkIsrStore
+from minikafka.broker.leader_elections import LeaderElections
 from minikafka.broker.metadata_cache import MetadataCache
 from minikafka.broker.node_to_controller import NodeToController
 from minikafka.broker.partition_growth import PartitionGrowth
@@ -94,6 +100,10 @@ class BrokerParts:
             self._entries.check_topic,
         )
         self._growth = PartitionGrowth(lambda: zk.store, self.cache, self._topic_reaper)
+        self._election_reaper: Reaper[DelayedOperation] = Reaper(
+            world.clock, Purgatory("ElectLeader"), expiration_reaper_name(broker_id, "ElectLeader")
+        )
+        self._elections = LeaderElections(controller, self.cache, self._election_reaper)
         self._to_controller = NodeToController(
             world.network,
             world.clock,
@@ -121,7 +131,8 @@ class BrokerParts:
             metrics,
         )
         self.purgatories = Purgatories(world.clock, metrics)
-        self.purgatories.add(*self.replicas.parked.reapers, self._topic_reaper)
+        self.purgatories.add(*self.replicas.parked.reapers)
+        self.purgatories.add(self._topic_reaper, self._election_reaper)
 
     async def start(self, tasks: asyncio.TaskGroup) -> None:
         await self.replicas.start(tasks)
@@ -131,6 +142,7 @@ class BrokerParts:
     async def stop(self) -> None:
         await self._to_controller.close()
         self._topic_reaper.close()
+        self._election_reaper.close()
         await self.replicas.stop()
 
     async def _read_topic_configs(self, topics: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
@@ -166,6 +178,7 @@ class BrokerParts:
             *self._routes_of_log_dirs(),
             *self._routes_of_the_controller(),
             *self._routes_to_the_controller(),
+            *self._routes_of_placement(),
             *self._routes_of_configuration(),
         ]
 
@@ -183,13 +196,27 @@ class BrokerParts:
         update_metadata = UpdateMetadataHandler(
             self.cache,
             self.fence.check,
-            self._topics.topic_changed,
+            self._topic_changed,
             brokers_changed=self.replicas.deletion.brokers_changed,
         )
         return [
             Route(ApiKey.LEADER_AND_ISR, LeaderAndIsrHandler(self.replicas, self.fence), task=True),
             Route(ApiKey.STOP_REPLICA, StopReplicaHandler(self.replicas, self.fence), task=True),
             Route(ApiKey.UPDATE_METADATA, update_metadata),
+        ]
+
+    def _topic_changed(self, topic: str) -> None:
+        self._topics.topic_changed(topic)
+        self._elections.topic_changed(topic)
+
+    def _routes_of_placement(self) -> list[Route]:
+        """Who leads, and where replicas are: asked of the controller."""
+        alter = AlterPartitionReassignmentsHandler(self._controller)
+        listing = ListPartitionReassignmentsHandler(self._controller)
+        return [
+            Route(ApiKey.ELECT_LEADERS, ElectLeadersHandler(self._elections), task=True),
+            Route(ApiKey.ALTER_PARTITION_REASSIGNMENTS, alter, task=True),
+            Route(ApiKey.LIST_PARTITION_REASSIGNMENTS, listing, task=True),
         ]
 
     def _routes_to_the_controller(self) -> list[Route]:

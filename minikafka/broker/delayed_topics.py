@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from minikafka.broker.metadata_cache import MetadataCache
+from minikafka.broker.timer_driver import Reaper
 from minikafka.core.purgatory import DelayedOperation
 from minikafka.kernel.cluster import TopicPartition
 
@@ -80,3 +82,36 @@ class DelayedDeleteTopics(DelayedOperation):
 
     def _remaining(self) -> list[str]:
         return [topic for topic in self._topics if self._cache.contains_topic(topic)]
+
+
+def parked(
+    reaper: Reaper[DelayedOperation],
+    make: Callable[[Done], DelayedOperation],
+    topics: Sequence[str],
+) -> Awaitable[list[str]]:
+    """Park what ``make`` makes, watching these topics; ends with what its ``Done`` is told."""
+    ended: asyncio.Future[list[str]] = asyncio.get_running_loop().create_future()
+
+    def done(not_there: list[str]) -> None:
+        if not ended.done():  # cancelled with the node
+            ended.set_result(not_there)
+
+    reaper.try_complete_else_watch(make(done), topics)
+    return ended
+
+
+async def await_leaders(
+    reaper: Reaper[DelayedOperation],
+    cache: MetadataCache,
+    topics: Mapping[str, int],
+    timeout_ms: int,
+) -> list[str]:
+    """Those of the topics (with their numbers of partitions) that did not get all their leaders in
+    time; with 0 or less nobody waits, and it is all of them."""
+    if timeout_ms <= 0:
+        return list(topics)
+    return await parked(
+        reaper,
+        lambda done: DelayedCreatePartitions(timeout_ms, topics, cache, done),
+        list(topics),
+    )

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 from uuid import UUID
 
-from minikafka.broker.delayed_topics import DelayedCreatePartitions, DelayedDeleteTopics
+from minikafka.broker.delayed_topics import DelayedDeleteTopics, await_leaders, parked
 from minikafka.broker.metadata_cache import MetadataCache
 from minikafka.broker.timer_driver import Reaper
 from minikafka.core.controller.placement import assign_replicas, broker_racks
@@ -104,7 +103,7 @@ class TopicAdmin:
         outcomes = {topic.name: await self._create(topic, validate_only) for topic in topics}
         created = {n: o.partitions for n, o in outcomes.items() if o.error is None}
         if created and not validate_only:
-            for name in await self._await_leaders(created, timeout_ms):
+            for name in await await_leaders(self._reaper, self._cache, created, timeout_ms):
                 outcomes[name] = TopicOutcome(KafkaError(ErrorCode.REQUEST_TIMED_OUT))
         return outcomes
 
@@ -133,7 +132,7 @@ class TopicAdmin:
         except NodeExists:
             return self._failed(topic.name, _already_exists(topic.name))
         except CoordinationError as error:
-            return self._failed(topic.name, _coordination_failed(error))
+            return self._failed(topic.name, coordination_failed(error))
         if not validate_only:
             self._log.info("topic_created", topic=topic.name, partitions=len(replicas))
         return TopicOutcome(None, topic_id, len(replicas), len(replicas[0]), config)
@@ -212,41 +211,19 @@ class TopicAdmin:
             return ErrorCode.NONE  # under way already: wait for it like whoever asked first
         except CoordinationError as error:
             self._log.warning("topic_not_deleted", topic=topic, error=repr(error))
-            return _coordination_failed(error).code
+            return coordination_failed(error).code
         self._log.info("topic_deletion_requested", topic=topic)
         return ErrorCode.NONE
 
     # -- waiting
 
-    async def _await_leaders(self, topics: Mapping[str, int], timeout_ms: int) -> list[str]:
-        if timeout_ms <= 0:
-            return list(topics)
-        cache = self._cache
-        return await self._park(
-            lambda done: DelayedCreatePartitions(timeout_ms, topics, cache, done), list(topics)
-        )
-
     async def _await_deletion(self, topics: list[str], timeout_ms: int) -> list[str]:
         if timeout_ms <= 0:
             return topics
         cache = self._cache
-        return await self._park(
-            lambda done: DelayedDeleteTopics(timeout_ms, topics, cache, done), topics
+        return await parked(
+            self._reaper, lambda done: DelayedDeleteTopics(timeout_ms, topics, cache, done), topics
         )
-
-    def _park(
-        self,
-        make: Callable[[Callable[[list[str]], None]], DelayedOperation],
-        topics: list[str],
-    ) -> Awaitable[list[str]]:
-        ended: asyncio.Future[list[str]] = asyncio.get_running_loop().create_future()
-
-        def done(not_there: list[str]) -> None:
-            if not ended.done():  # cancelled with the node
-                ended.set_result(not_there)
-
-        self._reaper.try_complete_else_watch(make(done), topics)
-        return ended
 
 
 _DASH = 62  # of the base64url alphabet
@@ -256,7 +233,7 @@ def _already_exists(topic: str) -> KafkaError:
     return KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic}' already exists.")
 
 
-def _coordination_failed(error: CoordinationError) -> KafkaError:
+def coordination_failed(error: CoordinationError) -> KafkaError:
     """A session that is over has taken the controller's office with it."""
     if isinstance(error, SessionExpired):
         return KafkaError(ErrorCode.NOT_CONTROLLER)

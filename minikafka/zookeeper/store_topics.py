@@ -194,17 +194,26 @@ class TopicStore:
             )
         raise_error(outcome.results)
 
+    async def topic_assignment_version(self, topic: str) -> tuple[TopicAssignment, int] | None:
+        """With the znode's version. Raises ``MalformedZnode``."""
+        found = await self._requests.get(paths.topic(topic))
+        if found is None:
+            return None
+        node = TopicZnode.decode(topic, found[0])
+        return TopicAssignment(node.topic_id, node.assignment), found[1].version
+
     async def set_topic_assignment(
         self,
         topic: str,
         topic_id: UUID | None,
         assignment: Mapping[int, ReplicaAssignment],
         epoch_zk_version: int | None = None,
+        expected_version: int = -1,
     ) -> None:
         """Replace a topic's assignment (new partitions, reassignment). Unfenced unless a controller
-        does it. Raises ``NoNode``, ``ControllerMoved``."""
+        does it. Raises ``NoNode``, ``BadVersion``, ``ControllerMoved``."""
         node = TopicZnode(topic, topic_id, assignment)
-        groups = [[SetOp(node.path, node.encode())]]
+        groups = [[SetOp(node.path, node.encode(), expected_version)]]
         raise_error((await self._requests.fenced(groups, epoch_zk_version))[0])
 
     async def change_assignments(
