@@ -1,0 +1,83 @@
+"""Elections that an administrator asks for: to the controller, then the wait for their effect."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Collection, Mapping
+from typing import Protocol
+
+from minikafka.broker.delayed_elect_leader import DelayedElectLeader
+from minikafka.broker.metadata_cache import MetadataCache
+from minikafka.broker.timer_driver import Reaper
+from minikafka.core.purgatory import DelayedOperation
+from minikafka.kernel.cluster import ElectionType, TopicPartition
+from minikafka.kernel.errors import ErrorCode, KafkaError
+
+
+class ElectingController(Protocol):
+    def elect_leaders(
+        self, partitions: Collection[TopicPartition], election_type: ElectionType
+    ) -> Awaitable[Mapping[TopicPartition, int | KafkaError]]:
+        """Each partition's new leader, or why it has none. Raises ``KafkaError``."""
+        ...
+
+
+class LeaderElections:
+    """Kafka's ``ReplicaManager.electLeaders``, with the ``ElectLeader`` purgatory."""
+
+    def __init__(
+        self,
+        controller: ElectingController,
+        cache: MetadataCache,
+        reaper: Reaper[DelayedOperation],
+    ) -> None:
+        self._controller = controller
+        self._cache = cache
+        self._reaper = reaper
+
+    def topic_changed(self, topic: str) -> None:
+        """The metadata cache has news of the topic: who waits for its leaders looks again."""
+        self._reaper.check_and_complete(topic)
+
+    def all_partitions(self) -> list[TopicPartition]:
+        """As far as this broker knows, in order."""
+        cache = self._cache
+        return [
+            TopicPartition(topic, number)
+            for topic in cache.topics()
+            for number in sorted(cache.partitions(topic))
+        ]
+
+    async def elect(
+        self, partitions: Collection[TopicPartition], election_type: ElectionType, timeout_ms: int
+    ) -> dict[TopicPartition, KafkaError | None]:
+        """None for those that were elected and that this broker's clients are told of;
+        REQUEST_TIMED_OUT for those that were, but are not in effect within ``timeout_ms``."""
+        try:
+            elected = await self._controller.elect_leaders(partitions, election_type)
+        except KafkaError as error:
+            return dict.fromkeys(partitions, error)
+        results: dict[TopicPartition, KafkaError | None] = {
+            tp: outcome if isinstance(outcome, KafkaError) else None
+            for tp, outcome in elected.items()
+        }
+        leaders = {
+            tp: leader for tp, leader in elected.items() if not isinstance(leader, KafkaError)
+        }
+        if leaders:
+            late = await self._seen(leaders, max(0, timeout_ms))
+            results.update(dict.fromkeys(late, KafkaError(ErrorCode.REQUEST_TIMED_OUT)))
+        return results
+
+    def _seen(
+        self, leaders: Mapping[TopicPartition, int], timeout_ms: int
+    ) -> asyncio.Future[list[TopicPartition]]:
+        ended: asyncio.Future[list[TopicPartition]] = asyncio.get_running_loop().create_future()
+
+        def done(late: list[TopicPartition]) -> None:
+            if not ended.done():  # cancelled with the node
+                ended.set_result(late)
+
+        operation = DelayedElectLeader(timeout_ms, leaders, self._cache, done)
+        self._reaper.try_complete_else_watch(operation, list(operation.watched_keys()))
+        return ended
