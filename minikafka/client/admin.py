@@ -1,4 +1,4 @@
-"""The admin client: makes, describes and deletes topics, deletes records, describes the cluster."""
+"""The admin client: topics made, grown, described, deleted; records deleted; the cluster described."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from uuid import UUID
 
 from minikafka.client.config import ClientConfig
+from minikafka.client.config_admin import ConfigAdmin
 from minikafka.client.log_dirs import (
     LogDirDescription,
     alter_replica_log_dirs,
@@ -22,6 +23,11 @@ from minikafka.core.client.cluster_view import Node, TopicView, topic_view
 from minikafka.kernel.cluster import ZERO_UUID, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import World
+from minikafka.protocol.messages.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
 from minikafka.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -31,18 +37,11 @@ from minikafka.protocol.messages.create_topics import (
 )
 from minikafka.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from minikafka.protocol.messages.describe_cluster import DescribeClusterRequest
-from minikafka.protocol.messages.describe_configs import (
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-)
 from minikafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 __all__ = ["Admin", "ClusterDescription", "CreatedTopic", "NewTopic"]
 
 BROKER_DEFAULT = -1
-TOPIC_RESOURCE = 2
-BROKER_RESOURCE = 4
-DEFAULT_CONFIG = 5  # the source of a value that nobody set
 
 # What the controller says of single topics that we try again. Other errors are final even if the
 # table calls them retriable: a topic to delete that does not exist, say.
@@ -82,7 +81,7 @@ CreateOutcome: TypeAlias = CreatedTopic | KafkaError
 DescribeOutcome: TypeAlias = TopicView | KafkaError
 
 
-class Admin(Client):
+class Admin(Client, ConfigAdmin):
     """Each call goes on until ``timeout_ms`` (``default_api_timeout_ms``) over retriable errors.
 
     Calls about several topics return an outcome per topic; calls about one raise its KafkaError.
@@ -176,6 +175,37 @@ class Admin(Client):
         if error is not None:
             raise error
 
+    async def create_partitions(
+        self,
+        counts: Mapping[str, int],
+        assignments: Mapping[str, Iterable[Iterable[int]]] | None = None,
+        *,
+        validate_only: bool = False,
+        timeout_ms: int | None = None,
+    ) -> dict[str, KafkaError | None]:
+        """Let topics grow to so many partitions in all; ``assignments`` are the brokers of the new
+        ones, by topic. None for those that have grown."""
+        outcomes: dict[str, KafkaError | None] = {}
+        told = {t: [list(p) for p in new] for t, new in (assignments or {}).items()}
+        waiting = dict(counts)
+        deadline_ms = self.session.deadline_ms(timeout_ms)
+
+        async def attempt() -> None:
+            request = CreatePartitionsRequest(
+                [_growth(name, count, told.get(name)) for name, count in waiting.items()],
+                self._server_timeout_ms(deadline_ms),
+                validate_only,
+            )
+            answer = await self.session.request_controller(request, deadline_ms)
+            for row in answer.results:
+                code = error_code(row.error_code)
+                failed = code is not ErrorCode.NONE
+                outcomes[row.name] = KafkaError(code, row.error_message) if failed else None
+            _drop_settled(waiting, outcomes)
+
+        await self._until_settled(attempt, waiting, outcomes, deadline_ms)
+        return outcomes
+
     async def list_topics(
         self, include_internal: bool = False, *, timeout_ms: int | None = None
     ) -> list[TopicView]:
@@ -194,55 +224,6 @@ class Admin(Client):
             else KafkaError(topic.error, topic.name)
             for topic in topics
         }
-
-    async def topic_configs(
-        self, names: Iterable[str], *, timeout_ms: int | None = None
-    ) -> dict[str, dict[str, str]]:
-        """What each topic has set otherwise than Kafka's defaults. Raises KafkaError."""
-        resources = [
-            DescribeConfigsResource(TOPIC_RESOURCE, name, configuration_keys=None) for name in names
-        ]
-        request = DescribeConfigsRequest(resources=resources)
-        answer = await self.session.request_any(request, self.session.deadline_ms(timeout_ms))
-        found: dict[str, dict[str, str]] = {}
-        for result in answer.results:
-            raise_for(error_code(result.error_code), result.error_message)
-            found[result.resource_name] = {
-                row.name: row.value or ""
-                for row in result.configs
-                if row.config_source != DEFAULT_CONFIG
-            }
-        return found
-
-    async def broker_configs(
-        self, broker_id: int, keys: Iterable[str], *, timeout_ms: int | None = None
-    ) -> dict[str, str | None]:
-        """Settings of one broker, as it tells itself; what it does not know is not there. Raises
-        KafkaError, BROKER_NOT_AVAILABLE where no broker has that id."""
-        deadline_ms = self.session.deadline_ms(timeout_ms)
-        nodes = await self.session.metadata.wait_until(
-            lambda view: view.nodes or None, self.session.remaining_ms(deadline_ms), "the brokers"
-        )
-        if broker_id not in nodes:
-            there = ", ".join(map(str, sorted(nodes)))
-            raise KafkaError(
-                ErrorCode.BROKER_NOT_AVAILABLE, f"no broker {broker_id}, there are {there}"
-            )
-        resource = DescribeConfigsResource(
-            BROKER_RESOURCE, str(broker_id), configuration_keys=list(keys)
-        )
-
-        async def attempt() -> dict[str, str | None]:
-            answer = await self.session.connections.request(
-                broker_id,
-                DescribeConfigsRequest(resources=[resource]),
-                timeout_ms=self._server_timeout_ms(deadline_ms),
-            )
-            (result,) = answer.results
-            raise_for(error_code(result.error_code), result.error_message)
-            return {row.name: row.value for row in result.configs}
-
-        return await self.session.retrying(attempt, deadline_ms)
 
     async def wait_for_topic(
         self, name: str, partitions: int = 1, *, timeout_ms: int | None = None
@@ -368,6 +349,11 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
         ],
         configs=[CreatableTopicConfig(name, value) for name, value in topic.configs.items()],
     )
+
+
+def _growth(name: str, count: int, told: list[list[int]] | None) -> CreatePartitionsTopic:
+    assignments = None if told is None else [CreatePartitionsAssignment(b) for b in told]
+    return CreatePartitionsTopic(name, count, assignments)
 
 
 def _created(row: CreatableTopicResult) -> CreateOutcome:
