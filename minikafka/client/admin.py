@@ -1,4 +1,4 @@
-"""The admin client: topics made, grown, described, deleted; records deleted; the cluster described."""
+"""The admin client: topics made, grown, described, deleted; the cluster described."""
 
 from __future__ import annotations
 
