@@ -71,6 +71,7 @@ class SimCluster:
         self._nodes: dict[int, BrokerNode] = {}
         self._processes: dict[int, asyncio.Task[None]] = {}
         self._clients: list[asyncio.Task[None]] = []
+        self._ends: set[asyncio.Task[None]] = set()  # of brokers, and expected
 
     def run(self, scenario: Callable[[SimCluster], Coroutine[Any, Any, T]]) -> T:
         """Raises what the scenario, an observer or a broker raises; see ``SimWorld.run``."""
@@ -138,6 +139,14 @@ class SimCluster:
         self._nodes[broker_id].request_stop()
         await self._processes[broker_id]
 
+    async def end_of(self, broker_id: int) -> BaseException | None:
+        """Wait for a broker to end by itself; what it ended with."""
+        process = self._processes[broker_id]
+        self._ends.add(process)
+        await asyncio.wait([process])
+        await self.host(broker_id).kill()
+        return process.exception()
+
     def nodes(self) -> dict[int, BrokerNode]:
         """The brokers that are up, by id."""
         return {
@@ -200,7 +209,7 @@ class SimCluster:
 
     def _check_processes(self) -> None:
         for process in (*self._processes.values(), *self._clients):
-            if process.done() and not process.cancelled():
+            if process.done() and not process.cancelled() and process not in self._ends:
                 process.result()
 
 
