@@ -38,7 +38,8 @@ class FlushableLog(ReadableLog):
         self.transactions = self.producers.states.transactions
         # When the recovery point has been lowered since it was last written down, it is written
         # before a segment is added (else recovery would skip segments that were never flushed),
-        # and made to survive a power loss by the next flush.
+        # and made to survive a power loss by the next flush. The same goes for the log start: else
+        # what is appended below the old one would be hidden.
         self.recovery_point_lowered = False
         self.write_recovery_point: Callable[[], None] | None = None
         self.flush_recovery_point: Callable[[], Awaitable[None]] | None = None

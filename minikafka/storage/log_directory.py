@@ -197,3 +197,15 @@ class LogDirectory:
         """Write them so that they survive a power loss."""
         self.write_starts()
         await flush_path(self._files, f"{self.path}/{LOG_START_OFFSET}")
+
+    # A log may be cut below its recovery point, and below its start: both are to be known.
+
+    def write_lowered(self) -> None:
+        """Recovery points and starts. Safe against a killed process only."""
+        self.write_recovery_points()
+        self.write_starts()
+
+    async def checkpoint_lowered(self) -> None:
+        """Write them so that they survive a power loss."""
+        await self.checkpoint_recovery_points()
+        await self.checkpoint_starts()

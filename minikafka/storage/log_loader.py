@@ -8,6 +8,7 @@ from typing import Final
 from uuid import UUID
 
 from minikafka.core.log.config import LogConfig
+from minikafka.core.log.leader_epochs import LeaderEpochCache
 from minikafka.core.log.producer_state import ProducerStates
 from minikafka.core.log.recovery import (
     first_to_recover,
@@ -121,6 +122,8 @@ class LogLoader:
                 self._states = None
         log.epochs.truncate_from_end(log.log_end_offset)
         log.epochs.truncate_from_start(log.log_start_offset)
+        if epochs_known:
+            await self._complete_epochs()
         await self._take_up_producers()
         log.unflushed_names |= self.discarded
         log.recovery_point = recovery_point_after_load(
@@ -259,6 +262,26 @@ class LogLoader:
                 if count % _REPLAYED_IN_A_BREATH == _REPLAYED_IN_A_BREATH - 1:
                     await asyncio.sleep(0)
         return states
+
+    async def _complete_epochs(self) -> None:
+        """The log start may have come back to where it was before epochs were forgotten."""
+        log = self.log
+        known = log.epochs.cache.entries
+        bound = known[0].start_offset if known else log.log_end_offset
+        if bound <= log.log_start_offset:
+            return
+        found = LeaderEpochCache()
+        for segment in log.segments.since(log.log_start_offset):
+            if segment.base_offset >= bound:
+                break
+            for count, (_, batch) in enumerate(segment.batches()):
+                offset, epoch = batch.base_offset, batch.partition_leader_epoch
+                if epoch >= 0 and log.log_start_offset <= offset < bound:
+                    found.assign(epoch, offset)
+                if count % _REPLAYED_IN_A_BREATH == _REPLAYED_IN_A_BREATH - 1:
+                    await asyncio.sleep(0)
+        latest = -1 if found.latest_epoch is None else found.latest_epoch
+        log.epochs.take_over([*found.entries, *(e for e in known if e.epoch > latest)])
 
     async def _take_up_producers(self) -> None:
         """Recovery has met them on its way, if it went up to the end."""

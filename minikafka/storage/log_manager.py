@@ -161,8 +161,8 @@ class LogManager:
 
     def _adopt(self, directory: LogDirectory, log: UnifiedLog) -> None:
         topic_partition = log.topic_partition
-        log.write_recovery_point = directory.write_recovery_points
-        log.flush_recovery_point = directory.checkpoint_recovery_points
+        log.write_recovery_point = directory.write_lowered
+        log.flush_recovery_point = directory.checkpoint_lowered
         log.start_moved = lambda: self._starts.moved(directory, log)
         log.put_aside = lambda dead: self.removal.segment(dead, log.config.file_delete_delay_ms)
         log.last_flush_ms = self._clock.monotonic_ms()

@@ -293,6 +293,8 @@ class UnifiedLog(FlushableLog):
 
     def _start_at(self, offset: int) -> None:
         if offset != self.log_start_offset:
+            if offset < self.log_start_offset:
+                self.recovery_point_lowered = self._lowering_unflushed = True
             self.log_start_offset = offset
             if self.start_moved is not None:
                 self.start_moved()
