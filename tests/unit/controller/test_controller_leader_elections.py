@@ -125,7 +125,7 @@ async def lost(cluster, **config):
 
 def unclean_elections(cluster):
     metrics = cluster.active._metrics
-    return metrics.counter("kafka.controller:UncleanLeaderElectionsPerSec").count
+    return metrics.counter("kafka.controller:UncleanLeaderElectionsPerSec").value
 
 
 @pytest.mark.mission("LEL-4")

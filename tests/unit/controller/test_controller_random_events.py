@@ -9,13 +9,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
+from minikafka.core.controller.assignment import is_being_reassigned
+from minikafka.core.controller.reassignment import is_complete
 from minikafka.core.controller.states import (
     PARTITION_PREDECESSORS,
     REPLICA_PREDECESSORS,
     PartitionState,
 )
-from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.cluster import ElectionType, TopicPartition
 from minikafka.zookeeper.store import ZkStore
+from tests.support.reassigning import catch_up
 
 BROKERS = (1, 2, 3)
 TOPICS = ("a", "b")
@@ -37,6 +40,13 @@ EVENTS = st.one_of(
     st.tuples(st.just("resign"), st.none()),
     st.tuples(st.just("shrink"), st.sampled_from(TOPICS)),
     st.tuples(st.just("shutdown"), st.sampled_from(BROKERS)),
+    st.tuples(
+        st.just("reassign"),
+        st.tuples(st.sampled_from(TOPICS), st.permutations(BROKERS).map(tuple), st.integers(1, 3)),
+    ),
+    st.tuples(st.just("give up"), st.sampled_from(TOPICS)),
+    st.tuples(st.just("catch up"), st.sampled_from(TOPICS)),
+    st.tuples(st.just("elect"), st.tuples(st.sampled_from(TOPICS), st.sampled_from(ElectionType))),
 )
 
 
@@ -94,6 +104,19 @@ async def happen(cluster, event, what):
     elif event == "shutdown" and what in cluster.nodes and len(cluster.nodes) > 1:
         await cluster.active.controlled_shutdown(what, -1)
         await cluster.kill(what)
+    elif event == "reassign":
+        topic, replicas, factor = what
+        wanted = {TopicPartition(topic, 0): replicas[:factor]}
+        await cluster.active.alter_partition_reassignments(wanted)
+    elif event == "give up":
+        await cluster.active.alter_partition_reassignments({TopicPartition(what, 0): None})
+    elif event == "catch up":
+        for number in range(4):
+            if f"/brokers/topics/{what}/partitions/{number}/state" in cluster.tree.nodes:
+                await catch_up(cluster, TopicPartition(what, number))
+    elif event == "elect":
+        topic, election_type = what
+        await cluster.active.elect_leaders([TopicPartition(topic, 0)], election_type)
     await cluster.settle()
 
 
@@ -130,15 +153,23 @@ async def check(cluster):
         assert context.partitions_for_topic(topic) == partitions
         if topic in context.topics_to_be_deleted:
             replicas = {r for a in assignments[topic].partitions.values() for r in a.replicas}
-            assert replicas - live, f"nothing keeps {topic} from being deleted"
+            moving = any(tp in context.partitions_being_reassigned for tp in partitions)
+            assert replicas - live or moving, f"nothing keeps {topic} from being deleted"
             continue
+        assert context.assignments[topic] == assignments[topic].partitions
         states = await store.leader_isr_states(partitions)
         for tp in partitions:
             check_partition(context, live, tp, states.get(tp))
 
 
 def check_partition(context, live, tp, state):
-    replicas = context.assignment(tp).replicas
+    assignment = context.assignment(tp)
+    replicas = assignment.replicas
+    moving = tp in context.partitions_being_reassigned
+    assert moving == is_being_reassigned(assignment)
+    if moving and state is not None:
+        isr = state.leader_and_isr.isr
+        assert not is_complete(context, tp, assignment, isr), f"{tp} is in sync and not done"
     if state is None:
         assert not live.intersection(replicas)
         assert context.partition_state(tp) is PartitionState.NEW
@@ -166,7 +197,7 @@ def check_transitions(logs):
             assert entry["before"] in table[entry["after"]], entry
 
 
-@pytest.mark.mission("PSM-13", "CTX-1", "CEL-16")
+@pytest.mark.mission("PSM-13", "CTX-1", "CEL-16", "CRS-1")
 @settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
