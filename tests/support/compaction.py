@@ -20,7 +20,7 @@ def batches_up_to(log: UnifiedLog, bound: int) -> list[RecordBatch]:
     found: list[RecordBatch] = []
     offset = log.log_start_offset
     while offset < bound:
-        new = parse_batches(bytes(log.read(offset, 400, bound, True).records))
+        new = parse_batches(bytes(log.read(offset, 2000, bound, True).records))
         if not new:
             break
         for batch in new:
@@ -36,7 +36,7 @@ def committed_records(log: UnifiedLog, bound: int) -> list[Record]:
     seen: list[Record] = []
     offset = log.log_start_offset
     while offset < bound:
-        read = log.read(offset, 400, bound, True, include_aborted=True)
+        read = log.read(offset, 2000, bound, True, include_aborted=True)
         coming = sorted(read.aborted, key=lambda txn: txn.first_offset)
         aborted: set[int] = set()
         batches = parse_batches(bytes(read.records))

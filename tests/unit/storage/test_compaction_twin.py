@@ -23,13 +23,19 @@ from tests.support.transactions import marker
 
 CONFIG = LogConfig(
     cleanup_policy="compact",
-    segment_bytes=900,
+    segment_bytes=450,
     index_interval_bytes=100,
-    index_size_max_bytes=240,
+    index_size_max_bytes=120,
     delete_retention_ms=1000,
 )
 KEYS = [b"a", b"b", b"c", b"d", b"e"]
 PRODUCERS = [11, 12, 13]
+BATCH = st.tuples(
+    st.lists(st.tuples(st.sampled_from(KEYS), st.integers(0, 3)), min_size=1, max_size=4),
+    st.sampled_from([-1, -1, *PRODUCERS]),
+    st.sampled_from([Compression.NONE, Compression.NONE, Compression.GZIP]),
+    st.sampled_from([False, False, True]),
+)
 
 
 @dataclass
@@ -72,13 +78,13 @@ class CompactionAgainstDict(RuleBasedStateMachine):
         self.sent.append(sent)
         self.end = sent.last + 1
 
-    @rule(
-        pairs=st.lists(st.tuples(st.sampled_from(KEYS), st.integers(0, 3)), min_size=1, max_size=4),
-        producer=st.sampled_from([-1, -1, *PRODUCERS]),
-        codec=st.sampled_from([Compression.NONE, Compression.NONE, Compression.GZIP]),
-        transactional=st.booleans(),
-    )
-    def send(
+    @precondition(lambda self: self.end < 120)
+    @rule(batches=st.lists(BATCH, min_size=1, max_size=8))
+    def send(self, batches: list[tuple[list[tuple[bytes, int]], int, Compression, bool]]) -> None:
+        for batch in batches:
+            self.send_one(*batch)
+
+    def send_one(
         self,
         pairs: list[tuple[bytes, int]],
         producer: int,
@@ -114,6 +120,7 @@ class CompactionAgainstDict(RuleBasedStateMachine):
         bounds = [s.base for s in self.sent if s.base >= self.high_watermark] + [self.end]
         offset = data.draw(st.sampled_from(bounds))
         self.log.truncate_to(offset)
+        self.log.transactions.committed_up_to(self.high_watermark)
         self.sent = [s for s in self.sent if s.last < offset]
         self.end = min(self.end, offset)
 
@@ -134,10 +141,20 @@ class CompactionAgainstDict(RuleBasedStateMachine):
         self.log = UnifiedLog(self.files, DIRECTORY, TP, CONFIG)
         found = Checkpointed(clean_stop, self.end if clean_stop else 0, 0, cleaned)
         run_now(LogLoader(self.files, self.log, found, SilentEvents()).load())
+        self.log.transactions.committed_up_to(self.high_watermark)
 
     @precondition(lambda self: self.end > 0)
-    @rule(data=st.data(), map_bytes=st.sampled_from([24 * 4, 1 << 16]))
-    def compact(self, data: st.DataObject, map_bytes: int) -> None:
+    @rule(
+        data=st.data(),
+        map_bytes=st.sampled_from([24 * 4, 1 << 16, 1 << 16]),
+        settled=st.sampled_from([True, True, False]),
+    )
+    def compact(self, data: st.DataObject, map_bytes: int, settled: bool) -> None:
+        if settled:
+            for producer in PRODUCERS:
+                if self.open_transaction(producer):
+                    self.end_transaction(producer, data.draw(st.booleans()))
+            self.high_watermark = self.end
         self.high_watermark = data.draw(st.integers(self.high_watermark, self.end))
         self.log.transactions.committed_up_to(self.high_watermark)
         stable = self.log.last_stable_offset(self.high_watermark)
@@ -209,8 +226,8 @@ class CompactionAgainstDict(RuleBasedStateMachine):
 
 
 CompactionAgainstDict.TestCase.settings = settings(
-    max_examples=60,
-    stateful_step_count=40,
+    max_examples=80,
+    stateful_step_count=20,
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )
