@@ -1,0 +1,182 @@
+"""Reassignment and leader balance as functions over data."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minikafka.core.controller import reassignment
+from minikafka.core.controller.assignment import (
+    is_being_reassigned,
+    origin_replicas,
+    reassign_to,
+    target_replicas,
+)
+from minikafka.core.controller.leader_balance import candidates, out_of_balance
+from minikafka.core.controller.states import ReplicaState
+from minikafka.kernel.cluster import (
+    ElectionType,
+    LeaderAndIsr,
+    PartitionAndReplica,
+    ReplicaAssignment,
+    TopicPartition,
+)
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.ports import BadVersion, NoNode
+
+BROKERS = st.lists(st.integers(0, 6), unique=True, min_size=1, max_size=4).map(tuple)
+
+
+@pytest.mark.parametrize(
+    ("before", "target", "after"),
+    [
+        (((1, 2, 3),), (4, 5, 6), ((4, 5, 6, 1, 2, 3), (4, 5, 6), (1, 2, 3))),
+        (((1, 2, 3),), (3, 4, 2), ((3, 4, 2, 1), (4,), (1,))),
+        (((1, 2, 3),), (3, 1, 2), ((3, 1, 2),)),
+        (((1, 2),), (1, 2), ((1, 2),)),
+        (((3, 4, 1, 2), (3, 4), (1, 2)), (1, 2), ((1, 2),)),  # given up
+        (((3, 4, 1, 2), (3, 4), (1, 2)), (4, 5), ((4, 5, 1, 2), (4, 5), (1, 2))),
+    ],
+)
+@pytest.mark.mission("REA-1", "REA-2")
+def test_the_way_to_a_target(before, target, after):
+    assert reassign_to(ReplicaAssignment(*before), target) == ReplicaAssignment(*after)
+
+
+@pytest.mark.mission("REA-1")
+@given(BROKERS, st.lists(BROKERS, min_size=1, max_size=4))
+def test_whatever_was_wanted_before_the_origin_is_remembered(origin, targets):
+    assignment = ReplicaAssignment(origin)
+    for target in targets:
+        assignment = reassign_to(assignment, target)
+        assert set(origin_replicas(assignment)) == set(origin)
+        assert target_replicas(assignment) == target
+        assert set(assignment.replicas) == set(origin) | set(target)
+        assert set(assignment.adding) == set(target) - set(origin)
+        assert set(assignment.removing) == set(origin) - set(target)
+        assert is_being_reassigned(assignment) == (set(origin) != set(target))
+
+
+@pytest.mark.parametrize(
+    ("target", "isr", "live", "complete"),
+    [
+        ((4, 5), (1, 2), (1, 2, 4, 5), False),
+        ((4, 5), (1, 2, 4), (1, 2, 4, 5), False),
+        ((4, 5), (1, 5, 4), (1, 4, 5), True),
+        ((4, 5), (5, 4), (5,), True),
+        ((4, 5), (1, 5, 4), (1,), False),  # nobody of them could lead
+    ],
+)
+@pytest.mark.mission("REA-5")
+def test_complete_when_the_targets_are_in_sync(new_cluster, target, isr, live, complete):
+    cluster = new_cluster().brokers(*live)
+    (tp,) = cluster.topic("t", (1, 2))
+    assignment = reassign_to(ReplicaAssignment((1, 2)), target)
+    assert reassignment.is_complete(cluster.context, tp, assignment, isr) is complete
+
+
+def test_a_partition_at_rest_is_complete(cluster):
+    (tp,) = cluster.topic("t", (1, 2))
+    assert reassignment.is_complete(cluster.context, tp, ReplicaAssignment((9,)), ())
+
+
+@pytest.mark.parametrize(
+    ("leader", "isr", "kept", "live", "fine"),
+    [
+        (1, (1, 2), (1,), (1, 2), True),
+        (2, (1, 2), (1,), (1, 2), True),  # it hands over
+        (2, (1, 2), (1,), (2,), False),  # to whom?
+        (2, (2,), (1,), (1, 2), False),  # only 2 has everything
+        (-1, (1, 2), (1,), (), True),  # offline it stays, until 1 is back
+        (-1, (2,), (1,), (), False),
+    ],
+)
+def test_what_may_be_dropped(new_cluster, leader, isr, kept, live, fine):
+    cluster = new_cluster().brokers(*live)
+    (tp,) = cluster.topic("t", (1, 2))
+    known = LeaderAndIsr(leader, 3, isr)
+    wanted = ReplicaAssignment(kept)
+    if fine:
+        reassignment.check_nothing_is_lost(cluster.context, tp, wanted, known)
+        return
+    with pytest.raises(KafkaError) as refused:
+        reassignment.check_nothing_is_lost(cluster.context, tp, wanted, known)
+    assert refused.value.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+
+
+def test_new_replicas_are_started_once(cluster):
+    (tp,) = cluster.topic("t", (1, 2))
+    assignment = ReplicaAssignment((3, 1, 2), (3,), (2,))
+    new = PartitionAndReplica(tp, 3)
+    assert reassignment.to_start(cluster.context, tp, assignment) == [new]
+    cluster.context.replica_states[new] = ReplicaState.ONLINE
+    assert reassignment.to_start(cluster.context, tp, assignment) == []
+
+
+@pytest.mark.mission("REA-3")
+def test_raising_a_leader_epoch(cluster, summary):
+    a, b, c = cluster.topic("t", (1, 2), (2, 1), (1,))
+    cluster.context.set_assignment(a, ReplicaAssignment((3, 1, 2), (3,), (2,)))
+    states = {
+        a: cluster.led(a, 1, (1, 2)),
+        b: cluster.led(b, 2, (2, 1)),
+        c: cluster.led(c, 1, (1,), controller_epoch=9),
+    }
+    raised, refused = reassignment.plan_epochs(cluster.context, states)
+    assert list(refused) == [c]
+    results = {a: raised[a].leader_and_isr, b: BadVersion("b")}
+    written, retry = reassignment.apply_epochs(cluster.context, cluster.batch, results)
+    assert retry == [b]
+    assert list(written) == [a]
+    assert cluster.context.leadership[a].leader_and_isr == LeaderAndIsr(1, 4, (1, 2), 7)
+    sent = [s for s in summary(cluster.sent()) if s[0] == "LeaderAndIsr"]
+    assert sent == [
+        ("LeaderAndIsr", broker, {"t-0": (1, (1, 2), broker == 3)}) for broker in (1, 2, 3)
+    ]
+    with pytest.raises(NoNode):
+        reassignment.apply_epochs(cluster.context, cluster.batch, {a: NoNode("a")})
+
+
+# ---------------------------------------------------------------------------------------- balance
+
+
+def test_candidates(cluster):
+    a, b, c = cluster.topic("t", (1, 2), (2, 1), (3,))
+    (doomed,) = cluster.topic("d", (1,))
+    cluster.led(a, 2, (2, 1))
+    cluster.led(b, 2, (2, 1))
+    cluster.context.topics_to_be_deleted.add("d")
+    gone = TopicPartition("t", 9)
+    found = candidates(cluster.context, [gone, c, b, a, doomed], ElectionType.PREFERRED)
+    assert found.electable == (a, c)
+    assert found.not_needed == (b,)
+    assert found.doomed == (doomed,)
+    assert found.unknown == (gone,)
+    cluster.brokers(1, 3)
+    found = candidates(cluster.context, [a, b, c], ElectionType.UNCLEAN)
+    assert found.electable == (a, b, c)
+
+
+@pytest.mark.mission("CDU-12")
+@pytest.mark.parametrize(
+    ("elsewhere", "percentage", "wanted"),
+    [(0, 10, 0), (1, 10, 0), (2, 10, 2), (2, 20, 0), (3, 20, 3), (1, 0, 1), (10, 99, 10)],
+)
+def test_more_than_so_many_per_cent_elsewhere(cluster, elsewhere, percentage, wanted):
+    partitions = cluster.topic("t", *[(1, 2)] * 10)
+    for number, tp in enumerate(partitions):
+        cluster.led(tp, 2 if number < elsewhere else 1, (1, 2))
+    found = out_of_balance(cluster.context, percentage)
+    assert found == ({1: partitions[:wanted]} if wanted else {})
+
+
+@pytest.mark.mission("CDU-10")
+def test_who_cannot_lead_gets_nothing_back(cluster):
+    a, b, c, d = cluster.topic("t", (1, 2), (1, 2), (3, 2), (4, 2))
+    cluster.led(a, 2, (2,))  # not in sync
+    cluster.led(b, 2, (2, 1))
+    cluster.led(d, 2, (2, 4))  # not alive
+    (doomed,) = cluster.topic("d", (2, 1))
+    cluster.led(doomed, 1, (1, 2))
+    cluster.context.topics_to_be_deleted.add("d")
+    assert c not in cluster.context.leadership
+    assert out_of_balance(cluster.context, 10) == {1: [b]}
