@@ -13,6 +13,7 @@ from minikafka.broker.controlled_shutdown import ControlledShutdown
 from minikafka.broker.dynamic_config import DynamicBrokerConfig
 from minikafka.controller.channels import connector
 from minikafka.controller.driver import KafkaController
+from minikafka.core.log.config import LogConfig
 from minikafka.kernel.cluster import NO_EPOCH, Endpoint
 from minikafka.kernel.config import Config, ConfigError
 from minikafka.kernel.errors import KafkaError
@@ -129,12 +130,12 @@ class BrokerNode:
         cluster_id = await store.get_or_create_cluster_id(proposed)
         self.broker_id = await self._identify(store, cluster_id)
         self._log = event_log("node", broker=self.broker_id)
-        await self._logs.start(tasks)
         self._config_changes = ConfigChanges(
             lambda: self._zk.store, self._world.clock, self.broker_id, self._effects
         )
         await self._config_changes.read_brokers()
         self._make_parts(cluster_id)
+        await self._logs.start(tasks, await self._settings_on_disk())
         await self.parts.start(tasks)
         self._apis.start(tasks)
         await self._listen()
@@ -149,6 +150,16 @@ class BrokerNode:
             server.enable_request_processing()
         self._log.info("started", cluster=cluster_id, epoch=self.broker_epoch, ports=self.ports)
         self.started.set()
+
+    async def _settings_on_disk(self) -> dict[str, LogConfig]:
+        """Of the topics whose logs are to be loaded: recovery has to know which are compacted. They
+        are read again when this broker is told of a partition. Raises CoordinationError."""
+        topics, configs = self._logs.directories.topics(), self.parts.topic_configs
+        await configs.load(sorted(topics))
+        found = {topic: configs.get(topic).log for topic in topics}
+        for topic in topics:
+            configs.forget(topic)
+        return found
 
     async def _identify(self, store: ZkStore, cluster_id: str) -> int:
         """The broker id of the configuration, of the log directories, or a new one; the

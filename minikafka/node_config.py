@@ -14,6 +14,7 @@ from minikafka.controller.config import ControllerConfig
 from minikafka.kernel.config import Config
 from minikafka.kernel.settings import topic_defaults
 from minikafka.network.connection import ServerConfig
+from minikafka.storage.log_cleaner import LogCleanerConfig
 from minikafka.storage.log_manager import LogManagerConfig
 from minikafka.zookeeper.session import ZkSessionConfig
 
@@ -55,6 +56,19 @@ def log_manager(config: Config) -> LogManagerConfig:
         ),
         file_delete_delay_ms=config.integer("log.segment.delete.delay.ms"),
         log=topic_config(topic_defaults(config)).log,
+        cleaner=log_cleaner(config),
+    )
+
+
+def log_cleaner(config: Config) -> LogCleanerConfig:
+    return LogCleanerConfig(
+        enable=config.boolean("log.cleaner.enable"),
+        threads=config.integer("log.cleaner.threads"),
+        dedupe_buffer_size=config.integer("log.cleaner.dedupe.buffer.size"),
+        io_buffer_size=config.integer("log.cleaner.io.buffer.size"),
+        io_buffer_load_factor=config.double("log.cleaner.io.buffer.load.factor"),
+        io_max_bytes_per_second=config.double("log.cleaner.io.max.bytes.per.second"),
+        backoff_ms=config.integer("log.cleaner.backoff.ms"),
     )
 
 

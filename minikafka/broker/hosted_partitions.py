@@ -51,6 +51,11 @@ class HostedPartitions:
         partition = self._online.get(topic_partition)
         return 0 if partition is None else partition.high_watermark
 
+    def stable_offset(self, topic_partition: TopicPartition) -> int | None:
+        """Up to where it is committed and decided; None for one that is not served here."""
+        partition = self._online.get(topic_partition)
+        return None if partition is None else partition.last_stable_offset
+
     def require(self, topic_partition: TopicPartition) -> Partition:
         """Raises KafkaError with ``error_for``."""
         partition = self._online.get(topic_partition)

@@ -139,6 +139,7 @@ class ReplicaManager:
         self._log_manager.on_failure = self.log_dir_failures.failed
         self._log_manager.on_moved = self._log_moved
         self._log_manager.upkeep.high_watermark = self.hosted.high_watermark
+        self._log_manager.cleaner.stable_offset = self.hosted.stable_offset
         self._register_gauges()
         self.isr.start(tasks)
         self.fetchers.start(tasks)
@@ -159,6 +160,7 @@ class ReplicaManager:
 
     def _register_gauges(self) -> None:
         hosted, metrics = self.hosted, self._metrics
+        self._log_manager.cleaner.register(metrics)
         metrics.gauge("kafka.server:PartitionCount", lambda: len(hosted))
         metrics.gauge("kafka.server:LeaderCount", lambda: sum(p.is_leader for p in hosted))
         metrics.gauge("kafka.server:OfflineReplicaCount", lambda: hosted.offline_count)

@@ -116,6 +116,11 @@ class LogDirectories:
         """The live one of that path."""
         return next((directory for directory in self.live if directory.path == path), None)
 
+    def topics(self) -> set[str]:
+        """Those that have logs on the disk, loaded or not. Raises ConfigError as ``each``."""
+        found = self.each(LogDirectory.partitions).values()
+        return {topic_partition.topic for here in found for topic_partition in here}
+
     def by_load(self) -> list[LogDirectory]:
         """That with the fewest logs first. Kafka: ``LogManager.nextLogDirs``."""
         return sorted(self.live, key=lambda d: len(d.logs) + len(d.futures))
