@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from minikafka.broker.auto_topic_creation import AutoTopicCreationConfig
+from minikafka.broker.auto_topic_creation import (
+    OFFSETS_TOPIC_CONFIG,
+    AutoTopicCreationConfig,
+    TopicShape,
+)
 from minikafka.broker.controlled_shutdown import ControlledShutdownConfig
 from minikafka.broker.isr_maintenance import IsrConfig
 from minikafka.broker.node_to_controller import NodeToControllerConfig
@@ -11,9 +15,12 @@ from minikafka.broker.replica_manager import ReplicaManagerConfig
 from minikafka.broker.topic_admin import TopicAdminConfig
 from minikafka.broker.topic_config_cache import topic_config
 from minikafka.controller.config import ControllerConfig
+from minikafka.coordinator.config import GroupCoordinatorConfig
+from minikafka.core.group.config import GroupConfig
 from minikafka.kernel.config import Config
 from minikafka.kernel.settings import topic_defaults
 from minikafka.network.connection import ServerConfig
+from minikafka.protocol.records.compression import Compression
 from minikafka.storage.log_cleaner import LogCleanerConfig
 from minikafka.storage.log_manager import LogManagerConfig
 from minikafka.zookeeper.session import ZkSessionConfig
@@ -133,8 +140,30 @@ def topic_admin(config: Config) -> TopicAdminConfig:
 
 
 def auto_topic_creation(config: Config) -> AutoTopicCreationConfig:
+    segment_bytes = config.integer("offsets.topic.segment.bytes")
     return AutoTopicCreationConfig(
-        auto_create_topics_enable=config.boolean("auto.create.topics.enable")
+        auto_create_topics_enable=config.boolean("auto.create.topics.enable"),
+        offsets_topic=TopicShape(
+            config.integer("offsets.topic.num.partitions"),
+            config.integer("offsets.topic.replication.factor"),
+            {**OFFSETS_TOPIC_CONFIG, "segment.bytes": str(segment_bytes)},
+        ),
+    )
+
+
+def group_coordinator(config: Config) -> GroupCoordinatorConfig:
+    return GroupCoordinatorConfig(
+        group=GroupConfig(
+            group_min_session_timeout_ms=config.integer("group.min.session.timeout.ms"),
+            group_max_session_timeout_ms=config.integer("group.max.session.timeout.ms"),
+            group_initial_rebalance_delay_ms=config.integer("group.initial.rebalance.delay.ms"),
+            group_max_size=config.integer("group.max.size"),
+            offset_metadata_max_bytes=config.integer("offset.metadata.max.bytes"),
+            offsets_retention_ms=config.integer("offsets.retention.minutes") * 60_000,
+        ),
+        compression=Compression(config.integer("offsets.topic.compression.codec")),
+        offsets_load_buffer_size=config.integer("offsets.load.buffer.size"),
+        offsets_retention_check_interval_ms=config.integer("offsets.retention.check.interval.ms"),
     )
 
 

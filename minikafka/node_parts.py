@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from minikafka import node_config as views
 from minikafka.broker.apis import Route
@@ -56,6 +57,7 @@ from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import World
 from minikafka.kernel.settings import BROKER_CONFIG, TOPIC_CONFIG, topic_defaults
 from minikafka.network.channel import Channel, ChannelConfig
+from minikafka.node_groups import GroupParts
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.storage.log_manager import LogManager
 from minikafka.zookeeper.session import ZkSession
@@ -117,6 +119,7 @@ class BrokerParts:
             self._topics,
             lambda: controller.is_active,
             self._to_controller,
+            lambda: len(self.cache.live_brokers()),
         )
         self.topic_configs = TopicConfigCache(self._read_topic_configs, topic_defaults(config))
         self.replicas = ReplicaManager(
@@ -130,16 +133,34 @@ class BrokerParts:
             broker_epoch,
             metrics,
         )
+        self.groups = self._make_groups(metrics)
         self.purgatories = Purgatories(world.clock, metrics)
-        self.purgatories.add(*self.replicas.parked.reapers)
-        self.purgatories.add(self._topic_reaper, self._election_reaper)
+        self.purgatories.add(*self._reapers())
+
+    def _reapers(self) -> list[Reaper[Any]]:
+        others = [self._topic_reaper, self._election_reaper]
+        return [*self.replicas.parked.reapers, *self.groups.reapers, *others]
+
+    def _make_groups(self, metrics: Metrics) -> GroupParts:
+        return GroupParts(
+            self._world,
+            self._config,
+            self._broker_id,
+            self.replicas,
+            self.cache,
+            self._creation,
+            lambda: self._zk.store,
+            metrics,
+        )
 
     async def start(self, tasks: asyncio.TaskGroup) -> None:
         await self.replicas.start(tasks)
         self._to_controller.start(tasks)
         self._creation.start(tasks)
+        self.groups.start(tasks)
 
     async def stop(self) -> None:
+        self.groups.close()
         await self._to_controller.close()
         self._topic_reaper.close()
         self._election_reaper.close()
@@ -173,8 +194,9 @@ class BrokerParts:
             Route(ApiKey.DELETE_RECORDS, DeleteRecordsHandler(replicas.deletion)),
             Route(ApiKey.METADATA, MetadataHandler(cache, self._creation, self._cluster_id)),
             Route(ApiKey.OFFSET_FOR_LEADER_EPOCH, OffsetForLeaderEpochHandler(replicas)),
-            Route(ApiKey.FIND_COORDINATOR, FindCoordinatorHandler()),
+            Route(ApiKey.FIND_COORDINATOR, FindCoordinatorHandler(self.groups.lookup)),
             Route(ApiKey.DESCRIBE_CLUSTER, DescribeClusterHandler(cache, self._cluster_id)),
+            *self.groups.routes(),
             *self._routes_of_log_dirs(),
             *self._routes_of_the_controller(),
             *self._routes_to_the_controller(),
@@ -197,11 +219,15 @@ class BrokerParts:
             self.cache,
             self.fence.check,
             self._topic_changed,
+            self.groups.service.partitions_deleted,
             brokers_changed=self.replicas.deletion.brokers_changed,
         )
+        groups = self.groups
+        leader_and_isr = LeaderAndIsrHandler(self.replicas, self.fence, groups.role_taken)
+        stop_replica = StopReplicaHandler(self.replicas, self.fence, groups.replica_deleted)
         return [
-            Route(ApiKey.LEADER_AND_ISR, LeaderAndIsrHandler(self.replicas, self.fence), task=True),
-            Route(ApiKey.STOP_REPLICA, StopReplicaHandler(self.replicas, self.fence), task=True),
+            Route(ApiKey.LEADER_AND_ISR, leader_and_isr, task=True),
+            Route(ApiKey.STOP_REPLICA, stop_replica, task=True),
             Route(ApiKey.UPDATE_METADATA, update_metadata),
         ]
 

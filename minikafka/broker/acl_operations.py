@@ -43,3 +43,4 @@ CLUSTER_OPERATIONS = bit_field(
     AclOperation.ALTER_CONFIGS,
     AclOperation.IDEMPOTENT_WRITE,
 )
+GROUP_OPERATIONS = bit_field(AclOperation.READ, AclOperation.DESCRIBE, AclOperation.DELETE)

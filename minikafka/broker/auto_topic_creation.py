@@ -22,7 +22,7 @@ from minikafka.protocol.schema import Message
 
 CREATE_TOPICS_VERSION = 7
 
-_OFFSETS_CONFIG: Mapping[str, str] = MappingProxyType(
+OFFSETS_TOPIC_CONFIG: Mapping[str, str] = MappingProxyType(
     {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600"}
 )
 _TRANSACTION_CONFIG: Mapping[str, str] = MappingProxyType(
@@ -52,7 +52,7 @@ class AutoTopicCreationConfig:
 
     auto_create_topics_enable: bool = True
     request_timeout_ms: int = 30_000
-    offsets_topic: TopicShape = TopicShape(50, 3, _OFFSETS_CONFIG)
+    offsets_topic: TopicShape = TopicShape(50, 3, OFFSETS_TOPIC_CONFIG)
     transaction_topic: TopicShape = TopicShape(50, 3, _TRANSACTION_CONFIG)
 
 
@@ -73,6 +73,9 @@ class AutoTopicCreation:
 
     On the controller a topic is created, and the answer is LEADER_NOT_AVAILABLE: come again.
     Elsewhere the controller is asked and the answer is UNKNOWN_TOPIC_OR_PARTITION, at once.
+
+    Internal topics get no more replicas than ``live_brokers`` (where Kafka waits for enough brokers
+    for ever): a cluster of one is to have groups, too.
     """
 
     def __init__(
@@ -81,9 +84,11 @@ class AutoTopicCreation:
         admin: TopicAdmin,
         is_controller: Callable[[], bool],
         controller: ControllerRequests,
+        live_brokers: Callable[[], int] | None = None,
         log: EventLog | None = None,
     ) -> None:
         self._config = config
+        self._live_brokers = live_brokers
         self._admin = admin
         self._is_controller = is_controller
         self._controller = controller
@@ -159,6 +164,12 @@ class AutoTopicCreation:
         return CreatableTopic(
             name=topic,
             num_partitions=shape.partitions,
-            replication_factor=shape.replication_factor,
+            replication_factor=self._replicas(topic, shape.replication_factor),
             configs=[CreatableTopicConfig(k, v) for k, v in sorted(shape.config.items())],
         )
+
+    def _replicas(self, topic: str, wanted: int) -> int:
+        live = wanted if self._live_brokers is None else max(1, self._live_brokers())
+        if wanted > live:
+            self._log.warning("replicas_clamped", topic=topic, wanted=wanted, live_brokers=live)
+        return min(wanted, live)

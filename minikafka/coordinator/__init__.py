@@ -1,1 +1,1 @@
-"""Group and transaction coordinators (to come)."""
+"""The group coordinator: waits for members, for timers, and for the log to be replicated."""

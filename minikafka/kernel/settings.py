@@ -144,6 +144,20 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _int("fetch.purgatory.purge.interval.requests", 1000, "Completed fetches kept before watcher lists are purged."),
     _int("delete.records.purgatory.purge.interval.requests", 1, "Completed deletions kept before watcher lists are purged."),
     _int("producer.purgatory.purge.interval.requests", 1000, "Completed produces kept before watcher lists are purged."),
+    # -- groups
+    _int("group.min.session.timeout.ms", 6000, "Shortest session time-out that a member may ask for."),
+    _int("group.max.session.timeout.ms", 1800000, "Longest session time-out that a member may ask for."),
+    _int("group.initial.rebalance.delay.ms", 3000, "How long an empty group waits for more members after the first."),
+    _int("group.max.size", MAX_INT, "Most members of a group.", at_least(1)),
+    _int("offset.metadata.max.bytes", 4096, "Longest text that may be committed with an offset."),
+    _int("offsets.commit.timeout.ms", 5000, "How long a commit waits for the replicas of the offsets topic.", at_least(1)),
+    _int("offsets.load.buffer.size", 5 * 1024 * 1024, "Bytes read at a time when groups are loaded.", at_least(1)),
+    _int("offsets.retention.minutes", 7 * 24 * 60, "How long offsets are kept once nobody consumes.", at_least(1)),
+    _long("offsets.retention.check.interval.ms", 600000, "How often it is looked for offsets to delete.", at_least(1)),
+    _int("offsets.topic.num.partitions", 50, "Partitions of the offsets topic, when it is created.", at_least(1)),
+    _int("offsets.topic.replication.factor", 3, "Replicas of the offsets topic, when it is created; no more than brokers are alive.", at_least(1)),
+    _int("offsets.topic.segment.bytes", 100 * 1024 * 1024, "Segment size of the offsets topic, when it is created.", at_least(1)),
+    _int("offsets.topic.compression.codec", 0, "Codec in which groups and offsets are stored: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.", between(0, 4)),
     # -- controller
     _int("controller.socket.timeout.ms", 30000, "Time-out of the controller's requests to brokers."),
     _bool("auto.leader.rebalance.enable", True, "Give leaderships back to preferred replicas when too many are elsewhere."),
@@ -160,14 +174,11 @@ _IGNORED = """
     connection.failed.authentication.delay.ms connections.max.reauth.ms control.plane.listener.name
     controller.quota.window.num controller.quota.window.size.seconds create.topic.policy.class.name
     group.consumer.heartbeat.interval.ms group.coordinator.threads
-    group.initial.rebalance.delay.ms group.max.session.timeout.ms group.max.size group.min.session.timeout.ms
     log.preallocate max.connection.creation.rate
     max.connections.per.ip max.connections.per.ip.overrides max.incremental.fetch.session.cache.slots
     max.request.partition.size.limit metric.reporters metrics.num.samples metrics.recording.level
     metrics.sample.window.ms num.io.threads num.network.threads num.replica.alter.log.dirs.threads num.replica.fetchers
-    offset.metadata.max.bytes offsets.commit.timeout.ms offsets.load.buffer.size
-    offsets.retention.check.interval.ms offsets.retention.minutes offsets.topic.compression.codec
-    offsets.topic.num.partitions offsets.topic.replication.factor offsets.topic.segment.bytes principal.builder.class
+    principal.builder.class
     producer.id.expiration.ms queued.max.request.bytes quota.window.num quota.window.size.seconds
     replica.selector.class replica.socket.receive.buffer.bytes request.timeout.ms socket.listen.backlog.size
     socket.receive.buffer.bytes socket.send.buffer.bytes

@@ -83,6 +83,10 @@ def config(entity_type: str, entity_name: str) -> str:
     return f"{CONFIG}/{entity_type}/{entity_name}"
 
 
+def consumer_offset(group_id: str, topic_partition: TopicPartition) -> str:
+    return f"/consumers/{group_id}/offsets/{topic_partition.topic}/{topic_partition.partition}"
+
+
 def delete_topic(topic_name: str) -> str:
     return f"{DELETE_TOPICS}/{topic_name}"
 

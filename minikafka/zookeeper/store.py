@@ -10,6 +10,7 @@ from minikafka.zookeeper.requests import Requests
 from minikafka.zookeeper.store_cluster import ClusterStore
 from minikafka.zookeeper.store_configs import ConfigStore
 from minikafka.zookeeper.store_controller import ControllerNode, ControllerStore
+from minikafka.zookeeper.store_offsets import OffsetStore
 from minikafka.zookeeper.store_topics import StateWrites, TopicAssignment, TopicStore
 
 __all__ = [
@@ -22,7 +23,7 @@ __all__ = [
 ]
 
 
-class ZkStore(ClusterStore, ControllerStore, TopicStore, ConfigStore):
+class ZkStore(ClusterStore, ControllerStore, TopicStore, ConfigStore, OffsetStore):
     """Lost connections are waited out and requests repeated, as Kafka's client does; when the
     session is over, every method raises ``SessionExpired`` for good (``ZkSession`` has the next
     store). Watchers fire once and are hints: read again, and re-arm by reading.
@@ -37,6 +38,7 @@ class ZkStore(ClusterStore, ControllerStore, TopicStore, ConfigStore):
         ControllerStore.__init__(self, requests)
         TopicStore.__init__(self, requests)
         ConfigStore.__init__(self, requests)
+        OffsetStore.__init__(self, requests)
 
     @property
     def session(self) -> CoordinationSession:

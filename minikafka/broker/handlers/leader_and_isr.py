@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
 from uuid import UUID
 
 from minikafka.broker.context import RequestContext
@@ -26,6 +27,9 @@ from minikafka.protocol.messages.leader_and_isr import (
 )
 
 FIRST_VERSION_BY_ID = 5
+
+# Hears of a partition, whether it is led here now, and in which leader epoch.
+RoleTaken: TypeAlias = Callable[[TopicPartition, bool, int], None]
 
 
 def instructions(request: LeaderAndIsrRequest) -> Iterator[Instruction]:
@@ -61,11 +65,17 @@ def _instruction(
 
 class LeaderAndIsrHandler:
     """A TaskHandler: topics not seen before have their settings read first. Then everything is
-    applied in one breath."""
+    applied in one breath, and ``role_taken`` hears of each partition that obeyed."""
 
-    def __init__(self, replicas: ReplicaManager, fence: ControllerFence) -> None:
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        fence: ControllerFence,
+        role_taken: RoleTaken | None = None,
+    ) -> None:
         self._replicas = replicas
         self._fence = fence
+        self._role_taken = role_taken
 
     async def __call__(
         self, context: RequestContext, request: LeaderAndIsrRequest
@@ -84,6 +94,14 @@ class LeaderAndIsrHandler:
             for leader in request.live_leaders
         }
         errors = self._replicas.leadership.apply(told, live_leaders)
+        if self._role_taken is not None:
+            me = self._replicas.config.broker_id
+            for instruction in told:
+                if errors[instruction.topic_partition] is ErrorCode.NONE:
+                    role = instruction.leader_and_isr
+                    self._role_taken(
+                        instruction.topic_partition, role.leader == me, role.leader_epoch
+                    )
         return _response(context.header.api_version, told, errors)
 
 

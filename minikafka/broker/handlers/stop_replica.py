@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from minikafka.broker.context import RequestContext
 from minikafka.broker.controller_fence import ControllerFence
@@ -36,11 +36,18 @@ def stops(request: StopReplicaRequest) -> Iterator[Stop]:
 
 
 class StopReplicaHandler:
-    """A TaskHandler: replicas stop in one breath, and their logs are gone when it answers."""
+    """A TaskHandler: replicas stop in one breath, and their logs are gone when it answers.
+    ``deleted`` hears of the partitions that are to be deleted."""
 
-    def __init__(self, replicas: ReplicaManager, fence: ControllerFence) -> None:
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        fence: ControllerFence,
+        deleted: Callable[[TopicPartition], None] | None = None,
+    ) -> None:
         self._replicas = replicas
         self._fence = fence
+        self._deleted = deleted
 
     async def __call__(
         self, context: RequestContext, request: StopReplicaRequest
@@ -51,6 +58,9 @@ class StopReplicaHandler:
         if error is not ErrorCode.NONE:
             return StopReplicaResponse(error_code=error)
         errors, to_delete = self._replicas.leadership.stop(list(stops(request)))
+        if self._deleted is not None:
+            for topic_partition in to_delete:
+                self._deleted(topic_partition)
         errors |= await self._replicas.delete_logs(to_delete)
         return StopReplicaResponse(
             partition_errors=[

@@ -1,0 +1,59 @@
+"""An internal topic as its coordinator uses it: appends where it leads, reads for loading."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from minikafka.broker.delayed_produce import AppendResult
+from minikafka.broker.replica_manager import ReplicaManager
+from minikafka.core.log.append import AppendOrigin
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.errors import ErrorCode
+from minikafka.kernel.ports import Buffer
+
+ALL_IN_SYNC = -1
+LEADER_ONLY = 1
+
+
+class CoordinatorLog:
+    """``commit_timeout_ms`` bounds the wait for the in-sync replicas."""
+
+    def __init__(self, replicas: ReplicaManager, topic: str, commit_timeout_ms: int) -> None:
+        self._replicas = replicas
+        self._topic = topic
+        self._commit_timeout_ms = commit_timeout_ms
+
+    def append(
+        self,
+        partition: int,
+        batch: bytes,
+        replicated: bool,
+        done: Callable[[ErrorCode, int], None],
+    ) -> None:
+        """``done`` gets the error or NONE, and the offset of the first record."""
+
+        def appended(results: Sequence[AppendResult]) -> None:
+            done(results[0].error, results[0].info.first_offset)
+
+        self._replicas.append_records(
+            [(TopicPartition(self._topic, partition), batch)],
+            ALL_IN_SYNC if replicated else LEADER_ONLY,
+            self._commit_timeout_ms,
+            appended,
+            internal_topics_allowed=True,
+            origin=AppendOrigin.COORDINATOR,
+        )
+
+    def bounds(self, partition: int) -> tuple[int, int] | None:
+        """Where the log starts and ends; None when this broker does not lead it."""
+        found = self._replicas.hosted.get(TopicPartition(self._topic, partition))
+        if found is None or not found.is_leader:
+            return None
+        return found.log.log_start_offset, found.log.log_end_offset
+
+    async def read(self, partition: int, offset: int, max_bytes: int) -> Buffer:
+        """Whole batches from ``offset`` on, at least one if there is one: replicated or not, a
+        leader's log is what its followers will have. Raises KafkaError, OSError."""
+        log = self._replicas.hosted.require(TopicPartition(self._topic, partition)).log
+        found = await log.read_cold(offset, max_bytes, log.log_end_offset, min_one_message=True)
+        return found.records

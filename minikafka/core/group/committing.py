@@ -1,0 +1,141 @@
+"""Offsets: who may commit them, what is told of them, which are to be deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from minikafka.core.group.answers import UNKNOWN_MEMBER, current_member_error
+from minikafka.core.group.config import GroupConfig
+from minikafka.core.group.group import Group
+from minikafka.core.group.member import Ticket
+from minikafka.core.group.rebalance import schedule_heartbeat
+from minikafka.core.group.records import CommittedOffset, GroupRecord, GroupStored, OffsetCommitted
+from minikafka.core.group.result import CoordinatorResult, Write
+from minikafka.core.group.states import GroupState
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.errors import ErrorCode
+
+# Records of one write; with names as long as they may be they stay below a batch's usual limit.
+TOMBSTONES_AT_ONCE = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class CommitFacts:
+    """An OffsetCommit request. ``generation_id`` -1: from somebody who assigns partitions
+    himself, or an administrator."""
+
+    member_id: str
+    group_instance_id: str | None
+    generation_id: int
+    offsets: Mapping[TopicPartition, CommittedOffset]
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsStored:
+    """After the write: the offsets in it are committed. ``errors``: those that were refused."""
+
+    ticket: Ticket
+    errors: Mapping[TopicPartition, ErrorCode]
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstoned:
+    """After the write: what it deletes is gone. ``ticket`` None: nobody asked for it."""
+
+    ticket: Ticket | None = None
+
+
+def commit(
+    group: Group, facts: CommitFacts, ticket: Ticket, config: GroupConfig, result: CoordinatorResult
+) -> None:
+    """The answer is an error code for each partition."""
+    error = _refusal(group, facts)
+    if error is None and group.state is GroupState.COMPLETING_REBALANCE:
+        error = ErrorCode.REBALANCE_IN_PROGRESS  # it knows its generation, and will hear more
+    if error is not None:
+        result.reply(ticket, dict.fromkeys(facts.offsets, error))
+        return
+    if group.state is not GroupState.EMPTY:
+        schedule_heartbeat(group, group.members[facts.member_id], result)
+    limit = config.offset_metadata_max_bytes
+    accepted = {tp: o for tp, o in facts.offsets.items() if len(o.metadata) <= limit}
+    errors = {
+        tp: ErrorCode.NONE if tp in accepted else ErrorCode.OFFSET_METADATA_TOO_LARGE
+        for tp in facts.offsets
+    }
+    if not accepted:
+        result.reply(ticket, errors)
+        return
+    group.offsets.begin(accepted)
+    records = tuple(OffsetCommitted(group.group_id, tp, o) for tp, o in accepted.items())
+    result.writes.append(Write(group, records, OffsetsStored(ticket, errors)))
+
+
+def _refusal(group: Group, facts: CommitFacts) -> ErrorCode | None:
+    """Members commit in their generation; anybody else only while there are no members."""
+    if group.is_dead:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    empty = group.state is GroupState.EMPTY
+    if facts.generation_id < 0 and empty:
+        return None
+    if (
+        facts.generation_id < 0
+        and facts.member_id == UNKNOWN_MEMBER
+        and facts.group_instance_id is None
+    ):
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    error = current_member_error(group, facts.member_id, facts.group_instance_id)
+    if error is None and facts.generation_id != group.generation_id:
+        error = ErrorCode.ILLEGAL_GENERATION
+    return error
+
+
+def tombstones(group: Group, topic_partitions: Iterable[TopicPartition]) -> list[GroupRecord]:
+    """That delete those of the offsets which there are."""
+    return [
+        OffsetCommitted(group.group_id, topic_partition, None)
+        for topic_partition in topic_partitions
+        if group.offsets.get(topic_partition) is not None
+    ]
+
+
+def delete_offsets(
+    group: Group,
+    topic_partitions: Iterable[TopicPartition],
+    ticket: Ticket | None,
+    result: CoordinatorResult,
+) -> int:
+    """Of an empty group whose last offsets these are, the group goes too. Returns the number of
+    offsets. The last of the writes answers."""
+    records = tombstones(group, topic_partitions)
+    count = len(records)
+    leaves_nothing = (
+        group.state is GroupState.EMPTY
+        and not group.pending_members
+        and not group.offsets.has_pending
+        and count == len(group.offsets)
+    )
+    if leaves_nothing and group.generation_id > 0:  # else it has no record of its own
+        records.append(GroupStored(group.group_id, None))
+    if records or leaves_nothing or ticket is not None:
+        _write_tombstones(group, records, ticket, result)
+    return count
+
+
+def _write_tombstones(
+    group: Group, records: list[GroupRecord], ticket: Ticket | None, result: CoordinatorResult
+) -> None:
+    """Not replicated before they count, as in Kafka: one that is lost is written again by the next
+    look for what has expired."""
+    for start in range(0, max(len(records), 1), TOMBSTONES_AT_ONCE):
+        part = tuple(records[start : start + TOMBSTONES_AT_ONCE])
+        last = start + TOMBSTONES_AT_ONCE >= len(records)
+        then = Tombstoned(ticket if last else None)
+        result.writes.append(Write(group, part, then, replicated=False))
+
+
+def expire(group: Group, config: GroupConfig, now_ms: int, result: CoordinatorResult) -> int:
+    """Have deleted what has expired. Returns the number of offsets."""
+    expired = group.expired_offsets(now_ms, config.offsets_retention_ms)
+    return delete_offsets(group, expired, None, result)

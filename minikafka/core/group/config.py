@@ -1,0 +1,21 @@
+"""What groups are allowed, by Kafka's keys."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+# A JoinGroup of a new member is not waited with for longer: it cannot send heartbeats yet.
+NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 5 * 60 * 1000
+
+
+@dataclass(frozen=True, slots=True)
+class GroupConfig:
+    """Kafka's keys and defaults; ``offset_metadata_max_bytes`` counts characters, as in Kafka."""
+
+    group_min_session_timeout_ms: int = 6_000
+    group_max_session_timeout_ms: int = 1_800_000
+    group_initial_rebalance_delay_ms: int = 3_000
+    group_max_size: int = 2**31 - 1
+    offset_metadata_max_bytes: int = 4_096
+    offsets_retention_ms: int = 7 * 24 * 60 * 60 * 1000

@@ -1,0 +1,72 @@
+"""What is told of a group to who asks: described, listed, its offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from minikafka.core.group.group import Group
+from minikafka.core.group.member import Member
+from minikafka.core.group.records import CommittedOffset
+from minikafka.core.group.states import GroupState
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.errors import ErrorCode
+from minikafka.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
+from minikafka.protocol.messages.list_groups import ListedGroup
+
+NOTHING_COMMITTED = CommittedOffset(-1)
+
+
+class FetchedOffset(NamedTuple):
+    """``committed`` is ``NOTHING_COMMITTED`` where there is nothing, or an ``error``."""
+
+    topic_partition: TopicPartition
+    committed: CommittedOffset
+    error: ErrorCode = ErrorCode.NONE
+
+
+def fetched(
+    group: Group | None, topic_partitions: Sequence[TopicPartition] | None, require_stable: bool
+) -> list[FetchedOffset]:
+    """Of those that are asked for, or of all."""
+    if group is None:
+        return [FetchedOffset(tp, NOTHING_COMMITTED) for tp in topic_partitions or ()]
+    offsets = group.offsets
+    found: list[FetchedOffset] = []
+    for topic_partition in offsets if topic_partitions is None else topic_partitions:
+        if require_stable and offsets.is_unstable(topic_partition):
+            error = ErrorCode.UNSTABLE_OFFSET_COMMIT
+            found.append(FetchedOffset(topic_partition, NOTHING_COMMITTED, error))
+        else:
+            committed = offsets.get(topic_partition)
+            found.append(FetchedOffset(topic_partition, committed or NOTHING_COMMITTED))
+    return found
+
+
+def described(group_id: str, group: Group | None) -> DescribedGroup:
+    """A group that does not exist is Dead. Metadata and assignments of stable groups only."""
+    if group is None:
+        return DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
+    protocol = group.protocol_name if group.state is GroupState.STABLE else None
+    return DescribedGroup(
+        group_id=group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=protocol or "",
+        members=[_described_member(member, protocol) for member in group.members.values()],
+    )
+
+
+def _described_member(member: Member, protocol: str | None) -> DescribedGroupMember:
+    return DescribedGroupMember(
+        member.member_id,
+        member.group_instance_id,
+        member.client_id,
+        member.client_host,
+        b"" if protocol is None else member.metadata(protocol),
+        b"" if protocol is None else member.assignment,
+    )
+
+
+def listed(group: Group, group_type: str) -> ListedGroup:
+    return ListedGroup(group.group_id, group.protocol_type or "", group.state.value, group_type)

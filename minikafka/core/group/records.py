@@ -1,0 +1,107 @@
+"""The records of a group's partition of ``__consumer_offsets``: to bytes and back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.protocol.messages.offsets_log import (
+    GROUP_METADATA_KEY_VERSION,
+    OFFSET_COMMIT_KEY_VERSIONS,
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from minikafka.protocol.versioned import decode_versioned, encode_versioned, version_of
+
+NO_TIMESTAMP: Final = -1
+# The newest that are not flexible, as Kafka 3.9 writes them.
+_VALUE_VERSION: Final = 3
+# The one that carries a time of expiry.
+_EXPIRING_VALUE_VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedOffset:
+    """Times are milliseconds since 1970. ``expire_ms`` -1: the broker's retention decides."""
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+    commit_ms: int = NO_TIMESTAMP
+    expire_ms: int = NO_TIMESTAMP
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetCommitted:
+    """``committed`` None: the offset is deleted."""
+
+    group_id: str
+    topic_partition: TopicPartition
+    committed: CommittedOffset | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStored:
+    """``value`` None: the group is deleted."""
+
+    group_id: str
+    value: GroupMetadataValue | None
+
+
+GroupRecord: TypeAlias = OffsetCommitted | GroupStored
+
+
+def encode_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
+    """Key and value. Raises EncodeError for what has no place in them (a text over 32 KB)."""
+    if isinstance(record, GroupStored):
+        return (
+            encode_versioned(GroupMetadataKey(record.group_id), GROUP_METADATA_KEY_VERSION),
+            None if record.value is None else encode_versioned(record.value, _VALUE_VERSION),
+        )
+    topic, partition = record.topic_partition
+    key = encode_versioned(
+        OffsetCommitKey(record.group_id, topic, partition), OFFSET_COMMIT_KEY_VERSIONS[-1]
+    )
+    committed = record.committed
+    if committed is None:
+        return key, None
+    expires = committed.expire_ms != NO_TIMESTAMP
+    value = OffsetCommitValue(
+        committed.offset,
+        committed.leader_epoch,
+        committed.metadata,
+        committed.commit_ms,
+        committed.expire_ms,
+    )
+    return key, encode_versioned(value, _EXPIRING_VALUE_VERSION if expires else _VALUE_VERSION)
+
+
+def decode_record(key: bytes, value: bytes | None) -> GroupRecord | None:
+    """None for a key of a later Kafka. Raises DecodeError."""
+    version = version_of(key)
+    if version in OFFSET_COMMIT_KEY_VERSIONS:
+        offset_key, _ = decode_versioned(OffsetCommitKey, key)
+        topic_partition = TopicPartition(offset_key.topic, offset_key.partition)
+        return OffsetCommitted(
+            offset_key.group, topic_partition, None if value is None else _committed(value)
+        )
+    if version != GROUP_METADATA_KEY_VERSION:
+        return None
+    group_key, _ = decode_versioned(GroupMetadataKey, key)
+    if value is None:
+        return GroupStored(group_key.group, None)
+    stored, version = decode_versioned(GroupMetadataValue, value)
+    if version == 0:
+        for member in stored.members:
+            member.rebalance_timeout = member.session_timeout
+    return GroupStored(group_key.group, stored)
+
+
+def _committed(value: bytes) -> CommittedOffset:
+    read, _ = decode_versioned(OffsetCommitValue, value)
+    return CommittedOffset(
+        read.offset, read.leader_epoch, read.metadata, read.commit_timestamp, read.expire_timestamp
+    )

@@ -1,0 +1,128 @@
+"""The group coordinator of one broker: its parts, its purgatories, the routes that lead to it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from minikafka import node_config as views
+from minikafka.broker.apis import Route
+from minikafka.broker.auto_topic_creation import AutoTopicCreation
+from minikafka.broker.coordinator_log import CoordinatorLog
+from minikafka.broker.coordinator_lookup import CoordinatorLookup
+from minikafka.broker.handlers.delete_groups import DeleteGroupsHandler
+from minikafka.broker.handlers.describe_groups import DescribeGroupsHandler
+from minikafka.broker.handlers.find_coordinator import CoordinatorType
+from minikafka.broker.handlers.heartbeat import HeartbeatHandler
+from minikafka.broker.handlers.join_group import JoinGroupHandler
+from minikafka.broker.handlers.leave_group import LeaveGroupHandler
+from minikafka.broker.handlers.list_groups import ListGroupsHandler
+from minikafka.broker.handlers.offset_commit import OffsetCommitHandler
+from minikafka.broker.handlers.offset_delete import OffsetDeleteHandler
+from minikafka.broker.handlers.offset_fetch import OffsetFetchHandler
+from minikafka.broker.handlers.sync_group import SyncGroupHandler
+from minikafka.broker.metadata_cache import MetadataCache
+from minikafka.broker.replica_manager import ReplicaManager
+from minikafka.broker.timer_driver import Reaper, expiration_reaper_name
+from minikafka.broker.zookeeper_offsets import OffsetStore, ZookeeperOffsets
+from minikafka.coordinator.group_service import GroupService
+from minikafka.coordinator.metrics import register_gauges
+from minikafka.coordinator.shards import GroupShards
+from minikafka.core.purgatory import DelayedOperation, Purgatory
+from minikafka.kernel.cluster import GROUP_METADATA_TOPIC, TopicPartition
+from minikafka.kernel.config import Config
+from minikafka.kernel.events import event_log
+from minikafka.kernel.metrics import Metrics
+from minikafka.kernel.ports import World
+from minikafka.protocol.api_keys import ApiKey
+
+
+class GroupParts:
+    """``creation`` makes ``__consumer_offsets`` when somebody first asks for a coordinator;
+    ``store`` is ZooKeeper's, now."""
+
+    def __init__(
+        self,
+        world: World,
+        config: Config,
+        broker_id: int,
+        replicas: ReplicaManager,
+        cache: MetadataCache,
+        creation: AutoTopicCreation,
+        store: Callable[[], OffsetStore],
+        metrics: Metrics,
+    ) -> None:
+        self._world = world
+        self._config = config
+        self._cache = cache
+        partitions = config.integer("offsets.topic.num.partitions")
+        self.lookup = CoordinatorLookup(
+            cache, creation, {CoordinatorType.GROUP: (GROUP_METADATA_TOPIC, partitions)}
+        )
+        self.heartbeats = self._reaper(broker_id, "Heartbeat")
+        self.rebalances = self._reaper(broker_id, "Rebalance")
+        self.shards = GroupShards(
+            world.clock,
+            CoordinatorLog(
+                replicas, GROUP_METADATA_TOPIC, config.integer("offsets.commit.timeout.ms")
+            ),
+            self.rebalances,
+            self.heartbeats,
+            views.group_coordinator(config),
+            lambda: self.lookup.partition_count(CoordinatorType.GROUP),
+            event_log("group-coordinator", broker=broker_id),
+        )
+        self.service = GroupService(self.shards)
+        self._zookeeper_offsets = ZookeeperOffsets(store)
+        register_gauges(self.shards, metrics)
+
+    def _reaper(self, broker_id: int, name: str) -> Reaper[DelayedOperation]:
+        purgatory: Purgatory[DelayedOperation] = Purgatory(name)
+        return Reaper(self._world.clock, purgatory, expiration_reaper_name(broker_id, name))
+
+    @property
+    def reapers(self) -> tuple[Reaper[Any], ...]:
+        return (self.heartbeats, self.rebalances)
+
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        self.shards.start(tasks)
+        self._zookeeper_offsets.start(tasks)
+
+    def close(self) -> None:
+        self.shards.close()
+        for reaper in self.reapers:
+            reaper.close()
+
+    # -- what the controller's requests mean here
+
+    def role_taken(self, topic_partition: TopicPartition, leads: bool, epoch: int) -> None:
+        topic, partition = topic_partition
+        if topic == GROUP_METADATA_TOPIC:
+            (self.shards.elected if leads else self.shards.resigned)(partition, epoch)
+
+    def replica_deleted(self, topic_partition: TopicPartition) -> None:
+        if topic_partition.topic == GROUP_METADATA_TOPIC:
+            self.shards.resigned(topic_partition.partition, None)
+
+    def routes(self) -> list[Route]:
+        service, cache = self.service, self._cache
+        commit = OffsetCommitHandler(
+            service,
+            self._zookeeper_offsets,
+            cache,
+            self._world.clock,
+            self._config.integer("offset.metadata.max.bytes"),
+        )
+        return [
+            Route(ApiKey.OFFSET_COMMIT, commit),
+            Route(ApiKey.OFFSET_FETCH, OffsetFetchHandler(service, self._zookeeper_offsets, cache)),
+            Route(ApiKey.JOIN_GROUP, JoinGroupHandler(service, self._world.entropy)),
+            Route(ApiKey.HEARTBEAT, HeartbeatHandler(service)),
+            Route(ApiKey.LEAVE_GROUP, LeaveGroupHandler(service)),
+            Route(ApiKey.SYNC_GROUP, SyncGroupHandler(service)),
+            Route(ApiKey.DESCRIBE_GROUPS, DescribeGroupsHandler(service)),
+            Route(ApiKey.LIST_GROUPS, ListGroupsHandler(service)),
+            Route(ApiKey.DELETE_GROUPS, DeleteGroupsHandler(service)),
+            Route(ApiKey.OFFSET_DELETE, OffsetDeleteHandler(service, cache)),
+        ]
