@@ -19,6 +19,8 @@ VERBS = {
     "broker": ("minikafka.cli.broker", "run one broker in the foreground"),
     "zookeeper": ("minikafka.cli.zookeeper", "run a ZooKeeper server in the foreground"),
     "topics": ("minikafka.cli.topics", "create, list, describe, delete topics"),
+    "reassign": ("minikafka.cli.reassign", "move partitions to other replicas"),
+    "elect-leaders": ("minikafka.cli.elect_leaders", "elect leaders, preferred or unclean ones"),
     "delete-records": ("minikafka.cli.delete_records", "delete the oldest records of partitions"),
     "produce": ("minikafka.cli.produce", "send lines of standard input to a topic"),
     "consume": ("minikafka.cli.consume", "print the records of a topic"),

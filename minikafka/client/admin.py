@@ -16,6 +16,7 @@ from minikafka.client.log_dirs import (
     describe_log_dirs,
 )
 from minikafka.client.offsets import OffsetAndTimestamp, list_offsets
+from minikafka.client.placement_admin import PlacementAdmin
 from minikafka.client.record_deletion import DeletionOutcome, delete_records
 from minikafka.client.session import Client, raise_for
 from minikafka.core.client.answers import error_code
@@ -81,7 +82,7 @@ CreateOutcome: TypeAlias = CreatedTopic | KafkaError
 DescribeOutcome: TypeAlias = TopicView | KafkaError
 
 
-class Admin(Client, ConfigAdmin):
+class Admin(Client, ConfigAdmin, PlacementAdmin):
     """Each call goes on until ``timeout_ms`` (``default_api_timeout_ms``) over retriable errors.
 
     Calls about several topics return an outcome per topic; calls about one raise its KafkaError.

@@ -1,0 +1,209 @@
+"""The verb `reassign`: moves partitions to other replicas, as kafka-reassign-partitions does."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from minikafka.cli import reassignment_text as text
+from minikafka.cli.connect import add_bootstrap_argument, client_config, run_client
+from minikafka.client.admin import Admin
+from minikafka.core.client.cluster_view import TopicView
+from minikafka.core.controller.placement import BrokerRack, assign_replicas
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.config import ConfigError
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.ports import Entropy, World
+
+ACTIONS = ("generate", "execute", "verify", "cancel", "list")
+NEEDS = {
+    "generate": ("topics_to_move_json_file", "broker_list"),
+    "execute": ("reassignment_json_file",),
+    "verify": ("reassignment_json_file",),
+    "cancel": ("reassignment_json_file",),
+    "list": (),
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_bootstrap_argument(parser)
+    action = parser.add_mutually_exclusive_group(required=True)
+    for name, what in (
+        ("generate", "print a plan that spreads topics over brokers"),
+        ("execute", "begin the moves of a plan, and print the way back"),
+        ("verify", "say how far a plan has got; exit status 1 while it is not done"),
+        ("cancel", "give up those moves of a plan that are under way"),
+        ("list", "show all moves that are under way"),
+    ):
+        action.add_argument(f"--{name}", dest="action", action="store_const", const=name, help=what)
+    parser.add_argument(
+        "--topics-to-move-json-file",
+        metavar="FILE",
+        help='{"topics": [{"topic": "t"}], "version": 1}',
+    )
+    parser.add_argument("--broker-list", metavar="ID,ID,...", help="brokers to spread them over")
+    parser.add_argument(
+        "--disable-rack-aware", action="store_true", help="do not look at the brokers' racks"
+    )
+    parser.add_argument(
+        "--reassignment-json-file",
+        metavar="FILE",
+        help='{"partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2]}], "version": 1}',
+    )
+    parser.add_argument(
+        "--additional", action="store_true", help="execute even while other moves are under way"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    config = client_config(args)
+    for option in NEEDS[args.action]:
+        if getattr(args, option) is None:
+            raise ConfigError(f"--{args.action} needs --{option.replace('_', '-')}")
+    targets: dict[TopicPartition, tuple[int, ...]] = {}
+    if "reassignment_json_file" in NEEDS[args.action]:
+        targets = text.parse_reassignment(Path(args.reassignment_json_file).read_text())
+    topics: list[str] = []
+    brokers: list[int] = []
+    if args.action == "generate":
+        topics = text.parse_topics(Path(args.topics_to_move_json_file).read_text())
+        brokers = text.parse_brokers(args.broker_list)
+
+    async def work(world: World) -> int:
+        async with Admin(world, config) as admin:
+            match args.action:
+                case "generate":
+                    await generate(admin, topics, brokers, args.disable_rack_aware, world.entropy)
+                case "execute":
+                    await execute(admin, targets, args.additional)
+                case "verify":
+                    return await verify(admin, targets)
+                case "cancel":
+                    await cancel(admin, targets)
+                case _:
+                    found = await admin.list_partition_reassignments()
+                    print("\n".join(text.under_way_lines(found)))
+        return 0
+
+    return run_client(work)
+
+
+# --------------------------------------------------------------------------------------- generate
+
+
+async def generate(
+    admin: Admin, topics: Sequence[str], broker_ids: Sequence[int], blind: bool, dice: Entropy
+) -> None:
+    """``blind``: without a look at racks. Raises KafkaError, ConfigError."""
+    brokers = await _racks(admin, broker_ids, blind)
+    found = await _topics(admin, topics)
+    current = {
+        TopicPartition(topic.name, number): view.replicas
+        for topic in found
+        for number, view in topic.partitions.items()
+    }
+    proposed: dict[TopicPartition, tuple[int, ...]] = {}
+    for topic in found:
+        proposed.update(proposal(topic, brokers, dice))
+    print(f"Current partition replica assignment\n{text.reassignment_json(current)}\n")
+    print(f"Proposed partition reassignment configuration\n{text.reassignment_json(proposed)}")
+
+
+def proposal(
+    topic: TopicView, brokers: Sequence[BrokerRack], dice: Entropy
+) -> dict[TopicPartition, tuple[int, ...]]:
+    """As a new topic with as many partitions and replicas would be placed. Raises KafkaError."""
+    factor = len(topic.partitions[min(topic.partitions)].replicas)
+    spread = assign_replicas(
+        brokers,
+        len(topic.partitions),
+        factor,
+        start_index=dice.randrange(len(brokers)),
+        replica_shift=dice.randrange(len(brokers)),
+    )
+    return {TopicPartition(topic.name, number): replicas for number, replicas in spread.items()}
+
+
+async def _racks(admin: Admin, wanted: Sequence[int], blind: bool) -> list[BrokerRack]:
+    nodes = {node.id: node for node in (await admin.describe_cluster()).nodes}
+    _check_brokers(wanted, nodes)
+    return [BrokerRack(b, None if blind else nodes[b].rack) for b in wanted]
+
+
+# ------------------------------------------------------------------------ execute, verify, cancel
+
+
+async def execute(
+    admin: Admin, targets: Mapping[TopicPartition, Sequence[int]], additional: bool
+) -> None:
+    """Raises KafkaError, ConfigError."""
+    if not additional and await admin.list_partition_reassignments():
+        raise ConfigError(
+            "other reassignments are under way; --additional begins these beside them"
+        )
+    nodes = (await admin.describe_cluster()).nodes
+    _check_brokers({b for ids in targets.values() for b in ids}, [node.id for node in nodes])
+    current = await _current(admin, targets)
+    print(f"Current partition replica assignment\n\n{text.reassignment_json(current)}\n")
+    print("Save this to use as the --reassignment-json-file option during rollback")
+    outcomes = await admin.alter_partition_reassignments(targets)
+    _raise_for_failed("Error reassigning partition(s):", outcomes)
+    print(text.plural("Successfully started partition reassignment(s) for ", list(targets)))
+
+
+async def verify(admin: Admin, targets: Mapping[TopicPartition, Sequence[int]]) -> int:
+    moving = await admin.list_partition_reassignments(targets)
+    current = await _current(admin, targets)
+    print("Status of partition reassignment:")
+    for tp in sorted(targets):
+        print(text.status_line(tp, targets[tp], current[tp], tp in moving))
+    done = all(text.is_done(targets[tp], current[tp], tp in moving) for tp in targets)
+    return 0 if done else 1
+
+
+async def cancel(admin: Admin, targets: Iterable[TopicPartition]) -> None:
+    moving = await admin.list_partition_reassignments(targets)
+    if not moving:
+        print("None of the specified partition reassignments are active.")
+        return
+    outcomes = await admin.alter_partition_reassignments(dict.fromkeys(moving))
+    _raise_for_failed("Error cancelling partition reassignment(s) for:", outcomes)
+    print(text.plural("Successfully cancelled partition reassignment(s) for: ", list(moving)))
+
+
+async def _current(
+    admin: Admin, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, tuple[int, ...]]:
+    """The replicas that partitions have. Raises KafkaError."""
+    wanted = sorted(partitions)
+    topics = {t.name: t for t in await _topics(admin, sorted({tp.topic for tp in wanted}))}
+    current: dict[TopicPartition, tuple[int, ...]] = {}
+    for tp in wanted:
+        view = topics[tp.topic].partitions.get(tp.partition)
+        if view is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(tp))
+        current[tp] = view.replicas
+    return current
+
+
+async def _topics(admin: Admin, names: Sequence[str]) -> list[TopicView]:
+    found: list[TopicView] = []
+    for outcome in (await admin.describe_topics(names)).values():
+        if isinstance(outcome, KafkaError):
+            raise outcome
+        found.append(outcome)
+    return found
+
+
+def _check_brokers(wanted: Iterable[int], known: Iterable[int]) -> None:
+    unknown = sorted(set(wanted) - set(known))
+    if unknown:
+        raise ConfigError(f"no such brokers: {text.numbers(unknown)}")
+
+
+def _raise_for_failed(head: str, outcomes: Mapping[TopicPartition, KafkaError | None]) -> None:
+    failed = {tp: error for tp, error in outcomes.items() if error is not None}
+    if failed:
+        first = failed[min(failed)]
+        raise KafkaError(first.code, text.error_lines(head, failed))

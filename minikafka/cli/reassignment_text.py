@@ -1,0 +1,162 @@
+"""Reassignments as text: kafka-reassign-partitions' files, and its lines about their progress."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from minikafka.kernel.cluster import ReplicaAssignment, TopicPartition
+from minikafka.kernel.config import ConfigError
+from minikafka.kernel.errors import KafkaError
+
+VERSION = 1
+ANY_DIRECTORY = "any"
+
+Replicas = Sequence[int]
+
+
+# ------------------------------------------------------------------------------------------ files
+
+
+def parse_reassignment(text: str) -> dict[TopicPartition, tuple[int, ...]]:
+    """``--reassignment-json-file``: replicas by partition. Raises ConfigError."""
+    targets: dict[TopicPartition, tuple[int, ...]] = {}
+    for row in _rows(text, "reassignment", "partitions"):
+        match row:
+            case {"topic": str(topic), "partition": int(number), "replicas": [*replicas]} if all(
+                type(replica) is int for replica in replicas
+            ):
+                tp = TopicPartition(topic, number)
+            case _:
+                raise ConfigError(f"not topic, partition and replicas: {json.dumps(row)}")
+        if any(directory != ANY_DIRECTORY for directory in row.get("log_dirs", ())):
+            raise ConfigError(f"{tp}: directories are not chosen here, only {ANY_DIRECTORY}")
+        if tp in targets:
+            raise ConfigError(f"the reassignment file names {tp} twice")
+        if len(set(replicas)) < len(replicas):
+            raise ConfigError(f"the reassignment file names a broker twice for {tp}")
+        targets[tp] = tuple(replicas)
+    if not targets:
+        raise ConfigError("the reassignment file names no partition")
+    return targets
+
+
+def parse_topics(text: str) -> list[str]:
+    """``--topics-to-move-json-file``. Raises ConfigError."""
+    topics: list[str] = []
+    for row in _rows(text, "topics", "topics"):
+        match row:
+            case {"topic": str(topic)} if topic not in topics:
+                topics.append(topic)
+            case {"topic": str(topic)}:
+                raise ConfigError(f"the topics file names {topic} twice")
+            case _:
+                raise ConfigError(f"not a topic: {json.dumps(row)}")
+    if not topics:
+        raise ConfigError("the topics file names no topic")
+    return topics
+
+
+def parse_partitions(text: str) -> list[TopicPartition]:
+    """The file of kafka-leader-election. Raises ConfigError."""
+    partitions: list[TopicPartition] = []
+    for row in _rows(text, "partitions", "partitions"):
+        match row:
+            case {"topic": str(topic), "partition": int(number)}:
+                partitions.append(TopicPartition(topic, number))
+            case _:
+                raise ConfigError(f"not topic and partition: {json.dumps(row)}")
+    if len(set(partitions)) < len(partitions):
+        raise ConfigError("the partitions file names a partition twice")
+    return partitions
+
+
+def parse_brokers(text: str) -> list[int]:
+    """``--broker-list``. Raises ConfigError."""
+    try:
+        brokers = [int(part) for part in text.split(",")]
+    except ValueError:
+        raise ConfigError(f"--broker-list needs ID,ID,..., not {text}") from None
+    if len(set(brokers)) < len(brokers):
+        raise ConfigError(f"--broker-list names a broker twice: {text}")
+    return brokers
+
+
+def _rows(text: str, file: str, key: str) -> list[Any]:
+    try:
+        data: Any = json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"the {file} file is not JSON: {error}") from None
+    rows = data.get(key) if isinstance(data, dict) else None
+    if not isinstance(rows, list):
+        raise ConfigError(f'the {file} file has no list "{key}"')
+    if data.get("version", VERSION) != VERSION:
+        raise ConfigError(f"the {file} file has version {data['version']}, known is {VERSION}")
+    return rows
+
+
+def reassignment_json(replicas: Mapping[TopicPartition, Replicas]) -> str:
+    """What ``parse_reassignment`` reads, on one line as Kafka writes it."""
+    rows = [
+        {
+            "topic": tp.topic,
+            "partition": tp.partition,
+            "replicas": list(replicas[tp]),
+            "log_dirs": [ANY_DIRECTORY] * len(replicas[tp]),
+        }
+        for tp in sorted(replicas)
+    ]
+    return json.dumps({"version": VERSION, "partitions": rows}, separators=(",", ":"))
+
+
+# ------------------------------------------------------------------------------------------ lines
+
+
+def numbers(replicas: Iterable[int]) -> str:
+    return ",".join(map(str, replicas))
+
+
+def plural(text: str, partitions: Sequence[TopicPartition]) -> str:
+    """``text`` with an s where there are several, then the partitions."""
+    names = numbers_of(partitions)
+    return text.replace("(s)", "" if len(partitions) == 1 else "s") + names
+
+
+def numbers_of(partitions: Iterable[TopicPartition]) -> str:
+    return ",".join(str(tp) for tp in sorted(partitions))
+
+
+def under_way_lines(found: Mapping[TopicPartition, ReplicaAssignment]) -> list[str]:
+    """``--list``."""
+    if not found:
+        return ["No partition reassignments found."]
+    lines = ["Current partition reassignments:"]
+    for tp in sorted(found):
+        line = f"{tp}: replicas: {numbers(found[tp].replicas)}."
+        if found[tp].adding:
+            line += f" adding: {numbers(found[tp].adding)}."
+        if found[tp].removing:
+            line += f" removing: {numbers(found[tp].removing)}."
+        lines.append(line)
+    return lines
+
+
+def is_done(target: Replicas, current: Replicas, moving: bool) -> bool:
+    return not moving and tuple(target) == tuple(current)
+
+
+def status_line(tp: TopicPartition, target: Replicas, current: Replicas, moving: bool) -> str:
+    """``--verify``, one partition."""
+    if moving:
+        return f"Reassignment of partition {tp} is still in progress."
+    if tuple(target) == tuple(current):
+        return f"Reassignment of partition {tp} is completed."
+    return (
+        f"There is no active reassignment of partition {tp}, but replica set is "
+        f"{numbers(current)} rather than {numbers(target)}."
+    )
+
+
+def error_lines(head: str, failed: Mapping[TopicPartition, KafkaError]) -> str:
+    return "\n".join([head, *(f"{tp}: {failed[tp]}" for tp in sorted(failed))])
