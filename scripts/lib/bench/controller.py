@@ -1,0 +1,230 @@
+"""How long the controller takes at 1,000 and at 10,000 partitions, on a real ZooKeeper."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import psutil
+
+from minikafka.cli.connect import run_client
+from minikafka.cli.up import DEBUG_PORT_OFFSET
+from minikafka.client import Admin, ClientConfig
+from minikafka.kernel.ports import World
+from scripts.lib.bench.report import Report
+from scripts.lib.cluster import Cluster
+
+T = TypeVar("T")
+
+TOPIC_PARTITIONS = 1000
+STEPS = (1000, 10_000)
+BROKERS = (1, 2, 3)
+AIM_S = 3.0  # of each, at 10,000
+POLL_S = 0.05
+PATIENCE_S = 240
+
+
+def run(report: Report) -> None:
+    report.section("controller, 3 brokers, RF 3 (seconds)", probe="at 1,000")
+    with tempfile.TemporaryDirectory() as home:
+        cluster = Cluster(Path(home) / "cluster")
+        cluster.stderr = Path(home) / "complaints"  # of brokers that die
+        with cluster, Lab(cluster) as lab:
+            measured: dict[str, float] = {}
+            for partitions in STEPS:
+                measure(report, lab, partitions, measured)
+
+
+def measure(report: Report, lab: Lab, partitions: int, before: dict[str, float]) -> None:
+    """All operations with so many partitions in the cluster; the growth of each beside it."""
+
+    def row(name: str, seconds: float) -> None:
+        label, smaller = f"{name}, {partitions:,}", before.get(name)
+        before[name] = seconds
+        report.row(label, "s", seconds, smaller, AIM_S if smaller else None, True)
+
+    row("create a topic of 1,000 partitions", lab.grow_to(partitions))
+    first, second = lab.followers()
+    row("controlled shutdown", lab.controlled_shutdown(first))
+    lab.bring_back(first)
+    row("kill -9, from expiry until all led", lab.kill(second))
+    lab.bring_back(second)
+    answers, led = lab.kill_controller()
+    row("controller killed, until one answers", answers)
+    row("controller killed, until all led", led)
+    lab.bring_back(lab.dead)
+
+
+class Lab:
+    """A cluster, its topics, and what its brokers and ZooKeeper say of them."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        from kazoo.client import KazooClient
+
+        self.cluster = cluster
+        self.sizes: dict[str, int] = {}  # partitions of each topic
+        self.dead = 0
+        host, port = cluster.bootstrap.split(",")[0].rsplit(":", 1)
+        self._address = host, int(port)
+        self.zk: Any = KazooClient(hosts=cluster.zookeeper)
+
+    def __enter__(self) -> Lab:
+        self.zk.start(30)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.zk.stop()
+        self.zk.close()
+
+    @property
+    def partitions(self) -> int:
+        return sum(self.sizes.values())
+
+    # ------------------------------------------------------------------------------- operations
+
+    def grow_to(self, partitions: int) -> float:
+        """The longest that one topic took, from the request until every partition is led."""
+        longest = 0.0
+        while self.partitions < partitions:
+            started = time.monotonic()
+            self.create(f"wide{len(self.sizes)}", TOPIC_PARTITIONS)
+            self.until_led(BROKERS)
+            longest = max(longest, time.monotonic() - started)
+        self.until_whole()
+        return longest
+
+    def controlled_shutdown(self, broker_id: int) -> float:
+        """From SIGTERM until all that it led is led elsewhere."""
+        started = time.monotonic()
+        self.cluster.kill_broker(broker_id, signal.SIGTERM)
+        seconds = self.until_led(self.others(broker_id)) - started
+        until(lambda: not self.alive(broker_id), "the broker ended")
+        self.dead = broker_id
+        return seconds
+
+    def kill(self, broker_id: int) -> float:
+        """From the expiry of its session until all that it led is led elsewhere."""
+        with self.gone(f"/brokers/ids/{broker_id}") as gone:
+            self.cluster.kill_broker(broker_id)
+            expired = until(gone, "the session expired")
+        self.dead = broker_id
+        return self.until_led(self.others(broker_id)) - expired
+
+    def kill_controller(self) -> tuple[float, float]:
+        """From the expiry of its session until the new one has made a topic, and until all that
+        the old one led is led elsewhere."""
+        self.dead = self.controller()
+        with self.gone("/controller") as gone:
+            self.cluster.kill_broker(self.dead)
+            expired = until(gone, "the session expired")
+        self.create(f"probe{len(self.sizes)}", 1, replicas=2)
+        answered = time.monotonic()
+        return answered - expired, self.until_led(self.others(self.dead)) - expired
+
+    def bring_back(self, broker_id: int) -> None:
+        """Start it again, and spread the leaders as before."""
+        self.cluster.restart_broker(broker_id)
+        self.until_whole()
+        self.elect_preferred()
+
+    def create(self, name: str, partitions: int, replicas: int = 3) -> None:
+        """Asks again until a controller is there to do it."""
+
+        async def work(world: World) -> None:
+            config = ClientConfig(self.cluster.bootstrap, default_api_timeout_ms=PATIENCE_S * 1000)
+            async with Admin(world, config) as admin:
+                await admin.create_topic(name, partitions, replicas)
+
+        run_client(work)
+        self.sizes[name] = partitions
+
+    def elect_preferred(self) -> None:
+        """By the znode, which goes when it is done."""
+        path = "/admin/preferred_replica_election"
+        listed = [
+            {"topic": name, "partition": partition}
+            for name, count in self.sizes.items()
+            for partition in range(count)
+        ]
+        self.zk.create(path, json.dumps({"version": 1, "partitions": listed}).encode())
+        until(lambda: not self.zk.exists(path), "preferred leaders")
+        self.until_led(BROKERS)
+
+    # ---------------------------------------------------------------------------------- looking
+
+    def followers(self) -> tuple[int, int]:
+        """The two that are not the controller."""
+        first, second = self.others(self.controller())
+        return first, second
+
+    def others(self, broker_id: int) -> tuple[int, ...]:
+        return tuple(broker for broker in BROKERS if broker != broker_id)
+
+    def controller(self) -> int:
+        found = until(lambda: self.zk.exists("/controller") and self.zk.get("/controller"), "it")
+        return int(json.loads(found[0])["brokerid"])
+
+    def alive(self, broker_id: int) -> bool:
+        """Its supervisor takes the pid file away when it has ended."""
+        try:
+            process = psutil.Process(self.cluster.broker_pid(broker_id))
+            return process.status() != psutil.STATUS_ZOMBIE
+        except (FileNotFoundError, psutil.NoSuchProcess):
+            return False
+
+    @contextmanager
+    def gone(self, path: str) -> Iterator[Callable[[], float]]:
+        """Tells when the node has gone, by a watch; 0 before."""
+        seen: list[float] = []
+        self.zk.exists(path, watch=lambda _: seen.append(time.monotonic()))
+        yield lambda: seen[0] if seen else 0.0
+
+    def metric(self, broker_id: int, name: str) -> float:
+        """-1 while the broker does not tell."""
+        host, port = self._address
+        number = port + broker_id - 1 + DEBUG_PORT_OFFSET
+        try:
+            with urllib.request.urlopen(f"http://{host}:{number}/metrics.json", timeout=30) as told:
+                found = json.loads(told.read())
+        except (OSError, ValueError):
+            return -1
+        value: float = found["metrics"].get(name, -1)
+        return value
+
+    def until_led(self, brokers: tuple[int, ...]) -> float:
+        """When these brokers lead all partitions there are."""
+        name = "kafka.server:LeaderCount"
+
+        def led() -> bool:
+            return sum(self.metric(b, name) for b in brokers) == self.partitions
+
+        until(led, f"{self.partitions} partitions led by {brokers}")
+        return time.monotonic()
+
+    def until_whole(self) -> None:
+        """All replicas in sync."""
+        name = "kafka.server:UnderReplicatedPartitions"
+        self.until_led(BROKERS)
+        until(lambda: [self.metric(b, name) for b in BROKERS] == [0, 0, 0], "replicas in sync")
+
+
+def until(look: Callable[[], T], what: str) -> T:
+    deadline = time.monotonic() + PATIENCE_S
+    while not (found := look()):
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"not within {PATIENCE_S} s: {what}")
+        time.sleep(POLL_S)
+    return found
+
+
+if __name__ == "__main__":
+    run(Report())
+    sys.exit(0)
