@@ -1,0 +1,228 @@
+"""What compaction leaves of single batches, byte by byte where Kafka's bytes matter."""
+
+from collections.abc import Generator
+from typing import TypeVar
+
+import pytest
+
+from minikafka.core.log.aborted_txn import AbortedTxn
+from minikafka.core.log.compaction_filter import BatchFilter, KeyIndexer, LastRecord
+from minikafka.core.log.compaction_map import OffsetMap
+from minikafka.kernel.errors import KafkaError
+from minikafka.protocol.records.batch import RecordBatch, crc_is_valid, parse_batches
+from minikafka.protocol.records.builder import build_batch
+from minikafka.protocol.records.compression import Compression
+from minikafka.protocol.records.record import Record, decode_batch
+from tests.support.transactions import marker
+
+T = TypeVar("T")
+DAY = 24 * 3600 * 1000
+NOW = 1_700_000_000_000
+
+
+def finish(work: Generator[None, None, T]) -> T:
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+
+def parsed(*batches: bytes) -> list[RecordBatch]:
+    return [batch for data in batches for batch in parse_batches(data)]
+
+
+def cleaned(
+    *batches: bytes,
+    latest: dict[bytes, int] | None = None,
+    upto: int = 1000,
+    now_ms: int = NOW,
+    producers: dict[int, LastRecord] | None = None,
+    aborted: tuple[AbortedTxn, ...] = (),
+) -> list[RecordBatch]:
+    offsets = OffsetMap(100, 1.0)
+    for key, offset in sorted((latest or {}).items(), key=lambda item: item[1]):
+        offsets.put(key, offset)
+    offsets.latest_offset = upto
+    batch_filter = BatchFilter(offsets, now_ms, DAY, producers or {})
+    batch_filter.transactions.expect(aborted)
+    left = finish(batch_filter.take(parsed(*batches)))
+    found = parsed(*map(bytes, left))
+    assert all(map(crc_is_valid, found))
+    return found
+
+
+def records(batch: RecordBatch) -> list[Record]:
+    return list(decode_batch(batch))
+
+
+@pytest.mark.parametrize("codec", list(Compression))
+def test_only_the_latest_record_of_a_key_is_left(codec: Compression) -> None:
+    data = build_batch(
+        [
+            (NOW - 3, b"a", b"1", [("h", b"x")]),
+            (NOW - 1, b"b", b"2", []),
+            (NOW - 2, b"a", b"3", []),
+        ],
+        base_offset=10,
+        compression=codec,
+        producer_id=7,
+        producer_epoch=3,
+        base_sequence=100,
+        leader_epoch=5,
+    )
+    (batch,) = cleaned(data, latest={b"a": 12, b"b": 99})
+    assert records(batch) == [Record(12, NOW - 2, b"a", b"3", [])]
+    (before,) = parse_batches(data)
+    assert (batch.base_offset, batch.last_offset) == (10, 12)
+    assert (batch.base_sequence, batch.last_sequence) == (100, 102)
+    assert batch.max_timestamp == NOW - 2
+    for name in ("producer_id", "producer_epoch", "partition_leader_epoch", "compression"):
+        assert getattr(batch, name) == getattr(before, name)
+
+
+def test_a_batch_that_keeps_all_stays_byte_for_byte() -> None:
+    data = build_batch([(NOW, b"a", b"1", [])], base_offset=10)
+    assert [bytes(b.view()) for b in cleaned(data, latest={b"a": 10})] == [data]
+
+
+def test_what_the_map_has_not_seen_stays() -> None:
+    data = build_batch([(NOW, b"a", b"1", []), (NOW, b"a", b"2", [])], base_offset=10)
+    (batch,) = cleaned(data, latest={b"a": 10}, upto=10)
+    assert [record.offset for record in records(batch)] == [10, 11]
+
+
+def test_records_without_a_key_go() -> None:
+    data = build_batch([(NOW, None, b"1", []), (NOW, b"a", b"2", [])])
+    (batch,) = cleaned(data)
+    assert [record.offset for record in records(batch)] == [1]
+
+
+def test_a_tombstone_gets_a_horizon_and_goes_after_it() -> None:
+    data = build_batch(
+        [(NOW - 5, b"a", None, []), (NOW - 4, b"b", b"2", [("h", None)])], base_offset=10
+    )
+    latest = {b"a": 10, b"b": 11}
+    (first,) = cleaned(data, latest=latest)
+    assert first.has_delete_horizon
+    assert first.base_timestamp == NOW + DAY
+    assert records(first) == [
+        Record(10, NOW - 5, b"a", None, []),
+        Record(11, NOW - 4, b"b", b"2", [("h", None)]),
+    ]
+    again = bytes(first.view())
+    (same,) = cleaned(again, latest=latest, now_ms=NOW + DAY - 1)
+    assert bytes(same.view()) == again
+    (last,) = cleaned(again, latest=latest, now_ms=NOW + DAY)
+    assert records(last) == [Record(11, NOW - 4, b"b", b"2", [("h", None)])]
+    assert last.base_timestamp == NOW + DAY
+
+
+def test_the_last_batch_of_a_producer_is_left_empty() -> None:
+    data = build_batch(
+        [(NOW, b"a", b"1", []), (NOW + 1, b"a", b"2", [])],
+        base_offset=10,
+        producer_id=7,
+        producer_epoch=3,
+        base_sequence=100,
+        leader_epoch=5,
+        compression=Compression.GZIP,
+    )
+    assert cleaned(data, latest={b"a": 50}) == []
+    assert cleaned(data, latest={b"a": 50}, producers={7: LastRecord(90, 3)}) == []
+    (batch,) = cleaned(data, latest={b"a": 50}, producers={7: LastRecord(11, 3)})
+    header = bytes(batch.view())
+    assert header[:17] == bytes.fromhex("000000000000000a000000310000000502")
+    assert header[21:] == bytes.fromhex(
+        "0000"  # attributes
+        "00000001"  # last offset delta
+        "ffffffffffffffff"  # base timestamp
+        "0000018bcfe56801"  # max timestamp
+        "0000000000000007"
+        "0003"
+        "00000064"
+        "00000000"
+    )
+    (same,) = cleaned(header, producers={7: LastRecord(11, 3)})
+    assert bytes(same.view()) == header
+    assert cleaned(header, producers={7: LastRecord(12, 3)}) == []
+
+
+# ---- transactions
+
+
+def data_of(producer: int, offset: int, key: bytes = b"k") -> bytes:
+    return build_batch(
+        [(NOW, key, b"v", [])],
+        base_offset=offset,
+        producer_id=producer,
+        producer_epoch=0,
+        base_sequence=0,
+        transactional=True,
+    )
+
+
+def test_aborted_records_go_and_their_marker_follows_later() -> None:
+    log = (data_of(1, 0, b"x"), data_of(2, 1), marker(1, 0, False, NOW, base_offset=2))
+    aborted = (AbortedTxn(1, 0, 2, 1),)
+    first = cleaned(*log, latest={b"x": 0, b"k": 1}, aborted=aborted)
+    assert [batch.base_offset for batch in first] == [1, 2]
+    second = cleaned(*(bytes(b.view()) for b in first), latest={b"k": 1})
+    assert [batch.base_offset for batch in second] == [1, 2]
+    assert second[1].has_delete_horizon
+    assert second[1].base_timestamp == NOW + DAY
+    rest = [bytes(b.view()) for b in second]
+    assert len(cleaned(*rest, latest={b"k": 1}, now_ms=NOW + DAY - 1)) == 2
+    assert len(cleaned(*rest, latest={b"k": 1}, now_ms=NOW + DAY)) == 1
+
+
+def test_a_marker_stays_as_long_as_a_batch_of_its_transaction() -> None:
+    log = (data_of(1, 0), marker(1, 0, True, NOW, base_offset=1))
+    assert len(cleaned(*log, latest={b"k": 0}, now_ms=NOW + 9 * DAY)) == 2
+    (commit,) = cleaned(*log, latest={b"k": 9})
+    assert commit.is_control
+    assert not commit.has_delete_horizon  # the batch was still there when this cleaning began
+    (commit,) = cleaned(bytes(commit.view()), latest={b"k": 9})
+    assert commit.has_delete_horizon
+    assert cleaned(bytes(commit.view()), now_ms=NOW + DAY) == []
+
+
+def test_the_marker_of_a_producer_without_data_is_left_empty() -> None:
+    (commit,) = cleaned(marker(1, 4, True, NOW, base_offset=1))
+    at_last = cleaned(
+        bytes(commit.view()),
+        now_ms=NOW + DAY,
+        producers={1: LastRecord(-1, 4), 2: LastRecord(3, 4)},
+    )
+    assert [(b.record_count, b.is_control, b.producer_epoch) for b in at_last] == [(0, True, 4)]
+    assert cleaned(bytes(commit.view()), now_ms=NOW + DAY, producers={1: LastRecord(-1, 5)}) == []
+
+
+def test_aborted_records_do_not_supersede() -> None:
+    offsets = OffsetMap(100, 0.9)
+    indexer = KeyIndexer(offsets, 0)
+    indexer.transactions.expect([AbortedTxn(1, 1, 2, 3)])
+    plain = build_batch([(NOW, b"k", b"v", []), (NOW, None, b"v", [])], base_offset=0)
+    aborted = data_of(1, 2)
+    assert finish(indexer.take(parsed(plain, aborted, marker(1, 0, False, base_offset=3)))) is False
+    assert offsets.get(b"k") == 0
+    assert offsets.latest_offset == 3
+
+
+def test_a_full_map_ends_where_it_has_come_to() -> None:
+    offsets = OffsetMap(3, 0.9)
+    data = build_batch([(NOW, b"%d" % n, b"v", []) for n in (1, 1, 2, 3)], base_offset=10)
+    assert finish(KeyIndexer(offsets, 11).take(parsed(data))) is True
+    assert offsets.latest_offset == 12
+    assert (offsets.get(b"1"), offsets.get(b"2"), offsets.get(b"3")) == (11, 12, -1)
+
+
+@pytest.mark.parametrize("position", [25, 40, 61, 65, 70, -1])
+def test_a_damaged_batch_is_refused(position: int) -> None:
+    data = bytearray(build_batch([(NOW, b"a", b"1", []), (NOW, b"b", b"2", [])]))
+    data[position] ^= 0x5A
+    with pytest.raises(KafkaError):
+        finish(KeyIndexer(OffsetMap(10, 0.9), 0).take(parsed(bytes(data))))
+    with pytest.raises(KafkaError):
+        cleaned(bytes(data))
