@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
@@ -34,11 +35,11 @@ def event_log(component: str, **facts: Any) -> EventLog:
 
 def configure(level: str = "INFO", json: bool = False, stream: TextIO | None = None) -> None:
     """Set up the process's event log. Called once, by an entry point, never by a library."""
-    renderer: Any = (
-        structlog.processors.JSONRenderer()
-        if json
-        else structlog.dev.ConsoleRenderer(colors=(stream or sys.stderr).isatty())
-    )
+    renderer: Any = plain_line
+    if json:
+        renderer = structlog.processors.JSONRenderer()
+    elif (stream or sys.stderr).isatty():
+        renderer = structlog.dev.ConsoleRenderer(colors=True)
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
@@ -50,6 +51,25 @@ def configure(level: str = "INFO", json: bool = False, stream: TextIO | None = N
         logger_factory=structlog.PrintLoggerFactory(stream or sys.stderr),
         cache_logger_on_first_use=False,
     )
+
+
+def plain_line(_: Any, __: str, facts: MutableMapping[str, Any]) -> str:
+    """As structlog's console writes a line without colours, in a tenth of the time: ten thousand
+    partitions that change hands are twenty thousand lines."""
+    stamp, level, event = facts.pop("timestamp"), facts.pop("level"), facts.pop("event")
+    trace = facts.pop("exception", None)
+    pairs = " ".join([f"{key}={_shown(facts[key])}" for key in sorted(facts)])
+    line = f"{stamp} [{level:<9}] {event:<30} {pairs}".rstrip()
+    return line if trace is None else f"{line}\n{trace}"
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, str):
+        return value if _PLAIN(value) else repr(value)
+    return repr(value)
+
+
+_PLAIN = re.compile(r"""[^ \t=\r\n"']*""").fullmatch
 
 
 @contextmanager
