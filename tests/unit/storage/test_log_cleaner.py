@@ -1,0 +1,345 @@
+"""The log cleaner: its choice among logs, and what may happen while it is at work."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.metrics import Metrics
+from minikafka.protocol.records.builder import build_batch
+from minikafka.storage.checkpoints import CLEANER_OFFSET, decode_offsets
+from minikafka.storage.log_cleaner import LogCleanerConfig
+from minikafka.storage.log_manager import LogManager, LogManagerConfig
+from minikafka.storage.unified_log import LogConfig, UnifiedLog
+from tests.support.compaction import committed_records, latest
+from tests.support.logs import NOW
+from tests.support.manual_clock import ManualClock
+from tests.support.memory_files import MemoryFiles
+
+COMPACT = LogConfig(cleanup_policy="compact", segment_bytes=400, index_interval_bytes=100)
+A, B = TopicPartition("a", 0), TopicPartition("b", 0)
+
+
+class Lab:
+    """A log manager whose cleaner is asked by hand. Reads wait for ``turn`` when there is one."""
+
+    def __init__(self, **cleaner: Any) -> None:
+        self.files = MemoryFiles()
+        self.clock = ManualClock()
+        self.cleaner_config = LogCleanerConfig(**cleaner)
+        self.boot()
+
+    def boot(self) -> None:
+        config = LogManagerConfig(("/data",), log=COMPACT, cleaner=self.cleaner_config)
+        self.manager = LogManager(self.files, self.clock, config)
+        self.cleaner = self.manager.cleaner
+        self.cleaner.stable_offset = self.stable
+
+    def stable(self, topic_partition: TopicPartition) -> int | None:
+        log = self.manager.get(topic_partition)
+        return None if log is None else log.log_end_offset
+
+    async def log(
+        self, topic_partition: TopicPartition, records: int = 40, config: LogConfig = COMPACT
+    ) -> UnifiedLog:
+        log = self.manager.get_or_create(topic_partition, None, config)
+        write(log, records)
+        return log
+
+    def offsets(self) -> dict[TopicPartition, int]:
+        return decode_offsets(self.files.read_all(f"/data/{CLEANER_OFFSET}"))
+
+
+def write(log: UnifiedLog, records: int, at_ms: int = NOW) -> None:
+    for number in range(records):
+        data = build_batch([(at_ms, b"k%d" % (number % 3), b"%d" % number, [])])
+        log.append_as_leader(data, 0, NOW)
+
+
+@pytest.fixture
+async def lab() -> Lab:
+    lab = Lab()
+    await lab.manager.start()
+    return lab
+
+
+def table(log: UnifiedLog) -> dict[bytes | None, bytes]:
+    return latest(committed_records(log, log.log_end_offset))
+
+
+async def test_it_cleans_the_dirtiest_first_and_then_has_done_enough(lab: Lab) -> None:
+    a, b = await lab.log(A), await lab.log(B, 30)
+    await lab.log(TopicPartition("plain", 0), config=LogConfig(segment_bytes=400))
+    before = table(a), table(b)
+    assert await lab.cleaner.clean_filthiest()
+    assert await lab.cleaner.clean_filthiest()
+    assert not await lab.cleaner.clean_filthiest()
+    for log in (a, b):
+        active = log.segments.active
+        assert active is not None
+        assert log.cleaned_offset == active.base_offset
+        filled = [segment for segment in log.segments if segment.size_bytes]
+        assert len(filled) == 2  # the last of the clean ones, and the active one
+    assert (table(a), table(b)) == before
+    assert lab.offsets() == {A: a.cleaned_offset, B: b.cleaned_offset}
+    write(a, 30)
+    assert await lab.cleaner.clean_filthiest()
+    assert a.cleaned_offset == a.segments.base_offsets[-1]
+    assert not await lab.cleaner.clean_filthiest()
+
+
+async def test_how_far_it_came_survives_a_restart(lab: Lab) -> None:
+    log = await lab.log(A)
+    await lab.cleaner.clean_filthiest()
+    cleaned = log.cleaned_offset
+    await lab.manager.shutdown()
+    lab.boot()
+    await lab.manager.start(configs={"a": COMPACT})
+    again = lab.manager.get(A)
+    assert again is not None
+    assert again.cleaned_offset == cleaned
+    assert not await lab.cleaner.clean_filthiest()
+    await lab.manager.delete(A)
+    assert lab.offsets() == {}
+
+
+async def test_a_partition_that_is_not_hosted_is_left_alone(lab: Lab) -> None:
+    await lab.log(A)
+    lab.cleaner.stable_offset = lambda _: None
+    assert not await lab.cleaner.clean_filthiest()
+    lab.cleaner.stable_offset = lambda _: 0
+    assert not await lab.cleaner.clean_filthiest()
+
+
+async def test_one_damaged_log_does_not_stop_the_others(lab: Lab) -> None:
+    a, b = await lab.log(A, 60), await lab.log(B)
+    metrics = Metrics()
+    lab.cleaner.register(metrics)
+    file = lab.files.open(a.segments.base_offsets and a.segments.first.path)  # type: ignore[union-attr]
+    file.write(b"\xff", 200)
+    while await lab.cleaner.clean_filthiest():
+        pass
+    assert lab.cleaner.uncleanable == {a}
+    assert a.cleaned_offset is None
+    assert b.cleaned_offset == b.segments.base_offsets[-1]
+    found = metrics.snapshot()
+    assert found["kafka.log:uncleanable-partitions-count,logDirectory=/data"] == 1
+    assert found["kafka.log:uncleanable-bytes,logDirectory=/data"] == a.size_bytes
+    assert found["kafka.log:max-dirty-percent"] < 100
+    assert not [n for n in lab.files.list("/data/a-0") if n.endswith((".cleaned", ".swap"))]
+    await lab.manager.delete(A)
+    assert not await lab.cleaner.clean_filthiest()
+    assert metrics.snapshot()["kafka.log:uncleanable-partitions-count,logDirectory=/data"] == 0
+
+
+async def test_a_full_disk_costs_nothing_and_the_next_log_has_its_turn(lab: Lab) -> None:
+    a = await lab.log(A)
+    before = table(a)
+    lab.files.room_bytes = 40
+    assert await lab.cleaner.clean_filthiest()
+    assert table(a) == before
+    assert a.cleaned_offset is None
+    assert lab.manager.directories.live
+    assert not [n for n in lab.files.list("/data/a-0") if n.endswith((".cleaned", ".swap"))]
+    lab.files.room_bytes = 2**40
+    b = await lab.log(B, 30)
+    assert await lab.cleaner.clean_filthiest()
+    assert b.cleaned_offset is not None
+    assert not await lab.cleaner.clean_filthiest()
+    lab.clock.advance(60_000)
+    assert await lab.cleaner.clean_filthiest()
+    assert a.cleaned_offset is not None
+
+
+async def test_a_broken_disk_takes_its_directory_offline(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await lab.log(A)
+
+    def broken(source: str, target: str) -> None:
+        raise OSError(errno.EIO, "broken", source)
+
+    monkeypatch.setattr(lab.files, "rename", broken)
+    assert await lab.cleaner.clean_filthiest()
+    assert not lab.manager.directories.live
+
+
+# ---- meanwhile
+
+
+def when_reading(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, log: UnifiedLog, nth: int, act: Callable[[], Any]
+) -> None:
+    """Call ``act`` while the cleaner waits for its ``nth`` read of a segment."""
+    count = 0
+    read = type(log.segments.first).read_cold
+
+    async def slow(segment: Any, length: int, position: int) -> bytes:
+        nonlocal count
+        count += 1
+        data = await read(segment, length, position)
+        if count == nth:
+            result = act()
+            if asyncio.iscoroutine(result):
+                await result
+        return data
+
+    monkeypatch.setattr(type(log.segments.first), "read_cold", slow)
+
+
+@pytest.mark.parametrize("nth", [1, 4, 8])
+async def test_a_truncation_ends_it(lab: Lab, monkeypatch: pytest.MonkeyPatch, nth: int) -> None:
+    log = await lab.log(A)
+    when_reading(lab, monkeypatch, log, nth, lambda: log.truncate_to(7))
+    await lab.cleaner.clean_filthiest()
+    assert log.cleaned_offset is None
+    assert log.log_end_offset == 7
+    assert [r.offset for r in committed_records(log, 7)] == list(range(7))
+    write(log, 40)
+    assert [r.offset for r in committed_records(log, 47)] == list(range(47))
+    assert not [n for n in lab.files.list("/data/a-0") if n.endswith((".cleaned", ".swap"))]
+    assert await lab.cleaner.clean_filthiest()
+
+
+@pytest.mark.parametrize("nth", [1, 8])
+async def test_a_deletion_ends_it(lab: Lab, monkeypatch: pytest.MonkeyPatch, nth: int) -> None:
+    log = await lab.log(A)
+    b = await lab.log(B, 10)
+    when_reading(lab, monkeypatch, log, nth, lambda: lab.manager.delete(A))
+    await lab.cleaner.clean_filthiest()
+    assert not lab.files.exists("/data/a-0")
+    assert lab.manager.directories.live
+    assert await lab.cleaner.clean_filthiest()
+    assert lab.offsets() == {B: b.cleaned_offset}
+
+
+@pytest.mark.parametrize("nth", [1, 8])
+async def test_segments_that_go_end_it(lab: Lab, monkeypatch: pytest.MonkeyPatch, nth: int) -> None:
+    log = await lab.log(A)
+
+    def remove_first() -> None:
+        log.increment_log_start_offset(log.segments.base_offsets[1])
+        assert log.remove_dead_segment()
+
+    when_reading(lab, monkeypatch, log, nth, remove_first)
+    await lab.cleaner.clean_filthiest()
+    start = log.log_start_offset
+    assert [r.offset for r in committed_records(log, 40)] == list(range(start, 40))
+    assert await lab.cleaner.clean_filthiest()
+    assert log.cleaned_offset == log.segments.base_offsets[-1]
+
+
+async def test_appends_and_reads_go_on(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = await lab.log(A)
+    when_reading(lab, monkeypatch, log, 7, lambda: write(log, 20))
+    assert await lab.cleaner.clean_filthiest()
+    assert log.log_end_offset == 60
+    assert log.cleaned_offset is not None
+    assert table(log) == {b"k0": b"18", b"k1": b"19", b"k2": b"17"}
+
+
+async def test_a_read_whose_segment_is_swapped_meanwhile_reads_again(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = await lab.log(A)
+    first = log.segments.first
+    assert first is not None
+    read = type(first).read_cold
+    cleaned = False
+
+    async def slow(segment: Any, length: int, position: int) -> bytes:
+        nonlocal cleaned
+        data = await read(segment, length, position)
+        if not cleaned:
+            cleaned = True
+            assert await lab.cleaner.clean_filthiest()
+        return data
+
+    monkeypatch.setattr(type(first), "read_cold", slow)
+    found = await log.read_cold(1, 10_000, log.log_end_offset, True)
+    assert found == log.read(1, 10_000, log.log_end_offset, True)
+    assert found.first_offset > 1  # what was there at first is superseded
+    assert first.path.endswith(".deleted")
+
+
+async def test_pausing_ends_it_and_keeps_it_away(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = await lab.log(A)
+    async with asyncio.TaskGroup() as tasks:
+        pauses: list[asyncio.Task[None]] = []
+        when_reading(
+            lab,
+            monkeypatch,
+            log,
+            2,
+            lambda: pauses.append(tasks.create_task(lab.cleaner.pause(A))) or asyncio.sleep(0),
+        )
+        await lab.cleaner.clean_filthiest()
+    assert log.cleaned_offset is None
+    assert not await lab.cleaner.clean_filthiest()
+    await lab.cleaner.pause(A)
+    lab.cleaner.resume(A)
+    assert not await lab.cleaner.clean_filthiest()
+    lab.cleaner.resume(A)
+    assert await lab.cleaner.clean_filthiest()
+
+
+async def test_max_compaction_lag_overrules_the_dirty_ratio(lab: Lab) -> None:
+    config = LogConfig(
+        cleanup_policy="compact",
+        segment_bytes=400,
+        min_cleanable_dirty_ratio=1.0,
+        max_compaction_lag_ms=1000,
+    )
+    log = await lab.log(A, config=config)
+    assert not await lab.cleaner.clean_filthiest()
+    lab.clock.advance(1001)
+    assert await lab.cleaner.clean_filthiest()
+    assert log.cleaned_offset is not None
+
+
+async def test_throttled_by_bytes_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    lab = Lab(io_max_bytes_per_second=1000.0)
+    await lab.manager.start()
+    log = await lab.log(A)
+    read = type(log.segments.first).read_cold
+
+    async def slow(segment: Any, length: int, position: int) -> bytes:
+        lab.clock.now_ms += 100
+        return await read(segment, length, position)
+
+    monkeypatch.setattr(type(log.segments.first), "read_cold", slow)
+    cleaning = asyncio.create_task(lab.cleaner.clean_filthiest())
+    while not cleaning.done():
+        await asyncio.sleep(0)
+        lab.clock.advance(10)
+    stats = lab.cleaner.stats
+    moved = stats.map_bytes_read + stats.bytes_read + stats.bytes_written
+    assert lab.clock.now_ms >= moved - 1000  # but for what came after the last look
+
+
+async def test_as_many_tasks_as_threads_and_none_when_switched_off() -> None:
+    for config, count in (({"threads": 3}, 3), ({"enable": False}, 0), ({}, 1)):
+        lab = Lab(**config)
+        async with asyncio.TaskGroup() as tasks:
+            started = lab.cleaner.start(tasks)
+            assert len(started) == count
+            await asyncio.sleep(0)
+            for task in started:
+                task.cancel()
+
+
+async def test_it_looks_again_after_its_backoff() -> None:
+    lab = Lab(backoff_ms=50)
+    async with asyncio.TaskGroup() as tasks:
+        await lab.manager.start(tasks)
+        log = await lab.log(A)
+        for _ in range(100):
+            await asyncio.sleep(0)
+            lab.clock.advance(10)
+        assert log.cleaned_offset is not None
+        await lab.manager.shutdown()
