@@ -32,7 +32,8 @@ def debug_routes(broker_id: int, purgatories: Purgatories, metrics: Metrics) -> 
         }
 
     def show_metrics(query: Query) -> Any:
-        return {"broker": broker_id, "metrics": metrics.snapshot()}
+        """With ``prefix``, of those whose name begins so: some gauges count ten thousand things."""
+        return {"broker": broker_id, "metrics": metrics.snapshot(query.get("prefix", ""))}
 
     return {
         "/purgatories.json": show_purgatories,

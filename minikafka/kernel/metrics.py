@@ -32,8 +32,12 @@ class Metrics:
         """Register a gauge; a second one of the same name takes its place."""
         self._gauges[name] = read
 
-    def snapshot(self) -> dict[str, float]:
-        """Every metric's value now, sorted by name."""
-        values: dict[str, float] = {name: c.value for name, c in self._counters.items()}
-        values.update({name: read() for name, read in self._gauges.items()})
+    def snapshot(self, prefix: str = "") -> dict[str, float]:
+        """Every metric's value now (of those whose name begins so), sorted by name."""
+        values: dict[str, float] = {
+            name: c.value for name, c in self._counters.items() if name.startswith(prefix)
+        }
+        values.update(
+            {name: read() for name, read in self._gauges.items() if name.startswith(prefix)}
+        )
         return dict(sorted(values.items()))

@@ -192,7 +192,8 @@ class Lab:
         host, port = self._address
         number = port + broker_id - 1 + DEBUG_PORT_OFFSET
         try:
-            with urllib.request.urlopen(f"http://{host}:{number}/metrics.json", timeout=30) as told:
+            url = f"http://{host}:{number}/metrics.json?prefix={name}"
+            with urllib.request.urlopen(url, timeout=30) as told:
                 found = json.loads(told.read())
         except (OSError, ValueError):
             return -1
