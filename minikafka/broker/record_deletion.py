@@ -49,9 +49,10 @@ class RecordDeletion:
             if result.error is ErrorCode.NONE:
                 # Some may be waiting to read below the new start.
                 self._parked.changed(result.topic_partition)
-        if all(r.error or r.low_watermark >= r.requested_offset for r in results):
+        if not results:
             reply(results)
             return
+        # Also when nothing is left to wait for: the disk may have failed since, and is asked there.
         operation = DelayedDeleteRecords(
             max(0, timeout_ms), results, self._hosted, reply, self._expired.mark
         )

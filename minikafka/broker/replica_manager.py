@@ -252,21 +252,26 @@ class ReplicaManager:
         A follower's fetch also says how far it has come: the high watermarks that moved by it wake
         who waits for them, in this breath."""
         results, advanced = self._reader.read(params, entries, self._clock.monotonic_ms())
-        for topic_partition in advanced:
-            self.parked.changed(topic_partition)
         size = 0
         reason = params.max_wait_ms <= 0 or not entries
         for result in results:
             size += len(result.records)
             if result.error is not ErrorCode.NONE or result.diverging is not None:
                 reason = True
-        if reason or size >= params.min_bytes:
+        operation: DelayedFetch | None = None
+        if not reason and size < params.min_bytes:
+            # Before others are woken: what they read may end in a failed disk, and then this one,
+            # which knows the partitions as they were, is answered with that.
+            counted = self._counting(params, reply)
+            operation = DelayedFetch(
+                params, entries, self.hosted, self._reader, counted, self._expired
+            )
+        for topic_partition in advanced:
+            self.parked.changed(topic_partition)
+        if operation is None:
             self._count_out(params, size)
             reply(results)
             return
-        operation = DelayedFetch(
-            params, entries, self.hosted, self._reader, self._counting(params, reply), self._expired
-        )
         self.parked.fetch.try_complete_else_watch(
             operation, [entry.topic_partition for entry in entries]
         )

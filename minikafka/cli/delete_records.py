@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     config = client_config(args)
-    offsets = parse_offsets(Path(args.offset_json_file).read_text())
+    offsets = parse_offsets(Path(args.offset_json_file).read_bytes())
 
     async def work(world: World) -> int:
         async with Admin(world, config) as admin:
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     return run_client(work)
 
 
-def parse_offsets(text: str) -> dict[TopicPartition, int]:
+def parse_offsets(text: str | bytes) -> dict[TopicPartition, int]:
     """The file of kafka-delete-records. Raises ConfigError."""
     try:
         data: Any = json.loads(text)
@@ -61,14 +61,22 @@ def parse_offsets(text: str) -> dict[TopicPartition, int]:
     offsets: dict[TopicPartition, int] = {}
     for row in rows:
         match row:
-            case {"topic": str(topic), "partition": int(partition), "offset": int(offset)}:
-                tp = TopicPartition(topic, partition)
+            case {"topic": str(topic), "partition": partition, "offset": offset}:
+                fits = is_integer(partition, 32) and is_integer(offset, 64)
             case _:
-                raise ConfigError(f"not topic, partition and offset: {json.dumps(row)}")
+                fits = False
+        if not fits:
+            raise ConfigError(f"not topic, partition and offset: {json.dumps(row)}")
+        tp = TopicPartition(topic, partition)
         if tp in offsets:
             raise ConfigError(f"the offset file names {tp} twice")
         offsets[tp] = offset
     return offsets
+
+
+def is_integer(value: Any, bits: int) -> bool:
+    """One that the wire has room for. JSON's ``true`` is none, though Python thinks so."""
+    return type(value) is int and -(1 << bits - 1) <= value < 1 << bits - 1
 
 
 def line(topic_partition: TopicPartition, outcome: int | KafkaError) -> str:

@@ -341,17 +341,27 @@ class TestRemembering:
     async def test_a_full_disk_stops_no_deletion(self, monkeypatch: pytest.MonkeyPatch) -> None:
         async with ReplicaCluster([1]) as cluster:
             leader = await alone(cluster, "a", "b", "c")
-            _fail(monkeypatch, leader.files, STARTS)
+            _fail(monkeypatch, leader.files, STARTS, errno.ENOSPC)
             assert error_of(delete_records(leader, 2)) is ErrorCode.NONE
             assert earliest(leader) == 2
 
+    @pytest.mark.mission("DOP-8")
+    async def test_a_broken_disk_is_told_of(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Nothing to wait for, but the new start is not written down."""
+        async with ReplicaCluster([1]) as cluster:
+            leader = await alone(cluster, "a", "b", "c")
+            _fail(monkeypatch, leader.files, STARTS, errno.EIO)
+            answers = delete_records(leader, 2)
+            assert error_of(answers) is ErrorCode.KAFKA_STORAGE_ERROR
+            assert answers[0].low_watermark == -1
 
-def _fail(monkeypatch: pytest.MonkeyPatch, files: MemoryFiles, path: str) -> None:
+
+def _fail(monkeypatch: pytest.MonkeyPatch, files: MemoryFiles, path: str, number: int) -> None:
     replace: Any = files.replace_unsynced
 
     def refuse(target: str, data: bytes) -> None:
         if target == path:
-            raise OSError(errno.ENOSPC, "no space")
+            raise OSError(number, "refused")
         replace(target, data)
 
     monkeypatch.setattr(files, "replace_unsynced", refuse)

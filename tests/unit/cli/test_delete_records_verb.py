@@ -32,13 +32,20 @@ def test_kafkas_file() -> None:
         ('{"partitions": [{"topic": "t", "partition": 1}]}', "not topic, partition and offset"),
         ('{"partitions": [{"topic": "t", "partition": "1", "offset": 1}]}', "not topic"),
         ('{"partitions": [7]}', "not topic"),
+        ('{"partitions": [{"topic": "t", "partition": 1, "offset": true}]}', "not topic"),
+        ('{"partitions": [{"topic": "t", "partition": 2147483648, "offset": 1}]}', "not topic"),
+        (
+            '{"partitions": [{"topic": "t", "partition": 1, "offset": 9223372036854775808}]}',
+            "not topic",
+        ),
+        (b"\xff\xfe{", "not JSON"),
         (
             json.dumps({"partitions": [{"topic": "t", "partition": 1, "offset": 1}] * 2}),
             "t-1 twice",
         ),
     ],
 )
-def test_other_files(text: str, complaint: str) -> None:
+def test_other_files(text: str | bytes, complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint):
         parse_offsets(text)
 
