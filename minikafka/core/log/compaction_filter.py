@@ -35,6 +35,7 @@ from minikafka.protocol.records.compression import compress
 # One unit is what a record costs: some microseconds.
 _UNITS_PER_SLICE: Final = 128
 _UNITS_PER_BATCH: Final = 6
+_LOOKS_UP_AFTER: Final = 32  # records
 _BYTES_PER_UNIT: Final = 8192
 
 
@@ -105,14 +106,14 @@ class KeyIndexer:
             self.stats.map_records_read += batch.record_count
             if not self.transactions.takes_away(batch) and not batch.is_control:
                 base_offset = batch.base_offset
-                for record in walk(records_of(batch), batch.record_count):
-                    if self._pace.of(1):
+                found = walk(records_of(batch), batch.record_count)
+                for number, (_, _, _, delta, key, _) in enumerate(found):
+                    if not number % _LOOKS_UP_AFTER and self._pace.of(_LOOKS_UP_AFTER):
                         yield
-                    offset = base_offset + record.offset_delta
-                    if record.key is not None and offset >= start:
-                        if offsets.is_full:
+                    if key is not None and base_offset + delta >= start:
+                        if offsets.size >= offsets.capacity:
                             return True
-                        offsets.put(record.key, offset)
+                        offsets.put(key, base_offset + delta)
             if batch.last_offset >= start:
                 offsets.latest_offset = batch.last_offset
         return False
@@ -158,12 +159,19 @@ class BatchFilter:
         data = records_of(batch)
         records: list[FoundRecord] = []
         has_tombstones = unneeded  # a marker that nothing needs but whoever reads just now
-        for record in walk(data, batch.record_count):
-            if self._pace.of(1):
+        base, get, seen = batch.base_offset, self.offsets.get, self.offsets.latest_offset
+        for number, record in enumerate(walk(data, batch.record_count)):
+            if not number % _LOOKS_UP_AFTER and self._pace.of(_LOOKS_UP_AFTER):
                 yield
-            if batch.is_control or self._stays(batch, record, horizon_over):
-                records.append(record)
-                has_tombstones |= not record.has_value
+            _, _, _, delta, key, has_value = record
+            if not batch.is_control and base + delta <= seen:  # case A, if it is one
+                if key is None:
+                    stats.records_without_key += 1
+                    continue
+                if base + delta < get(key) or (horizon_over and not has_value):
+                    continue
+            records.append(record)
+            has_tombstones |= not has_value
         if not records:
             return self._emptied(batch)
         stats.records_written += len(records)
@@ -171,15 +179,6 @@ class BatchFilter:
         if len(records) == batch.record_count and not sets_horizon:
             return batch.view()
         return self._rewritten(batch, data, records, sets_horizon)
-
-    def _stays(self, batch: RecordBatch, record: FoundRecord, horizon_over: bool) -> bool:
-        offset = batch.base_offset + record.offset_delta
-        if offset > self.offsets.latest_offset:
-            return True  # not looked at yet
-        if record.key is None:
-            self.stats.records_without_key += 1
-            return False
-        return offset >= self.offsets.get(record.key) and (record.has_value or not horizon_over)
 
     def _emptied(self, batch: RecordBatch) -> Buffer | None:
         """The header alone of a producer's last batch (case B), nothing of any other one."""
@@ -201,16 +200,16 @@ class BatchFilter:
         base = batch.base_timestamp
         max_timestamp = batch.max_timestamp
         if not batch.timestamp_type_log_append:
-            max_timestamp = base + max(record.timestamp_delta for record in records)
+            max_timestamp = base + max(timestamp_delta for _, _, timestamp_delta, *_ in records)
         flags = batch.attributes
         if sets_horizon:
             flags |= DELETE_HORIZON_FLAG
             horizon = min(self.now_ms + self.delete_retention_ms, NO_LIMIT)
             shift = base - horizon
-            parts = [with_timestamp_delta(data, r, r.timestamp_delta + shift) for r in records]
+            parts = [with_timestamp_delta(data, r, r[2] + shift) for r in records]
             base = horizon
         else:
-            parts = [data[record.start : record.end] for record in records]
+            parts = [data[start:end] for start, end, *_ in records]
         payload = compress(batch.compression, b"".join(parts))
         return _with_records(batch, payload, len(records), flags, base, max_timestamp)
 

@@ -4,22 +4,15 @@ value."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TypeAlias
 
-from minikafka.protocol.buffer import read_varlong, write_varint, write_varlong
+from minikafka.protocol.buffer import read_uvarlong, read_varlong, write_varint, write_varlong
 from minikafka.protocol.records.batch import CorruptRecordError, RecordBatch
 from minikafka.protocol.records.compression import Compression, decompress
 
-
-class FoundRecord(NamedTuple):
-    """``start`` and ``end`` are where it lies among the batch's records, its length included."""
-
-    start: int
-    end: int
-    timestamp_delta: int
-    offset_delta: int
-    key: bytes | None
-    has_value: bool
+# start, end, timestamp delta, offset delta, key, has value: where the record lies among those of
+# its batch, length included, and what compaction asks of it. A plain tuple: there are so many.
+FoundRecord: TypeAlias = tuple[int, int, int, int, bytes | None, bool]
 
 
 def records_of(batch: RecordBatch) -> bytes:
@@ -30,45 +23,64 @@ def records_of(batch: RecordBatch) -> bytes:
 
 
 def walk(data: bytes, count: int) -> Iterator[FoundRecord]:
-    """The ``count`` records in ``data``. Raises CorruptRecordError."""
+    """The ``count`` records in ``data``. Short varints are read in place, as this runs for every
+    record twice. Raises CorruptRecordError."""
     position = 0
-    limit = len(data)
     try:
         for _ in range(count):
             start = position
-            length, position = _varint(data, position)
-            end = position + length
-            if length < 0 or end > limit:
-                raise CorruptRecordError(f"a record of {length} bytes in {limit - position}")
-            timestamp_delta, position = _varint(data, position + 1)
-            offset_delta, position = _varint(data, position)
-            key_length, position = _varint(data, position)
+            value = data[position]
+            position += 1
+            if value >= 0x80:
+                if (high := data[position]) < 0x80:
+                    value += (high << 7) - 0x80
+                    position += 1
+                else:
+                    value, position = read_uvarlong(data, start)
+            end = position + (value >> 1)
+            negative = value
+            timestamp = data[position + 1]  # after the attributes, of which none are in use
+            position += 2
+            if timestamp >= 0x80:
+                timestamp, position = read_uvarlong(data, position - 1)
+            offset = data[position]
+            position += 1
+            if offset >= 0x80:
+                if (high := data[position]) < 0x80:
+                    offset += (high << 7) - 0x80
+                    position += 1
+                else:
+                    offset, position = read_uvarlong(data, position - 1)
+            negative |= offset
+            value = data[position]
+            position += 1
+            if value >= 0x80:
+                value, position = read_uvarlong(data, position - 1)
             key = None
-            if key_length >= 0:
-                key = data[position : position + key_length]
-                position += key_length
-            value_length, position = _varint(data, position)
-            if position + max(value_length, 0) > end:
-                raise CorruptRecordError(f"a field reaches past its record of {length} bytes")
-            yield FoundRecord(start, end, timestamp_delta, offset_delta, key, value_length >= 0)
+            if not value & 1:
+                key = data[position : position + (value >> 1)]
+                position += value >> 1
+            value = data[position]
+            position += 1
+            if value >= 0x80:
+                value, position = read_uvarlong(data, position - 1)
+            no_value = value & 1
+            if negative & 1 or position + (0 if no_value else value >> 1) > end or end > len(data):
+                raise CorruptRecordError(f"a malformed record at byte {start} of a batch's")
+            delta = (timestamp >> 1) ^ -(timestamp & 1)
+            yield start, end, delta, offset >> 1, key, not no_value
             position = end
     except (IndexError, ValueError) as error:
         raise CorruptRecordError(f"malformed record: {error}") from error
-    if position != limit:
-        raise CorruptRecordError(f"{limit - position} bytes after the last record of a batch")
-
-
-def _varint(data: bytes, position: int) -> tuple[int, int]:
-    byte = data[position]
-    if byte < 0x80:
-        return (byte >> 1) ^ -(byte & 1), position + 1
-    return read_varlong(data, position)
+    if position != len(data):
+        raise CorruptRecordError(f"{len(data) - position} bytes after the last record of a batch")
 
 
 def with_timestamp_delta(data: bytes, record: FoundRecord, timestamp_delta: int) -> bytes:
     """The bytes of ``record``, its time told from another base."""
-    _, position = _varint(data, record.start)
+    start, end = record[:2]
+    _, position = read_varlong(data, start)
     attributes = data[position : position + 1]
-    _, position = _varint(data, position + 1)
-    body = attributes + write_varlong(timestamp_delta) + data[position : record.end]
+    _, position = read_varlong(data, position + 1)
+    body = attributes + write_varlong(timestamp_delta) + data[position:end]
     return write_varint(len(body)) + body
