@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
 
 from minikafka.coordinator.config import GroupCoordinatorConfig
 from minikafka.coordinator.loader import Loader
@@ -56,7 +57,7 @@ class GroupShards:
         for task in self._running:
             task.cancel()
 
-    def _start_task(self, work: asyncio._CoroutineLike[None], name: str) -> None:
+    def _start_task(self, work: Coroutine[Any, Any, None], name: str) -> None:
         assert self._tasks is not None, "after start"
         task = self._tasks.create_task(work, name=name)
         self._running.add(task)
@@ -158,9 +159,10 @@ class GroupShards:
     async def _expire_forever(self) -> None:
         while True:
             await self.clock.sleep(self.config.offsets_retention_check_interval_ms)
-            await self._expire()
+            await self.expire()
 
-    async def _expire(self) -> None:
+    async def expire(self) -> None:
+        """Delete what has expired by now, in every group."""
         expired = 0
         for count, (runtime, group) in enumerate(self.groups(), start=1):
             if not group.is_dead:

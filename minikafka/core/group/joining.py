@@ -256,21 +256,23 @@ def replacement_stored(
         return  # put out meanwhile, and told so
     if error is not ErrorCode.NONE:
         _take_back(group, before, error, result)
-    elif group.state is not GroupState.STABLE:
-        return  # a rebalance has begun: it takes part in it
-    elif before.can_skip_assignment:
-        ticket = group.take_join(member)
-        if ticket is not None:
-            leads = group.leader_id == member.member_id
-            result.reply(ticket, join_answer(group, member.member_id, leads, skip_assignment=leads))
-    else:
-        # Told that the old one leads, it does not assign: nobody would take it over now.
-        ticket = group.take_join(member)
-        if ticket is not None:
-            result.reply(
-                ticket,
-                join_answer(group, member.member_id, False, leader_id=before.old_leader_id),
-            )
+    elif group.state is GroupState.STABLE:
+        _answer_replacement(group, before, result)
+    # Else a rebalance has begun, and it takes part in it.
+
+
+def _answer_replacement(group: Group, before: Replacement, result: CoordinatorResult) -> None:
+    """A leader is told to lead without assigning, where it can be told that. Otherwise that the old
+    one leads: what it would assign nobody would take over now."""
+    member = before.member
+    ticket = group.take_join(member)
+    if ticket is None:
+        return
+    leads = group.leader_id == member.member_id and before.can_skip_assignment
+    leader_id = None if before.can_skip_assignment else before.old_leader_id
+    answer = join_answer(group, member.member_id, leads, leads, leader_id)
+    result.reply(ticket, answer)
+    schedule_heartbeat(group, member, result)
 
 
 def _take_back(

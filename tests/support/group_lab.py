@@ -1,0 +1,269 @@
+"""A group coordinator by itself: its log in memory, its clock by hand, its tasks run at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import Any
+
+from minikafka.broker.timer_driver import Reaper
+from minikafka.coordinator.config import GroupCoordinatorConfig
+from minikafka.coordinator.group_service import GroupService
+from minikafka.coordinator.shards import GroupShards
+from minikafka.core.group.committing import CommitFacts
+from minikafka.core.group.config import GroupConfig
+from minikafka.core.group.group import Group
+from minikafka.core.group.joining import JoinFacts
+from minikafka.core.group.records import CommittedOffset, GroupRecord, decode_record
+from minikafka.core.group.syncing import SyncFacts
+from minikafka.core.purgatory import DelayedOperation, Purgatory
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.errors import ErrorCode
+from minikafka.protocol.messages.join_group import JoinGroupResponse
+from minikafka.protocol.messages.sync_group import SyncGroupResponse
+from minikafka.protocol.records.batch import parse_batch, stamp
+from minikafka.protocol.records.record import decode_records
+from tests.support.manual_clock import ManualClock
+from tests.support.recording_log import RecordingLog
+
+GROUP = "g"
+PARTITION = 0
+
+
+class LabClock(ManualClock):
+    async def sleep(self, delay_ms: int) -> None:
+        assert delay_ms == 0, "nothing here waits"
+        await asyncio.sleep(0)
+
+
+class HandTasks:
+    """What is started is run to its end at once; what runs for ever is not started."""
+
+    def create_task(self, work: Coroutine[Any, Any, None], name: str) -> HandTasks:
+        if name.startswith("load-"):
+            run(work)
+        else:
+            work.close()
+        return self
+
+    def add_done_callback(self, callback: Any) -> None: ...
+
+    def cancel(self) -> None: ...
+
+
+def run(work: Coroutine[Any, Any, Any]) -> None:
+    try:
+        while True:
+            work.send(None)
+    except StopIteration:
+        pass
+
+
+class MemoryLog:
+    """``held``: appends are not acknowledged until ``release``. ``refusal``: what the next ones
+    are refused with."""
+
+    def __init__(self) -> None:
+        self.batches: list[bytes] = []
+        self.end = 0
+        self.held = False
+        self.refusal: ErrorCode | None = None
+        self.waiting: deque[tuple[Callable[[ErrorCode, int], None], int]] = deque()
+
+    def append(
+        self,
+        partition: int,
+        batch: bytes,
+        replicated: bool,
+        done: Callable[[ErrorCode, int], None],
+    ) -> None:
+        if self.refusal is not None:
+            done(self.refusal, -1)
+            return
+        stamped = bytearray(batch)
+        stamp(stamped, 0, self.end, 0)
+        base_offset = self.end
+        self.batches.append(bytes(stamped))
+        self.end += parse_batch(stamped, 0).record_count
+        if self.held and replicated:
+            self.waiting.append((done, base_offset))
+        else:
+            done(ErrorCode.NONE, base_offset)
+
+    def release(self, error: ErrorCode = ErrorCode.NONE) -> None:
+        while self.waiting:
+            done, base_offset = self.waiting.popleft()
+            done(error, base_offset if error is ErrorCode.NONE else -1)
+
+    def truncate(self, batches: int) -> None:
+        """The last so many never were replicated."""
+        for _ in range(min(batches, len(self.batches))):
+            self.end -= parse_batch(self.batches.pop(), 0).record_count
+
+    def bounds(self, partition: int) -> tuple[int, int]:
+        return 0, self.end
+
+    async def read(self, partition: int, offset: int, max_bytes: int) -> bytes:
+        return b"".join(
+            batch for batch in self.batches if parse_batch(batch, 0).last_offset >= offset
+        )
+
+    def records(self) -> Iterable[GroupRecord]:
+        for record in decode_records(b"".join(self.batches)):
+            assert record.key is not None
+            found = decode_record(record.key, record.value)
+            assert found is not None
+            yield found
+
+
+class GroupLab:
+    """One coordinator, of the one partition that there is."""
+
+    def __init__(self, elect: bool = True, **config: int) -> None:
+        self.clock = LabClock()
+        self.log = MemoryLog()
+        self.events = RecordingLog()
+        self.heartbeats: Reaper[DelayedOperation] = self._reaper("Heartbeat")
+        self.rebalances: Reaper[DelayedOperation] = self._reaper("Rebalance")
+        self.shards = GroupShards(
+            self.clock,
+            self.log,
+            self.rebalances,
+            self.heartbeats,
+            GroupCoordinatorConfig(GroupConfig(**config)),
+            lambda: 1,
+            self.events,
+        )
+        tasks: Any = HandTasks()
+        self.shards.start(tasks)
+        self.service = GroupService(self.shards)
+        self.epoch = 0
+        if elect:
+            self.elect()
+
+    def _reaper(self, name: str) -> Reaper[DelayedOperation]:
+        return Reaper(self.clock, Purgatory(name), f"ExpirationReaper-1-{name}")
+
+    def elect(self) -> None:
+        self.epoch += 1
+        self.shards.elected(PARTITION, self.epoch)
+
+    def resign(self) -> None:
+        self.epoch += 1
+        self.shards.resigned(PARTITION, self.epoch)
+
+    def expire(self) -> None:
+        run(self.shards.expire())
+
+    @property
+    def group(self) -> Group:
+        found = self.service.group(GROUP)
+        assert found is not None
+        return found
+
+    def said(self) -> list[str]:
+        return [event for _, event, _ in self.events.events]
+
+    # -- requests, with defaults
+
+    def join(
+        self,
+        member_id: str = "",
+        *,
+        instance: str | None = None,
+        protocols: Iterable[str] = ("range",),
+        metadata: bytes = b"\0\0\0\0\0\0\xff\xff\xff\xff",
+        session_ms: int = 10_000,
+        rebalance_ms: int = 60_000,
+        new_id: str = "new",
+        must_know_id: bool = False,
+        can_skip: bool = False,
+        protocol_type: str = "consumer",
+        group_id: str = GROUP,
+    ) -> list[JoinGroupResponse]:
+        """The list gets the answer."""
+        answers: list[JoinGroupResponse] = []
+        facts = JoinFacts(
+            member_id,
+            instance,
+            "client",
+            "/127.0.0.1",
+            rebalance_ms,
+            session_ms,
+            protocol_type,
+            tuple((name, metadata) for name in protocols),
+            new_id,
+            must_know_id,
+            can_skip,
+        )
+        self.service.join(group_id, facts, answers.append)
+        return answers
+
+    def sync(
+        self,
+        member_id: str,
+        generation: int,
+        assignments: Mapping[str, bytes] | None = None,
+        *,
+        instance: str | None = None,
+        protocol_type: str | None = None,
+        protocol_name: str | None = None,
+    ) -> list[SyncGroupResponse]:
+        answers: list[SyncGroupResponse] = []
+        facts = SyncFacts(
+            member_id, instance, generation, protocol_type, protocol_name, assignments or {}
+        )
+        self.service.sync(GROUP, facts, answers.append)
+        return answers
+
+    def beat(self, member_id: str, generation: int, instance: str | None = None) -> ErrorCode:
+        return self.service.heartbeat(GROUP, member_id, instance, generation)
+
+    def commit(
+        self,
+        offsets: Mapping[tuple[str, int], int],
+        member_id: str = "",
+        generation: int = -1,
+        *,
+        group_id: str = GROUP,
+        metadata: str = "",
+        expire_ms: int = -1,
+        instance: str | None = None,
+    ) -> dict[TopicPartition, ErrorCode]:
+        """The dict gets the answer."""
+        answer: dict[TopicPartition, ErrorCode] = {}
+        now_ms = self.clock.wall_ms()
+        facts = CommitFacts(
+            member_id,
+            instance,
+            generation,
+            {
+                TopicPartition(*where): CommittedOffset(offset, -1, metadata, now_ms, expire_ms)
+                for where, offset in offsets.items()
+            },
+        )
+        self.service.commit(group_id, facts, answer.update)
+        return answer
+
+    def committed(self, group_id: str = GROUP) -> dict[tuple[str, int], int]:
+        found = self.service.fetch(group_id, None, require_stable=False)
+        return {tuple(fetched.topic_partition): fetched.committed.offset for fetched in found}  # type: ignore[misc]
+
+    # -- whole scenes
+
+    def stable(self, *names: str, **options: Any) -> tuple[int, list[str]]:
+        """A group of that many members, each with its name for an assignment. Generation, ids."""
+        answers = [self.join(new_id=name, **options) for name in names]
+        self.clock.advance(6_000)  # the initial delay, and once more for those who came
+        joined = [answer[0] for answer in answers]
+        assert all(answer.error_code == ErrorCode.NONE for answer in joined), joined
+        generation = joined[0].generation_id
+        leader = joined[0].leader
+        assignments = {name: name.encode() for name in names}
+        synced = [
+            self.sync(name, generation, assignments if name == leader else None)
+            for name in sorted(names, key=lambda name: name == leader)
+        ]
+        assert [bytes(answer[0].assignment) for answer in synced]
+        return generation, list(names)

@@ -1,0 +1,405 @@
+"""Offsets of groups: committed, fetched, deleted, expired; groups deleted, listed, loaded."""
+
+import pytest
+
+from minikafka.core.group.committing import TOMBSTONES_AT_ONCE
+from minikafka.core.group.config import GroupConfig
+from minikafka.core.group.records import (
+    CommittedOffset,
+    GroupStored,
+    OffsetCommitted,
+    decode_record,
+    encode_record,
+)
+from minikafka.core.group.shard import GroupShard
+from minikafka.core.group.states import GroupState
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.protocol.messages.offsets_log import GroupMetadataValue, MemberMetadata
+from minikafka.protocol.records.builder import build_batch
+from minikafka.protocol.records.control import (
+    ControlRecordType,
+    EndTxnMarker,
+    encode_end_txn_marker,
+)
+from tests.support.group_lab import GROUP, GroupLab
+
+NONE = ErrorCode.NONE
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+DAY_MS = 24 * 60 * 60 * 1000
+SUBSCRIBED_TO_T = b"\0\0" + b"\0\0\0\1" + b"\0\1t" + b"\xff\xff\xff\xff"
+
+
+@pytest.fixture
+def lab() -> GroupLab:
+    return GroupLab()
+
+
+def test_who_assigns_himself_commits_and_resumes(lab: GroupLab) -> None:
+    assert lab.commit({("t", 0): 5, ("t", 1): 7}) == {T0: NONE, T1: NONE}
+    assert lab.committed() == {("t", 0): 5, ("t", 1): 7}
+    lab.resign()
+    lab.elect()
+    assert lab.committed() == {("t", 0): 5, ("t", 1): 7}
+
+
+def test_only_members_commit_while_there_are_members(lab: GroupLab) -> None:
+    generation, _ = lab.stable("a")
+    where = {("t", 0): 1}
+    assert lab.commit(where) == {T0: ErrorCode.UNKNOWN_MEMBER_ID}
+    assert lab.commit(where, "stranger", generation) == {T0: ErrorCode.UNKNOWN_MEMBER_ID}
+    assert lab.commit(where, "a", generation - 1) == {T0: ErrorCode.ILLEGAL_GENERATION}
+    assert lab.commit(where, "a", -1) == {T0: ErrorCode.ILLEGAL_GENERATION}
+    assert lab.commit(where, "a", generation) == {T0: NONE}
+    lab.clock.advance(10_000)
+    assert lab.commit(where, "a", generation) == {T0: ErrorCode.UNKNOWN_MEMBER_ID}
+    assert lab.commit(where) == {T0: NONE}
+
+
+def test_a_generation_of_an_unknown_group_is_illegal(lab: GroupLab) -> None:
+    assert lab.commit({("t", 0): 1}, "a", 3) == {T0: ErrorCode.ILLEGAL_GENERATION}
+    assert lab.service.group(GROUP) is None
+
+
+def test_commits_around_a_rebalance(lab: GroupLab) -> None:
+    generation, _ = lab.stable("a", "b")
+    lab.join("a")
+    assert lab.group.state is GroupState.PREPARING_REBALANCE
+    assert lab.commit({("t", 0): 1}, "b", generation) == {T0: NONE}
+    lab.join("b")
+    told = lab.commit({("t", 0): 2}, "b", generation + 1)
+    assert told == {T0: ErrorCode.REBALANCE_IN_PROGRESS}
+
+
+def test_a_commit_is_a_sign_of_life(lab: GroupLab) -> None:
+    generation, _ = lab.stable("a")
+    for n in range(5):
+        lab.clock.advance(8_000)
+        assert lab.commit({("t", 0): n}, "a", generation) == {T0: NONE}
+
+
+def test_metadata_may_be_too_long(lab: GroupLab) -> None:
+    assert lab.commit({("t", 0): 1}, metadata="x" * 4097) == {
+        T0: ErrorCode.OFFSET_METADATA_TOO_LARGE
+    }
+    assert lab.commit({("t", 0): 1}, metadata="x" * 4096) == {T0: NONE}
+
+
+def test_an_offset_is_not_told_before_it_is_replicated(lab: GroupLab) -> None:
+    lab.commit({("t", 0): 1})
+    lab.log.held = True
+    answer = lab.commit({("t", 0): 2})
+    assert not answer
+    assert lab.committed() == {("t", 0): 1}
+    unstable = lab.service.fetch(GROUP, [T0, T1], require_stable=True)
+    assert [(f.committed.offset, f.error) for f in unstable] == [
+        (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT),
+        (-1, NONE),
+    ]
+    lab.log.release()
+    assert answer == {T0: NONE}
+    assert lab.committed() == {("t", 0): 2}
+
+
+@pytest.mark.parametrize(
+    ("refusal", "told"),
+    [
+        (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_COORDINATOR),
+        (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.INVALID_COMMIT_OFFSET_SIZE),
+        (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.REQUEST_TIMED_OUT),
+    ],
+)
+def test_a_commit_that_is_not_stored(lab: GroupLab, refusal: ErrorCode, told: ErrorCode) -> None:
+    lab.log.refusal = refusal
+    assert lab.commit({("t", 0): 1}) == {T0: told}
+    assert lab.committed() == {}
+    assert not lab.group.offsets.has_pending
+
+
+def test_a_text_that_no_record_holds(lab: GroupLab) -> None:
+    huge = "g" * 40_000
+    assert lab.commit({("t", 0): 1}, group_id=huge) == {T0: ErrorCode.INVALID_COMMIT_OFFSET_SIZE}
+
+
+def test_offsets_of_an_unknown_group_are_none(lab: GroupLab) -> None:
+    found = lab.service.fetch("nobody", [T0], require_stable=True)
+    assert [(f.committed.offset, f.committed.metadata, f.error) for f in found] == [(-1, "", NONE)]
+    assert lab.service.fetch("nobody", None, require_stable=False) == []
+
+
+# -- deletion
+
+
+def deleted(lab: GroupLab, *group_ids: str) -> dict[str, ErrorCode]:
+    answer: dict[str, ErrorCode] = {}
+    lab.service.delete_groups(group_ids, answer.update)
+    return answer
+
+
+def test_groups_without_members_are_deleted(lab: GroupLab) -> None:
+    lab.commit({("t", n): n for n in range(3)})
+    lab.stable("a")
+    assert deleted(lab, GROUP, "nobody") == {
+        GROUP: ErrorCode.NON_EMPTY_GROUP,
+        "nobody": ErrorCode.GROUP_ID_NOT_FOUND,
+    }
+    lab.clock.advance(10_000)
+    assert deleted(lab, GROUP, GROUP) == {GROUP: NONE}
+    assert lab.service.group(GROUP) is None
+    lab.resign()
+    lab.elect()
+    assert lab.service.group(GROUP) is None, "nor does the log know it"
+
+
+def test_a_deletion_that_is_not_stored_changes_nothing(lab: GroupLab) -> None:
+    lab.commit({("t", 0): 1})
+    lab.log.refusal = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert deleted(lab, GROUP) == {GROUP: ErrorCode.NOT_COORDINATOR}
+    assert lab.committed() == {("t", 0): 1}
+
+
+def test_many_offsets_are_deleted_in_batches_that_fit(lab: GroupLab) -> None:
+    count = 2 * TOMBSTONES_AT_ONCE + 1
+    lab.commit({("t", n): n for n in range(count)})
+    before = len(lab.log.batches)
+    assert deleted(lab, GROUP) == {GROUP: NONE}
+    assert len(lab.log.batches) == before + 3
+
+
+def test_offsets_of_topics_that_are_consumed_are_kept(lab: GroupLab) -> None:
+    lab.commit({("t", 0): 1, ("u", 0): 2})
+    lab.stable("a", metadata=SUBSCRIBED_TO_T)
+    answer: dict[TopicPartition, ErrorCode] = {}
+    lab.service.delete_offsets(GROUP, [T0, TopicPartition("u", 0)], answer.update)
+    assert answer == {T0: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, TopicPartition("u", 0): NONE}
+    assert lab.committed() == {("t", 0): 1}
+
+
+def test_offsets_that_cannot_be_deleted(lab: GroupLab) -> None:
+    def refusal() -> ErrorCode:
+        with pytest.raises(KafkaError) as refused:
+            lab.service.delete_offsets(GROUP, [T0], lambda _: None)
+        return refused.value.code
+
+    assert refusal() is ErrorCode.GROUP_ID_NOT_FOUND
+    lab.stable("a", protocol_type="connect")
+    assert refusal() is ErrorCode.NON_EMPTY_GROUP
+
+
+def test_a_commit_on_its_way_does_not_come_back_after_a_deletion(lab: GroupLab) -> None:
+    lab.commit({("t", 0): 1})
+    lab.log.held = True
+    lab.commit({("t", 0): 2})
+    lab.service.partitions_deleted([T0])
+    lab.log.release()
+    assert lab.committed() == {}
+
+
+def test_offsets_of_deleted_topics_go(lab: GroupLab) -> None:
+    lab.commit({("t", 0): 1, ("u", 0): 2})
+    lab.service.partitions_deleted([T0, T1])
+    assert lab.committed() == {("u", 0): 2}
+
+
+# -- expiry
+
+
+def test_offsets_of_an_empty_group_expire_a_week_after_its_last_member(lab: GroupLab) -> None:
+    generation, _ = lab.stable("a")
+    lab.commit({("t", 0): 1}, "a", generation)
+    lab.clock.advance(10_000)
+    assert lab.group.state is GroupState.EMPTY
+    lab.clock.advance(7 * DAY_MS - 1)
+    lab.expire()
+    assert lab.committed() == {("t", 0): 1}
+    lab.clock.advance(1)
+    lab.expire()
+    assert lab.service.group(GROUP) is None
+    lab.resign()
+    lab.elect()
+    assert lab.service.group(GROUP) is None
+
+
+def test_offsets_of_who_assigns_himself_expire_a_week_after_the_commit(lab: GroupLab) -> None:
+    lab.commit({("t", 0): 1})
+    lab.clock.advance(4 * DAY_MS)
+    lab.commit({("t", 1): 1})
+    lab.clock.advance(3 * DAY_MS)
+    lab.expire()
+    assert lab.committed() == {("t", 1): 1}
+
+
+def test_offsets_of_topics_that_a_group_gave_up_expire(lab: GroupLab) -> None:
+    lab.commit({("t", 0): 1, ("u", 0): 1})
+    generation, _ = lab.stable("a", metadata=SUBSCRIBED_TO_T, session_ms=1_800_000)
+    for _ in range(7 * 24 * 3):
+        lab.clock.advance(1_200_000)
+        assert lab.beat("a", generation) is NONE
+    lab.expire()
+    assert lab.committed() == {("t", 0): 1}
+
+
+def test_a_client_may_have_asked_for_another_time(lab: GroupLab) -> None:
+    lab.commit({("t", 0): 1}, expire_ms=lab.clock.wall_ms() + 1_000)
+    lab.resign()
+    lab.elect()
+    lab.clock.advance(1_000)
+    lab.expire()
+    assert lab.service.group(GROUP) is None
+
+
+def test_a_group_that_never_was_is_forgotten(lab: GroupLab) -> None:
+    lab.join(new_id="a", must_know_id=True)
+    lab.clock.advance(10_000)
+    lab.expire()
+    assert lab.service.group(GROUP) is None
+    assert lab.log.batches == []
+
+
+# -- what is told
+
+
+def test_groups_are_listed_and_described(lab: GroupLab) -> None:
+    lab.commit({("t", 0): 1}, group_id="simple")
+    lab.stable("a")
+    listed = lab.service.list_groups
+    error, groups = listed([], [])
+    assert error is NONE
+    rows = {(g.group_id, g.protocol_type, g.group_state, g.group_type) for g in groups}
+    assert rows == {("simple", "", "Empty", "classic"), (GROUP, "consumer", "Stable", "classic")}
+    assert [group.group_id for group in listed(["stable"], ["Classic"])[1]] == [GROUP]
+    assert listed(["dead"], [])[1] == []
+    assert listed([], ["consumer"])[1] == []
+    found = lab.service.describe(GROUP)
+    assert (found.group_state, found.protocol_type, found.protocol_data) == (
+        "Stable",
+        "consumer",
+        "range",
+    )
+    member = found.members[0]
+    assert (member.member_id, member.client_id, member.client_host) == (
+        "a",
+        "client",
+        "/127.0.0.1",
+    )
+    assert member.member_assignment == b"a"
+    lab.join("a", protocols=["range"])
+    found = lab.service.describe(GROUP)
+    assert (found.group_state, found.protocol_data) == ("CompletingRebalance", "")
+    assert found.members[0].member_metadata == b""
+
+
+# -- the log
+
+
+def test_who_does_not_coordinate_says_so() -> None:
+    lab = GroupLab(elect=False)
+    not_here = ErrorCode.NOT_COORDINATOR
+    assert lab.join()[0].error_code == not_here
+    assert lab.sync("a", 1)[0].error_code == not_here
+    assert lab.beat("a", 1) is not_here
+    assert lab.commit({("t", 0): 1}) == {T0: not_here}
+    assert deleted(lab, GROUP) == {GROUP: not_here}
+    assert lab.service.describe(GROUP).error_code == not_here
+    with pytest.raises(KafkaError):
+        lab.committed()
+
+
+def test_who_waits_for_a_coordinator_that_resigns_is_told(lab: GroupLab) -> None:
+    lab.stable("a", "b")
+    joining = lab.join("a")
+    lab.resign()
+    assert joining[0].error_code == ErrorCode.NOT_COORDINATOR
+    assert lab.heartbeats.purgatory.delayed == lab.rebalances.purgatory.delayed == 0
+
+
+def test_a_loaded_group_goes_on_where_it_was(lab: GroupLab) -> None:
+    generation, _ = lab.stable("a", "b")
+    lab.resign()
+    lab.elect()
+    assert lab.group.state is GroupState.STABLE
+    assert lab.beat("a", generation) is NONE
+    assert lab.sync("b", generation)[0].assignment == b"b"
+    lab.clock.advance(10_000)
+    assert not lab.group.members, "sessions run again"
+
+
+def test_an_older_epoch_changes_nothing(lab: GroupLab) -> None:
+    lab.commit({("t", 0): 1})
+    lab.shards.resigned(0, 0)
+    assert lab.committed() == {("t", 0): 1}
+
+
+def test_what_cannot_be_read_is_passed_over(lab: GroupLab) -> None:
+    lab.commit({("t", 0): 1})
+    for key, value in ((b"", b""), (b"\0\1\0", None), (b"\0\2\0\1g", b"\0\3\0"), (b"\0\x09x", b"")):
+        lab.log.append(0, build_batch([(0, key, value, ())]), False, lambda *_: None)
+    lab.commit({("t", 0): 2})
+    lab.resign()
+    lab.elect()
+    assert lab.committed() == {("t", 0): 2}
+    assert lab.said().count("record_unreadable") == 3
+    assert "record_of_unknown_kind" in lab.said()
+
+
+@pytest.mark.parametrize("outcome", list(ControlRecordType))
+def test_offsets_in_a_transaction_count_when_it_is_committed(
+    lab: GroupLab, outcome: ControlRecordType
+) -> None:
+    lab.commit({("t", 0): 1, ("t", 1): 1})
+    record = OffsetCommitted(GROUP, T0, CommittedOffset(9, 2, "m", 3))
+    batch = build_batch(
+        [(0, *encode_record(record), ())], producer_id=7, producer_epoch=0, transactional=True
+    )
+    lab.log.append(0, batch, False, lambda *_: None)
+    lab.resign()
+    lab.elect()
+    assert lab.group.offsets.is_unstable(T0)
+    assert lab.committed()["t", 0] == 1
+    marker = build_batch(
+        [(0, *encode_end_txn_marker(EndTxnMarker(outcome, 0)), ())],
+        producer_id=7,
+        producer_epoch=0,
+        transactional=True,
+        control=True,
+    )
+    lab.log.append(0, marker, False, lambda *_: None)
+    lab.resign()
+    lab.elect()
+    assert not lab.group.offsets.is_unstable(T0)
+    assert lab.committed()["t", 0] == (9 if outcome is ControlRecordType.COMMIT else 1)
+
+
+def test_records_are_kafkas_bytes() -> None:
+    offset = OffsetCommitted("g", T0, CommittedOffset(258, 3, "m", 5))
+    assert encode_record(offset) == (
+        b"\0\1" + b"\0\1g" + b"\0\1t" + b"\0\0\0\0",
+        b"\0\3" + (258).to_bytes(8, "big") + b"\0\0\0\3" + b"\0\1m" + (5).to_bytes(8, "big"),
+    )
+    expiring = OffsetCommitted("g", T0, CommittedOffset(1, -1, "", 5, 6))
+    assert encode_record(expiring)[1] == (
+        b"\0\1" + (1).to_bytes(8, "big") + b"\0\0" + (5).to_bytes(8, "big") + (6).to_bytes(8, "big")
+    )
+    assert encode_record(OffsetCommitted("g", T0, None))[1] is None
+    assert encode_record(GroupStored("g", None)) == (b"\0\2\0\1g", None)
+    member = MemberMetadata("m", "i", "c", "/h", 5, 6, b"s", b"a")
+    stored = GroupStored("g", GroupMetadataValue("consumer", 1, "range", "m", 9, [member]))
+    _, value = encode_record(stored)
+    assert value is not None
+    assert value[:2] == b"\0\3"
+    for record in (offset, expiring, stored):
+        assert decode_record(*encode_record(record)) == record
+
+
+def test_a_group_of_before_kafka_0_10_1_waits_as_long_as_its_session() -> None:
+    shard = GroupShard(GroupConfig())
+    value = (
+        b"\0\0" + b"\0\x08consumer" + b"\0\0\0\1" + b"\0\1r" + b"\0\1m"
+        + b"\0\0\0\1" + b"\0\1m\0\1c\0\2/h" + b"\0\0\0\x09" + b"\0\0\0\0" + b"\0\0\0\0"
+    )  # fmt: skip
+    record = decode_record(b"\0\2\0\1g", value)
+    assert record is not None
+    shard.replay(record, 0)
+    assert shard.groups["g"].members["m"].rebalance_timeout_ms == 9

@@ -1,0 +1,118 @@
+"""Static members (KIP-345): back under a new id without a rebalance, the old id fenced."""
+
+import pytest
+
+from minikafka.core.group.states import GroupState
+from minikafka.kernel.errors import ErrorCode
+from minikafka.protocol.messages.leave_group import MemberIdentity
+from tests.support.group_lab import GROUP, GroupLab
+
+FENCED = ErrorCode.FENCED_INSTANCE_ID
+
+
+@pytest.fixture
+def lab() -> GroupLab:
+    """Static member ``a`` of instance ``i`` leads, and dynamic ``b`` follows; generation 1."""
+    lab = GroupLab()
+    lab.join(new_id="a", instance="i")
+    lab.join(new_id="b")
+    lab.clock.advance(6_000)
+    lab.sync("b", 1)
+    lab.sync("a", 1, {"a": b"x", "b": b"y"}, instance="i")
+    return lab
+
+
+def test_a_quick_restart_rebalances_nobody(lab: GroupLab) -> None:
+    answer = lab.join(instance="i", new_id="a2", can_skip=True)[0]
+    assert (answer.generation_id, answer.member_id, answer.leader) == (1, "a2", "a2")
+    assert answer.skip_assignment
+    assert [member.member_id for member in answer.members] == ["a2", "b"]
+    assert lab.group.state is GroupState.STABLE
+    assert lab.sync("a2", 1, instance="i")[0].assignment == b"x"
+    assert lab.heartbeats.purgatory.delayed == 2
+
+
+def test_before_version_9_it_is_told_that_the_old_one_leads(lab: GroupLab) -> None:
+    answer = lab.join(instance="i", new_id="a2")[0]
+    assert (answer.leader, answer.skip_assignment, answer.members) == ("a", False, [])
+
+
+def test_the_old_id_is_fenced(lab: GroupLab) -> None:
+    lab.join(instance="i", new_id="a2")
+    assert lab.beat("a", 1, "i") is FENCED
+    assert lab.sync("a", 1, instance="i")[0].error_code == FENCED
+    assert lab.join("a", instance="i")[0].error_code == FENCED
+    assert set(lab.commit({("t", 0): 1}, "a", 1, instance="i").values()) == {FENCED}
+    left = lab.service.leave(GROUP, [MemberIdentity("a", "i")])
+    assert left[0].error_code == FENCED
+    assert lab.beat("a2", 1, "i") is ErrorCode.NONE
+
+
+def test_the_new_id_is_in_the_log(lab: GroupLab) -> None:
+    lab.join(instance="i", new_id="a2")
+    lab.resign()
+    lab.elect()
+    assert lab.group.static_members == {"i": "a2"}
+    assert lab.beat("a2", 1, "i") is ErrorCode.NONE
+
+
+def test_what_is_not_stored_is_taken_back(lab: GroupLab) -> None:
+    lab.log.refusal = ErrorCode.NOT_ENOUGH_REPLICAS
+    answer = lab.join(instance="i", new_id="a2", protocols=["range", "other"])[0]
+    assert answer.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert lab.group.static_members == {"i": "a"}
+    assert [name for name, _ in lab.group.members["a"].protocols] == ["range"]
+    assert lab.beat("a", 1, "i") is ErrorCode.NONE
+    assert lab.heartbeats.purgatory.delayed == 2
+
+
+def test_another_protocol_that_would_win_is_a_rebalance() -> None:
+    lab = GroupLab()
+    both = ["range", "sticky"]
+    lab.join(new_id="a", instance="i", protocols=both)
+    lab.clock.advance(3_000)
+    lab.sync("a", 1, {"a": b"x"}, instance="i")
+    answer = lab.join(instance="i", new_id="a2", protocols=["sticky", "range"])
+    assert answer[0].generation_id == 2
+    assert answer[0].protocol_name == "sticky"
+
+
+def test_coming_back_while_the_leader_assigns_is_a_rebalance() -> None:
+    lab = GroupLab()
+    lab.join(new_id="a", instance="i")
+    lab.join(new_id="b")
+    lab.clock.advance(6_000)
+    waiting = lab.sync("b", 1)
+    answer = lab.join(instance="i", new_id="a2")
+    assert waiting[0].error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    assert not answer
+    lab.join("b")
+    assert answer[0].generation_id == 2
+
+
+def test_who_waits_under_the_old_id_is_told(lab: GroupLab) -> None:
+    lab.join("b", metadata=b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff")  # has to rebalance
+    old = lab.join("a", instance="i", protocols=["range"])
+    assert old, "both have joined"
+    waiting = lab.sync("a", 2, instance="i")  # without assignments, but it leads
+    assert waiting
+
+
+def test_a_static_member_that_is_away_is_kept_until_its_session_ends(lab: GroupLab) -> None:
+    lab.join("b", metadata=b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff", rebalance_ms=5_000)
+    lab.group.members["a"].rebalance_timeout_ms = 5_000
+    assert lab.group.state is GroupState.PREPARING_REBALANCE
+    lab.clock.advance(10_000)
+    assert "a" not in lab.group.members
+
+
+def test_an_administrator_removes_it_by_its_instance(lab: GroupLab) -> None:
+    left = lab.service.leave(GROUP, [MemberIdentity("", "i", "scaled down")])
+    assert left[0].error_code == ErrorCode.NONE
+    assert lab.group.static_members == {}
+    assert list(lab.group.members) == ["b"]
+
+
+def test_unknown_instances(lab: GroupLab) -> None:
+    assert lab.beat("b", 1, "nobody") is ErrorCode.UNKNOWN_MEMBER_ID
+    assert lab.join("a", instance="nobody")[0].error_code == ErrorCode.UNKNOWN_MEMBER_ID
