@@ -36,6 +36,7 @@ from minikafka.protocol.records.compression import compress
 _UNITS_PER_SLICE: Final = 128
 _UNITS_PER_BATCH: Final = 6
 _LOOKS_UP_AFTER: Final = 32  # records
+_LAST: Final = _LOOKS_UP_AFTER - 1
 _BYTES_PER_UNIT: Final = 8192
 
 
@@ -108,7 +109,7 @@ class KeyIndexer:
                 base_offset = batch.base_offset
                 found = walk(records_of(batch), batch.record_count)
                 for number, (_, _, _, delta, key, _) in enumerate(found):
-                    if not number % _LOOKS_UP_AFTER and self._pace.of(_LOOKS_UP_AFTER):
+                    if number % _LOOKS_UP_AFTER == _LAST and self._pace.of(_LOOKS_UP_AFTER):
                         yield
                     if key is not None and base_offset + delta >= start:
                         if offsets.size >= offsets.capacity:
@@ -161,7 +162,7 @@ class BatchFilter:
         has_tombstones = unneeded  # a marker that nothing needs but whoever reads just now
         base, get, seen = batch.base_offset, self.offsets.get, self.offsets.latest_offset
         for number, record in enumerate(walk(data, batch.record_count)):
-            if not number % _LOOKS_UP_AFTER and self._pace.of(_LOOKS_UP_AFTER):
+            if number % _LOOKS_UP_AFTER == _LAST and self._pace.of(_LOOKS_UP_AFTER):
                 yield
             _, _, _, delta, key, has_value = record
             if not batch.is_control and base + delta <= seen:  # case A, if it is one
