@@ -85,7 +85,9 @@ class DelayedDeleteRecords(DelayedOperation):
     def on_complete(self) -> None:
         for result in self._pending:
             result.error = ErrorCode.REQUEST_TIMED_OUT
-        self._reply(self._results)
+        reply, results = self._reply, self._results
+        del self._reply, self._results  # this may linger in watch lists until a purge
+        reply(results)
 
     def watched_keys(self) -> Iterable[TopicPartition]:
         return (result.topic_partition for result in self._pending)

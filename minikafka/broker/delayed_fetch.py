@@ -91,8 +91,12 @@ class DelayedFetch(DelayedOperation):
         return False
 
     def on_complete(self) -> None:
-        entries = [entry for _, _, entry in self._watched]
-        self._reply(self._reader.read(self._params, entries, None)[0])
+        reply, entries = self._reply, [entry for _, _, entry in self._watched]
+        # This lingers in the watch lists of quiet partitions until a purge. What was read would do
+        # so too: whoever has the reply has it.
+        del self._reply
+        self._watched = []
+        reply(self._reader.read(self._params, entries, None)[0])
 
     def watched_keys(self) -> Iterable[TopicPartition]:
         return (entry.topic_partition for _, _, entry in self._watched)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import errno
+import weakref
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
+from minikafka.broker.fetch_reader import FetchEntry, FetchParams, Isolation
+from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.storage.unified_log import UnifiedLog
-from tests.support.replicas import ReplicaCluster, error_of
+from tests.support.replicas import TOPIC, TP, ReplicaCluster, batch, error_of
 
 
 @pytest.mark.mission("DOP-2", "DOP-4")
@@ -38,3 +42,53 @@ async def test_the_disk_fails_under_a_reader_whom_a_follower_wakes(
         assert error_of(consumer) is ErrorCode.KAFKA_STORAGE_ERROR
         assert error_of(follower) is ErrorCode.KAFKA_STORAGE_ERROR
         assert leader.replicas.parked.fetch.purgatory.delayed == 0
+
+
+class Reply:
+    """Holds on to what it was given, as the slot of a connection does."""
+
+    def __init__(self, told: list[ErrorCode]) -> None:
+        self.told = told
+        self.results: Sequence[Any] = ()
+
+    def __call__(self, results: Sequence[Any]) -> None:
+        self.results = results
+        self.told.extend(result.error for result in results)
+
+
+class TestWhatIsCompletedKeepsNothing:
+    """It lingers in watch lists until the next purge, up to a thousand of its kind."""
+
+    @pytest.mark.mission("DOP-2", "PUR-5")
+    async def test_a_fetch_in_the_list_of_a_quiet_partition(self) -> None:
+        async with ReplicaCluster([1]) as cluster:
+            await cluster.elect(1, isr=[1], replicas=[1], partitions=[0, 1])
+            replicas = cluster[1].replicas
+            params = FetchParams(-1, 500, 1, 1 << 20, Isolation.HIGH_WATERMARK)
+            entries = [FetchEntry(TopicPartition(TOPIC, n), None, 0, 1 << 20) for n in (0, 1)]
+            told: list[ErrorCode] = []
+            reply = Reply(told)
+            left = weakref.ref(reply)
+            replicas.fetch(params, entries, reply)
+            del reply
+            assert left() is not None
+            cluster[1].produce("a", acks=1)
+            assert told == [ErrorCode.NONE] * 2
+            assert replicas.parked.fetch.purgatory.watched == 1
+            assert left() is None
+
+    @pytest.mark.mission("DOP-1", "PUR-5")
+    async def test_a_produce_whose_time_is_up(self) -> None:
+        async with ReplicaCluster([1]) as cluster:
+            await cluster.elect(1, isr=[1, 2], replicas=[1, 2])
+            replicas = cluster[1].replicas
+            told: list[ErrorCode] = []
+            reply = Reply(told)
+            left = weakref.ref(reply)
+            replicas.append_records([(TP, bytearray(batch("a")))], -1, 100, reply)
+            del reply
+            assert left() is not None
+            await cluster.clock.advance(101)
+            assert told == [ErrorCode.REQUEST_TIMED_OUT]
+            assert replicas.parked.produce.purgatory.watched == 1
+            assert left() is None
