@@ -207,14 +207,14 @@ class LogLoader:
 
         def take(batch: RecordBatch) -> None:
             nonlocal latest, end_offset
-            end_offset = batch.base_offset + batch.last_offset_delta + 1
-            if batch.partition_leader_epoch > latest:
-                latest = batch.partition_leader_epoch
-                epochs.assign(latest, batch.base_offset)
             if batch.producer_id >= 0:
                 aborted = states.update(batch, batch.base_offset, batch.max_timestamp)
                 if aborted is not None:
                     segment.add_aborted(aborted)
+            end_offset = batch.base_offset + batch.last_offset_delta + 1
+            if batch.partition_leader_epoch > latest:
+                latest = batch.partition_leader_epoch
+                epochs.assign(latest, batch.base_offset)
 
         await segment.recover(take)
         self.log.unflushed_names = True  # its indexes are new files

@@ -10,6 +10,7 @@ from minikafka.core.log.aborted_txn import AbortedTxn
 from minikafka.core.log.config import LogConfig, roll_jitter_ms
 from minikafka.core.log.index_math import MAX_RELATIVE_OFFSET
 from minikafka.core.log.recovery import batch_survives
+from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.ports import Buffer, File, Files
 from minikafka.protocol.records.batch import LOG_OVERHEAD, NO_TIMESTAMP, RecordBatch
 from minikafka.storage.batch_scan import FoundBatch, read_whole, scan, whole_batches
@@ -324,9 +325,10 @@ class LogSegment:
 
     async def recover(self, take: Callable[[RecordBatch], None]) -> None:
         """Read everything, cut the file after the last batch that is whole and true, rebuild the
-        indexes on the way. Each batch kept is given to ``take``, which must not keep it: its buffer
-        is one of many batches. The loop gets its turn between chunks. Kafka:
-        ``LogSegment.recover``.
+        indexes on the way. The loop gets its turn between chunks.
+
+        Each batch kept is given to ``take``, which must not keep it (its buffer is one of many
+        batches), and may refuse it with a KafkaError. Kafka: ``LogSegment.recover``.
         """
         self.offset_index.create()
         self.time_index.create()
@@ -344,11 +346,15 @@ class LogSegment:
                 sound = batch_survives(batch, self.base_offset, end_offset)
                 if not sound:
                     break
+                try:
+                    take(batch)
+                except KafkaError:
+                    sound = False
+                    break
                 position = start + batch.position
                 self._take_in(batch, position)
                 position += batch.length + LOG_OVERHEAD
                 end_offset = batch.base_offset + batch.last_offset_delta + 1
-                take(batch)
             sound = sound and position > start
             await asyncio.sleep(0)
         if position < size:

@@ -11,11 +11,13 @@ from minikafka.core.log.aborted_txn import AbortedTxn
 from minikafka.core.log.append import AppendOrigin, LogAppendInfo, UnexpectedAppendOffset
 from minikafka.core.log.config import LOG_APPEND_TIME, LogConfig
 from minikafka.core.log.index_math import fits
+from minikafka.core.log.producer_state import end_marker
 from minikafka.core.log.validation import follower_batches, leader_batch
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import Buffer, Files
 from minikafka.protocol.records.batch import (
+    CONTROL_FLAG,
     LOG_OVERHEAD,
     NO_TIMESTAMP,
     RecordBatch,
@@ -128,6 +130,9 @@ class UnifiedLog(FlushableLog):
         first, last = batches[0], batches[-1]
         if first.base_offset < self.log_end_offset:
             raise UnexpectedAppendOffset(first.base_offset, last.last_offset, self.log_end_offset)
+        for batch in batches:
+            if batch.attributes & CONTROL_FLAG:
+                end_marker(batch)
         size = last.position + last.size_bytes
         latest = max(batches, key=lambda batch: batch.max_timestamp)
         segment = self._segment_for(size, first.base_offset, last.last_offset, latest.max_timestamp)
@@ -179,9 +184,14 @@ class UnifiedLog(FlushableLog):
                 f"{size} bytes with offsets {first_offset} to {last_offset} in one append, which "
                 f"exceed a segment of {config.segment_bytes} bytes",
             )
-        if segment is not None and segment.size_bytes == 0 and last_offset <= segment.max_offset:
+        if segment is None:
+            return self._roll(first_offset)
+        if segment.size_bytes == 0 and last_offset <= segment.max_offset:
             return segment  # nothing would be gained
-        return self._roll(first_offset)
+        # Where a leader's log has a gap, the segment starts with the gap: one between segments
+        # would look to recovery as if a power loss had made it.
+        end = self.log_end_offset
+        return self._roll(end if fits(end, last_offset) else first_offset)
 
     def roll(self) -> None:
         """Go on in a new segment, so that the active one may be deleted. Raises OSError."""

@@ -5,7 +5,14 @@ Kafka: ``RecordsUtil.downConvert``, ``LazyDownConversionRecords``.
 
 from __future__ import annotations
 
-from minikafka.protocol.records.batch import Buffer, RecordBatch, iterate_batches
+import struct
+
+from minikafka.protocol.records.batch import (
+    Buffer,
+    CorruptRecordError,
+    RecordBatch,
+    iterate_batches,
+)
 from minikafka.protocol.records.compression import Compression
 from minikafka.protocol.records.legacy import encode_message_set
 from minikafka.protocol.records.record import decode_batch
@@ -44,4 +51,7 @@ def _message_set(batch: RecordBatch, magic: int, first_offset: int) -> bytes:
         records = [record for record in records if record.offset >= first_offset]
     if not records:
         return b""
-    return encode_message_set(records, magic, codec, batch.timestamp_type_log_append)
+    try:
+        return encode_message_set(records, magic, codec, batch.timestamp_type_log_append)
+    except struct.error as error:
+        raise CorruptRecordError(f"batch at offset {batch.base_offset}: {error}") from error

@@ -22,8 +22,12 @@ from minikafka.protocol.records.batch import (
     TRANSACTIONAL_FLAG,
     RecordBatch,
 )
-from minikafka.protocol.records.control import ControlRecordType, decode_end_txn_marker
-from minikafka.protocol.records.record import decode_batch
+from minikafka.protocol.records.control import (
+    ControlRecordType,
+    EndTxnMarker,
+    decode_end_txn_marker,
+)
+from minikafka.protocol.records.record import Record, decode_batch
 
 BATCHES_RETAINED: Final = 5
 NO_OFFSET: Final = -1
@@ -116,8 +120,10 @@ class ProducerStates:
         be appended again (only the last five are remembered). Raises KafkaError:
         INVALID_PRODUCER_EPOCH for a producer that a newer one has fenced,
         OUT_OF_ORDER_SEQUENCE_NUMBER for a gap or a retry too old to be known, INVALID_TXN_STATE
-        for a plain batch inside a transaction.
+        for a plain batch inside a transaction, CORRUPT_MESSAGE for a marker that is none.
         """
+        if batch.attributes & CONTROL_FLAG:
+            end_marker(batch)
         entry = self._entries.get(batch.producer_id)
         if entry is None:
             return None
@@ -182,10 +188,10 @@ class ProducerStates:
     ) -> AbortedTxn | None:
         """A marker ends the open transaction, if there is one; it may come with a raised epoch,
         fencing the producer."""
-        record = next(decode_batch(batch), None)
-        marker = None if record is None else decode_end_txn_marker(record)
-        if record is None or marker is None:
+        ended = end_marker(batch)
+        if ended is None:
             return None
+        record, marker = ended
         aborted = None
         if entry.current_txn_first_offset >= 0:
             begun = entry.current_txn_first_offset
@@ -221,6 +227,14 @@ class ProducerStates:
             for producer_id, entry in self._entries.items()
             if entry.current_txn_first_offset >= 0 or now_ms - entry.last_timestamp < expiration_ms
         }
+
+
+def end_marker(batch: RecordBatch) -> tuple[Record, EndTxnMarker] | None:
+    """What ends a transaction in this control batch; None for control records of other kinds.
+    Raises CorruptRecordError: to be found out before the batch is appended."""
+    record = next(decode_batch(batch), None)
+    marker = None if record is None else decode_end_txn_marker(record)
+    return None if record is None or marker is None else (record, marker)
 
 
 def _duplicate_or_raise(entry: ProducerEntry, batch: RecordBatch) -> BatchMetadata:

@@ -31,6 +31,7 @@ from minikafka.protocol.records.batch import (
     parse_batches,
 )
 
+MAX_OFFSET = 2**62  # nobody gets there honestly, and what follows still fits 63 bits
 _NO_RECOMPRESSION = (KEEP_PRODUCER_COMPRESSION, UNCOMPRESSED)
 
 
@@ -58,6 +59,8 @@ def leader_batch(
             or (batch.producer_id >= 0 and batch.base_sequence < 0)
         ):
             raise _bad_client_header(batch, config)
+    elif batch.last_offset_delta < 0:
+        raise CorruptRecordError(f"a batch with last offset delta {batch.last_offset_delta}")
     if batch.length + LOG_OVERHEAD > config.max_message_bytes:
         raise too_large(batch.size_bytes, config)
     _check_crc(batch)
@@ -82,7 +85,11 @@ def follower_batches(records: Buffer) -> list[RecordBatch]:
     last_offset = -1
     for batch in batches:
         _check_crc(batch)
-        if batch.base_offset <= last_offset or batch.last_offset_delta < 0:
+        if (
+            batch.base_offset <= last_offset
+            or batch.last_offset_delta < 0
+            or batch.base_offset > MAX_OFFSET
+        ):
             raise KafkaError(
                 ErrorCode.UNKNOWN_SERVER_ERROR,
                 f"offsets out of order in an append: {batch.base_offset} after {last_offset}",

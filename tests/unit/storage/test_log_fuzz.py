@@ -1,0 +1,45 @@
+"""Mutated batches through appends, mutated files through recovery: only Kafka's errors come out.
+
+MINIKAFKA_FUZZ_SECONDS=60 goes on with new seeds for that long, as CI does.
+"""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from types import FrameType
+
+import pytest
+
+from tests.support.log_fuzz import fuzz_appends, fuzz_files
+
+SECONDS = float(os.environ.get("MINIKAFKA_FUZZ_SECONDS", "0"))
+SEEDS = 400
+HANG_S = 20
+
+
+@pytest.fixture
+def watch() -> Iterator[None]:
+    """A case that takes this long hangs."""
+
+    def hangs(signum: int, frame: FrameType | None) -> None:
+        raise RuntimeError(f"no end after {HANG_S} s")
+
+    before = signal.signal(signal.SIGALRM, hangs)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.usefixtures("watch")
+@pytest.mark.parametrize("case", [fuzz_appends, fuzz_files])
+def test_only_kafkas_errors(case: Callable[[int], None]) -> None:
+    until = time.monotonic() + SECONDS / 2
+    seed = 0
+    while seed < SEEDS or time.monotonic() < until:
+        signal.alarm(HANG_S)
+        try:
+            case(seed)
+        except Exception as error:
+            raise AssertionError(f"{case.__name__}({seed})") from error
+        seed += 1
