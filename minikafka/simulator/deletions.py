@@ -86,7 +86,7 @@ class Deleter:
     def _look(self, event: LogEvent) -> None:
         for partition, gone in self.gone.items():
             for broker_id, replica in self._cluster.replicas(partition).items():
-                # A broker that stops may not have heard any more who leads instead; nor is it heard.
+                # A broker that stops may not have heard who leads instead; nor is it heard.
                 if replica.is_leader and self._cluster.leader(partition) == broker_id:
                     start = replica.log.log_start_offset
                     assert start >= gone, f"{event}: {partition} starts at {start} on {broker_id}"
