@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
-from typing import Any, NoReturn, Protocol, TextIO, cast
+from typing import Any, NoReturn, Protocol, TextIO
 
 import structlog
 
@@ -30,7 +30,42 @@ LEVELS = {"DEBUG": 10, "INFO": 20, "WARN": 30, "WARNING": 30, "ERROR": 40}
 
 def event_log(component: str, **facts: Any) -> EventLog:
     """A log for one component, e.g. ``event_log("controller", broker=1)``."""
-    return cast(EventLog, structlog.get_logger(component=component, **facts))
+    return _Log({"component": component, **facts})
+
+
+class _Log:
+    """Keeps the logger that structlog makes for these facts until it is configured anew. Making one
+    for every line, as structlog does, costs more than to write the line, and much more than not to
+    write it."""
+
+    __slots__ = ("_facts", "_logger", "_processors")
+
+    def __init__(self, facts: dict[str, Any]) -> None:
+        self._facts = facts
+        self._logger: Any = None
+        self._processors: object = None
+
+    def _configured(self) -> Any:
+        processors = structlog.get_config()["processors"]
+        if processors is not self._processors:
+            self._logger = structlog.get_logger(**self._facts).bind()
+            self._processors = processors
+        return self._logger
+
+    def debug(self, event: str, **facts: Any) -> None:
+        self._configured().debug(event, **facts)
+
+    def info(self, event: str, **facts: Any) -> None:
+        self._configured().info(event, **facts)
+
+    def warning(self, event: str, **facts: Any) -> None:
+        self._configured().warning(event, **facts)
+
+    def error(self, event: str, **facts: Any) -> None:
+        self._configured().error(event, **facts)
+
+    def bind(self, **facts: Any) -> EventLog:
+        return _Log({**self._facts, **facts})
 
 
 def configure(level: str = "INFO", json: bool = False, stream: TextIO | None = None) -> None:
