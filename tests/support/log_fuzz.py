@@ -142,7 +142,7 @@ def fuzz_appends(seed: int) -> None:
         assert log.log_end_offset >= end
     read_everything(log)
     again = load(files, **config)
-    if any(b - a > 2**31 for a, b in pairwise([*log.segments.base_offsets, log.log_end_offset])):
+    if any(b - a > 2**30 for a, b in pairwise([*log.segments.base_offsets, log.log_end_offset])):
         return  # too wide a gap for a segment: recovery cannot know it from a lost file
     assert again.log_end_offset == log.log_end_offset, "recovery refuses what an append accepted"
     assert producers(again.producers.states) == producers(log.producers.states)
@@ -182,13 +182,14 @@ def fuzz_files(seed: int) -> None:
     except KafkaError:
         assert clean or point > 0, "all was looked at, and nothing was to stop it"
         return
-    read_everything(again)
+    looked_at = not clean and point == 0
+    read_everything(again, looked_at)
     for _ in range(3):
         with contextlib.suppress(KafkaError):
             again.append_as_leader(any_batch(dice), 9, NOW, AppendOrigin.COORDINATOR)
     with contextlib.suppress(KafkaError):
         again.truncate_to(dice.randint(0, again.log_end_offset))
-    read_everything(again)
+    read_everything(again, looked_at)
 
 
 def _tamper(dice: random.Random, files: MemoryFiles) -> None:
@@ -211,8 +212,9 @@ def _tamper(dice: random.Random, files: MemoryFiles) -> None:
         files.replace_unsynced(name, data[:cut] + mutated(dice, data[cut:]))
 
 
-def read_everything(log: UnifiedLog) -> None:
-    """By every way in; where the file holds no batch any more, Kafka's errors come out."""
+def read_everything(log: UnifiedLog, looked_at: bool = True) -> None:
+    """By every way in; where the file holds no batch any more, Kafka's errors come out. Offsets,
+    which no CRC covers, are only right in files that recovery has ``looked_at``."""
     offset = log.log_start_offset
     while offset < log.log_end_offset:
         try:
@@ -225,7 +227,9 @@ def read_everything(log: UnifiedLog) -> None:
             break
         if not found:
             break  # what is there is no batch
-        assert found[-1].next_offset > offset, "a reader would not get on"
+        if found[-1].next_offset <= offset:
+            assert not looked_at, "a reader would not get on"
+            break
         offset = found[-1].next_offset
     for timestamp in (0, NOW, 2**62):
         with contextlib.suppress(KafkaError):

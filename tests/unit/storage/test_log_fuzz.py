@@ -14,7 +14,7 @@ import pytest
 from tests.support.log_fuzz import fuzz_appends, fuzz_files
 
 SECONDS = float(os.environ.get("MINIKAFKA_FUZZ_SECONDS", "0"))
-SEEDS = 400
+SEEDS = 200
 HANG_S = 20
 
 
