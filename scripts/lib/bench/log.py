@@ -23,6 +23,7 @@ from minikafka.storage.log_manager import LogManager, LogManagerConfig
 from minikafka.storage.unified_log import LogConfig, UnifiedLog
 from minikafka.world.real.clock import RealClock
 from minikafka.world.real.files import RealFiles
+from scripts.lib.bench import compaction
 from scripts.lib.bench.report import Report
 
 KB, MB = 1024, 1024 * 1024
@@ -46,6 +47,7 @@ def run(report: Report) -> None:
         report.section("recovery after a crash (MB/s, s per GB; probe: pread and CRC-32C)")
         for size in (KB, 16 * KB, MB):
             recovery(report, Path(home), size)
+        compaction.rows(report, Path(home))
         report.section("opening 10,000 idle partitions")
         for filled in (False, True):
             partitions(report, Path(home), filled)
