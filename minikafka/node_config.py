@@ -62,6 +62,10 @@ def log_manager(config: Config) -> LogManagerConfig:
             "log.flush.offset.checkpoint.interval.ms"
         ),
         file_delete_delay_ms=config.integer("log.segment.delete.delay.ms"),
+        producer_id_expiration_ms=config.integer("producer.id.expiration.ms"),
+        producer_id_expiration_check_interval_ms=config.integer(
+            "producer.id.expiration.check.interval.ms"
+        ),
         log=topic_config(topic_defaults(config)).log,
         cleaner=log_cleaner(config),
     )

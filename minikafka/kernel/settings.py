@@ -117,6 +117,8 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _long("log.flush.scheduler.interval.ms", MAX_LONG, "How often it is looked for logs to flush by time."),
     _int("log.flush.offset.checkpoint.interval.ms", 60000, "How often recovery points are written.", at_least(0)),
     _int("log.flush.start.offset.checkpoint.interval.ms", 60000, "How often log start offsets are written.", at_least(0)),
+    _int("producer.id.expiration.ms", 86400000, "How long an idempotent producer may be silent before its sequence numbers are forgotten.", at_least(1)),
+    _int("producer.id.expiration.check.interval.ms", 600000, "How often that is looked at.", at_least(1)),
     _long("log.segment.delete.delay.ms", 60000, "Pause before the files of a deleted segment or partition are removed.", at_least(0)),
     _bool("log.cleaner.enable", True, "Compact the topics whose cleanup.policy says so."),
     _int("log.cleaner.threads", 1, "Logs compacted at the same time, turn by turn.", at_least(0)),
@@ -179,7 +181,7 @@ _IGNORED = """
     max.request.partition.size.limit metric.reporters metrics.num.samples metrics.recording.level
     metrics.sample.window.ms num.io.threads num.network.threads num.replica.alter.log.dirs.threads num.replica.fetchers
     principal.builder.class
-    producer.id.expiration.ms queued.max.request.bytes quota.window.num quota.window.size.seconds
+    queued.max.request.bytes quota.window.num quota.window.size.seconds
     replica.selector.class replica.socket.receive.buffer.bytes request.timeout.ms socket.listen.backlog.size
     socket.receive.buffer.bytes socket.send.buffer.bytes
     transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.max.timeout.ms

@@ -344,8 +344,7 @@ class LogManager:
         self._starts.write()
 
     async def checkpoint(self) -> None:
-        """Flush rolled segments, forget expired producers, write recovery points and log start
-        offsets."""
+        """Flush rolled segments, write recovery points and log start offsets."""
         await self.upkeep.checkpoint_recovery_points()
         await self.upkeep.checkpoint_starts()
 

@@ -11,9 +11,9 @@ from minikafka.storage.log_cleaner import LogCleanerConfig
 @dataclass(frozen=True, slots=True)
 class LogManagerConfig:
     """``log_dirs`` are absolute paths. ``log`` holds for logs whose topic's settings are not known
-    yet. Recovery reads on the loop, one log after the other; the number of recovery threads is
-    how many logs of a directory are flushed at once at shutdown. ``file_delete_delay_ms`` is that
-    of deleted logs; segments have that of their topic."""
+    yet. The number of recovery threads is how many logs of a directory are loaded side by side at
+    the start, and flushed at once at shutdown. ``file_delete_delay_ms`` is that of deleted logs;
+    segments have that of their topic."""
 
     log_dirs: tuple[str, ...]
     num_recovery_threads_per_data_dir: int = 1
@@ -24,5 +24,6 @@ class LogManagerConfig:
     log_flush_start_offset_checkpoint_interval_ms: int = 60_000
     file_delete_delay_ms: int = 60_000
     producer_id_expiration_ms: int = 24 * 60 * 60 * 1000
+    producer_id_expiration_check_interval_ms: int = 10 * 60 * 1000
     log: LogConfig = field(default_factory=LogConfig)
     cleaner: LogCleanerConfig = field(default_factory=LogCleanerConfig)

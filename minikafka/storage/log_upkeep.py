@@ -80,6 +80,10 @@ class LogUpkeep:
                 config.log_flush_offset_checkpoint_interval_ms,
                 self.checkpoint_recovery_points,
             ),
+            "PeriodicProducerExpirationCheck": (
+                config.producer_id_expiration_check_interval_ms,
+                self.expire_producers,
+            ),
             "kafka-log-start-offset-checkpoint": (
                 config.log_flush_start_offset_checkpoint_interval_ms,
                 self.checkpoint_starts,
@@ -133,17 +137,24 @@ class LogUpkeep:
         await self._each_log(one)
 
     async def checkpoint_recovery_points(self) -> None:
-        """Flush rolled segments, forget expired producers, write recovery points."""
+        """Flush rolled segments, write recovery points."""
 
         async def one(log: UnifiedLog) -> None:
-            expiration_ms = self._config.producer_id_expiration_ms
-            log.producers.states.expire(self._clock.wall_ms(), expiration_ms)
             active = log.segments.active
             if active is not None and log.recovery_point < active.base_offset:
                 await self._flushes.flush(log, active.base_offset)
 
         await self._each_log(one)
         await self._write(LogDirectory.checkpoint_recovery_points)
+
+    async def expire_producers(self) -> None:
+        """Forget producers that have been silent for too long."""
+
+        async def one(log: UnifiedLog) -> None:
+            expiration_ms = self._config.producer_id_expiration_ms
+            log.producers.states.expire(self._clock.wall_ms(), expiration_ms)
+
+        await self._each_log(one)
 
     async def checkpoint_starts(self) -> None:
         await self._write(LogDirectory.checkpoint_starts)

@@ -120,13 +120,19 @@ class ProducerStates:
         be appended again (only the last five are remembered). Raises KafkaError:
         INVALID_PRODUCER_EPOCH for a producer that a newer one has fenced,
         OUT_OF_ORDER_SEQUENCE_NUMBER for a gap or a retry too old to be known, INVALID_TXN_STATE
-        for a plain batch inside a transaction, CORRUPT_MESSAGE for a marker that is none.
+        for a plain batch inside a transaction, CORRUPT_MESSAGE for a marker that is none,
+        TRANSACTION_COORDINATOR_FENCED for one of a coordinator that has been replaced.
         """
-        if batch.attributes & CONTROL_FLAG:
-            end_marker(batch)
+        ended = end_marker(batch) if batch.attributes & CONTROL_FLAG else None
         entry = self._entries.get(batch.producer_id)
         if entry is None:
             return None
+        if ended is not None and ended[1].coordinator_epoch < entry.coordinator_epoch:
+            raise KafkaError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"coordinator epoch {ended[1].coordinator_epoch} of a marker for producer "
+                f"{entry.producer_id} is below {entry.coordinator_epoch}",
+            )
         epoch = batch.producer_epoch
         if origin is AppendOrigin.CLIENT:
             first = batch.base_sequence

@@ -242,18 +242,37 @@ async def test_high_watermarks() -> None:
     assert logs.read_high_watermarks()[A] == 5
 
 
-async def test_a_checkpoint_flushes_rolled_segments_and_expires_producers() -> None:
-    files, clock = MemoryFiles(), VirtualClock()
-    logs = await started(files, clock=clock, producer_id_expiration_ms=1000)
+async def test_a_checkpoint_flushes_rolled_segments() -> None:
+    files = MemoryFiles()
+    logs = await started(files)
     log = logs.get_or_create(A, ID, SMALL)
     fill(log, 3)
     assert log.segments.base_offsets == [0, 1, 2]
-    old = {"producer_id": 4, "producer_epoch": 0, "base_sequence": 0}
-    log.append_as_leader(batch(b"x", at_ms=clock.wall_ms() - 1000, **old), 0, NOW)
     await logs.checkpoint()
-    assert log.recovery_point == 3
-    assert files.read_all("/d/recovery-point-offset-checkpoint") == b"0\n1\na 0 3\n"
-    assert log.producers.states.entry(4) is None
+    assert log.recovery_point == 2
+    assert files.read_all("/d/recovery-point-offset-checkpoint") == b"0\n1\na 0 2\n"
+
+
+async def test_silent_producers_are_forgotten() -> None:
+    files, clock = MemoryFiles(), VirtualClock()
+    settings = {"producer_id_expiration_ms": 1000, "log_initial_task_delay_ms": 500}
+    logs = manager(files, clock=clock, producer_id_expiration_check_interval_ms=2000, **settings)
+    async with asyncio.TaskGroup() as tasks:
+        await logs.start(tasks)
+        log = logs.get_or_create(A, ID, SMALL)
+        for producer, age_ms in ((4, 600), (5, 100), (6, -2000)):
+            fields = {"producer_id": producer, "producer_epoch": 0, "base_sequence": 0}
+            log.append_as_leader(batch(b"x", at_ms=clock.wall_ms() - age_ms, **fields), 0, NOW)
+        known = log.producers.states
+        await clock.advance(499)
+        assert len(known) == 3
+        await clock.advance(1)
+        assert known.entry(4) is None
+        assert len(known) == 2
+        await clock.advance(2000)
+        assert known.entry(5) is None
+        assert known.entry(6) is not None
+        await logs.shutdown()
 
 
 async def test_checkpoints_are_written_in_the_background(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -170,6 +170,15 @@ def test_a_marker_may_fence_the_producer() -> None:
     assert log.append(batch(0, epoch=1)) is None
 
 
+def test_a_replaced_coordinator_is_fenced() -> None:
+    log = Log()
+    log.append(batch(0, transactional=True))
+    log.append(marker(ControlRecordType.ABORT, coordinator_epoch=5), COORDINATOR)
+    late = marker(ControlRecordType.COMMIT, coordinator_epoch=4)
+    assert log.refusal(late, COORDINATOR) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    log.append(marker(ControlRecordType.COMMIT, coordinator_epoch=5), COORDINATOR)
+
+
 def test_silent_producers_expire_unless_in_a_transaction() -> None:
     log = Log()
     log.append(batch(0, at_ms=1000))
