@@ -31,7 +31,8 @@ class DelayedFetch(DelayedOperation):
     E. The epoch given is fenced by now.
     F. The fetch offset lies beyond the log's end, which was cut meanwhile, or before its start,
        as records were deleted. (Kafka counts an offset on an older segment here too, as it cannot
-       measure across segments; we can.)
+       measure across segments; we can. It also counts one between the high watermark and the log's
+       end, and answers it with nothing, at once and over again; here that waits.)
     G. The bytes that can be read by now reach ``min_bytes``.
     H. The logs part: the follower has to truncate.
 

@@ -41,7 +41,7 @@ class Purgatories:
 
     def facts(self, limit: int) -> list[Facts]:
         """Each purgatory with its reaper and its wheels, and up to ``limit`` of the operations that
-        wait in it: those that expire first."""
+        wait in it: about those that expire first."""
         now_ms = self._clock.monotonic_ms()
         return [_purgatory_facts(reaper, now_ms, limit) for reaper in self._reapers]
 
