@@ -10,7 +10,8 @@ from scripts.lib.cluster import Cluster
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with Cluster(tmp_path_factory.mktemp("cluster")) as running:
+    overrides = ("group.initial.rebalance.delay.ms=500",)
+    with Cluster(tmp_path_factory.mktemp("cluster"), overrides=overrides) as running:
         yield running
 
 
