@@ -75,6 +75,9 @@ def run_verb(verb: Verb, args: argparse.Namespace) -> int:
     except (ConfigError, KafkaError, CoordinationError, OSError, TimeoutError) as error:
         print(f"minikafka: {describe(error)}", file=sys.stderr)
         return FAILED
+    except UnicodeDecodeError as error:
+        print(f"minikafka: a file is not UTF-8: {error}", file=sys.stderr)
+        return FAILED
     except KeyboardInterrupt:
         return FAILED
 

@@ -227,10 +227,12 @@ class Connection(asyncio.BufferedProtocol):
         slots.popleft()
         self._queued_bytes -= slot._request_bytes
         self._add(slot._reply)
+        slot._reply = None  # whoever parked the request may hold the slot for a while yet
         while slots and slots[0]._sent:
             held = slots.popleft()
             self._queued_bytes -= held._request_bytes + _size(held._reply)
             self._add(held._reply)
+            held._reply = None
         if not self._in_read:
             if self._out:
                 self._flush()
