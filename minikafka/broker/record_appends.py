@@ -9,6 +9,7 @@ from minikafka.broker.delayed_produce import NO_APPEND, AppendReply, AppendResul
 from minikafka.broker.hosted_partitions import HostedPartitions
 from minikafka.broker.parked import ParkedRequests
 from minikafka.core.log.append import AppendOrigin, RecordValidationError
+from minikafka.core.log.config import NO_LIMIT
 from minikafka.kernel.cluster import INTERNAL_TOPICS, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.metrics import Metrics
@@ -79,8 +80,9 @@ class RecordAppends:
                 results.append(AppendResult(topic_partition, ErrorCode.KAFKA_STORAGE_ERROR))
                 continue
             (advanced if moved else appended).append(topic_partition)
-            if partition.log.flush_due:
-                due.append(partition.log)
+            log = partition.log
+            if log.config.flush_messages != NO_LIMIT and log.flush_due:
+                due.append(log)
             results.append(AppendResult(topic_partition, ErrorCode.NONE, info))
             self._messages_in.mark(info.last_offset - info.first_offset + 1)
             self._bytes_in.mark(len(records))
