@@ -56,12 +56,15 @@ class Dirt(NamedTuple):
 
 
 def dirt_of(log: LogFacts, config: LogConfig, now_ms: int) -> Dirt:
-    """Cleaning stops A: at the active segment; B: at what may still be undone or undecided; C: at
-    the first dirty segment with a record younger than ``min.compaction.lag.ms``."""
+    """Cleaning stops A: at the active segment, or before that at the last one that holds anything:
+    a log whose last batch went would end in a gap that no follower gets over; B: at what may still
+    be undone or undecided; C: at the first dirty segment with a record younger than
+    ``min.compaction.lag.ms``."""
     segments = log.segments
     bases = [segment.base_offset for segment in segments]
     first_dirty = _first_dirty(log)
-    limit = min(bases[-1], log.stable_offset)
+    filled = (segment.base_offset for segment in reversed(segments) if segment.size_bytes)
+    limit = min(next(filled, bases[0]), log.stable_offset)
     if config.min_compaction_lag_ms > 0:
         youngest_allowed = now_ms - config.min_compaction_lag_ms
         for segment in segments[_floor(bases, first_dirty) : -1]:

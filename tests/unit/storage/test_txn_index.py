@@ -113,7 +113,7 @@ gaps = st.lists(st.tuples(st.integers(1, 5), st.integers(0, 30), st.integers(1, 
 
 
 @given(gaps, st.integers(990, 1200), st.integers(0, 100), st.booleans())
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 def test_search_against_a_list(
     gaps: list[tuple[int, int, int]], start: int, length: int, released: bool
 ) -> None:

@@ -63,6 +63,13 @@ def test_a_checkpoint_outside_the_log_means_its_start(cleaned: int | None, start
     assert dirt_of(log(cleaned=cleaned, start=start), CONFIG, NOW).first_dirty == start
 
 
+def test_the_last_batch_of_a_log_stays() -> None:
+    facts = log()._replace(segments=[*SEGMENTS[:3], segment(30, size=0), segment(40, size=0)])
+    assert dirt_of(facts, CONFIG, NOW).first_uncleanable == 20
+    facts = facts._replace(segments=[segment(0, size=0), segment(10, size=0)])
+    assert dirt_of(facts, CONFIG, NOW).first_uncleanable == 0
+
+
 def test_a_part_of_a_segment_may_be_clean() -> None:
     dirt = dirt_of(log(cleaned=15), CONFIG, NOW)
     assert (dirt.first_dirty, dirt.clean_bytes, dirt.cleanable_bytes) == (15, 200, 300)
@@ -132,7 +139,7 @@ def test_throttle() -> None:
     st.integers(1, 90),
     st.floats(0.1, 1.0),
 )
-@settings(max_examples=80)
+@settings(max_examples=80, deadline=None)
 def test_the_map_against_a_dict(
     puts: list[tuple[int, int]], slots: int, load_factor: float
 ) -> None:
