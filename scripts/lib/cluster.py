@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import re
 import signal
 import socket
@@ -20,11 +21,11 @@ READY = re.compile(r"ready bootstrap=(\S+) zookeeper=(\S+)")
 
 def free_ports(count: int) -> list[int]:
     """Ports that nobody listens on now, in a row, so that a cluster can number its brokers; nor on
-    those of their debug listeners."""
+    those of their debug listeners. Below 32768, from where on Linux hands out the near ends of
+    connections: one of those may take a port that was free a second ago."""
+    dice = random.SystemRandom()
     for _ in range(100):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            first = probe.getsockname()[1]
+        first = dice.randrange(10_000, 32_000 - DEBUG_PORT_OFFSET)
         sockets = []
         try:
             for number in range(first, first + count):
@@ -32,7 +33,7 @@ def free_ports(count: int) -> list[int]:
                     sockets.append(socket.socket())
                     sockets[-1].bind(("127.0.0.1", needed))
             return list(range(first, first + count))
-        except (OSError, OverflowError):
+        except OSError:
             continue
         finally:
             for each in sockets:

@@ -21,7 +21,7 @@ from minikafka.cli.embedded_zookeeper import (
     server_status,
 )
 from minikafka.world.real.zookeeper import RealCoordination
-from tests.support.zookeeper_process import free_port
+from scripts.lib.cluster import free_ports
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 
@@ -34,7 +34,7 @@ sys.exit(asyncio.run(run_foreground(ZookeeperOptions(sys.argv[1], int(sys.argv[2
 
 @pytest.fixture
 def options(tmp_path: Path) -> ZookeeperOptions:
-    return ZookeeperOptions(str(tmp_path / "zookeeper"), free_port())
+    return ZookeeperOptions(str(tmp_path / "zookeeper"), free_ports(1)[0])
 
 
 async def test_it_serves_when_start_returns_and_keeps_its_data(options: ZookeeperOptions) -> None:

@@ -29,7 +29,8 @@ from minikafka.kernel.ports import (
     ZnodeStat,
 )
 from minikafka.world.real.zookeeper import RealCoordination
-from tests.support.zookeeper_process import ZookeeperProcess, free_port
+from scripts.lib.cluster import free_ports
+from tests.support.zookeeper_process import ZookeeperProcess
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 
@@ -273,6 +274,6 @@ async def test_a_server_that_hangs_and_comes_back(own_zookeeper: ZookeeperProces
 
 
 async def test_no_server_is_a_clear_error() -> None:
-    connect = f"127.0.0.1:{free_port()}"
+    connect = f"127.0.0.1:{free_ports(1)[0]}"
     with pytest.raises(ConnectionLost, match=f"no ZooKeeper server at {connect} answered"):
         await RealCoordination().open(connect, 10_000, 300)

@@ -65,7 +65,7 @@ async def test_produce_and_read_back(
 
 async def test_offsets_by_time(cluster: Cluster, topic: str) -> None:
     await create(cluster, topic, 1)
-    producer = AIOKafkaProducer(bootstrap_servers=cluster.bootstrap)
+    producer = AIOKafkaProducer(bootstrap_servers=cluster.bootstrap, acks="all")
     await producer.start()
     for n in range(10):
         await producer.send_and_wait(

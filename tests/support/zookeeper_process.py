@@ -13,15 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from minikafka.cli.embedded_zookeeper import ZookeeperOptions, claim_directory, command_line
+from scripts.lib.cluster import free_ports
 
 START_LIMIT_S = 30.0
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def four_letters(port: int, word: bytes) -> str:
@@ -41,7 +35,7 @@ class ZookeeperProcess:
     """Blocking, for fixtures. ``connect`` is for ``zookeeper.connect``."""
 
     def __init__(self, data_dir: Path, port: int | None = None) -> None:
-        self.port = free_port() if port is None else port
+        self.port = free_ports(1)[0] if port is None else port
         self.connect = f"127.0.0.1:{self.port}"
         self._options = ZookeeperOptions(str(data_dir), self.port)
         self._process: subprocess.Popen[bytes] | None = None
