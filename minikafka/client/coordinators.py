@@ -1,0 +1,56 @@
+"""Who coordinates a group, and asking that broker, over all changes until a deadline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from minikafka.client.session import ClusterSession, raise_for
+from minikafka.core.client.answers import error_code
+from minikafka.protocol.messages.find_coordinator import FindCoordinatorRequest
+from minikafka.protocol.schema import Message
+
+T = TypeVar("T")
+
+GROUP = 0  # the type of coordinator
+ONE_KEY_VERSION = 3  # later ones name several keys, with no gain here
+
+
+async def find_coordinator(session: ClusterSession, group_id: str, deadline_ms: int) -> int:
+    """The broker that any broker names, once its address is known. Raises KafkaError; to be
+    retried."""
+    answer = await session.connections.request(
+        session.connections.any_node(),
+        FindCoordinatorRequest(group_id, GROUP),
+        at_most=ONE_KEY_VERSION,
+        timeout_ms=_request_timeout_ms(session, deadline_ms),
+    )
+    raise_for(error_code(answer.error_code), answer.error_message)
+    broker_id = int(answer.node_id)
+    return await session.metadata.wait_until(
+        lambda view: broker_id if broker_id in view.nodes else None,
+        session.remaining_ms(deadline_ms),
+        f"broker {broker_id}",
+    )
+
+
+async def request_coordinator(
+    session: ClusterSession,
+    group_id: str,
+    message: Message,
+    deadline_ms: int,
+    read: Callable[[Any], T],
+) -> T:
+    """What ``read`` makes of the coordinator's answer; it raises KafkaError for an error in it, and
+    what is retriable is asked again of whoever coordinates then."""
+
+    async def attempt() -> T:
+        broker_id = await find_coordinator(session, group_id, deadline_ms)
+        timeout_ms = _request_timeout_ms(session, deadline_ms)
+        return read(await session.connections.request(broker_id, message, timeout_ms=timeout_ms))
+
+    return await session.retrying(attempt, deadline_ms)
+
+
+def _request_timeout_ms(session: ClusterSession, deadline_ms: int) -> int:
+    return min(session.config.request_timeout_ms, session.remaining_ms(deadline_ms))

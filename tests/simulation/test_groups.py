@@ -1,0 +1,86 @@
+"""Groups while brokers die, stop, and are cut off: one owner for each partition in a generation, no
+acknowledged offset is taken back, every group is stable when all is well again."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from minikafka.kernel.cluster import GROUP_METADATA_TOPIC, TopicPartition
+from minikafka.simulator import faults
+from minikafka.simulator.cluster import SimCluster
+from minikafka.simulator.groups import Travellers
+from minikafka.simulator.scenario import PARTITIONS, prepared
+
+OFFSETS = TopicPartition(GROUP_METADATA_TOPIC, 0)
+SETTINGS = {
+    "offsets.topic.num.partitions": "1",
+    "min.insync.replicas": "2",
+    "group.initial.rebalance.delay.ms": "1000",
+    "offsets.retention.check.interval.ms": "5000",
+}
+MORE_COMMITS = 20
+
+
+def play(seed: int, fault: Callable[[SimCluster], Awaitable[None]]) -> SimCluster:
+    cluster = SimCluster(seed, settings=SETTINGS)
+    cluster.run(lambda cluster: travelling(cluster, fault))
+    return cluster
+
+
+async def travelling(cluster: SimCluster, fault: Callable[[SimCluster], Awaitable[None]]) -> None:
+    await prepared(cluster)
+    travellers = Travellers(cluster, PARTITIONS)
+    travellers.start()
+    checker = travellers.checker
+    await cluster.until("commits", lambda: checker.commits > MORE_COMMITS)
+    await fault(cluster)
+    before = checker.commits
+    await cluster.until("commits go on", lambda: checker.commits > before + MORE_COMMITS)
+    travellers.settle()
+    await cluster.until("one stable generation", travellers.is_stable, 300)
+    before = checker.commits
+    await cluster.until("and it works", lambda: checker.commits > before + MORE_COMMITS)
+
+
+@pytest.mark.mission("HB-6")
+@pytest.mark.parametrize("seed", range(3))
+def test_the_coordinator_is_killed(seed: int) -> None:
+    async def fault(cluster: SimCluster) -> None:
+        for _ in range(3):
+            await faults.killed(cluster, cluster.leader(OFFSETS), 10)
+
+    play(seed, fault)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_the_coordinator_loses_power(seed: int) -> None:
+    async def fault(cluster: SimCluster) -> None:
+        await faults.powerless(cluster, cluster.leader(OFFSETS), 10)
+
+    play(seed, fault)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_the_coordinator_is_cut_off_but_for_its_members(seed: int) -> None:
+    """It goes on for a while, though another has taken over: nothing it says may count."""
+
+    async def fault(cluster: SimCluster) -> None:
+        await faults.isolated(cluster, cluster.leader(OFFSETS), 25)
+
+    play(seed, fault)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_brokers_stop_in_order(seed: int) -> None:
+    async def fault(cluster: SimCluster) -> None:
+        for broker_id in cluster.broker_ids:
+            await faults.stopped(cluster, broker_id, seed)
+
+    play(seed, fault)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_storm(seed: int) -> None:
+    play(seed, lambda cluster: faults.storm(cluster, 8))
