@@ -187,6 +187,8 @@ class ConfigAdmin:
         async def attempt() -> T:
             connections = session.connections
             node = connections.any_node() if broker_id is None else broker_id
+            if broker_id is not None and broker_id not in session.metadata.view.nodes:
+                raise _no_such_broker(name, session.metadata.view.nodes)  # it has gone meanwhile
             remaining_ms = min(session.config.request_timeout_ms, session.remaining_ms(deadline_ms))
             return read(await connections.request(node, request, timeout_ms=remaining_ms))
 
@@ -198,9 +200,13 @@ class ConfigAdmin:
         )
         known = {str(broker_id): broker_id for broker_id in nodes}
         if name not in known:
-            there = ", ".join(map(str, sorted(nodes)))
-            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"no broker {name}, there are {there}")
+            raise _no_such_broker(name, nodes)
         return known[name]
+
+
+def _no_such_broker(name: str, nodes: Iterable[int]) -> KafkaError:
+    there = ", ".join(map(str, sorted(nodes)))
+    return KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"no broker {name}, there are {there}")
 
 
 def _first_result(answer: Any) -> Sequence[DescribeConfigsResourceResult]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any
 
 from minikafka.client.config import ClientConfig, parse_bootstrap_servers
@@ -18,6 +18,7 @@ from minikafka.protocol.schema import Message
 
 # Every broker answers version 0, and any other version that it does not know in version 0's form.
 _API_VERSIONS_VERSION = 0
+ASK_ANOTHER_AFTER_MS = 1_000  # a frozen broker takes connections, and never answers
 
 
 class _Link:
@@ -76,14 +77,11 @@ class Connections:
                 self._links[broker_id] = _Link(node.host, node.port)
 
     def any_node(self) -> int:
-        """A broker to ask what any broker can answer: a connected one rather than another, one
-        whose last attempt did not fail rather than one whose did; dice among equals."""
-        links = {**self._links}
-        if not any(link.failures == 0 for link in links.values()):
-            links.update(self._bootstrap)
-        best = min(self._rank(link) for link in links.values())
-        equals = sorted(number for number, link in links.items() if self._rank(link) == best)
-        return equals[self._world.entropy.randrange(len(equals))]
+        """A broker to ask what any broker can answer: one whose last attempt did not fail rather
+        than one whose did, a connected one rather than another; dice among equals."""
+        node_id = self._best_node(())
+        assert node_id is not None, "there is a bootstrap server at least"
+        return node_id
 
     async def request(
         self,
@@ -100,11 +98,39 @@ class Connections:
         """
         try:
             channel, version = await self._channel_for(node_id, message, at_most)
-            return await channel.request(
+            answer = await channel.request(
                 message, version, timeout_ms or self._config.request_timeout_ms
             )
         except OSError as error:
             raise _as_kafka_error(error) from error
+        self._note_failures(node_id, 0)
+        return answer
+
+    async def request_any(self, message: Message, *, timeout_ms: int | None = None) -> Any:
+        """The first answer of any broker: while one is silent, others are asked beside it. So only
+        for what may be asked twice. Raises KafkaError as ``request``: the first one."""
+        asked: dict[int, asyncio.Task[Any]] = {}
+        try:
+            while True:
+                node_id = self._best_node(asked)
+                if node_id is not None:
+                    asked[node_id] = asyncio.create_task(
+                        self.request(node_id, message, timeout_ms=timeout_ms)
+                    )
+                await asyncio.wait(
+                    asked.values(),
+                    timeout=None if node_id is None else ASK_ANOTHER_AFTER_MS / 1000,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+                for task in asked.values():
+                    if task.done():
+                        return task.result()
+                if node_id is not None:  # it is asked last from now on, until it answers something
+                    self._note_failures(node_id, 1)
+        finally:
+            for task in asked.values():
+                task.cancel()
+            await asyncio.gather(*asked.values(), return_exceptions=True)
 
     async def send(self, node_id: int, message: Message) -> None:
         """Send a request that has no answer. Raises KafkaError as ``request``."""
@@ -116,7 +142,7 @@ class Connections:
 
     def versions(self, node_id: int) -> Mapping[int, tuple[int, int]]:
         """What a broker said it speaks, by API key; empty before the first connection."""
-        link = self._links.get(node_id) or self._bootstrap.get(node_id)
+        link = self._link(node_id)
         return {} if link is None else link.versions
 
     def close(self) -> None:
@@ -125,13 +151,32 @@ class Connections:
         for link in (*self._links.values(), *self._bootstrap.values()):
             link.close()
 
-    def _rank(self, link: _Link) -> tuple[bool, int]:
-        return (not link.is_open, link.failures)
+    def _best_node(self, but_not: Container[int]) -> int | None:
+        links = {**self._links}
+        if not any(link.failures == 0 for number, link in links.items() if number not in but_not):
+            links.update(self._bootstrap)
+        ranks = {n: self._rank(link) for n, link in links.items() if n not in but_not}
+        if not ranks:
+            return None
+        best = min(ranks.values())
+        equals = sorted(number for number, rank in ranks.items() if rank == best)
+        return equals[self._world.entropy.randrange(len(equals))]
+
+    def _link(self, node_id: int) -> _Link | None:
+        return self._links.get(node_id) or self._bootstrap.get(node_id)
+
+    def _note_failures(self, node_id: int, count: int) -> None:
+        link = self._link(node_id)
+        if link is not None:
+            link.failures = count
+
+    def _rank(self, link: _Link) -> tuple[bool, bool, int]:
+        return (link.failures > 0, not link.is_open, link.failures)
 
     async def _channel_for(
         self, node_id: int, message: Message, at_most: int | None
     ) -> tuple[Channel, int]:
-        link = self._links.get(node_id) or self._bootstrap.get(node_id)
+        link = self._link(node_id)
         if link is None:
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, f"no address known of broker {node_id}")
         channel = link.channel

@@ -151,7 +151,7 @@ class Metadata:
             topics=[MetadataRequestTopic(name=name) for name in names],
             allow_auto_topic_creation=self._config.allow_auto_create_topics,
         )
-        answer = await self._connections.request(self._connections.any_node(), request)
+        answer = await self._connections.request_any(request)
         self.view = merge(self.view, answer, self._topics)
         self._connections.set_nodes(self.view.nodes)
         self._last_error = None

@@ -63,11 +63,10 @@ class ClusterSession:
             await self.world.clock.sleep(delay_ms)
 
     async def request_any(self, message: Message, deadline_ms: int) -> Any:
-        """The answer of any broker. Raises KafkaError."""
+        """The answer of any broker, of several perhaps. Raises KafkaError."""
 
         async def attempt() -> Any:
-            return await self.connections.request(
-                self.connections.any_node(),
+            return await self.connections.request_any(
                 message,
                 timeout_ms=min(self.config.request_timeout_ms, self.remaining_ms(deadline_ms)),
             )

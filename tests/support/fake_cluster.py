@@ -113,6 +113,7 @@ class FakeCluster:
         self.seen: list[tuple[int, Any]] = []
         self.versions = {int(key): (0, key.max_version) for key in SERVED}
         self.acked: list[bytes] = []
+        self.frozen: set[int] = set()  # brokers that take connections and answer nothing
         self._listeners: dict[int, Any] = {}
         self._connections: dict[int, list[asyncio.Transport]] = {}
 
@@ -136,6 +137,9 @@ class FakeCluster:
         self._listeners.pop(broker).close()
         for transport in self._connections.pop(broker, []):
             transport.abort()
+
+    def freeze(self, broker: int) -> None:
+        self.frozen.add(broker)
 
     def create(self, topic: str, partitions: int = 2) -> None:
         self.topic_ids[topic] = UUID(int=len(self.topic_ids) + 1)
@@ -167,6 +171,8 @@ class FakeCluster:
         """Reply now or later; HANG_UP or SILENCE instead of that."""
         api = request.SPEC.api_key
         self.seen.append((broker, request))
+        if broker in self.frozen:
+            return SILENCE
         queue = self.faults.get(api)
         fault = queue.popleft() if queue else None
         if fault in (HANG_UP, SILENCE):

@@ -22,6 +22,7 @@ from minikafka.core.client.answers import choose_version, error_code
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.messages.describe_cluster import DescribeClusterRequest
 from minikafka.protocol.records.builder import build_batch
 from tests.support.fake_cluster import HANG_UP, SILENCE, FakeCluster
 from tests.support.jumping_loop import MemoryNetwork, jumping, memory_world
@@ -228,3 +229,39 @@ def test_versions_in_common():
 def test_error_codes_from_the_wire():
     assert error_code(3) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert error_code(12_345) is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+@jumping
+async def test_a_frozen_bootstrap_server_does_not_keep_anybody():
+    for _ in range(4):  # whichever is asked first
+        async with administering(request_timeout_ms=30_000) as (admin, cluster):
+            cluster.freeze(1)
+            begun = asyncio.get_running_loop().time()
+            assert [node.id for node in (await admin.describe_cluster()).nodes] == [1, 2]
+            assert await admin.list_topics() == []
+            assert asyncio.get_running_loop().time() - begun < 3
+
+
+@jumping
+async def test_a_broker_that_falls_silent_is_asked_last():
+    async with administering(request_timeout_ms=30_000) as (admin, cluster):
+        await admin.session.metadata.wait_until(lambda view: view.nodes or None, 1_000, "nodes")
+        connections = admin.session.connections
+        await connections.request(1, DescribeClusterRequest())
+        await connections.request(2, DescribeClusterRequest())
+        cluster.freeze(1)
+        begun = asyncio.get_running_loop().time()
+        for _ in range(20):
+            await admin.describe_cluster()
+        assert asyncio.get_running_loop().time() - begun < 2
+
+
+@jumping
+async def test_a_broker_that_goes_while_it_is_asked_is_missed_at_once():
+    async with administering() as (admin, cluster):
+        await admin.session.metadata.wait_until(lambda view: view.nodes or None, 1_000, "nodes")
+        cluster.stop_broker(2)
+        begun = asyncio.get_running_loop().time()
+        code = await error_of(admin.broker_configs(2, ["log.dirs"], timeout_ms=30_000))
+        assert code is ErrorCode.BROKER_NOT_AVAILABLE
+        assert asyncio.get_running_loop().time() - begun < 3
