@@ -6,6 +6,14 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.messages.add_offsets_to_txn import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+)
+from minikafka.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+)
 from minikafka.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from minikafka.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -44,7 +52,16 @@ from minikafka.protocol.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
 )
+from minikafka.protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+)
+from minikafka.protocol.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+)
 from minikafka.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from minikafka.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from minikafka.protocol.messages.fetch import FetchRequest, FetchResponse
 from minikafka.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
@@ -68,6 +85,10 @@ from minikafka.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
+from minikafka.protocol.messages.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+)
 from minikafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from minikafka.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from minikafka.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
@@ -79,9 +100,17 @@ from minikafka.protocol.messages.offset_for_leader_epoch import (
 from minikafka.protocol.messages.produce import ProduceRequest, ProduceResponse
 from minikafka.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from minikafka.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from minikafka.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+)
 from minikafka.protocol.messages.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataResponse,
+)
+from minikafka.protocol.messages.write_txn_markers import (
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
 )
 from minikafka.protocol.schema import Message
 
@@ -109,6 +138,11 @@ _PAIRS: tuple[tuple[type[Message], type[Message]], ...] = (
     (DeleteRecordsRequest, DeleteRecordsResponse),
     (InitProducerIdRequest, InitProducerIdResponse),
     (OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse),
+    (AddPartitionsToTxnRequest, AddPartitionsToTxnResponse),
+    (AddOffsetsToTxnRequest, AddOffsetsToTxnResponse),
+    (EndTxnRequest, EndTxnResponse),
+    (WriteTxnMarkersRequest, WriteTxnMarkersResponse),
+    (TxnOffsetCommitRequest, TxnOffsetCommitResponse),
     (DescribeConfigsRequest, DescribeConfigsResponse),
     (AlterConfigsRequest, AlterConfigsResponse),
     (CreatePartitionsRequest, CreatePartitionsResponse),
@@ -121,6 +155,9 @@ _PAIRS: tuple[tuple[type[Message], type[Message]], ...] = (
     (DescribeLogDirsRequest, DescribeLogDirsResponse),
     (OffsetDeleteRequest, OffsetDeleteResponse),
     (DescribeClusterRequest, DescribeClusterResponse),
+    (DescribeProducersRequest, DescribeProducersResponse),
+    (DescribeTransactionsRequest, DescribeTransactionsResponse),
+    (ListTransactionsRequest, ListTransactionsResponse),
 )
 
 

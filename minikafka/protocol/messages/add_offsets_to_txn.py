@@ -1,0 +1,31 @@
+"""AddOffsetsToTxn (key 25): a group whose offsets a transaction is about to commit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.schema import Message, request, response
+from minikafka.protocol.types import Int16, Int32, Int64, String
+
+
+@dataclass(slots=True)
+class AddOffsetsToTxnRequest(Message):
+    """The transaction, and the group."""
+
+    SPEC = request(ApiKey.ADD_OFFSETS_TO_TXN)
+
+    transactional_id: String = ""
+    producer_id: Int64 = 0
+    producer_epoch: Int16 = 0
+    group_id: String = ""
+
+
+@dataclass(slots=True)
+class AddOffsetsToTxnResponse(Message):
+    """How it went."""
+
+    SPEC = response(ApiKey.ADD_OFFSETS_TO_TXN)
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0

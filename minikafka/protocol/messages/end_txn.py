@@ -1,0 +1,31 @@
+"""EndTxn (key 26): a producer commits or aborts its transaction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.schema import Message, request, response
+from minikafka.protocol.types import Bool, Int16, Int32, Int64, String
+
+
+@dataclass(slots=True)
+class EndTxnRequest(Message):
+    """``committed`` False: aborted."""
+
+    SPEC = request(ApiKey.END_TXN)
+
+    transactional_id: String = ""
+    producer_id: Int64 = 0
+    producer_epoch: Int16 = 0
+    committed: Bool = False
+
+
+@dataclass(slots=True)
+class EndTxnResponse(Message):
+    """How it went."""
+
+    SPEC = response(ApiKey.END_TXN)
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0

@@ -1,0 +1,43 @@
+"""ListTransactions (key 66): the transactional ids that a broker coordinates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.schema import In, Message, request, response
+from minikafka.protocol.types import Int16, Int32, Int64, String
+
+
+@dataclass(slots=True)
+class ListTransactionsRequest(Message):
+    """Empty filters take everything. ``duration_filter``: open for longer than so many
+    milliseconds; -1 for all."""
+
+    SPEC = request(ApiKey.LIST_TRANSACTIONS)
+
+    state_filters: list[String] = field(default_factory=list)
+    producer_id_filters: list[Int64] = field(default_factory=list)
+    duration_filter: Annotated[Int64, In("1+")] = -1
+
+
+@dataclass(slots=True)
+class ListedTransaction:
+    """One transactional id. Kafka: ``TransactionState``."""
+
+    transactional_id: String = ""
+    producer_id: Int64 = 0
+    transaction_state: String = ""
+
+
+@dataclass(slots=True)
+class ListTransactionsResponse(Message):
+    """``unknown_state_filters``: of those asked for, the ones that are no states."""
+
+    SPEC = response(ApiKey.LIST_TRANSACTIONS)
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    unknown_state_filters: list[String] = field(default_factory=list)
+    transaction_states: list[ListedTransaction] = field(default_factory=list)

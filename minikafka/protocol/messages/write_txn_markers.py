@@ -1,0 +1,70 @@
+"""WriteTxnMarkers (key 27): a coordinator has the ends of transactions written to partitions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.schema import Message, request, response
+from minikafka.protocol.types import Bool, Int16, Int32, Int64, String
+
+
+@dataclass(slots=True)
+class WritableTxnMarkerTopic:
+    """Partitions of one topic."""
+
+    name: String = ""
+    partition_indexes: list[Int32] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class WritableTxnMarker:
+    """The end of one transaction. ``transaction_result`` True: it is committed."""
+
+    producer_id: Int64 = 0
+    producer_epoch: Int16 = 0
+    transaction_result: Bool = False
+    topics: list[WritableTxnMarkerTopic] = field(default_factory=list)
+    coordinator_epoch: Int32 = 0
+
+
+@dataclass(slots=True)
+class WriteTxnMarkersRequest(Message):
+    """Markers for partitions that the receiver leads."""
+
+    SPEC = request(ApiKey.WRITE_TXN_MARKERS)
+
+    markers: list[WritableTxnMarker] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class WritableTxnMarkerPartitionResult:
+    """How it went for one partition."""
+
+    partition_index: Int32 = 0
+    error_code: Int16 = 0
+
+
+@dataclass(slots=True)
+class WritableTxnMarkerTopicResult:
+    """How it went for partitions of one topic."""
+
+    name: String = ""
+    partitions: list[WritableTxnMarkerPartitionResult] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class WritableTxnMarkerResult:
+    """How it went for one transaction."""
+
+    producer_id: Int64 = 0
+    topics: list[WritableTxnMarkerTopicResult] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class WriteTxnMarkersResponse(Message):
+    """In the order of the request."""
+
+    SPEC = response(ApiKey.WRITE_TXN_MARKERS)
+
+    markers: list[WritableTxnMarkerResult] = field(default_factory=list)
