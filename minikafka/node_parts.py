@@ -48,6 +48,7 @@ from minikafka.broker.producer_ids import ProducerIds
 from minikafka.broker.purgatories import Purgatories
 from minikafka.broker.replica_fetcher import SourceChannel
 from minikafka.broker.replica_manager import ReplicaManager
+from minikafka.broker.stray_replicas import StrayReplicas
 from minikafka.broker.timer_driver import Reaper, expiration_reaper_name
 from minikafka.broker.topic_admin import TopicAdmin
 from minikafka.broker.topic_config_cache import TopicConfigCache
@@ -215,20 +216,21 @@ class BrokerParts:
 
     def _routes_of_the_controller(self) -> list[Route]:
         """What the controller orders its brokers."""
+        groups = self.groups
         update_metadata = UpdateMetadataHandler(
             self.cache,
             self.fence.check,
             self._topic_changed,
-            self.groups.service.partitions_deleted,
+            groups.service.partitions_deleted,
             brokers_changed=self.replicas.deletion.brokers_changed,
+            drop_strays=StrayReplicas(self.replicas, self._logs, groups.replica_deleted).drop,
         )
-        groups = self.groups
         leader_and_isr = LeaderAndIsrHandler(self.replicas, self.fence, groups.role_taken)
         stop_replica = StopReplicaHandler(self.replicas, self.fence, groups.replica_deleted)
         return [
             Route(ApiKey.LEADER_AND_ISR, leader_and_isr, task=True),
             Route(ApiKey.STOP_REPLICA, stop_replica, task=True),
-            Route(ApiKey.UPDATE_METADATA, update_metadata),
+            Route(ApiKey.UPDATE_METADATA, update_metadata, task=True),
         ]
 
     def _topic_changed(self, topic: str) -> None:

@@ -297,6 +297,8 @@ class ReplicaManager:
         """Delete the logs of stopped partitions; the errors, where there were any."""
         errors: dict[TopicPartition, ErrorCode] = {}
         for topic_partition in topic_partitions:
+            if self.hosted.get(topic_partition) is not None:
+                continue  # a new controller wants it here again
             self.leadership.forget_checkpoint(topic_partition)
             try:
                 await self._log_manager.delete(topic_partition)

@@ -64,10 +64,14 @@ def check_acknowledged(
         assert not strangers, f"{partition}: nobody has sent {sorted(strangers)[:5]}"
 
 
-def check_replicas_alike(cluster: SimCluster, partition: TopicPartition) -> None:
-    """At rest all replicas are whole, have one high watermark, and are equal byte for byte."""
+def check_replicas_alike(
+    cluster: SimCluster, partition: TopicPartition, brokers: Iterable[int] | None = None
+) -> None:
+    """At rest all replicas (on ``brokers``, or on all) are whole, have one high watermark, and are
+    equal byte for byte."""
+    wanted = sorted(cluster.broker_ids if brokers is None else brokers)
     replicas = cluster.replicas(partition)
-    assert sorted(replicas) == sorted(cluster.broker_ids), f"{partition} is on {sorted(replicas)}"
+    assert sorted(replicas) == wanted, f"{partition} is on {sorted(replicas)}, not on {wanted}"
     marks = {i: (r.high_watermark, r.log.log_end_offset) for i, r in replicas.items()}
     assert len(set(marks.values())) == 1, f"{partition}: high watermarks, ends {marks}"
     mark, end = next(iter(marks.values()))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeAlias
 
-from minikafka.broker.context import Reply, RequestContext
+from minikafka.broker.context import RequestContext
 from minikafka.broker.metadata_cache import MetadataCache
 from minikafka.core.metadata_image import topics_of
 from minikafka.kernel.cluster import TopicPartition
@@ -29,9 +29,10 @@ class EpochCheck(Protocol):
 
 
 class UpdateMetadataHandler:
-    """``topic_changed`` is called for every topic that the request says something of, after the
-    cache has taken it over: who waits for a topic to come or go looks again. ``brokers_changed``
-    hears of brokers that came or went."""
+    """A TaskHandler. ``topic_changed`` is called for every topic that the request says something
+    of, after the cache has taken it over: who waits for a topic to come or go looks again.
+    ``brokers_changed`` hears of brokers that came or went. ``drop_strays`` removes what this broker
+    still hosts of partitions that went elsewhere while it was away."""
 
     def __init__(
         self,
@@ -40,6 +41,7 @@ class UpdateMetadataHandler:
         topic_changed: Callable[[str], None],
         partitions_deleted: PartitionsDeleted | None = None,
         brokers_changed: Callable[[], None] | None = None,
+        drop_strays: Callable[[UpdateMetadataRequest], Awaitable[None]] | None = None,
         log: EventLog | None = None,
     ) -> None:
         self._cache = cache
@@ -47,17 +49,17 @@ class UpdateMetadataHandler:
         self._topic_changed = topic_changed
         self._partitions_deleted = partitions_deleted
         self._brokers_changed = brokers_changed
+        self._drop_strays = drop_strays
         self._log = log or event_log("state-change")
 
-    def __call__(
-        self, context: RequestContext, request: UpdateMetadataRequest, reply: Reply
-    ) -> None:
+    async def __call__(
+        self, context: RequestContext, request: UpdateMetadataRequest
+    ) -> UpdateMetadataResponse:
         error = self._check_epochs(
             "UpdateMetadata", request.controller_id, request.controller_epoch, request.broker_epoch
         )
         if error is not ErrorCode.NONE:
-            reply(UpdateMetadataResponse(error_code=error))
-            return
+            return UpdateMetadataResponse(error_code=error)
         alive = self._cache.image.brokers.keys()
         deleted = self._cache.update(request)
         topics = topics_of(request)
@@ -75,4 +77,6 @@ class UpdateMetadataHandler:
             self._brokers_changed()
         for topic in topics:
             self._topic_changed(topic)
-        reply(UpdateMetadataResponse())
+        if self._drop_strays is not None:
+            await self._drop_strays(request)
+        return UpdateMetadataResponse()

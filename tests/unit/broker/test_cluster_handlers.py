@@ -282,7 +282,7 @@ async def test_no_producer_id(fields: Any, error: ErrorCode) -> None:
 # -- UpdateMetadata
 
 
-def test_metadata_is_taken_over_and_told() -> None:
+async def test_metadata_is_taken_over_and_told() -> None:
     cache = cache_with()
     changed: list[str] = []
     deleted: list[TopicPartition] = []
@@ -291,13 +291,13 @@ def test_metadata_is_taken_over_and_told() -> None:
     )
     states = [partition_state(0, 1), partition_state(1, LEADER_DURING_DELETE)]
     request = update({"a": states, "b": [partition_state(0, 2)]})
-    assert answer(handler, request, 7) == UpdateMetadataResponse()
+    assert await handler(context(7), request) == UpdateMetadataResponse()
     assert changed == ["a", "b"]
     assert deleted == [TopicPartition("a", 1)]
     assert list(cache.topics()) == ["a", "b"]
 
 
-def test_metadata_of_a_controller_of_the_past_is_not_taken_over() -> None:
+async def test_metadata_of_a_controller_of_the_past_is_not_taken_over() -> None:
     cache = cache_with()
     seen: list[Any] = []
 
@@ -308,6 +308,7 @@ def test_metadata_of_a_controller_of_the_past_is_not_taken_over() -> None:
     handler = UpdateMetadataHandler(cache, check, seen.append)
     request = update({"a": [partition_state(0, 1)]})
     request.broker_epoch = 77
-    assert answer(handler, request, 7).error_code == ErrorCode.STALE_CONTROLLER_EPOCH
+    refused = await handler(context(7), request)
+    assert refused.error_code == ErrorCode.STALE_CONTROLLER_EPOCH
     assert seen == [("UpdateMetadata", 1, 1, 77)]
     assert list(cache.topics()) == []

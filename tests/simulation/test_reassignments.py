@@ -1,0 +1,82 @@
+"""Partitions move under load while brokers and controllers die: nothing is lost, and it ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from minikafka.client import Admin
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.simulator import faults
+from minikafka.simulator.checkers import check_leaders_know, check_replicas_alike
+from minikafka.simulator.cluster import SimCluster
+from minikafka.simulator.reassignments import moved_under_load, until_moved
+from minikafka.simulator.scenario import REST_S
+
+BROKERS = (1, 2, 3, 4, 5)
+LONGER_THAN_ITS_SESSION_S = 8
+TP = TopicPartition("flights", 0)
+
+
+@pytest.mark.mission("REA-5", "REA-13")
+@pytest.mark.parametrize("seed", range(1))
+def test_moves_without_faults(seed: int) -> None:
+    async def nothing(cluster: SimCluster) -> None:
+        await asyncio.sleep(20)
+
+    SimCluster(seed, BROKERS).run(lambda cluster: moved_under_load(cluster, nothing))
+
+
+@pytest.mark.mission("REA-7", "REA-11", "CFO-5")
+@pytest.mark.parametrize("seed", range(3))
+def test_controllers_die(seed: int) -> None:
+    async def fault(cluster: SimCluster) -> None:
+        for _ in range(3):
+            dice = cluster.simulation.entropy
+            await asyncio.sleep(dice.between(0, 5_000) / 1000)
+            controller = cluster.controller_id()
+            assert controller is not None
+            await faults.killed(cluster, controller, LONGER_THAN_ITS_SESSION_S)
+
+    SimCluster(seed, BROKERS).run(lambda cluster: moved_under_load(cluster, fault))
+
+
+@pytest.mark.mission("REA-5", "REA-8", "REA-11")
+@pytest.mark.parametrize("seed", [1, 4, 7])
+def test_moves_in_a_storm(seed: int) -> None:
+    SimCluster(seed, BROKERS).run(
+        lambda cluster: moved_under_load(cluster, lambda cluster: faults.storm(cluster, 8))
+    )
+
+
+@pytest.mark.mission("REA-10")
+@pytest.mark.parametrize("away", [faults.killed, faults.isolated])
+def test_a_replica_moved_away_from_a_broker_that_was_not_there(
+    away: Callable[[SimCluster, int, float], Awaitable[None]],
+) -> None:
+    """It leads when it falls silent, comes back to a partition that is elsewhere, and leaves it:
+    no old leader, no fetching from where nothing is to be had, no forgotten log."""
+
+    async def scenario(cluster: SimCluster) -> None:
+        cluster.start()
+        await cluster.until("brokers up", lambda: len(cluster.nodes()) == len(BROKERS))
+        async with Admin(cluster.client_host.world, cluster.client_config) as admin:
+            await admin.create_topic(TP.topic, 1, 3)
+            await admin.wait_for_topic(TP.topic, 1)
+            leader, *others = cluster.state(TP).leader_and_isr.isr
+            silence = asyncio.ensure_future(away(cluster, leader, 30))
+            await faults.until_led_by_another(cluster, TP, leader)
+            elsewhere = sorted(set(BROKERS) - {leader, *others})[0]
+            outcomes = await admin.alter_partition_reassignments({TP: [*others, elsewhere]})
+            assert outcomes == {TP: None}
+            await silence
+        await until_moved(cluster, [TP])
+        await asyncio.sleep(REST_S)
+        assert cluster.nodes()[leader].parts.replicas.hosted.get(TP) is None
+        assert not cluster.host(leader).world.files.exists(f"/data/{TP}")
+        check_leaders_know(cluster, TP)
+        check_replicas_alike(cluster, TP, [*others, elsewhere])
+
+    SimCluster(1, BROKERS).run(scenario)

@@ -1,0 +1,90 @@
+"""Replicas reassigned while their broker was away: which of them go, and which stay."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+import pytest
+
+from minikafka.broker.stray_replicas import StrayReplicas
+from minikafka.kernel.cluster import LEADER_DURING_DELETE, TopicPartition
+from minikafka.protocol.messages.update_metadata import (
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+from tests.support.cluster_metadata import partition_state
+from tests.support.replicas import TOPIC, TOPIC_ID, TP, Node, ReplicaCluster
+
+ELSEWHERE = (4, 5, 6)
+
+
+def told(
+    leader: int = 4,
+    replicas: Sequence[int] = ELSEWHERE,
+    isr: Sequence[int] | None = None,
+    epoch: int = 9,
+    topic_id: UUID = TOPIC_ID,
+    broker_epoch: int = 101,
+) -> UpdateMetadataRequest:
+    state = partition_state(0, leader, replicas, isr, epoch)
+    return UpdateMetadataRequest(
+        controller_id=9,
+        controller_epoch=1,
+        broker_epoch=broker_epoch,
+        topic_states=[UpdateMetadataTopicState(TOPIC, topic_id, [state])],
+    )
+
+
+def is_here(node: Node) -> bool:
+    hosted = node.replicas.hosted.get(TP) is not None
+    assert hosted == (node.logs.get(TP) is not None)
+    return hosted
+
+
+@pytest.mark.mission("REA-10")
+async def test_what_was_reassigned_meanwhile_goes() -> None:
+    async with ReplicaCluster() as cluster:
+        await cluster.elect(1, epoch=3)
+        gone: list[TopicPartition] = []
+        for broker_id in (1, 2):  # the leader of old, and a follower
+            node = cluster[broker_id]
+            await StrayReplicas(node.replicas, node.logs, gone.append).drop(told())
+            assert not is_here(node)
+            assert node.replicas.fetchers.source_of(TP) is None
+        assert gone == [TP, TP]
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        pytest.param(told(replicas=(1, 2, 3)), id="a replica still"),
+        pytest.param(told(isr=(1, 4)), id="in sync: it may be elected yet"),
+        pytest.param(told(epoch=3), id="nothing new"),
+        pytest.param(told(epoch=2), id="old news"),
+        pytest.param(told(topic_id=UUID(int=99)), id="another topic of that name"),
+        pytest.param(told(topic_id=UUID(int=0)), id="a topic without id"),
+        pytest.param(told(leader=LEADER_DURING_DELETE), id="deleted, which StopReplica tells"),
+        pytest.param(UpdateMetadataRequest(broker_epoch=101), id="no word of it"),
+    ],
+)
+async def test_everything_else_stays(request_: UpdateMetadataRequest) -> None:
+    async with ReplicaCluster() as cluster:
+        await cluster.elect(1, epoch=3)
+        node = cluster[1]
+        await StrayReplicas(node.replicas, node.logs).drop(request_)
+        assert is_here(node)
+
+
+async def test_only_the_first_word_of_a_term_and_registration_counts() -> None:
+    """Later ones come a moment before the StopReplica that says the same."""
+    async with ReplicaCluster() as cluster:
+        await cluster.elect(1, epoch=3)
+        node = cluster[2]
+        strays = StrayReplicas(node.replicas, node.logs)
+        await strays.drop(UpdateMetadataRequest(controller_epoch=1, broker_epoch=101))
+        await strays.drop(told(replicas=(1, 2, 3)))
+        await strays.drop(told())
+        assert is_here(node)
+        await strays.drop(told(broker_epoch=102))
+        assert not is_here(node)
