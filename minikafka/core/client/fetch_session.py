@@ -1,0 +1,97 @@
+"""The asking side of fetch sessions (KIP-227): what the next request to a leader has to name."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Generic, NamedTuple, TypeVar
+
+from minikafka.core.replication.fetch_session import (
+    INITIAL_EPOCH,
+    NO_SESSION,
+    PartitionKey,
+    is_full,
+    next_epoch,
+)
+from minikafka.kernel.errors import ErrorCode
+
+R = TypeVar("R")
+
+_GONE = (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+
+
+class NextFetch(NamedTuple, Generic[R]):
+    """``named``: all partitions of a full request; of an incremental one those that are new or
+    asked for otherwise than before. ``forgotten``: those that leave the session."""
+
+    session_id: int
+    session_epoch: int
+    named: Mapping[PartitionKey, R]
+    forgotten: Collection[PartitionKey] = ()
+
+
+class FetchSessionHandler(Generic[R]):
+    """The session with one leader (Kafka's FetchSessionHandler). One request at a time: ``build``
+    it, then ``answered`` or ``failed``.
+
+    ``saved`` counts the partitions that incremental requests did not have to name."""
+
+    def __init__(self) -> None:
+        self.saved = 0
+        self._id = NO_SESSION
+        self._epoch = INITIAL_EPOCH
+        self._by_id = False
+        self._held: dict[PartitionKey, R] = {}  # what the leader knows, once it has the request
+
+    @property
+    def session_id(self) -> int:
+        return self._id
+
+    def build(self, wanted: Mapping[PartitionKey, R], by_id: bool) -> NextFetch[R]:
+        """The request for ``wanted``. A session holds topic names or ids, never both: when that
+        changes, the old one is closed."""
+        if by_id != self._by_id:
+            self._epoch = INITIAL_EPOCH
+            self._by_id = by_id
+        held = self._held
+        if is_full(self._epoch):
+            self._held = dict(wanted)
+            return NextFetch(self._id, self._epoch, self._held)
+        named = {key: want for key, want in wanted.items() if held.get(key) != want}
+        held.update(named)
+        forgotten: list[PartitionKey] = []
+        if len(held) != len(wanted):
+            forgotten = [key for key in held if key not in wanted]
+            for key in forgotten:
+                del held[key]
+        self.saved += len(held) - len(named)
+        return NextFetch(self._id, self._epoch, named, forgotten)
+
+    def answered(
+        self, error: ErrorCode, session_id: int, partitions: Collection[PartitionKey]
+    ) -> bool:
+        """Whether an answer with these partitions can be used. After one that cannot, and after
+        every error, the next request is a full one."""
+        if error is not ErrorCode.NONE:
+            if error in _GONE:
+                self._id = NO_SESSION
+            self._epoch = INITIAL_EPOCH
+            return False
+        full = is_full(self._epoch)
+        held = self._held
+        fits = all(key in held for key in partitions)
+        if full:
+            fits = fits and len(set(partitions)) == len(held)
+        if not fits:
+            self._epoch = INITIAL_EPOCH
+            return False
+        if session_id == NO_SESSION:  # the leader has no slot for us, or put us out of ours
+            self._id, self._epoch = NO_SESSION, INITIAL_EPOCH
+        elif full:
+            self._id, self._epoch = session_id, next_epoch(INITIAL_EPOCH)
+        else:
+            self._epoch = next_epoch(self._epoch)
+        return True
+
+    def failed(self) -> None:
+        """No answer came: nobody knows whether the leader has taken the request."""
+        self._epoch = INITIAL_EPOCH
