@@ -43,9 +43,7 @@ def opened(
     return True
 
 
-def error_of(
-    cache: FetchSessionCache[str], session_id: int, epoch: int, by_id: bool = False
-) -> str:
+def refusal(cache: FetchSessionCache[str], session_id: int, epoch: int, by_id: bool = False) -> str:
     with pytest.raises(KafkaError) as raised:
         cache.resume(session_id, epoch, by_id, {}, (), 0)
     return raised.value.code.name
