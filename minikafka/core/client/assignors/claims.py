@@ -1,0 +1,118 @@
+"""Who owned which partition: what members claim, made consistent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from minikafka.core.client.assignors.model import (
+    NO_GENERATION,
+    PartitionCounts,
+    Subscriptions,
+)
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.protocol.buffer import DecodeError
+from minikafka.protocol.codec import decode, encode
+from minikafka.protocol.messages.consumer_protocol import ConsumerTopicPartitions
+from minikafka.protocol.messages.sticky_user_data import CooperativeStickyUserData, StickyUserData
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What one member says it held, and as of which generation."""
+
+    partitions: tuple[TopicPartition, ...] = ()
+    generation: int = NO_GENERATION
+
+
+@dataclass(slots=True)
+class Claims:
+    """``owner``: whose claim counts. ``disputed``: claimed by several in the same generation, so
+    nobody's. ``previous``: who had it in the generation before the owner's."""
+
+    owner: dict[TopicPartition, str] = field(default_factory=dict)
+    disputed: set[TopicPartition] = field(default_factory=set)
+    previous: dict[TopicPartition, str] = field(default_factory=dict)
+
+    def owned_by(self) -> dict[str, list[TopicPartition]]:
+        owned: dict[str, list[TopicPartition]] = {}
+        for tp, member in sorted(self.owner.items()):
+            owned.setdefault(member, []).append(tp)
+        return owned
+
+
+def settle_claims(memories: Mapping[str, Memory], counts: PartitionCounts) -> Claims:
+    """The highest generation wins, for each partition that still exists. Two claims of one
+    generation cannot both be true: neither counts (KAFKA-12984)."""
+    claimed: dict[TopicPartition, list[tuple[int, str]]] = {}
+    for member, memory in sorted(memories.items()):
+        for tp in memory.partitions:
+            if tp.partition < counts.get(tp.topic, 0):
+                claimed.setdefault(tp, []).append((memory.generation, member))
+    claims = Claims()
+    for tp, found in claimed.items():
+        found.sort(key=lambda claim: -claim[0])
+        if len(found) > 1 and found[0][0] == found[1][0]:
+            claims.disputed.add(tp)
+            continue
+        claims.owner[tp] = found[0][1]
+        if len(found) > 1:
+            claims.previous[tp] = found[1][1]
+    return claims
+
+
+# ------------------------------------------------------------------------- what members remember
+
+
+def sticky_user_data(assigned: Iterable[TopicPartition] | None, generation: int) -> bytes | None:
+    """As Kafka's ``StickyAssignor`` writes it; nothing before the first assignment."""
+    if assigned is None:
+        return None
+    by_topic: dict[str, list[int]] = {}
+    for topic, partition in sorted(assigned):
+        by_topic.setdefault(topic, []).append(partition)
+    rows = [ConsumerTopicPartitions(topic, numbers) for topic, numbers in by_topic.items()]
+    return encode(StickyUserData(rows, generation), 1)
+
+
+def cooperative_user_data(assigned: Iterable[TopicPartition] | None, generation: int) -> bytes:
+    """As Kafka's ``CooperativeStickyAssignor`` writes it, from the first join on."""
+    return encode(CooperativeStickyUserData(generation), 0)
+
+
+def remembered_by_user_data(subscriptions: Subscriptions) -> dict[str, Memory]:
+    """Of eager members. What cannot be read is as if it had not been said."""
+    return {
+        member: Memory() if not wanted.user_data else _read(wanted.user_data)
+        for member, wanted in subscriptions.items()
+    }
+
+
+def _read(user_data: bytes) -> Memory:
+    for version in (1, 0):
+        try:
+            found = decode(StickyUserData, version, user_data)
+        except DecodeError:
+            continue
+        partitions = tuple(
+            TopicPartition(row.topic, number)
+            for row in found.previous_assignment
+            for number in row.partitions
+        )
+        return Memory(partitions, found.generation if version else NO_GENERATION)
+    return Memory()
+
+
+def remembered_by_ownership(subscriptions: Subscriptions) -> dict[str, Memory]:
+    """Of cooperative members: what they own. The generation is the subscription's (version 2 and
+    later), else that of the user data."""
+    memories: dict[str, Memory] = {}
+    for member, wanted in subscriptions.items():
+        generation = wanted.generation
+        if generation == NO_GENERATION and wanted.user_data:
+            try:
+                generation = decode(CooperativeStickyUserData, 0, wanted.user_data).generation
+            except DecodeError:
+                generation = NO_GENERATION
+        memories[member] = Memory(wanted.owned, generation)
+    return memories

@@ -1,0 +1,185 @@
+"""Sticky assignment for members that subscribe to different topics (``AbstractStickyAssignor``)."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Sequence
+from itertools import combinations
+
+from minikafka.core.client.assignors.claims import Claims
+from minikafka.core.client.assignors.model import (
+    PartitionCounts,
+    Shares,
+    Subscriptions,
+    partitions_of,
+    subscribed_partitions,
+)
+from minikafka.core.client.assignors.movements import PartitionMovements
+from minikafka.kernel.cluster import TopicPartition
+
+
+class _ByLoad:
+    """Members in the order of how much they have, then of their names: Kafka's
+    ``sortedCurrentSubscriptions`` with its ``SubscriptionComparator``."""
+
+    def __init__(self, shares: Shares) -> None:
+        self._rows = sorted((len(share), member) for member, share in shares.items())
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @property
+    def spread(self) -> int:
+        return self._rows[-1][0] - self._rows[0][0] if self._rows else 0
+
+    def members(self) -> list[str]:
+        return [member for _, member in self._rows]
+
+    def change(self, member: str, before: int, after: int) -> None:
+        del self._rows[bisect_left(self._rows, (before, member))]
+        insort(self._rows, (after, member))
+
+    def remove(self, member: str, load: int) -> None:
+        del self._rows[bisect_left(self._rows, (load, member))]
+
+    def lightest(self, among: frozenset[str]) -> str:
+        return next(member for _, member in self._rows if member in among)
+
+
+class GeneralAssignment:
+    """One computation; ``build`` once.
+
+    Kafka's structures under their names in snake case: ``current_assignment`` (by member),
+    ``current_partition_consumer`` (the same by partition), ``topic_to_all_potential_consumers``
+    and ``consumer_to_all_potential_partitions`` (who could have what), ``partition_movements``.
+    """
+
+    def __init__(
+        self, counts: PartitionCounts, subscriptions: Subscriptions, claims: Claims
+    ) -> None:
+        self._counts = counts
+        self._claims = claims
+        self.partition_movements = PartitionMovements()
+        self.topic_to_all_potential_consumers: dict[str, frozenset[str]] = {
+            topic: frozenset(m for m, wanted in subscriptions.items() if topic in wanted.topics)
+            for topic in sorted({t for wanted in subscriptions.values() for t in wanted.topics})
+        }
+        self.consumer_to_all_potential_partitions = {
+            member: [tp for topic in sorted(set(w.topics)) for tp in partitions_of(topic, counts)]
+            for member, w in sorted(subscriptions.items())
+        }
+        owned = claims.owned_by()
+        # What is gone, or no longer subscribed to, is dropped here.
+        self.current_assignment: Shares = {
+            member: [tp for tp in owned.get(member, ()) if tp.topic in subscriptions[member].topics]
+            for member in sorted(subscriptions)
+        }
+        self.current_partition_consumer = {
+            tp: member for member, share in self.current_assignment.items() for tp in share
+        }
+        self.is_fresh = not self.current_partition_consumer
+        self._everything = subscribed_partitions(counts, subscriptions)
+        self._by_load = _ByLoad(self.current_assignment)
+
+    def build(self) -> Shares:
+        order = self.sort_partitions()
+        unassigned = [tp for tp in order if tp not in self.current_partition_consumer]
+        self._balance(order, unassigned)
+        return self.current_assignment
+
+    # -- the order in which partitions are looked at
+
+    def sort_partitions(self) -> list[TopicPartition]:
+        """First those that are the hardest to place: few potential consumers. When nothing is new
+        and all want the same, rather those of the consumers that have most, in turn."""
+        if self.is_fresh or not self._all_want_the_same():
+            potential = self.topic_to_all_potential_consumers
+            return sorted(self._everything, key=lambda tp: (len(potential[tp.topic]), tp))
+        rest = {member: list(share) for member, share in self.current_assignment.items()}
+        by_load = _ByLoad(rest)
+        order: list[TopicPartition] = []
+        while any(rest.values()):
+            member = by_load.members()[-1]
+            order.append(rest[member].pop(0))
+            by_load.change(member, len(rest[member]) + 1, len(rest[member]))
+        return order + [tp for tp in self._everything if tp not in self.current_partition_consumer]
+
+    def _all_want_the_same(self) -> bool:
+        return len(set(self.topic_to_all_potential_consumers.values())) <= 1
+
+    # -- balance
+
+    def _balance(
+        self, order: Sequence[TopicPartition], unassigned: Sequence[TopicPartition]
+    ) -> None:
+        initializing = self.is_fresh
+        for tp in unassigned:
+            self._give(tp, self._by_load.lightest(self.topic_to_all_potential_consumers[tp.topic]))
+        movable = [tp for tp in order if len(self.topic_to_all_potential_consumers[tp.topic]) > 1]
+        fixed: Shares = {}
+        for member in self._by_load.members():
+            if not self._can_change(member):
+                self._by_load.remove(member, len(self.current_assignment[member]))
+                fixed[member] = self.current_assignment.pop(member)
+        before = {member: list(share) for member, share in self.current_assignment.items()}
+        new = set(unassigned)
+        moved = self._reassign([tp for tp in movable if tp in new])
+        moved = self._reassign(movable) or moved
+        if moved and not initializing and _imbalance(self.current_assignment) >= _imbalance(before):
+            self.current_assignment = before
+        self.current_assignment.update(fixed)
+
+    def _can_change(self, member: str) -> bool:
+        """Whether it could have more, or could lose what it has."""
+        share = self.current_assignment[member]
+        if len(share) < len(self.consumer_to_all_potential_partitions[member]):
+            return True
+        return any(len(self.topic_to_all_potential_consumers[tp.topic]) > 1 for tp in share)
+
+    def _reassign(self, movable: Iterable[TopicPartition]) -> bool:
+        """Move partitions from those who have two more than somebody who could take them, until
+        nobody does. Every move makes the loads more equal, so that this ends."""
+        partitions = list(movable)
+        moved, again = False, True
+        while again:
+            again = False
+            for tp in partitions:
+                if self._by_load.spread <= 1:
+                    break
+                source = self.current_partition_consumer[tp]
+                target = self._better_for(tp, source)
+                if target is not None:
+                    self._move(self.partition_movements.best_to_move(tp, source, target), target)
+                    moved = again = True
+        return moved
+
+    def _better_for(self, tp: TopicPartition, source: str) -> str | None:
+        """Rather the consumer that had it a generation ago, else the one that has least."""
+        load = len(self.current_assignment[source])
+        potential = self.topic_to_all_potential_consumers[tp.topic]
+        former = self._claims.previous.get(tp)
+        lightest = self._by_load.lightest(potential)
+        for target in (former, lightest):
+            share = None if target is None else self.current_assignment.get(target)
+            if share is not None and target in potential and load > len(share) + 1:
+                return target
+        return None
+
+    def _give(self, tp: TopicPartition, member: str) -> None:
+        share = self.current_assignment[member]
+        share.append(tp)
+        self.current_partition_consumer[tp] = member
+        self._by_load.change(member, len(share) - 1, len(share))
+
+    def _move(self, tp: TopicPartition, target: str) -> None:
+        source = self.current_partition_consumer[tp]
+        self.partition_movements.record(tp, source, target)
+        share = self.current_assignment[source]
+        share.remove(tp)
+        self._by_load.change(source, len(share) + 1, len(share))
+        self._give(tp, target)
+
+
+def _imbalance(shares: Shares) -> int:
+    """The sum of all differences: 0 where everybody has the same. Kafka: ``getBalanceScore``."""
+    return sum(abs(len(a) - len(b)) for a, b in combinations(shares.values(), 2))

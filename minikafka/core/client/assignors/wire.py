@@ -1,0 +1,72 @@
+"""Subscriptions and assignments as the bytes that members exchange (``ConsumerProtocol``)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from minikafka.core.client.assignors.model import Subscription
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.protocol.buffer import Buffer
+from minikafka.protocol.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    ConsumerTopicPartitions,
+)
+from minikafka.protocol.versioned import decode_versioned, encode_versioned
+
+# Members of an older client read what they know: later versions only add to the end.
+NEWEST: Final = 3
+
+
+def encode_subscription(subscription: Subscription, version: int = NEWEST) -> bytes:
+    """Topics and owned partitions sorted, as Kafka does, so that equal ones have equal bytes."""
+    return encode_versioned(
+        ConsumerProtocolSubscription(
+            topics=sorted(subscription.topics),
+            user_data=subscription.user_data,
+            owned_partitions=_grouped(subscription.owned),
+            generation_id=subscription.generation,
+            rack_id=subscription.rack_id,
+        ),
+        version,
+    )
+
+
+def decode_subscription(data: Buffer, group_instance_id: str | None = None) -> Subscription:
+    """What another member says; the instance id comes beside it. Raises DecodeError."""
+    found, _ = decode_versioned(ConsumerProtocolSubscription, data, NEWEST)
+    return Subscription(
+        tuple(found.topics),
+        _flat(found.owned_partitions),
+        found.generation_id,
+        None if found.user_data is None else bytes(found.user_data),
+        group_instance_id,
+        found.rack_id,
+    )
+
+
+def encode_assignment(
+    partitions: Iterable[TopicPartition], user_data: bytes | None = None, version: int = NEWEST
+) -> bytes:
+    return encode_versioned(ConsumerProtocolAssignment(_grouped(partitions), user_data), version)
+
+
+def decode_assignment(data: Buffer) -> tuple[TopicPartition, ...]:
+    """Raises DecodeError. No bytes at all are an assignment of nothing: some leaders send that to
+    members they do not know."""
+    if not len(data):
+        return ()
+    found, _ = decode_versioned(ConsumerProtocolAssignment, data, NEWEST)
+    return _flat(found.assigned_partitions)
+
+
+def _grouped(partitions: Iterable[TopicPartition]) -> list[ConsumerTopicPartitions]:
+    by_topic: dict[str, list[int]] = {}
+    for topic, number in sorted(partitions):
+        by_topic.setdefault(topic, []).append(number)
+    return [ConsumerTopicPartitions(topic, numbers) for topic, numbers in by_topic.items()]
+
+
+def _flat(rows: Iterable[ConsumerTopicPartitions]) -> tuple[TopicPartition, ...]:
+    return tuple(TopicPartition(row.topic, number) for row in rows for number in row.partitions)

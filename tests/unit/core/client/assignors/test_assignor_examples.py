@@ -1,0 +1,258 @@
+"""Assignors on the examples of the documents and of Kafka's own descriptions."""
+
+from __future__ import annotations
+
+import pytest
+
+from minikafka.core.client.assignors.catalogue import (
+    ASSIGNORS,
+    DEFAULT_STRATEGY,
+    resolve_strategy,
+)
+from minikafka.core.client.assignors.claims import (
+    Memory,
+    cooperative_user_data,
+    settle_claims,
+    sticky_user_data,
+)
+from minikafka.core.client.assignors.model import Shares, Subscription
+from minikafka.core.client.assignors.range import assign_range
+from minikafka.core.client.assignors.round_robin import assign_round_robin
+from minikafka.core.client.assignors.sticky import assign_cooperative_sticky, assign_sticky
+from minikafka.core.client.assignors.sticky_general import GeneralAssignment
+from minikafka.kernel.cluster import TopicPartition
+
+
+def tps(text: str) -> list[TopicPartition]:
+    """``"t0-1 t2-0"``."""
+    return [
+        TopicPartition(t, int(n)) for t, _, n in (word.rpartition("-") for word in text.split())
+    ]
+
+
+def named(shares: Shares) -> dict[str, str]:
+    return {member: " ".join(map(str, share)) for member, share in sorted(shares.items())}
+
+
+def same(shares: Shares) -> dict[str, list[TopicPartition]]:
+    return {member: sorted(share) for member, share in shares.items()}
+
+
+def all_want(topics: str, members: str) -> dict[str, Subscription]:
+    return {member: Subscription(tuple(topics.split())) for member in members.split()}
+
+
+def after(shares: Shares, topics: str, generation: int = 1) -> dict[str, Subscription]:
+    """The members of a sticky assignment as they join again."""
+    return {
+        member: Subscription(tuple(topics.split()), user_data=sticky_user_data(share, generation))
+        for member, share in shares.items()
+    }
+
+
+@pytest.mark.mission("ASG-3")
+def test_range_gives_seven_partitions_to_three_as_3_2_2():
+    shares = assign_range({"t": 7}, all_want("t", "c2 c0 c1"))
+    assert named(shares) == {"c0": "t-0 t-1 t-2", "c1": "t-3 t-4", "c2": "t-5 t-6"}
+
+
+@pytest.mark.mission("ASG-3")
+@pytest.mark.parametrize("partitions", range(12))
+@pytest.mark.parametrize("consumers", range(1, 6))
+def test_the_formula_of_the_document(partitions: int, consumers: int):
+    members = [f"c{number}" for number in range(consumers)]
+    shares = assign_range({"t": partitions}, all_want("t", " ".join(members)))
+    n, extra = partitions // consumers, partitions % consumers
+    for i, member in enumerate(members):
+        start = n * i + min(i, extra)
+        length = n + (0 if i + 1 > extra else 1)
+        assert [tp.partition for tp in shares[member]] == list(range(start, start + length))
+
+
+@pytest.mark.mission("ASG-4")
+def test_what_range_does_badly():
+    more_consumers = assign_range({"t": 2}, all_want("t", "c0 c1 c2"))
+    assert named(more_consumers) == {"c0": "t-0", "c1": "t-1", "c2": ""}
+    topics = [f"t{number}" for number in range(5)]
+    piled = assign_range(dict.fromkeys(topics, 3), all_want(" ".join(topics), "c0 c1"))
+    assert {member: len(share) for member, share in piled.items()} == {"c0": 10, "c1": 5}
+
+
+def test_range_passes_over_what_is_not_there_or_not_wanted():
+    wanted = {"c0": Subscription(("a", "gone")), "c1": Subscription(("b",))}
+    assert named(assign_range({"a": 2, "b": 1}, wanted)) == {"c0": "a-0 a-1", "c1": "b-0"}
+    assert assign_range({"a": 2}, {}) == {}
+
+
+def test_static_members_come_first_by_their_instance_ids():
+    wanted = {
+        "member-1": Subscription(("t",)),
+        "member-2": Subscription(("t",), group_instance_id="z"),
+        "member-3": Subscription(("t",), group_instance_id="a"),
+    }
+    order = {"member-3": "t-0", "member-2": "t-1", "member-1": "t-2"}
+    assert named(assign_range({"t": 3}, wanted)) == dict(sorted(order.items()))
+    assert named(assign_round_robin({"t": 3}, wanted)) == dict(sorted(order.items()))
+
+
+@pytest.mark.mission("ASG-5")
+def test_round_robin_deals_out_in_turn():
+    shares = assign_round_robin({"t0": 3, "t1": 3}, all_want("t0 t1", "c0 c1"))
+    assert named(shares) == {"c0": "t0-0 t0-2 t1-1", "c1": "t0-1 t1-0 t1-2"}
+
+
+@pytest.mark.mission("ASG-5")
+def test_round_robin_with_different_subscriptions_is_not_balanced():
+    wanted = {
+        "c0": Subscription(("t0",)),
+        "c1": Subscription(("t0", "t1")),
+        "c2": Subscription(("t0", "t1", "t2")),
+    }
+    shares = assign_round_robin({"t0": 1, "t1": 2, "t2": 3}, wanted)
+    assert named(shares) == {"c0": "t0-0", "c1": "t1-0", "c2": "t1-1 t2-0 t2-1 t2-2"}
+    sticky = assign_sticky({"t0": 1, "t1": 2, "t2": 3}, wanted)
+    assert named(sticky) == {"c0": "t0-0", "c1": "t1-0 t1-1", "c2": "t2-0 t2-1 t2-2"}
+
+
+FOUR = {"t0": 2, "t1": 2, "t2": 2, "t3": 2}
+TOPICS = "t0 t1 t2 t3"
+
+
+@pytest.mark.mission("ASG-13")
+@pytest.mark.mission("ASG-6")
+def test_one_of_three_leaves():
+    """Three consumers, four topics of two partitions; C1 goes."""
+    robin = assign_round_robin(FOUR, all_want(TOPICS, "C0 C1 C2"))
+    sticky = assign_sticky(FOUR, all_want(TOPICS, "C0 C1 C2"))
+    before = {"C0": "t0-0 t1-1 t3-0", "C1": "t0-1 t2-0 t3-1", "C2": "t1-0 t2-1"}
+    assert named(robin) == named(sticky) == before
+
+    assert named(assign_round_robin(FOUR, all_want(TOPICS, "C0 C2"))) == {
+        "C0": "t0-0 t1-0 t2-0 t3-0",
+        "C2": "t0-1 t1-1 t2-1 t3-1",
+    }
+    del sticky["C1"]
+    left = same(assign_sticky(FOUR, after(sticky, TOPICS)))
+    assert left == {
+        "C0": tps("t0-0 t1-1 t2-0 t3-0"),  # one of C1's
+        "C2": tps("t0-1 t1-0 t2-1 t3-1"),  # two of them, and the first of all
+    }
+
+
+@pytest.mark.mission("ASG-13")
+def test_one_of_three_leaves_with_different_subscriptions():
+    """The second example of Kafka's StickyAssignor: who leaves frees what only C1 takes."""
+    wanted = {
+        "C0": Subscription(("t0",)),
+        "C1": Subscription(("t0", "t1")),
+        "C2": Subscription(("t0", "t1", "t2")),
+    }
+    counts = {"t0": 1, "t1": 2, "t2": 3}
+    first = assign_sticky(counts, wanted)
+    del first["C0"]
+    again = {
+        member: Subscription(wanted[member].topics, user_data=sticky_user_data(share, 1))
+        for member, share in first.items()
+    }
+    assert same(assign_sticky(counts, again)) == {
+        "C1": tps("t0-0 t1-0 t1-1"),
+        "C2": tps("t2-0 t2-1 t2-2"),
+    }
+
+
+@pytest.mark.mission("ASG-7")
+@pytest.mark.mission("ASG-8")
+@pytest.mark.mission("ASG-9")
+@pytest.mark.mission("ASG-11")
+def test_what_the_general_computation_starts_from():
+    wanted = {"a": Subscription(("t", "u")), "b": Subscription(("t",))}
+    held = {
+        "a": Memory(tuple(tps("t-0 u-0 gone-0 t-9")), 3),
+        "b": Memory(tuple(tps("t-1 u-1")), 3),
+        "left": Memory(tuple(tps("t-2")), 3),
+    }
+    counts = {"t": 3, "u": 2}
+    claims = settle_claims({member: held[member] for member in wanted}, counts)
+    work = GeneralAssignment(counts, wanted, claims)
+    assert work.topic_to_all_potential_consumers == {"t": {"a", "b"}, "u": {"a"}}
+    potential = work.consumer_to_all_potential_partitions
+    assert potential == {"a": tps("t-0 t-1 t-2 u-0 u-1"), "b": tps("t-0 t-1 t-2")}
+    assert named(work.current_assignment) == {"a": "t-0 u-0", "b": "t-1"}
+    assert work.current_partition_consumer == {
+        TopicPartition("t", 0): "a",
+        TopicPartition("u", 0): "a",
+        TopicPartition("t", 1): "b",
+    }
+    assert not work.is_fresh
+    assert GeneralAssignment(counts, wanted, settle_claims({}, counts)).is_fresh
+    assert same(work.build()) == {"a": tps("t-0 u-0 u-1"), "b": tps("t-1 t-2")}
+
+
+@pytest.mark.mission("ASG-10")
+def test_the_order_of_partitions():
+    counts = {"few": 2, "many": 1}
+    wanted = {"a": Subscription(("many",)), "b": Subscription(("few", "many"))}
+    fresh = GeneralAssignment(counts, wanted, settle_claims({}, counts))
+    assert fresh.sort_partitions() == tps("few-0 few-1 many-0"), "fewest potential consumers first"
+    held = {"a": Memory(tuple(tps("t-0 t-1 t-2")), 1), "b": Memory(tuple(tps("t-3")), 1)}
+    claims = settle_claims(held, {"t": 6})
+    work = GeneralAssignment({"t": 6}, all_want("t", "a b"), claims)
+    # a has three, so one of its own comes first, then another; at one each b is the last by name.
+    assert work.sort_partitions() == tps("t-0 t-1 t-3 t-2 t-4 t-5")
+
+
+@pytest.mark.mission("ASG-12")
+def test_a_consumer_that_cannot_change_is_left_alone():
+    wanted = {"a": Subscription(("own",)), "b": Subscription(("t",)), "c": Subscription(("t",))}
+    shares = assign_sticky({"own": 9, "t": 4}, wanted)
+    assert [len(shares[member]) for member in "abc"] == [9, 2, 2]
+
+
+@pytest.mark.mission("ASG-2")
+@pytest.mark.mission("CFG-5")
+def test_the_strategies_by_name():
+    assert list(ASSIGNORS) == ["range", "roundrobin", "sticky", "cooperative-sticky"]
+    assert DEFAULT_STRATEGY[0] == "range"
+    assert [a.name for a in resolve_strategy(["sticky", ASSIGNORS["range"]])] == ["sticky", "range"]
+    for wrong in (["nope"], []):
+        with pytest.raises(ValueError, match="assignor"):
+            resolve_strategy(wrong)
+
+
+def test_what_is_claimed_twice_belongs_to_the_later_generation_or_to_nobody():
+    tp = TopicPartition("t", 0)
+    claims = settle_claims({"a": Memory((tp,), 4), "b": Memory((tp,), 5)}, {"t": 1})
+    assert claims.owner == {tp: "b"}
+    assert claims.previous == {tp: "a"}
+    claims = settle_claims({"a": Memory((tp,), 5), "b": Memory((tp,), 5)}, {"t": 1})
+    assert (claims.owner, claims.disputed) == ({}, {tp})
+
+
+def test_a_cooperative_partition_moves_in_two_rounds():
+    wanted = {
+        "a": Subscription(("t",), owned=tuple(tps("t-0 t-1 t-2 t-3")), generation=7),
+        "b": Subscription(("t",), generation=-1),
+    }
+    first = assign_cooperative_sticky({"t": 4}, wanted)
+    assert named(first) == {"a": "t-0 t-1", "b": ""}, "t-2 and t-3 have to be given up first"
+    wanted["a"] = Subscription(("t",), owned=tuple(first["a"]), generation=8)
+    second = assign_cooperative_sticky({"t": 4}, wanted)
+    assert named(second) == {"a": "t-0 t-1", "b": "t-2 t-3"}
+
+
+def test_a_disputed_partition_is_given_to_nobody_in_the_cooperative_round():
+    both = Subscription(("t",), owned=tuple(tps("t-0")), generation=3)
+    shares = assign_cooperative_sticky({"t": 2}, {"a": both, "b": both})
+    assert TopicPartition("t", 0) not in [*shares["a"], *shares["b"]]
+
+
+def test_the_generation_of_old_cooperative_members_is_in_their_user_data():
+    newer, older = cooperative_user_data(None, 6), cooperative_user_data(None, 5)
+    assert newer == b"\0\0\0\x06"
+    wanted = {
+        "a": Subscription(("t",), owned=tuple(tps("t-0")), user_data=older),
+        "b": Subscription(("t",), owned=tuple(tps("t-0 t-1")), user_data=newer),
+        "c": Subscription(("t",), user_data=b"?"),
+    }
+    shares = assign_cooperative_sticky({"t": 2}, wanted)
+    assert named(shares)["b"] == "t-0"
