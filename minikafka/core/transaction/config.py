@@ -1,0 +1,13 @@
+"""What transactions are allowed, by Kafka's keys."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionConfig:
+    """Kafka's keys and defaults."""
+
+    transaction_max_timeout_ms: int = 15 * 60 * 1000
+    transactional_id_expiration_ms: int = 7 * 24 * 60 * 60 * 1000

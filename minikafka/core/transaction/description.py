@@ -1,0 +1,60 @@
+"""What administrators are told of transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from minikafka.core.transaction.states import STATES_BY_TITLE, TransactionState
+from minikafka.core.transaction.transaction import Transaction
+from minikafka.kernel.errors import ErrorCode
+from minikafka.protocol.messages import describe_transactions as answers
+from minikafka.protocol.messages.list_transactions import ListedTransaction
+
+
+def described(transactional_id: str, transaction: Transaction | None) -> answers.TransactionState:
+    """With the partitions that still wait for the end of the transaction."""
+    if transaction is None or not transaction.is_visible:
+        return answers.TransactionState(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, transactional_id)
+    facts = transaction.facts
+    open_partitions = transaction.unmarked if facts.state.is_prepared else facts.partitions
+    topics: dict[str, answers.TopicData] = {}
+    for topic, index in sorted(open_partitions):
+        topics.setdefault(topic, answers.TopicData(topic)).partitions.append(index)
+    return answers.TransactionState(
+        ErrorCode.NONE,
+        transactional_id,
+        facts.state.title,
+        facts.timeout_ms,
+        facts.start_ms,
+        facts.producer_id,
+        facts.producer_epoch,
+        list(topics.values()),
+    )
+
+
+def states_named(titles: Collection[str]) -> tuple[set[TransactionState], list[str]]:
+    """Kafka's names, in their case; and those that are none."""
+    known = {STATES_BY_TITLE[title] for title in titles if title in STATES_BY_TITLE}
+    return known, [title for title in titles if title not in STATES_BY_TITLE]
+
+
+def is_listed(
+    transaction: Transaction,
+    states: Collection[TransactionState] | None,
+    producer_ids: Collection[int],
+    longer_than_ms: int,
+    now_ms: int,
+) -> bool:
+    """``states`` None, ``producer_ids`` empty and ``longer_than_ms`` below 0 take everything."""
+    facts = transaction.facts
+    return (
+        transaction.is_visible
+        and (states is None or facts.state in states)
+        and (not producer_ids or facts.producer_id in producer_ids)
+        and (longer_than_ms < 0 or now_ms - facts.start_ms > longer_than_ms)
+    )
+
+
+def listed(transaction: Transaction) -> ListedTransaction:
+    facts = transaction.facts
+    return ListedTransaction(transaction.transactional_id, facts.producer_id, facts.state.title)

@@ -1,0 +1,81 @@
+"""The records of a transactional id's partition of ``__transaction_state``: to bytes and back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from minikafka.core.transaction.facts import TransactionFacts
+from minikafka.core.transaction.states import STATES_BY_NUMBER, TransactionState
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.protocol.buffer import DecodeError
+from minikafka.protocol.messages.transaction_log import (
+    TransactionLogKey,
+    TransactionLogValue,
+    TransactionPartitions,
+)
+from minikafka.protocol.versioned import decode_versioned, encode_versioned, version_of
+
+_KEY_VERSION: Final = 0
+_VALUE_VERSION: Final = 0  # as Kafka 3.9 writes it
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionStored:
+    """``facts`` None: the transactional id is deleted."""
+
+    transactional_id: str
+    facts: TransactionFacts | None
+
+
+def encode_record(record: TransactionStored) -> tuple[bytes, bytes | None]:
+    """Key and value. Raises EncodeError for what has no place in them (a text over 32 KB)."""
+    key = encode_versioned(TransactionLogKey(record.transactional_id), _KEY_VERSION)
+    facts = record.facts
+    if facts is None:
+        return key, None
+    empty = facts.state is TransactionState.EMPTY
+    value = TransactionLogValue(
+        facts.producer_id,
+        facts.producer_epoch,
+        facts.timeout_ms,
+        facts.state,
+        None if empty else _grouped(facts.partitions),
+        facts.last_update_ms,
+        facts.start_ms,
+    )
+    return key, encode_versioned(value, _VALUE_VERSION)
+
+
+def decode_record(key: bytes, value: bytes | None) -> TransactionStored | None:
+    """None for a key of a later Kafka. Raises DecodeError."""
+    if version_of(key) != _KEY_VERSION:
+        return None
+    transactional_id = decode_versioned(TransactionLogKey, key)[0].transactional_id
+    if value is None:
+        return TransactionStored(transactional_id, None)
+    read, _ = decode_versioned(TransactionLogValue, value)
+    state = STATES_BY_NUMBER.get(read.transaction_status)
+    if state is None:
+        raise DecodeError(f"transaction state {read.transaction_status}")
+    facts = TransactionFacts(
+        read.producer_id,
+        read.producer_epoch,
+        read.transaction_timeout_ms,
+        state,
+        frozenset(
+            TopicPartition(of_topic.topic, index)
+            for of_topic in read.transaction_partitions or ()
+            for index in of_topic.partition_ids
+        ),
+        read.transaction_last_update_timestamp_ms,
+        read.transaction_start_timestamp_ms,
+    )
+    return TransactionStored(transactional_id, facts)
+
+
+def _grouped(partitions: frozenset[TopicPartition]) -> list[TransactionPartitions]:
+    topics: dict[str, TransactionPartitions] = {}
+    for topic, index in sorted(partitions):
+        topics.setdefault(topic, TransactionPartitions(topic)).partition_ids.append(index)
+    return list(topics.values())
