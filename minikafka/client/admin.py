@@ -10,6 +10,7 @@ from uuid import UUID
 
 from minikafka.client.config import ClientConfig
 from minikafka.client.config_admin import ConfigAdmin
+from minikafka.client.group_admin import GroupAdmin
 from minikafka.client.log_dirs import (
     LogDirDescription,
     alter_replica_log_dirs,
@@ -82,7 +83,7 @@ CreateOutcome: TypeAlias = CreatedTopic | KafkaError
 DescribeOutcome: TypeAlias = TopicView | KafkaError
 
 
-class Admin(Client, ConfigAdmin, PlacementAdmin):
+class Admin(Client, ConfigAdmin, PlacementAdmin, GroupAdmin):
     """Each call goes on until ``timeout_ms`` (``default_api_timeout_ms``) over retriable errors.
 
     Calls about several topics return an outcome per topic; calls about one raise its KafkaError.

@@ -40,6 +40,7 @@ async def request_coordinator(
     message: Message,
     deadline_ms: int,
     read: Callable[[Any], T],
+    at_most: int | None = None,
 ) -> T:
     """What ``read`` makes of the coordinator's answer; it raises KafkaError for an error in it, and
     what is retriable is asked again of whoever coordinates then."""
@@ -47,7 +48,11 @@ async def request_coordinator(
     async def attempt() -> T:
         broker_id = await find_coordinator(session, group_id, deadline_ms)
         timeout_ms = _request_timeout_ms(session, deadline_ms)
-        return read(await session.connections.request(broker_id, message, timeout_ms=timeout_ms))
+        return read(
+            await session.connections.request(
+                broker_id, message, at_most=at_most, timeout_ms=timeout_ms
+            )
+        )
 
     return await session.retrying(attempt, deadline_ms)
 
