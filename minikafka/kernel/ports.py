@@ -90,6 +90,11 @@ class File(Protocol):
         """As ``read``, without stalling the loop when the bytes are not in the page cache."""
         ...
 
+    def is_cached(self, length: int, offset: int) -> bool:
+        """Whether ``read`` would find these bytes in the page cache, as far as samples tell. True
+        where the file system does not say."""
+        ...
+
     def truncate(self, length: int) -> None: ...
 
     async def flush(self) -> None:

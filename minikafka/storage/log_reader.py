@@ -14,6 +14,11 @@ from minikafka.storage.segment import LogSegment
 from minikafka.storage.segments import LogSegments
 
 _PLACES_LIMIT: Final = 16
+RECENT_BYTES: Final = 8 << 20
+
+
+class NotInPageCache(Exception):
+    """A read would wait for the disk, and the caller may not."""
 
 
 class LogRead(NamedTuple):
@@ -68,14 +73,25 @@ class LogReader:
     # ---- by offset
 
     def extent(
-        self, start: int, bound: int, log_end: int, max_bytes: int, min_one_message: bool
+        self,
+        start: int,
+        bound: int,
+        log_end: int,
+        max_bytes: int,
+        min_one_message: bool,
+        may_wait: bool = True,
     ) -> Extent | None:
-        """What a read of ``max_bytes`` from ``start`` covers, below ``bound``; None: nothing."""
+        """What a read of ``max_bytes`` from ``start`` covers, below ``bound``; None: nothing.
+
+        Raises NotInPageCache unless it ``may_wait`` for the disk. The last ``RECENT_BYTES`` of the
+        log are taken to be in the cache, as they were when they were written."""
         place = self._place(start, log_end)
         stop = self._place(bound, log_end)
         segment = place.segment
         end = stop.position if stop.segment is segment else segment.size_bytes
         available = end - place.position
+        if not may_wait and not self._is_cached(place, min(available, max_bytes)):
+            raise NotInPageCache
         if available <= max_bytes:
             return Extent(place, available, available) if available > 0 else None
         length = max_bytes
@@ -83,6 +99,11 @@ class LogReader:
             first = next(segment.batches(place.position, end))
             length = max(length, first.batch.size_bytes)
         return Extent(place, length, available)
+
+    def _is_cached(self, place: Place, length: int) -> bool:
+        (segment, position) = place
+        recent = segment is self._segments.active and position + RECENT_BYTES >= segment.size_bytes
+        return recent or length <= 0 or segment.is_cached(length, position)
 
     def read(self, extent: Extent, start: int) -> LogRead:
         place = extent.place

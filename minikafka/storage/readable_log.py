@@ -69,13 +69,17 @@ class ReadableLog:
         upper_bound_offset: int,
         min_one_message: bool,
         include_aborted: bool = False,
+        may_wait: bool = True,
     ) -> LogRead:
         """Whole batches from the one that holds ``start_offset`` on, below ``upper_bound_offset``.
 
         At most ``max_bytes``, unless ``min_one_message`` and the first batch alone is larger.
-        Raises KafkaError(OFFSET_OUT_OF_RANGE), and what LogReader raises.
+        Raises KafkaError(OFFSET_OUT_OF_RANGE), NotInPageCache unless it ``may_wait`` for the disk,
+        and what LogReader raises.
         """
-        extent = self._extent(start_offset, max_bytes, upper_bound_offset, min_one_message)
+        extent = self._extent(
+            start_offset, max_bytes, upper_bound_offset, min_one_message, may_wait
+        )
         if extent is None:
             return LogRead(b"", start_offset, start_offset)
         found = self._reader.read(extent, start_offset)
@@ -125,7 +129,12 @@ class ReadableLog:
         return self._reader.available_bytes(start_offset, bound, self.log_end_offset)
 
     def _extent(
-        self, start_offset: int, max_bytes: int, upper_bound_offset: int, min_one_message: bool
+        self,
+        start_offset: int,
+        max_bytes: int,
+        upper_bound_offset: int,
+        min_one_message: bool,
+        may_wait: bool = True,
     ) -> Extent | None:
         bound = self._bound(start_offset, upper_bound_offset)
         end = self.log_end_offset
@@ -133,7 +142,7 @@ class ReadableLog:
             if start_offset == end:
                 self._reader.remember_end(end)
             return None
-        return self._reader.extent(start_offset, bound, end, max_bytes, min_one_message)
+        return self._reader.extent(start_offset, bound, end, max_bytes, min_one_message, may_wait)
 
     def _bound(self, start_offset: int, upper_bound_offset: int) -> int | None:
         """Where reading ends; None when it would end before it starts."""

@@ -277,6 +277,9 @@ class LogSegment:
     def read(self, length: int, position: int) -> bytes:
         return self._file.read(length, position)
 
+    def is_cached(self, length: int, position: int) -> bool:
+        return self._file.is_cached(length, position)
+
     async def read_cold(self, length: int, position: int) -> bytes:
         return await self._file.read_cold(length, position)
 

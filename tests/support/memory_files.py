@@ -47,6 +47,9 @@ class MemoryFile:
     async def read_cold(self, length: int, offset: int) -> bytes:
         return self.read(length, offset)
 
+    def is_cached(self, length: int, offset: int) -> bool:
+        return True
+
     def truncate(self, length: int) -> None:
         inode = self._open_inode()
         self._files.take_room(self._path, 0)

@@ -15,6 +15,7 @@ from minikafka.kernel.ports import Buffer, File, FileLock, Volume
 
 _NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 SCRATCH_BYTES = 1 << 20
+SAMPLE_BYTES = 1 << 16
 _NO_CACHE_PROBE = {errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS}
 
 T = TypeVar("T")
@@ -102,6 +103,21 @@ class RealFile:
             start = offset + length - missing
             parts.append(await self._off_loop.with_file(self._fd, _read, missing, start))
         return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def is_cached(self, length: int, offset: int) -> bool:
+        """Asks for single bytes: the page cache is filled and emptied in runs of pages."""
+        byte = self._off_loop.scratch[:1]
+        last = offset + length - 1
+        try:
+            for at in range(offset, last, SAMPLE_BYTES):
+                os.preadv(self._fd, [byte], at, _NOWAIT)
+            os.preadv(self._fd, [byte], last, _NOWAIT)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            if error.errno not in _NO_CACHE_PROBE:
+                raise
+        return True
 
     def truncate(self, length: int) -> None:
         os.ftruncate(self._fd, length)

@@ -46,6 +46,10 @@ class SimFile:
         # A real thread reads the file it was given, even if it has been closed meanwhile.
         return bytes(self._inode.data[offset : offset + length])
 
+    def is_cached(self, length: int, offset: int) -> bool:
+        self._checked()
+        return self._files.disk.entropy.random() >= COLD_PROBABILITY
+
     def truncate(self, length: int) -> None:
         self._files.disk.truncate(self._checked(), length, self._path)
 

@@ -92,6 +92,27 @@ def test_other_errors_of_a_cold_read_are_told(path: str, monkeypatch: pytest.Mon
     run(main())
 
 
+@pytest.mark.parametrize(
+    ("cached_bytes", "error", "expected"),
+    [
+        (0, errno.EAGAIN, False),
+        (250_000 - 1, errno.EAGAIN, False),
+        (100_000, errno.EAGAIN, False),
+        (250_000, errno.EAGAIN, True),
+        (0, errno.EOPNOTSUPP, True),
+    ],
+)
+def test_the_page_cache_is_sampled(
+    path: str, monkeypatch: pytest.MonkeyPatch, cached_bytes: int, error: int, expected: bool
+) -> None:
+    cache_holds(monkeypatch, cached_bytes, error)
+
+    async def main() -> None:
+        assert RealFiles().open(path).is_cached(200_000, 50_000) is expected
+
+    run(main())
+
+
 def evict(path: str) -> None:
     with open(path, "rb") as file:
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)

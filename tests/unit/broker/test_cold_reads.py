@@ -1,0 +1,75 @@
+"""Fetches of what is not in the page cache: others are served meanwhile, and nothing is missed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from minikafka.kernel.errors import ErrorCode
+from minikafka.storage import log_reader
+from tests.support.memory_files import MemoryFile
+from tests.support.replicas import ReplicaCluster, error_of, values_in
+
+
+class Disk:
+    """Nothing is in the page cache until ``come`` is set."""
+
+    def __init__(self) -> None:
+        self.come = asyncio.Event()
+        self.reads = 0
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
+    disk = Disk()
+    real = MemoryFile.read_cold
+
+    async def slow(self: MemoryFile, length: int, offset: int) -> bytes:
+        disk.reads += 1
+        await disk.come.wait()
+        return await real(self, length, offset)
+
+    monkeypatch.setattr(log_reader, "RECENT_BYTES", -1)
+    monkeypatch.setattr(MemoryFile, "is_cached", lambda self, length, offset: disk.come.is_set())
+    monkeypatch.setattr(MemoryFile, "read_cold", slow)
+    return disk
+
+
+async def test_a_consumer_waits_and_others_do_not(disk: Disk) -> None:
+    async with ReplicaCluster([1]) as cluster:
+        await cluster.elect(1, [1], tell=[1])
+        cluster[1].produce("a", "b", acks=1)
+        fetched = cluster[1].fetch(0, max_wait_ms=0)
+        await cluster.clock.settle()
+        assert (fetched, disk.reads) == ([], 1)
+        assert cluster[1].produce("c", acks=1)
+        disk.come.set()
+        await cluster.clock.settle()
+        assert values_in(fetched[0].records) == ["a", "b", "c"]
+
+
+async def test_followers_get_on_and_are_counted(disk: Disk) -> None:
+    async with ReplicaCluster() as cluster:
+        await cluster.elect(1, tell=[1])
+        answers = cluster[1].produce("a")
+        await cluster.elect(1, tell=[2, 3])
+        await cluster.clock.advance(600)
+        assert (answers, disk.reads) == ([], 2)
+        disk.come.set()
+        await cluster.clock.advance(600)
+        assert error_of(answers) is ErrorCode.NONE
+        assert cluster[2].held() == cluster[3].held() == ["a"]
+
+
+async def test_a_leader_that_is_none_any_more_says_so(disk: Disk) -> None:
+    async with ReplicaCluster([1, 2]) as cluster:
+        await cluster.elect(1, [1], tell=[1])
+        cluster[1].produce("a", acks=1)
+        fetched = cluster[1].fetch(0, max_wait_ms=0)
+        await cluster.clock.settle()
+        await cluster.elect(2, [2], epoch=1, tell=[1])
+        disk.come.set()
+        await cluster.clock.settle()
+        assert fetched[0].error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
