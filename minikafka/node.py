@@ -228,7 +228,9 @@ class BrokerNode:
             self._servers.append(server)
         debug = debug_listener(self._config.optional(DEBUG_LISTENER))
         if debug is not None:
-            routes = debug_routes(self.broker_id, self.parts.purgatories, self.metrics)
+            routes = debug_routes(
+                self.broker_id, self.parts.purgatories, self.metrics, self.controller.facts
+            )
             self._debug = HttpServer(self._world.network, self._world.clock, routes)
             await self._debug.start(debug.host, debug.port)
 

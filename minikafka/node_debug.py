@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from minikafka.broker.purgatories import Purgatories
@@ -14,7 +15,12 @@ DEFAULT_LIMIT = 100
 MAX_LIMIT = 1000  # rows of one list; the broker serves nobody else while it gathers them
 
 
-def debug_routes(broker_id: int, purgatories: Purgatories, metrics: Metrics) -> dict[str, Route]:
+def debug_routes(
+    broker_id: int,
+    purgatories: Purgatories,
+    metrics: Metrics,
+    controller_facts: Callable[[int], Mapping[str, Any]],
+) -> dict[str, Route]:
     """One row a path. Each answer is an object that names the broker; lists end at ``limit``."""
 
     def show_purgatories(query: Query) -> Any:
@@ -35,7 +41,11 @@ def debug_routes(broker_id: int, purgatories: Purgatories, metrics: Metrics) -> 
         """With ``prefix``, of those whose name begins so: some gauges count ten thousand things."""
         return {"broker": broker_id, "metrics": metrics.snapshot(query.get("prefix", ""))}
 
+    def show_controller(query: Query) -> Any:
+        return {"broker": broker_id, **controller_facts(limit(query))}
+
     return {
+        "/controller.json": show_controller,
         "/purgatories.json": show_purgatories,
         "/tasks.json": show_tasks,
         "/metrics.json": show_metrics,

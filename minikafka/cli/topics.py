@@ -1,4 +1,4 @@
-"""The verb `topics`: create, list, describe and delete topics."""
+"""The verb `topics`: create, list, describe, grow and delete topics."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from minikafka.kernel.ports import World
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(
-        dest="action", required=True, metavar="create|list|describe|delete"
+        dest="action", required=True, metavar="create|list|describe|alter|delete"
     )
     create = _action(actions, "create", "make a topic", topic="one")
     create.add_argument("--partitions", type=int, default=-1, help="default: num.partitions")
@@ -39,6 +39,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     output.add_json_argument(listing)
     describe = _action(actions, "describe", "partitions, leaders, replicas", topic="any")
     output.add_json_argument(describe)
+    alter = _action(actions, "alter", "let a topic grow to more partitions", topic="one")
+    alter.add_argument("--partitions", type=int, required=True, help="how many in all")
+    alter.add_argument(
+        "--replica-assignment",
+        metavar="B:B,B:B,...",
+        help="brokers of each partition, leader first; of those that are there it changes nothing",
+    )
+    alter.add_argument("--if-exists", action="store_true", help="fine if it is not there")
     delete = _action(actions, "delete", "remove topics with their data", topic="many")
     delete.add_argument("--if-exists", action="store_true", help="fine if it is not there")
 
@@ -60,7 +68,13 @@ def _action(actions: Any, name: str, text: str, topic: str) -> argparse.Argument
 
 
 def run(args: argparse.Namespace) -> int:
-    action = {"create": create, "list": list_names, "describe": describe, "delete": delete}
+    action = {
+        "create": create,
+        "list": list_names,
+        "describe": describe,
+        "alter": alter,
+        "delete": delete,
+    }
     config = client_config(args)
 
     async def work(world: World) -> int:
@@ -111,6 +125,28 @@ async def describe(admin: Admin, args: argparse.Namespace) -> int:
         for topic in found:
             print(describe_text(topic, configs[topic.name]))
     return _report(missing)
+
+
+async def alter(admin: Admin, args: argparse.Namespace) -> int:
+    """More partitions; settings are the verb configs' business. Raises KafkaError, ConfigError."""
+    name, told = args.topic, None
+    if args.replica_assignment:
+        assignments = parse_replica_assignment(args.replica_assignment)
+        if len(assignments) != args.partitions:
+            raise ConfigError(
+                f"--replica-assignment says {len(assignments)} partitions, "
+                f"--partitions {args.partitions}"
+            )
+        topic = (await admin.describe_topics([name]))[name]
+        if not isinstance(topic, KafkaError):
+            told = {name: list(assignments.values())[len(topic.partitions) :]}
+    error = (await admin.create_partitions({name: args.partitions}, told))[name]
+    if error is not None:
+        if args.if_exists and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return 0
+        raise error
+    print(f"Topic {name} has {args.partitions} partitions.")
+    return 0
 
 
 async def delete(admin: Admin, args: argparse.Namespace) -> int:

@@ -109,6 +109,13 @@ class ControllerChannels:
             lambda: sum(len(peer.queue) for peer in self._peers.values()),
         )
 
+    def facts(self) -> list[dict[str, Any]]:
+        """Each live broker, what it has not been told yet, and whether it does not answer."""
+        return [
+            {"broker": broker_id, "queue": len(peer.queue), "troubled": peer.troubled}
+            for broker_id, peer in sorted(self._peers.items())
+        ]
+
     def add_broker(self, broker: Broker) -> None:
         """A live broker; one that is known already keeps its queue."""
         assert self._tasks is not None, "channels were not started"

@@ -14,6 +14,7 @@ from minikafka.controller.controlled_shutdown import ControlledShutdowns
 from minikafka.controller.deletion import TopicDeletions
 from minikafka.controller.elector import ControllerElector, StoreSource
 from minikafka.controller.failover import Failover
+from minikafka.controller.journal import Journal
 from minikafka.controller.leader_election import LeaderElections, RebalanceTimer
 from minikafka.controller.machines import StateMachines
 from minikafka.controller.queue import EventQueue, QueuedEvent
@@ -67,7 +68,10 @@ class KafkaController:
         self.queue = EventQueue(clock, metrics)
         watches = Watches(self.queue.put)
         self._channels = ControllerChannels(connect, clock, config, self.queue.put, metrics)
-        self._machines = StateMachines(self.context, config, zk, self._channels.send, metrics)
+        self._journal = Journal(clock)
+        self._machines = StateMachines(
+            self.context, config, zk, self._channels.send, metrics, self._journal
+        )
         tools = Tools(
             config,
             self.context,
@@ -160,6 +164,18 @@ class KafkaController:
     @property
     def state(self) -> ControllerState:
         return self._state
+
+    def facts(self, limit: int) -> Mapping[str, Any]:
+        """For people: what it is, does and did; ``limit`` bounds each list."""
+        return {
+            "active": self.is_active,
+            "controller": self.active_controller_id,
+            "epoch": self.context.epoch if self.is_active else None,
+            "state": self._state.name,
+            "queue": len(self.queue),
+            "brokers": self._channels.facts(),
+            **self._journal.facts(limit),
+        }
 
     async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
         """Relieve a broker of its leaderships; the partitions that it still leads. Raises
@@ -269,7 +285,11 @@ class KafkaController:
             self._state = queued.event.state
             started_ms = self._clock.monotonic_ms()
             await self._process(queued)
-            self._count(queued.event.state, self._clock.monotonic_ms() - started_ms)
+            took_ms = self._clock.monotonic_ms() - started_ms
+            self._count(queued.event.state, took_ms)
+            self._journal.event(
+                type(queued.event).__name__, started_ms - queued.enqueued_ms, took_ms
+            )
             self._state = ControllerState.IDLE
 
     async def _process(self, queued: QueuedEvent) -> None:

@@ -8,6 +8,7 @@ from functools import partial
 
 from minikafka.controller.config import ControllerConfig
 from minikafka.controller.elector import StoreSource
+from minikafka.controller.journal import Journal
 from minikafka.controller.leaderships import Leaderships
 from minikafka.controller.reads import read_topic_configs
 from minikafka.core.controller import partition_machine, reassignment, replica_machine
@@ -46,7 +47,9 @@ class StateMachines:
         zk: StoreSource,
         send: Callable[[BrokerRequest], None],
         metrics: Metrics,
+        journal: Journal,
     ) -> None:
+        self._journal = journal
         self._context = context
         self._config = config
         self._zk = zk
@@ -148,6 +151,7 @@ class StateMachines:
                 "brokers. There's potential data loss."
             )
         for change in outcome.changes:
+            self._journal.transition(epoch, change)
             facts = {"partition": str(change.subject), "epoch": epoch}
             facts |= {"before": str(change.before), "after": str(change.after)}
             facts |= _leadership_facts(change.leadership)
@@ -199,6 +203,7 @@ class StateMachines:
     def _log_replicas(self, outcome: ReplicaOutcome) -> None:
         epoch = self._context.epoch
         for change in outcome.changes:
+            self._journal.transition(epoch, change)
             self._log.debug(
                 "replica_state_changed",
                 partition=str(change.subject.topic_partition),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from scripts.lib.bench import codec, log, produce, start, timer
+from scripts.lib.bench import codec, controller, log, produce, start, timer
 from scripts.lib.bench.report import Report
 
 BENCHMARKS = {
@@ -16,6 +16,7 @@ BENCHMARKS = {
     "latency": produce.run_latency,
     "start": start.run,
     "timer": timer.run,
+    "controller": controller.run,
 }
 
 

@@ -1,0 +1,188 @@
+"""The verb `configs`: describes and alters topics' and brokers' settings, as kafka-configs does."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from minikafka.cli.config_text import entry_line, facts, parse_added
+from minikafka.cli.connect import add_bootstrap_argument, client_config, run_client
+from minikafka.cli.output import add_json_argument
+from minikafka.client.admin import Admin
+from minikafka.client.config_admin import (
+    CLUSTER_DEFAULT,
+    AlterOperation,
+    ConfigAlteration,
+    ConfigSource,
+    ConfigValue,
+    ResourceType,
+)
+from minikafka.kernel.config import ConfigError, parse_properties
+from minikafka.kernel.ports import World
+
+TYPES: Mapping[str, ResourceType] = {"topics": ResourceType.TOPIC, "brokers": ResourceType.BROKER}
+# Kafka has these too; here nothing is configured by them.
+OTHER_TYPES = ("users", "clients", "ips", "broker-loggers", "client-metrics")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_bootstrap_argument(parser)
+    action = parser.add_mutually_exclusive_group(required=True)
+    action.add_argument("--describe", action="store_true", help="show what is set")
+    action.add_argument("--alter", action="store_true", help="set, and unset")
+    parser.add_argument("--entity-type", choices=[*TYPES, *OTHER_TYPES], metavar="|".join(TYPES))
+    name = parser.add_mutually_exclusive_group()
+    name.add_argument("--entity-name", metavar="NAME", help="a topic, or a broker's id")
+    name.add_argument("--entity-default", action="store_true", help="what counts for all brokers")
+    name.add_argument("--topic", metavar="NAME", help="short for --entity-type topics ...")
+    name.add_argument("--broker", metavar="ID", help="short for --entity-type brokers ...")
+    name.add_argument("--broker-defaults", action="store_true", help="short for both of brokers")
+    parser.add_argument("--all", action="store_true", help="describe defaults, too")
+    add_json_argument(parser)
+    parser.add_argument(
+        "--add-config",
+        metavar="K=V,...",
+        help="to set; a value with commas stands in brackets: K=[V1,V2]",
+    )
+    parser.add_argument("--add-config-file", metavar="FILE", help="to set, a .properties file")
+    parser.add_argument("--delete-config", metavar="K,...", action="append", default=[])
+
+
+def run(args: argparse.Namespace) -> int:
+    config = client_config(args)
+    resource_type, name = entity(args)
+    changes = alterations(args)
+    if args.alter and not changes:
+        raise ConfigError("--alter needs --add-config, --add-config-file or --delete-config")
+    if args.alter and name is None:
+        raise ConfigError("--alter needs an entity name")
+    if args.describe and changes:
+        raise ConfigError("--describe changes nothing; use --alter")
+
+    async def work(world: World) -> int:
+        async with Admin(world, config) as admin:
+            if name is not None and args.alter:
+                return await alter(admin, resource_type, name, changes)
+            names = [name] if name is not None else await all_names(admin, resource_type)
+            return await describe(admin, resource_type, names, args.all, args.json)
+
+    return run_client(work)
+
+
+def entity(args: argparse.Namespace) -> tuple[ResourceType, str | None]:
+    """What is meant; without a name all of that type. Raises ConfigError."""
+    short = (
+        (args.topic is not None, "topics", args.topic),
+        (args.broker is not None, "brokers", args.broker),
+        (args.broker_defaults, "brokers", CLUSTER_DEFAULT),
+    )
+    for given, long_form, name in short:
+        if given:
+            if args.entity_type is not None:
+                raise ConfigError("--entity-type is said by the short form already")
+            return TYPES[long_form], _checked(TYPES[long_form], name)
+    if args.entity_type is None:
+        raise ConfigError("say what is meant: --entity-type, --topic, --broker, --broker-defaults")
+    if args.entity_type in OTHER_TYPES:
+        raise ConfigError(f"{args.entity_type}: here nothing is configured by these")
+    kind = TYPES[args.entity_type]
+    if args.entity_default and kind is ResourceType.TOPIC:
+        raise ConfigError("what counts for all topics is set at the brokers: log.* and others")
+    return kind, CLUSTER_DEFAULT if args.entity_default else _checked(kind, args.entity_name)
+
+
+def _checked(kind: ResourceType, name: str | None) -> str | None:
+    if name and kind is ResourceType.BROKER and not name.isdecimal():
+        raise ConfigError(
+            f"The entity name for brokers must be a valid integer broker id, found: {name}"
+        )
+    if name == "" and kind is ResourceType.TOPIC:
+        raise ConfigError("a topic has a name")
+    return name
+
+
+def alterations(args: argparse.Namespace) -> list[ConfigAlteration]:
+    """Raises ConfigError, OSError."""
+    added: dict[str, str] = {}
+    if args.add_config_file is not None:
+        added |= parse_properties(Path(args.add_config_file).read_text(encoding="utf-8"))
+    if args.add_config is not None:
+        added |= parse_added(args.add_config)
+    gone = [key.strip() for given in args.delete_config for key in given.split(",")]
+    both = sorted(added.keys() & set(gone))
+    if both:
+        raise ConfigError(f"to be set and to be deleted: {', '.join(both)}")
+    return [
+        *(ConfigAlteration(key, value) for key, value in added.items()),
+        *(ConfigAlteration(key, None, AlterOperation.DELETE) for key in dict.fromkeys(gone)),
+    ]
+
+
+async def all_names(admin: Admin, kind: ResourceType) -> list[str]:
+    if kind is ResourceType.TOPIC:
+        return sorted(topic.name for topic in await admin.list_topics(include_internal=True))
+    cluster = await admin.describe_cluster()
+    return [*(str(node.id) for node in cluster.nodes), CLUSTER_DEFAULT]
+
+
+async def describe(
+    admin: Admin, kind: ResourceType, names: Iterable[str], everything: bool, as_json: bool
+) -> int:
+    shown: list[Any] = []
+    for name in names:
+        found = await admin.describe_configs(kind, name)
+        rows = sorted(found.values(), key=lambda row: row.name)
+        rows = [row for row in rows if everything or row.source is own_source(kind, name)]
+        if as_json:
+            shown.append(facts(label(kind), name, rows))
+            continue
+        if kind is ResourceType.BROKER and name == CLUSTER_DEFAULT:
+            print("Default configs for brokers in the cluster are:")
+        else:
+            print(f"{'All' if everything else 'Dynamic'} configs for {label(kind)} {name} are:")
+        for row in rows:
+            print(entry_line(row))
+    if as_json:
+        print(json.dumps(shown, indent=2))
+    return 0
+
+
+def own_source(kind: ResourceType, name: str) -> ConfigSource:
+    """Where a value comes from that was set for just this."""
+    if kind is ResourceType.TOPIC:
+        return ConfigSource.DYNAMIC_TOPIC_CONFIG
+    if name == CLUSTER_DEFAULT:
+        return ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+    return ConfigSource.DYNAMIC_BROKER_CONFIG
+
+
+def label(kind: ResourceType) -> str:
+    return kind.name.lower()
+
+
+async def alter(
+    admin: Admin, kind: ResourceType, name: str, changes: list[ConfigAlteration]
+) -> int:
+    """Raises KafkaError, and ConfigError for keys to delete that are not set."""
+    gone = {change.name for change in changes if change.operation is AlterOperation.DELETE}
+    if gone:
+        check_set(gone, await admin.describe_configs(kind, name), own_source(kind, name))
+    await admin.incremental_alter_configs(kind, name, changes)
+    if name == CLUSTER_DEFAULT:
+        print("Completed updating default config for brokers in the cluster.")
+    else:
+        print(f"Completed updating config for {label(kind)} {name}.")
+    return 0
+
+
+def check_set(gone: set[str], found: Mapping[str, ConfigValue], source: ConfigSource) -> None:
+    there = {
+        row.name
+        for row in found.values()
+        if any(origin is source for _, _, origin in row.synonyms) or row.source is source
+    }
+    if gone - there:
+        raise ConfigError(f"Invalid config(s): {','.join(sorted(gone - there))}")

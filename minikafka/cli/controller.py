@@ -1,0 +1,87 @@
+"""The verb `controller`: who the controller is, what waits there, and what it did lately."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from datetime import UTC, datetime
+from typing import Any
+
+from minikafka.cli import output
+from minikafka.cli.connect import add_bootstrap_argument, client_config, run_client
+from minikafka.cli.debug import ASK_ANOTHER_AFTER_MS, Table, fetch, find_listener
+from minikafka.client.admin import Admin
+from minikafka.kernel.config import ConfigError
+from minikafka.kernel.ports import World
+
+DEFAULT_LIMIT = 20
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", required=True, metavar="status")
+    text = "id, epoch, queue, time per kind of event, recent transitions"
+    status = actions.add_parser("status", help=text, description=text)
+    add_bootstrap_argument(status)
+    status.add_argument("--broker", type=int, metavar="ID", help="default: the controller")
+    status.add_argument(
+        "--limit", type=int, default=DEFAULT_LIMIT, help=f"transitions ({DEFAULT_LIMIT})"
+    )
+    output.add_json_argument(status)
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.broker is None:
+        args.broker = find_controller(args)
+    shown = fetch(find_listener(args), args.broker, f"/controller.json?limit={args.limit}")
+    if args.json:
+        print(json.dumps(shown, indent=2))
+        return 0
+    on_terminal = sys.stdout.isatty()
+    for number, (columns, rows) in enumerate(tables(shown)):
+        if number and not on_terminal:
+            print()
+        output.show(columns, rows, as_json=False)
+    return 0
+
+
+def find_controller(args: argparse.Namespace) -> int:
+    """As the brokers say. Raises ConfigError when there is none."""
+    config = client_config(args, request_timeout_ms=ASK_ANOTHER_AFTER_MS)
+
+    async def work(world: World) -> int:
+        async with Admin(world, config) as admin:
+            return (await admin.describe_cluster()).controller_id
+
+    found = run_client(work)
+    if found < 0:
+        raise ConfigError("no controller is known now")
+    return found
+
+
+def tables(shown: Any) -> list[Table]:
+    """What is, what waits for the brokers, what it took, what changed."""
+    columns = ("broker", "active", "controller", "epoch", "state", "queue")
+    events = ("event", "count", "mean_ms", "longest_ms", "total_ms", "mean_queue_ms")
+    brokers = ("broker", "queue", "troubled")
+    return [
+        (columns, [[shown[name] for name in columns]]),
+        (brokers, [[row[name] for name in brokers] for row in shown["brokers"]]),
+        (events, [[row[name] for name in events] for row in shown["events"]]),
+        (
+            (
+                *("time", "epoch", "partition", "replica", "before", "after"),
+                *("leader", "leader_epoch", "isr"),
+            ),
+            [transition(row) for row in shown["transitions"]],
+        ),
+    ]
+
+
+def transition(row: Any) -> list[Any]:
+    moment = datetime.fromtimestamp(row["time_ms"] / 1000, UTC)
+    return [
+        moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        *(row["controller_epoch"], row["partition"], row["replica"], row["before"], row["after"]),
+        *(row["leader"], row["leader_epoch"], row["isr"]),
+    ]

@@ -1,0 +1,194 @@
+"""The verb `configs`: what is meant, what is set, what is printed; asked of fake brokers."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minikafka.cli import configs, main
+from minikafka.cli.config_text import entry_line, parse_added
+from minikafka.client.admin import ClusterDescription
+from minikafka.client.config_admin import (
+    CLUSTER_DEFAULT,
+    AlterOperation,
+    ConfigAlteration,
+    ConfigSource,
+    ConfigValue,
+    ResourceType,
+)
+from minikafka.core.client.cluster_view import Node
+from minikafka.kernel.config import ConfigError
+
+S = ConfigSource
+OWN = ConfigValue(
+    "retention.ms",
+    "7",
+    S.DYNAMIC_TOPIC_CONFIG,
+    False,
+    False,
+    (
+        ("retention.ms", "7", S.DYNAMIC_TOPIC_CONFIG),
+        ("log.retention.ms", "9", S.STATIC_BROKER_CONFIG),
+    ),
+)
+DEFAULT = ConfigValue("cleanup.policy", "delete", S.DEFAULT_CONFIG, False, False)
+SECRET = ConfigValue("secret", None, S.DYNAMIC_TOPIC_CONFIG, False, True)
+
+
+def parsed(*words: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    configs.add_arguments(parser)
+    return parser.parse_args(["--bootstrap-server", "a:1", *words])
+
+
+class FakeAdmin:
+    def __init__(self, rows: Sequence[ConfigValue] = (OWN, DEFAULT, SECRET)) -> None:
+        self.rows = rows
+        self.altered: list[Any] = []
+
+    async def describe_configs(self, kind: ResourceType, name: str) -> dict[str, ConfigValue]:
+        return {row.name: row for row in self.rows}
+
+    async def incremental_alter_configs(self, *asked: Any) -> None:
+        self.altered.append(asked)
+
+    async def describe_cluster(self) -> ClusterDescription:
+        return ClusterDescription("c", 1, (Node(1, "a", 1), Node(3, "b", 1)))
+
+
+@pytest.mark.parametrize(
+    ("text", "added"),
+    [
+        ("a.b=1", {"a.b": "1"}),
+        ("a=1, b = 2", {"a": "1", "b": "2"}),
+        ("a=[x,y],b=", {"a": "x,y", "b": ""}),
+        ("a=b=c", {"a": "b=c"}),
+    ],
+)
+def test_what_is_to_be_set(text: str, added: dict[str, str]) -> None:
+    assert parse_added(text) == added
+
+
+@pytest.mark.parametrize("text", ["a", "", "a=1,b", "a b=1", "=1"])
+def test_what_cannot_be_set(text: str) -> None:
+    with pytest.raises(ConfigError):
+        parse_added(text)
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        ("--entity-type topics --entity-name t", (ResourceType.TOPIC, "t")),
+        ("--topic t", (ResourceType.TOPIC, "t")),
+        ("--entity-type topics", (ResourceType.TOPIC, None)),
+        ("--entity-type brokers --entity-name 2", (ResourceType.BROKER, "2")),
+        ("--broker 2", (ResourceType.BROKER, "2")),
+        ("--entity-type brokers --entity-default", (ResourceType.BROKER, CLUSTER_DEFAULT)),
+        ("--broker-defaults", (ResourceType.BROKER, CLUSTER_DEFAULT)),
+        ("--entity-type brokers", (ResourceType.BROKER, None)),
+    ],
+)
+def test_who_is_meant(words: str, meant: Any) -> None:
+    assert configs.entity(parsed("--describe", *words.split())) == meant
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        ("--describe", "say what is meant"),
+        ("--describe --entity-type users", "nothing is configured"),
+        ("--describe --entity-type topics --entity-default", "for all topics"),
+        ("--describe --broker one", "valid integer broker id"),
+        ("--describe --entity-type topics --topic t", "short form"),
+        ("--describe --topic t --add-config a=1", "changes nothing"),
+        ("--alter --topic t", "needs --add-config"),
+        ("--alter --entity-type topics --add-config a=1", "needs an entity name"),
+        ("--alter --topic t --add-config a=1 --delete-config a", "to be set and to be deleted: a"),
+        ("--alter --topic t --add-config a", "key=val"),
+    ],
+)
+def test_wrong_wishes_are_one_line(
+    words: str, complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.main(["configs", "--bootstrap-server", "a:1", *words.split()]) == 1
+    told = capsys.readouterr().err
+    assert complaint in told
+    assert told.count("\n") == 1
+
+
+def test_files_and_repeated_deletions(tmp_path: Path) -> None:
+    file = tmp_path / "more.properties"
+    file.write_text("# what is to be\nx=1\ny=2\n")
+    wish = parsed(
+        *("--alter", "--topic", "t", "--add-config-file", str(file), "--add-config", "y=3"),
+        *("--delete-config", "p, q", "--delete-config", "p"),
+    )
+    delete = AlterOperation.DELETE
+    assert configs.alterations(wish) == [
+        ConfigAlteration("x", "1"),
+        ConfigAlteration("y", "3"),
+        ConfigAlteration("p", None, delete),
+        ConfigAlteration("q", None, delete),
+    ]
+
+
+def test_kafkas_lines() -> None:
+    assert entry_line(OWN) == (
+        "  retention.ms=7 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:retention.ms=7, "
+        "STATIC_BROKER_CONFIG:log.retention.ms=9}"
+    )
+    assert entry_line(SECRET) == "  secret=null sensitive=true synonyms={}"
+
+
+@pytest.mark.mission("CFG-2")
+async def test_described_are_own_settings_or_all(capsys: pytest.CaptureFixture[str]) -> None:
+    admin: Any = FakeAdmin()
+    assert await configs.describe(admin, ResourceType.TOPIC, ["t"], False, False) == 0
+    own = capsys.readouterr().out.splitlines()
+    assert own == ["Dynamic configs for topic t are:", entry_line(OWN), entry_line(SECRET)]
+    await configs.describe(admin, ResourceType.TOPIC, ["t"], True, False)
+    everything = capsys.readouterr().out.splitlines()
+    assert everything[0] == "All configs for topic t are:"
+    assert everything[1].startswith("  cleanup.policy=delete")
+    names = await configs.all_names(admin, ResourceType.BROKER)
+    assert names == ["1", "3", CLUSTER_DEFAULT]
+    await configs.describe(admin, ResourceType.BROKER, [CLUSTER_DEFAULT], False, False)
+    assert capsys.readouterr().out == "Default configs for brokers in the cluster are:\n"
+
+
+async def test_described_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    admin: Any = FakeAdmin()
+    await configs.describe(admin, ResourceType.TOPIC, ["t"], False, True)
+    (told,) = json.loads(capsys.readouterr().out)
+    assert (told["type"], told["name"]) == ("topic", "t")
+    assert told["configs"][0]["synonyms"][1] == {
+        "name": "log.retention.ms",
+        "value": "9",
+        "source": "STATIC_BROKER_CONFIG",
+    }
+
+
+async def test_altered(capsys: pytest.CaptureFixture[str]) -> None:
+    admin: Any = FakeAdmin()
+    changes = [
+        ConfigAlteration("a", "1"),
+        ConfigAlteration("retention.ms", None, AlterOperation.DELETE),
+    ]
+    assert await configs.alter(admin, ResourceType.TOPIC, "t", changes) == 0
+    assert admin.altered == [(ResourceType.TOPIC, "t", changes)]
+    assert capsys.readouterr().out == "Completed updating config for topic t.\n"
+    await configs.alter(admin, ResourceType.BROKER, CLUSTER_DEFAULT, changes[:1])
+    assert "default config for brokers" in capsys.readouterr().out
+
+
+async def test_what_is_not_set_cannot_be_deleted() -> None:
+    admin: Any = FakeAdmin()
+    changes = [ConfigAlteration("cleanup.policy", None, AlterOperation.DELETE)]
+    with pytest.raises(ConfigError, match=r"Invalid config\(s\): cleanup.policy"):
+        await configs.alter(admin, ResourceType.TOPIC, "t", changes)
+    assert admin.altered == []
