@@ -32,8 +32,6 @@ from minikafka.zookeeper.store import ZkStore
 from minikafka.zookeeper.znodes import BrokerZnode
 
 REGISTER_RETRY_MS = 500
-HAND_OVER_LIMIT_MS = 30_000
-HAND_OVER_LOOK_S = 0.1  # how soon it is noticed that ZooKeeper has gone
 # What ends a node with one clear line; everything else is a bug, shown in full.
 EXPECTED_FAILURES = (ConfigError, KafkaError, CoordinationError, OSError)
 
@@ -59,6 +57,7 @@ class BrokerNode:
         self.broker_epoch = NO_EPOCH
         self.started = asyncio.Event()
         self._stop_requested = asyncio.Event()
+        self._hurried = False
         self._failed = asyncio.Event()
         self._failure: BaseException | None = None
         self._log = event_log("node", broker=self.broker_id)
@@ -77,8 +76,12 @@ class BrokerNode:
         return [server.port for server in self._servers]
 
     def request_stop(self, reason: str = "") -> None:
-        """Ask ``run`` to end in order. A second request changes nothing."""
-        self._log.info("stop_requested", reason=reason)
+        """Ask ``run`` to end in order. A second request cuts the controlled shutdown short: no
+        leadership is waited for any more, the logs are."""
+        self._hurried = self._stop_requested.is_set()
+        event_log("kafka-shutdown-hook", broker=self.broker_id).info(
+            "stop_requested", reason=reason, hurried=self._hurried
+        )
         self._stop_requested.set()
 
     def fail(self, error: BaseException) -> None:
@@ -229,7 +232,11 @@ class BrokerNode:
         debug = debug_listener(self._config.optional(DEBUG_LISTENER))
         if debug is not None:
             routes = debug_routes(
-                self.broker_id, self.parts.purgatories, self.metrics, self.controller.facts
+                self.broker_id,
+                self.parts.purgatories,
+                self.metrics,
+                self.controller.facts,
+                self.parts.groups.facts,
             )
             self._debug = HttpServer(self._world.network, self._world.clock, routes)
             await self._debug.start(debug.host, debug.port)
@@ -277,7 +284,7 @@ class BrokerNode:
         started = self.started.is_set()
         if started:
             self.parts.replicas.fetchers.begin_no_more()
-            await self._hand_over()
+            await self._controlled_shutdown.run_while(self._can_hand_over, self.broker_epoch)
         if self._debug is not None:
             self._debug.close()
         for server in self._servers:
@@ -291,21 +298,10 @@ class BrokerNode:
         await self._logs.shutdown()
         self._log.info("stopped")
 
-    async def _hand_over(self) -> None:
-        """Controlled shutdown, for as long as it can succeed: without ZooKeeper no leadership
-        moves, and a controller that waits for ZooKeeper does not answer."""
-        clock = self._world.clock
-        deadline_ms = clock.monotonic_ms() + HAND_OVER_LIMIT_MS
-        handing = asyncio.create_task(
-            self._controlled_shutdown.run(self.broker_epoch), name="kafka-shutdown-hook"
-        )
-        while not handing.done():
-            if not self._zk.connected or clock.monotonic_ms() >= deadline_ms:
-                self._log.warning("unclean_shutdown", zookeeper_connected=self._zk.connected)
-                handing.cancel()
-            await asyncio.wait([handing], timeout=HAND_OVER_LOOK_S)
-        if not handing.cancelled():
-            handing.result()
+    def _can_hand_over(self) -> bool:
+        """Without ZooKeeper no leadership moves, and a controller that waits for ZooKeeper does not
+        answer."""
+        return self._zk.connected and not self._hurried
 
 
 class _Stopped(Exception):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from minikafka.broker.metadata_cache import MetadataCache
+from minikafka.kernel.cluster import Endpoint
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.events import event_log
 from minikafka.kernel.ports import Clock, Network
@@ -15,6 +18,8 @@ from minikafka.protocol.messages.controlled_shutdown import (
 )
 
 CONTROLLED_SHUTDOWN_VERSION = 3
+ANSWERS_LIMIT_MS = 30_000  # for all attempts together, the back-off between them not counted
+LOOK_S = 0.1  # how soon it is noticed that there is no sense in waiting any more
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +32,19 @@ class ControlledShutdownConfig:
     controller_socket_timeout_ms: int = 30_000
     inter_broker_listener: str = "PLAINTEXT"
 
+    @property
+    def limit_ms(self) -> int:
+        """No longer than this does a broker stay for it, whatever hangs."""
+        return ANSWERS_LIMIT_MS + max(0, self.max_retries - 1) * self.retry_backoff_ms
+
 
 class ControlledShutdown:
     """Kafka's ``KafkaServer.controlledShutdown``: a connection of its own, and some attempts.
 
     A. done: error 0 and no partition left that this broker leads.
     B. refused, or partitions remain: again after the backoff, while attempts are left.
-    C. no controller is known or reached: as B. The broker stops in any case.
+    C. no controller is known or reached, or another one is elected while it is silent: as B.
+    D. the time is up, or the caller sees no sense in it any more. The broker stops in any case.
     """
 
     def __init__(
@@ -50,6 +61,22 @@ class ControlledShutdown:
         self._broker_id = broker_id
         self._config = config
         self._log = event_log("kafka-shutdown-hook", broker=broker_id)
+
+    async def run_while(self, possible: Callable[[], bool], broker_epoch: int) -> bool:
+        """As ``run``, but not longer than ``possible`` says yes, nor than ``limit_ms``."""
+        deadline_ms = self._clock.monotonic_ms() + self._config.limit_ms
+        running = asyncio.create_task(self.run(broker_epoch), name="kafka-shutdown-hook")
+        try:
+            while not running.done():
+                late = self._clock.monotonic_ms() >= deadline_ms
+                if late or not possible():  # case D
+                    self._log.warning("unclean_shutdown", out_of_time=late)
+                    return False
+                await asyncio.wait([running], timeout=LOOK_S)
+            return running.result()
+        finally:
+            running.cancel()
+            await asyncio.wait([running])
 
     async def run(self, broker_epoch: int) -> bool:
         """Whether the controller has relieved this broker of everything."""
@@ -83,6 +110,19 @@ class ControlledShutdown:
         endpoint = self._cache.endpoint(controller, self._config.inter_broker_listener)
         if endpoint is None:
             raise ConnectionError(f"the controller, broker {controller}, is not alive")
+        asking = asyncio.create_task(self._exchange(endpoint, broker_epoch))
+        try:
+            while not asking.done():
+                if self._cache.controller_id != controller:
+                    raise ConnectionError(f"broker {controller} is not the controller any more")
+                await asyncio.wait([asking], timeout=LOOK_S)
+            return asking.result()
+        finally:
+            asking.cancel()
+            await asyncio.wait([asking])
+
+    async def _exchange(self, endpoint: Endpoint, broker_epoch: int) -> ControlledShutdownResponse:
+        """One request on a connection of its own. Raises OSError and TimeoutError."""
         timeout_ms = self._config.controller_socket_timeout_ms
         channel = await Channel.open(
             self._network,

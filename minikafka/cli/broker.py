@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from minikafka.cli import pid_file
 from minikafka.cli.stopping import call_when_asked_to_stop
 from minikafka.kernel import events
 from minikafka.kernel.config import (
@@ -58,11 +59,13 @@ def parse_overrides(overrides: Sequence[str]) -> dict[str, str]:
 
 
 def run(args: argparse.Namespace) -> int:
+    from minikafka.node_config import log_dirs
     from minikafka.world.real.world import run as run_real
 
     config = load_config(args.config, os.environ, args.override)
     events.configure(args.log_level, args.log_json)
-    run_real(serve(config, args.stop_with_stdin))
+    with pid_file.held(Path(log_dirs(config)[0])):
+        run_real(serve(config, args.stop_with_stdin))
     return 0
 
 

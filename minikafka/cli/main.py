@@ -17,6 +17,7 @@ from minikafka.kernel.ports import CoordinationError
 VERBS = {
     "up": ("minikafka.cli.up", "run a whole cluster in the foreground: ZooKeeper and N brokers"),
     "broker": ("minikafka.cli.broker", "run one broker in the foreground"),
+    "stop": ("minikafka.cli.stop", "ask a broker of this machine to stop in order"),
     "zookeeper": ("minikafka.cli.zookeeper", "run a ZooKeeper server in the foreground"),
     "topics": ("minikafka.cli.topics", "create, list, describe, grow, delete topics"),
     "configs": ("minikafka.cli.configs", "show and alter settings of topics and brokers"),
@@ -26,6 +27,7 @@ VERBS = {
     "delete-records": ("minikafka.cli.delete_records", "delete the oldest records of partitions"),
     "produce": ("minikafka.cli.produce", "send lines of standard input to a topic"),
     "consume": ("minikafka.cli.consume", "print the records of a topic"),
+    "groups": ("minikafka.cli.groups", "show groups of consumers, reset or delete their offsets"),
     "debug": ("minikafka.cli.debug", "show what is going on inside one broker"),
     "log-dirs": ("minikafka.cli.log_dirs", "show what lies in the log directories of brokers"),
     "dump-log": ("minikafka.cli.dump_log", "print what is in log and index files"),

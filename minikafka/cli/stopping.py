@@ -9,20 +9,22 @@ import sys
 from collections.abc import Callable
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+LAST_WORD = 3
 
 
 def call_when_asked_to_stop(stop: Callable[[str], None], with_stdin: bool) -> None:
-    """``stop(why)`` is called at the first SIGTERM or SIGINT; the second one ends the process at
-    once. ``with_stdin``: also when standard input ends, a pipe whose other end a supervisor holds
-    as long as it lives: one that is killed can send no signal any more."""
+    """``stop(why)`` is called at the first SIGTERM or SIGINT, and again at the second, which means
+    that there is no time; the third one ends the process at once. ``with_stdin``: also when
+    standard input ends, a pipe whose other end a supervisor holds as long as it lives: one that is
+    killed can send no signal any more."""
     loop = asyncio.get_running_loop()
-    asked = False
+    asked = 0
 
     def on_signal(number: signal.Signals) -> None:
         nonlocal asked
-        if asked:
+        asked += 1
+        if asked >= LAST_WORD:
             os.kill(os.getpid(), signal.SIGKILL)
-        asked = True
         stop(number.name)
 
     def on_stdin() -> None:

@@ -114,7 +114,14 @@ class Supervisor:
             raise ConfigError(f"port needed twice: {', '.join(map(str, twice))}")
         taken = [number for number in wanted if not port_is_free(number)]
         if taken:
-            raise ConfigError(f"port already in use: {', '.join(map(str, taken))}")
+            hints = []
+            if any(number in taken for number in self._ports + self._debug_ports):
+                hints.append("--base-port chooses others for the brokers")
+            if self._own_zookeeper and self._zookeeper_port in taken:
+                hints.append("--zookeeper-port another for ZooKeeper")
+                hints.append(f"--zookeeper 127.0.0.1:{self._zookeeper_port} uses one that runs")
+            numbers = ", ".join(map(str, taken))
+            raise ConfigError(f"port already in use: {numbers} ({', '.join(hints)})")
 
     def _plan(self) -> None:
         if self._own_zookeeper:
@@ -202,7 +209,10 @@ class Supervisor:
         status = await child.wait()
         if self._stop.is_set():
             return
-        complain(f"{child.name} died: {describe_exit(status)}; {child.last_line()}")
+        if status == 0:
+            complain(f"{child.name} was stopped")
+        else:
+            complain(f"{child.name} died: {describe_exit(status)}; {child.last_line()}")
         if not self._ready:
             self._failed = True
             self._stop.set()

@@ -36,7 +36,18 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
         holder.bind(("127.0.0.1", ports[1]))
         holder.listen()
         text = refused(tmp_path, ports)
-    assert text == f"minikafka: port already in use: {ports[1]}\n"
+    hint = "--base-port chooses others for the brokers"
+    assert text == f"minikafka: port already in use: {ports[1]} ({hint})\n"
+
+
+def test_the_port_of_zookeeper_is_taken(tmp_path: Path) -> None:
+    ports = free_ports(3)
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", ports[2]))
+        holder.listen()
+        text = refused(tmp_path, ports)
+    assert text.startswith(f"minikafka: port already in use: {ports[2]} (--zookeeper-port another")
+    assert f"--zookeeper 127.0.0.1:{ports[2]} uses one that runs" in text
 
 
 def test_a_port_of_a_debug_listener_that_is_taken(tmp_path: Path) -> None:
@@ -46,7 +57,7 @@ def test_a_port_of_a_debug_listener_that_is_taken(tmp_path: Path) -> None:
         holder.bind(("127.0.0.1", wanted))
         holder.listen()
         text = refused(tmp_path, ports)
-    assert text == f"minikafka: port already in use: {wanted}\n"
+    assert text.startswith(f"minikafka: port already in use: {wanted} (--base-port")
 
 
 def test_ports_that_are_none(tmp_path: Path) -> None:
