@@ -9,8 +9,9 @@ from typing import Any
 
 from minikafka.client.offsets import look_up_once
 from minikafka.client.session import ClusterSession
+from minikafka.client.truncation import TruncationCheck
 from minikafka.core.client.answers import error_code
-from minikafka.core.client.fetched import fetched_records
+from minikafka.core.client.fetched import FetchedChunk
 from minikafka.core.client.positions import LATEST_TIMESTAMP, Positions
 from minikafka.kernel.cluster import CONSUMER_REPLICA_ID, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
@@ -55,6 +56,7 @@ class Fetcher:
         self._retry_at_ms: dict[int, int] = {}
         self._resetting = False
         self._reset_failures = 0
+        self._truncation = TruncationCheck(session, positions, config.reset_timestamp is not None)
         self._error: KafkaError | None = None
         self._running: set[asyncio.Task[None]] = set()
         self._tasks: asyncio.TaskGroup | None = None
@@ -73,7 +75,8 @@ class Fetcher:
 
     def take_error(self) -> KafkaError | None:
         """What the application has to be told, once."""
-        error, self._error = self._error, None
+        error = self._error or self._truncation.error
+        self._error = self._truncation.error = None
         return error
 
     def advance(self) -> None:
@@ -83,6 +86,7 @@ class Fetcher:
         if not self._resetting and (wanted := self._positions.to_reset()):
             self._resetting = True
             self._spawn(self._reset(wanted))
+        self._check_leader_epochs()
         now_ms = self._session.world.clock.monotonic_ms()
         leaders = self._session.metadata.view.leaders
         by_leader: dict[int, dict[TopicPartition, int]] = {}
@@ -98,6 +102,16 @@ class Fetcher:
             for tp in offsets:
                 self._positions.fetch_sent(tp)
             self._spawn(self._fetch(leader, offsets))
+
+    def _check_leader_epochs(self) -> None:
+        view = self._session.metadata.view
+        for tp in self._positions.assigned:
+            partition = view.partition(tp)
+            if partition is not None:
+                self._positions.note_leader_epoch(tp, partition.leader_epoch)
+        if not self._truncation.is_running and (doubts := self._positions.to_validate()):
+            self._truncation.is_running = True
+            self._spawn(self._truncation.run(doubts, self.news.set))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         assert self._tasks is not None
@@ -132,6 +146,7 @@ class Fetcher:
             self.news.set()
 
     async def _fetch(self, leader: int, offsets: Mapping[TopicPartition, int]) -> None:
+        arrived = False
         try:
             response = await self._session.connections.request(
                 leader,
@@ -147,12 +162,14 @@ class Fetcher:
             if not error.code.retriable:
                 self._error = error
         else:
-            self._take_in(leader, response, offsets)
+            arrived = self._take_in(leader, response, offsets)
         finally:
             for tp in offsets:
                 self._positions.fetch_done(tp)
             self._busy_leaders.discard(leader)
             self.news.set()
+            if arrived:  # go on while the application is busy, as far as the buffers allow
+                self.advance()
 
     def _request(self, offsets: Mapping[TopicPartition, int]) -> FetchRequest:
         config, view = self._config, self._session.metadata.view
@@ -178,7 +195,9 @@ class Fetcher:
 
     def _take_in(
         self, leader: int, response: FetchResponse, offsets: Mapping[TopicPartition, int]
-    ) -> None:
+    ) -> bool:
+        """Whether there is something new for the application."""
+        before_bytes = self._positions.buffered_bytes
         failed = False
         for topic in response.responses:
             for row in topic.partitions:
@@ -189,7 +208,7 @@ class Fetcher:
                     continue
                 code = error_code(row.error_code)
                 if code is ErrorCode.NONE:
-                    self._buffer(tp, offset, row)
+                    self._buffer(tp, row)
                 else:
                     failed = True
                     self._partition_failed(tp, offset, code)
@@ -197,17 +216,18 @@ class Fetcher:
             self._back_off(leader, ErrorCode.NONE)
         else:
             self._failures.pop(leader, None)
+        return self._positions.buffered_bytes > before_bytes
 
-    def _buffer(self, tp: TopicPartition, offset: int, row: PartitionData) -> None:
+    def _buffer(self, tp: TopicPartition, row: PartitionData) -> None:
         aborted = [(at.producer_id, at.first_offset) for at in row.aborted_transactions or ()]
-        try:
-            records, next_position = fetched_records(
-                tp, row.records or b"", offset, aborted, self._config.check_crcs
-            )
-        except KafkaError as error:
-            self._error = error  # the position stays: the application may seek past it
-            return
-        self._positions.fetched(tp, records, next_position, row.high_watermark)
+        chunk = FetchedChunk(
+            tp,
+            row.records or b"",
+            self._positions.fetch_place(tp),
+            aborted,
+            self._config.check_crcs,
+        )
+        self._positions.fetched(tp, chunk, row.high_watermark, row.last_stable_offset)
 
     def _partition_failed(self, tp: TopicPartition, offset: int, code: ErrorCode) -> None:
         if code is ErrorCode.OFFSET_OUT_OF_RANGE and self._config.reset_timestamp is not None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from minikafka.kernel.cluster import TopicPartition
+from minikafka.core.client.record_list import ConsumerRecord, consumer_records
+from minikafka.kernel.cluster import NO_EPOCH, TopicPartition
+from minikafka.kernel.errors import KafkaError
 from minikafka.protocol.buffer import Buffer
 from minikafka.protocol.records.batch import (
     CorruptRecordError,
@@ -14,20 +17,16 @@ from minikafka.protocol.records.batch import (
     iterate_batches,
 )
 from minikafka.protocol.records.control import ControlRecordType, decode_end_txn_marker
-from minikafka.protocol.records.record import Header, decode_batch
+from minikafka.protocol.records.record import decode_batch
+
+__all__ = ["AbortedTransactions", "ConsumerRecord", "FetchedChunk", "Place"]
 
 
-class ConsumerRecord(NamedTuple):
-    """One record as an application gets it. ``timestamp`` is milliseconds since 1970, or -1."""
+class Place(NamedTuple):
+    """The next offset to read, and the leader epoch of the record before it (-1 unknown)."""
 
-    topic: str
-    partition: int
     offset: int
-    timestamp: int
-    key: bytes | None
-    value: bytes | None
-    headers: list[Header]
-    leader_epoch: int
+    epoch: int = NO_EPOCH
 
 
 class AbortedTransactions:
@@ -56,36 +55,92 @@ def _is_abort(batch: RecordBatch) -> bool:
     return any(marker is not None and marker.type is ControlRecordType.ABORT for marker in markers)
 
 
-def fetched_records(
-    topic_partition: TopicPartition,
-    data: Buffer,
-    position: int,
-    aborted: Iterable[tuple[int, int]] = (),
-    check_crcs: bool = True,
-) -> tuple[list[ConsumerRecord], int]:
-    """The records from offset ``position`` on, and the position after the last whole batch.
+class FetchedChunk:
+    """What one fetch brought of one partition. Batches are opened one by one, as they are taken.
 
-    Drops what lies before ``position`` (a fetch returns whole batches), control records, and the
-    aborted transactions named. The position moves on over batches that show nothing. Raises
-    CorruptRecordError (a KafkaError) for bytes that are no batches or fail their CRC.
+    Left out are records before ``start`` (a fetch returns whole batches), control records, and the
+    aborted transactions named. ``end`` is where the next fetch goes on: a torn last batch comes
+    again with it, and batches that show nothing are passed.
     """
-    topic, partition = topic_partition
-    records: list[ConsumerRecord] = []
-    transactions = AbortedTransactions(aborted)
-    next_position = position
-    for batch in iterate_batches(data):
-        if check_crcs and not crc_is_valid(batch):
+
+    __slots__ = ("_aborted", "_batches", "_check_crcs", "_error", "_ready", "_start", "_tp", "end",
+                 "size_bytes")  # fmt: skip
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        data: Buffer,
+        start: Place,
+        aborted: Iterable[tuple[int, int]] = (),
+        check_crcs: bool = True,
+    ) -> None:
+        self.size_bytes = len(data)
+        self._tp = topic_partition
+        self._start = start.offset
+        self._aborted = AbortedTransactions(aborted)
+        self._check_crcs = check_crcs
+        self._ready: deque[ConsumerRecord] = deque()
+        self._batches: deque[RecordBatch] = deque()
+        self._error: KafkaError | None = None  # comes after the batches before it
+        try:
+            self._batches.extend(iterate_batches(data))
+        except KafkaError as error:
+            self._error = error
+        last = self._batches[-1] if self._batches else None
+        self.end = start if last is None else _later(start, last)
+
+    @property
+    def is_used_up(self) -> bool:
+        return not (self._ready or self._batches or self._error)
+
+    def take(self, limit: int) -> tuple[list[ConsumerRecord], Place | None]:
+        """Up to ``limit`` records, and the place after them; None when no batch was opened.
+
+        Raises CorruptRecordError (a KafkaError) for bytes that are no batches, or fail their CRC,
+        unless there are records before them to hand out first.
+        """
+        taken: list[ConsumerRecord] = []
+        place: Place | None = None
+        while len(taken) < limit:
+            if self._ready:
+                room = limit - len(taken)
+                if room >= len(self._ready):
+                    taken.extend(self._ready)
+                    self._ready.clear()
+                else:
+                    taken.extend(self._ready.popleft() for _ in range(room))
+                place = Place(taken[-1].offset + 1, taken[-1].leader_epoch)
+            elif self._batches:
+                try:
+                    place = self._open(self._batches[0]) or place
+                except KafkaError:
+                    if taken:
+                        break
+                    raise
+                self._batches.popleft()
+            elif self._error is not None and not taken:
+                raise self._error
+            else:
+                break
+        if not self._ready and not self._batches and self._error is None:
+            place = self.end
+        return taken, place
+
+    def _open(self, batch: RecordBatch) -> Place | None:
+        """Make its records ready; the place behind it when it shows none."""
+        if self._check_crcs and not crc_is_valid(batch):
             raise CorruptRecordError(
-                f"{topic_partition}: the batch at offset {batch.base_offset} fails its CRC"
+                f"{self._tp}: the batch at offset {batch.base_offset} fails its CRC"
             )
-        hidden = transactions.hides(batch)
-        next_position = max(next_position, batch.next_offset)
-        if hidden or batch.last_offset < position:
-            continue
-        epoch = batch.partition_leader_epoch
-        records.extend(
-            ConsumerRecord(topic, partition, *record, epoch)
-            for record in decode_batch(batch)
-            if record.offset >= position
-        )
-    return records, next_position
+        after = batch.next_offset
+        if not self._aborted.hides(batch) and after > self._start:
+            self._ready.extend(consumer_records(self._tp, batch, self._start))
+        if self._ready or after <= self._start:
+            return None
+        return Place(after, batch.partition_leader_epoch)
+
+
+def _later(start: Place, batch: RecordBatch) -> Place:
+    if batch.next_offset <= start.offset:
+        return start
+    return Place(batch.next_offset, batch.partition_leader_epoch)

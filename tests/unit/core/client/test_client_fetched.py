@@ -2,7 +2,7 @@
 
 import pytest
 
-from minikafka.core.client.fetched import fetched_records
+from minikafka.core.client.fetched import ConsumerRecord, FetchedChunk, Place
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.records.builder import build_batch
@@ -36,6 +36,25 @@ def marker(offset: int, producer_id: int, kind: ControlRecordType) -> bytes:
 
 def transactional(offset: int, producer_id: int, *values: bytes) -> bytes:
     return batch(offset, *values, producer_id=producer_id, producer_epoch=0, transactional=True)
+
+
+def fetched_records(
+    tp: TopicPartition,
+    data: bytes,
+    position: int,
+    aborted: list[tuple[int, int]] | None = None,
+    check_crcs: bool = True,
+) -> tuple[list[ConsumerRecord], int]:
+    """All of a chunk, taken three at a time."""
+    chunk = FetchedChunk(tp, data, Place(position), aborted or [], check_crcs)
+    records: list[ConsumerRecord] = []
+    place = Place(position)
+    while not chunk.is_used_up:
+        taken, after = chunk.take(3)
+        records += taken
+        place = after or place
+    assert place == chunk.end or not data
+    return records, place.offset
 
 
 def values(data: bytes, position: int = 0, aborted: list[tuple[int, int]] | None = None):
@@ -107,3 +126,23 @@ def test_a_producer_may_abort_twice_in_one_fetch():
         + transactional(4, 1, b"z")
     )
     assert values(data, aborted=[(1, 2), (1, 0)]) == ([(4, b"z")], 5)
+
+
+def test_records_before_a_broken_batch_come_first():
+    data = batch(0, b"a", b"b") + b"?" * 100
+    chunk = FetchedChunk(TP, data, Place(0))
+    assert [record.offset for record in chunk.take(9)[0]] == [0, 1]
+    for _ in range(2):
+        with pytest.raises(KafkaError):
+            chunk.take(9)
+    assert chunk.end.offset == 2
+
+
+def test_the_place_follows_what_is_taken():
+    data = batch(4, b"a", b"b", leader_epoch=2) + batch(6, b"c", leader_epoch=3)
+    chunk = FetchedChunk(TP, data, Place(5, 1))
+    assert chunk.end == (7, 3)
+    assert chunk.take(1)[1] == (6, 2)
+    assert chunk.take(1)[1] == (7, 3)
+    assert chunk.is_used_up
+    assert FetchedChunk(TP, b"", Place(5, 1)).end == (5, 1)

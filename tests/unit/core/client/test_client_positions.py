@@ -1,14 +1,35 @@
 """Positions of a consumer: what to look up, what to fetch, what to hand out."""
 
-from minikafka.core.client.fetched import ConsumerRecord
+import pytest
+
+from minikafka.core.client.fetched import FetchedChunk, Place
 from minikafka.core.client.positions import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, Positions
 from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.errors import KafkaError
+from minikafka.protocol.records.builder import build_batch
+from minikafka.protocol.records.record import Record
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-def records(tp: TopicPartition, *offsets: int) -> list[ConsumerRecord]:
-    return [ConsumerRecord(*tp, offset, 0, None, b"", [], 0) for offset in offsets]
+def chunk(
+    tp: TopicPartition, *offsets: int, end: int | None = None, epoch: int = 0
+) -> FetchedChunk:
+    """Records of one batch each; ``end``: a last batch that shows nothing."""
+    data = b"".join(
+        build_batch([Record(o, 0, None, b"", [])], base_offset=o, leader_epoch=epoch)
+        for o in offsets
+    )
+    if end is not None:
+        last = build_batch(
+            [(0, b"\0\0\0\1", b"\0\0\0\0\0\0", [])],
+            base_offset=end - 1,
+            leader_epoch=epoch,
+            control=True,
+            producer_id=1,
+        )
+        data += last
+    return FetchedChunk(tp, data, Place(offsets[0] if offsets else 0))
 
 
 def assigned(*at: tuple[TopicPartition, int]) -> Positions:
@@ -52,43 +73,50 @@ def test_without_a_policy_a_seek_is_needed():
     assert positions.fetchable() == {A: 0}
 
 
-def test_a_partition_is_fetched_again_when_its_records_are_used_up():
+def test_one_fetch_of_a_partition_is_ahead_of_the_application():
     positions = assigned((A, 0))
     positions.fetch_sent(A)
     assert positions.fetchable() == {}
-    positions.fetched(A, records(A, 0, 1, 5), next_position=8, high_watermark=9)
+    positions.fetched(A, chunk(A, 0, 1, 5, end=8), high_watermark=9)
     positions.fetch_done(A)
-    assert positions.fetchable() == {}
     assert positions.high_watermark(A) == 9
+    assert positions.fetchable() == {A: 8}, "one fetch ahead"
+    positions.fetched(A, chunk(A, 8), 9)
+    assert positions.fetchable() == {}, "and no more"
     assert [record.offset for record in positions.take(2)] == [0, 1]
-    assert positions.position(A) == 5
+    assert positions.position(A) == 2
     assert positions.fetchable() == {}
-    assert [record.offset for record in positions.take(2)] == [5]
-    assert positions.position(A) == 8
-    assert positions.fetchable() == {A: 8}
+    assert [record.offset for record in positions.take(1)] == [5]
+    assert positions.position(A) == 6
+    assert [record.offset for record in positions.take(2)] == [8]
+    assert positions.position(A) == 9
+    assert positions.fetchable() == {A: 9}
     assert positions.take(2) == []
+    assert positions.buffered_bytes == 0
 
 
 def test_a_fetch_that_shows_nothing_moves_the_position():
     positions = assigned((A, 4))
-    positions.fetched(A, [], next_position=6, high_watermark=6)
+    positions.fetched(A, chunk(A, end=6), high_watermark=6)
+    assert positions.take(1) == []
+    assert positions.position(A) == 6
     assert positions.fetchable() == {A: 6}
 
 
 def test_partitions_are_handed_out_in_the_order_of_arrival_and_take_turns_in_requests():
     positions = assigned((A, 0), (B, 0))
-    positions.fetched(A, records(A, 0), 1, 1)
-    positions.fetched(B, records(B, 0, 1), 2, 2)
+    positions.fetched(A, chunk(A, 0), 1)
+    positions.fetched(B, chunk(B, 0, 1), 2)
     assert [(r.partition, r.offset) for r in positions.take(2)] == [(0, 0), (1, 0)]
     assert [(r.partition, r.offset) for r in positions.take(2)] == [(1, 1)]
-    positions.fetched(A, records(A, 1), 2, 2)
+    positions.fetched(A, chunk(A, 1), 2)
     positions.take(1)
     assert list(positions.fetchable()) == [B, A]
 
 
 def test_a_seek_drops_what_is_buffered_and_what_is_under_way():
     positions = assigned((A, 0))
-    positions.fetched(A, records(A, 0, 1), 2, 2)
+    positions.fetched(A, chunk(A, 0, 1), 2)
     positions.seek(A, 10)
     assert positions.take(5) == []
     assert positions.fetchable() == {A: 10}
@@ -99,10 +127,11 @@ def test_a_seek_drops_what_is_buffered_and_what_is_under_way():
 
 def test_a_paused_partition_keeps_what_it_has():
     positions = assigned((A, 0), (B, 0))
-    positions.fetched(A, records(A, 0), 1, 1)
-    positions.fetched(B, records(B, 0), 1, 1)
+    positions.fetched(A, chunk(A, 0), 1)
+    positions.fetched(B, chunk(B, 0), 1)
     positions.pause(A)
     assert [r.partition for r in positions.take(5)] == [1]
+    assert positions.paused == [A]
     assert list(positions.fetchable()) == [B]
     positions.resume(A)
     assert [r.partition for r in positions.take(5)] == [0]
@@ -110,7 +139,80 @@ def test_a_paused_partition_keeps_what_it_has():
 
 def test_unassigning_forgets_buffered_records():
     positions = assigned((A, 0), (B, 0))
-    positions.fetched(A, records(A, 0), 1, 1)
+    positions.fetched(A, chunk(A, 0), 1)
     positions.assign([B], None)
     positions.fetch_done(A)
     assert positions.take(5) == []
+
+
+def test_no_fetch_begins_while_too_much_is_buffered():
+    positions = Positions(max_buffered_bytes=100)
+    positions.assign([A, B], None)
+    positions.seek(A, 0)
+    positions.seek(B, 0)
+    positions.fetched(A, chunk(A, 0, 1), 2)
+    assert positions.buffered_bytes > 100
+    assert positions.fetchable() == {}
+    positions.take(2)
+    assert positions.fetchable() == {B: 0, A: 2}
+    positions.fetched(A, chunk(A, 2, 3), 4)
+    positions.assign([B], None)
+    assert positions.buffered_bytes == 0
+
+
+def test_what_cannot_be_read_is_told_until_a_seek():
+    positions = assigned((A, 0), (B, 0))
+    positions.fetched(B, chunk(B, 0), 1)
+    positions.fetched(A, FetchedChunk(A, b"?" * 100, Place(0)), 1)
+    assert [r.partition for r in positions.take(5)] == [1], "first what can be read"
+    with pytest.raises(KafkaError):
+        positions.take(5)
+    assert positions.position(A) == 0
+    assert positions.take(5) == []
+    positions.seek(A, 7)
+    assert positions.fetchable()[A] == 7
+
+
+def test_a_group_starts_where_it_committed_or_by_the_policy():
+    positions = Positions()
+    positions.assign([A, B], EARLIEST_TIMESTAMP, committed_wanted=True)
+    assert positions.to_initialize() == [A, B]
+    assert positions.to_reset() == positions.fetchable() == {}
+    positions.initialize(A, Place(5, 2), EARLIEST_TIMESTAMP)
+    positions.initialize(B, None, EARLIEST_TIMESTAMP)
+    assert (positions.position(A), positions.to_reset()) == (5, {B: EARLIEST_TIMESTAMP})
+    positions.initialize(A, Place(9), None)
+    assert positions.position(A) == 5, "a late answer"
+    positions.assign([A, B], None, committed_wanted=True)
+    assert positions.to_initialize() == []
+
+
+def test_a_new_leader_puts_the_place_in_doubt():
+    positions = assigned((A, 0))
+    positions.note_leader_epoch(A, 3)
+    assert positions.to_validate() == {}, "nothing was read yet"
+    positions.fetched(A, chunk(A, 0, 1, epoch=3), 2)
+    positions.take(1)
+    positions.note_leader_epoch(A, 3)
+    assert positions.to_validate() == {}
+    positions.note_leader_epoch(A, 4)
+    doubts = positions.to_validate()
+    assert doubts == {A: (Place(2, 3), 4)}
+    assert positions.fetchable() == {}
+    assert positions.validated(A, doubts[A], Place(2, 3)) == 0
+    assert positions.fetchable() == {A: 2}
+    assert [r.offset for r in positions.take(5)] == [1]
+
+
+def test_a_log_that_was_cut():
+    positions = assigned((A, 0))
+    positions.fetched(A, chunk(A, *range(6), epoch=3), 6)
+    positions.take(4)
+    for epoch, end, lost, place in ((4, 5, 0, 4), (5, 2, 2, 2)):
+        positions.note_leader_epoch(A, epoch)
+        (doubt,) = positions.to_validate().values()
+        assert positions.validated(A, doubt, Place(end, 3)) == lost
+        assert positions.position(A) == place
+        assert positions.take(9) == [], "what is buffered may be wrong"
+    assert positions.validated(A, doubt, Place(0, 0)) == 0, "a late answer"
+    assert positions.position(A) == 2

@@ -71,7 +71,7 @@ def check_balanced(wanted: Subscriptions, shares: Shares) -> None:
 
 @pytest.mark.parametrize("assignor", ASSIGNORS.values(), ids=list(ASSIGNORS))
 @given(counts=counts_of_topics, topics=memberships)
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 def test_every_partition_goes_to_one_who_wants_it(
     assignor: Assignor, counts: dict[str, int], topics: dict[str, tuple[str, ...]]
 ):
@@ -80,6 +80,7 @@ def test_every_partition_goes_to_one_who_wants_it(
 
 
 @pytest.mark.mission("ASG-5")
+@settings(deadline=None)
 @given(counts=counts_of_topics, members=st.sets(st.sampled_from(MEMBERS), min_size=1))
 def test_round_robin_among_equals_differs_by_one(counts: dict[str, int], members: set[str]):
     wanted = {member: Subscription(tuple(TOPICS)) for member in members}
@@ -94,7 +95,7 @@ def test_round_robin_among_equals_differs_by_one(counts: dict[str, int], members
     history=st.lists(memberships, min_size=2, max_size=4),
     generations=st.lists(st.integers(1, 2), min_size=5, max_size=5),
 )
-@settings(max_examples=150)
+@settings(max_examples=150, deadline=None)
 def test_sticky_is_balanced_whatever_was_before(
     counts: dict[str, int], history: list[dict[str, tuple[str, ...]]], generations: list[int]
 ):
@@ -112,6 +113,7 @@ def test_sticky_is_balanced_whatever_was_before(
 
 
 @pytest.mark.mission("ASG-6")
+@settings(deadline=None)
 @given(counts=counts_of_topics, topics=memberships)
 def test_sticky_keeps_all_when_nothing_has_changed(
     counts: dict[str, int], topics: dict[str, tuple[str, ...]]
@@ -158,7 +160,7 @@ def test_no_balanced_assignment_of_all_keeps_more(
 
 @pytest.mark.mission("ASG-12")
 @given(counts=counts_of_topics, members=st.integers(1, 4), data=st.data())
-@settings(max_examples=80)
+@settings(max_examples=80, deadline=None)
 def test_among_equals_the_search_finds_no_better_than_the_arithmetic(
     counts: dict[str, int], members: int, data: st.DataObject
 ):
@@ -186,7 +188,7 @@ def test_among_equals_the_search_finds_no_better_than_the_arithmetic(
     first=memberships,
     second=memberships,
 )
-@settings(max_examples=100)
+@settings(max_examples=100, deadline=None)
 def test_cooperative_rounds_end_and_never_overlap(
     counts: dict[str, int],
     first: dict[str, tuple[str, ...]],

@@ -1,0 +1,115 @@
+"""Asks new leaders whether they still have what was read: a log may have been cut (KIP-320)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from minikafka.client.session import ClusterSession
+from minikafka.core.client.answers import error_code
+from minikafka.core.client.fetched import Place
+from minikafka.core.client.positions import Doubt, Positions
+from minikafka.kernel.cluster import CONSUMER_REPLICA_ID, TopicPartition
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+
+_NO_SUCH_EPOCH = -1
+
+
+class LogTruncationError(KafkaError):
+    """Records that were handed out are no longer in the log, and ``auto.offset.reset`` is none.
+
+    The position is where the log now differs from what was read. Kafka: LogTruncationException.
+    """
+
+    def __init__(self, topic_partition: TopicPartition, was_at: int, lost: int) -> None:
+        super().__init__(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"{topic_partition}: the log was cut at {was_at - lost}, the position was {was_at}",
+        )
+        self.topic_partition = topic_partition
+        self.divergent_offset = was_at - lost
+
+
+class TruncationCheck:
+    """One OffsetForLeaderEpoch per leader and round. ``error`` is for the application, once.
+
+    With ``resets`` the consumer silently goes on from where the logs differ.
+    """
+
+    def __init__(self, session: ClusterSession, positions: Positions, resets: bool) -> None:
+        self.error: KafkaError | None = None
+        self.is_running = False
+        self._session = session
+        self._positions = positions
+        self._resets = resets
+        self._failures = 0
+
+    async def run(self, doubts: Mapping[TopicPartition, Doubt], done: Callable[[], None]) -> None:
+        """One round, ``is_running`` set before. What has no answer is asked again in the next."""
+        try:
+            leaders = self._session.metadata.view.leaders
+            by_leader: dict[int, dict[TopicPartition, Doubt]] = {}
+            for tp, doubt in sorted(doubts.items()):
+                if tp in leaders:
+                    by_leader.setdefault(leaders[tp], {})[tp] = doubt
+            answered = 0
+            for leader, asked in by_leader.items():
+                answered += await self._ask(leader, asked)
+            if answered == len(doubts):
+                self._failures = 0
+            else:
+                delay_ms = self._session.backoff.delay_ms(
+                    self._failures, self._session.world.entropy
+                )
+                self._failures += 1
+                self._session.metadata.request_update()
+                await self._session.world.clock.sleep(delay_ms)
+        finally:
+            self.is_running = False
+            done()
+
+    async def _ask(self, leader: int, asked: Mapping[TopicPartition, Doubt]) -> int:
+        """How many have been answered for good."""
+        topics: dict[str, list[OffsetForLeaderPartition]] = {}
+        for tp, doubt in asked.items():
+            row = OffsetForLeaderPartition(tp.partition, doubt.leader_epoch, doubt.place.epoch)
+            topics.setdefault(tp.topic, []).append(row)
+        request = OffsetForLeaderEpochRequest(
+            CONSUMER_REPLICA_ID, [OffsetForLeaderTopic(name, rows) for name, rows in topics.items()]
+        )
+        try:
+            answer = await self._session.connections.request(leader, request)
+        except KafkaError as error:
+            if error.code is ErrorCode.UNSUPPORTED_VERSION:
+                for tp in asked:
+                    self._positions.unvalidated(tp)
+                return len(asked)
+            self._session.metadata.note_error(error.code)
+            return 0
+        count = 0
+        for topic in answer.topics:
+            for row in topic.partitions:
+                tp = TopicPartition(topic.topic, row.partition)
+                count += tp in asked and self._settle(tp, asked[tp], row)
+        return count
+
+    def _settle(self, tp: TopicPartition, doubt: Doubt, row: EpochEndOffset) -> bool:
+        code = error_code(row.error_code)
+        if code is not ErrorCode.NONE:
+            self._session.metadata.note_error(code)
+            if not code.retriable:
+                self.error = KafkaError(code, str(tp))
+            return not code.retriable
+        epoch, offset = row.leader_epoch, row.end_offset
+        known = epoch != _NO_SUCH_EPOCH and offset >= 0
+        position = self._positions.position(tp) if tp in self._positions.assigned else None
+        end = Place(offset, epoch) if known else None
+        lost = self._positions.validated(tp, doubt, end)
+        if lost and position is not None and not self._resets:
+            self.error = LogTruncationError(tp, position, lost)
+        return True
