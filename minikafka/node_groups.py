@@ -26,6 +26,7 @@ from minikafka.broker.metadata_cache import MetadataCache
 from minikafka.broker.replica_manager import ReplicaManager
 from minikafka.broker.timer_driver import Reaper, expiration_reaper_name
 from minikafka.broker.zookeeper_offsets import OffsetStore, ZookeeperOffsets
+from minikafka.coordinator.group_facts import group_facts
 from minikafka.coordinator.group_service import GroupService
 from minikafka.coordinator.metrics import register_gauges
 from minikafka.coordinator.shards import GroupShards
@@ -93,6 +94,9 @@ class GroupParts:
         self.shards.close()
         for reaper in self.reapers:
             reaper.close()
+
+    def facts(self, limit: int, group_id: str | None) -> dict[str, Any]:
+        return group_facts(self.shards, limit, group_id)
 
     # -- what the controller's requests mean here
 

@@ -9,6 +9,7 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 from minikafka.cli import output
@@ -152,6 +153,26 @@ def task_tables(shown: Any) -> list[Table]:
     return [(("task", "count"), tasks), (("reaper", "wake_ups"), reapers)]
 
 
+def group_tables(shown: Any) -> list[Table]:
+    columns = ("group", "state", "generation", "protocol", "members", "offsets", "last_eviction")
+    rows = [
+        (
+            *(row["group"], row["state"], row["generation"], row["protocol"]),
+            *(row["num_members"], row["offsets"], eviction_text(row["last_eviction"])),
+        )
+        for row in shown["groups"]
+    ]
+    return [(columns, rows)]
+
+
+def eviction_text(last: Any) -> str | None:
+    """Who was put out of a group, why and when."""
+    if last is None:
+        return None
+    at = datetime.fromtimestamp(last["at_ms"] / 1000, UTC).isoformat(timespec="seconds")
+    return f"{last['member']}: {last['reason']} ({at})"
+
+
 def metric_tables(shown: Any) -> list[Table]:
     return [(("metric", "value"), list(shown["metrics"].items()))]
 
@@ -160,5 +181,6 @@ def metric_tables(shown: Any) -> list[Table]:
 VIEWS: Mapping[str, tuple[str, str, Callable[[Any], list[Table]]]] = {
     "purgatories": ("/purgatories.json", "requests that wait, and their wheels", purgatory_tables),
     "tasks": ("/tasks.json", "tasks and reapers by name", task_tables),
+    "groups": ("/groups.json", "groups that are coordinated here", group_tables),
     "metrics": ("/metrics.json", "counters and gauges", metric_tables),
 }

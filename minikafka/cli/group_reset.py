@@ -1,0 +1,168 @@
+"""Where a group's offsets are to be reset to: the scenarios of kafka-consumer-groups."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TypeAlias
+
+from minikafka.cli.group_text import parse_reset_csv
+from minikafka.client.admin import Admin
+from minikafka.client.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.config import ConfigError
+from minikafka.kernel.errors import KafkaError
+
+Offsets: TypeAlias = dict[TopicPartition, int]
+
+_DURATION = re.compile(
+    r"P(?:(?P<days>\d+)D)?"
+    r"(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?"
+)
+_SECONDS = {"days": 86_400, "hours": 3_600, "minutes": 60, "seconds": 1}
+
+
+def add_scenarios(parser: argparse.ArgumentParser) -> None:
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--to-earliest", action="store_true")
+    which.add_argument("--to-latest", action="store_true")
+    which.add_argument("--to-current", action="store_true", help="the end where there is nothing")
+    which.add_argument("--to-offset", type=int, metavar="OFFSET")
+    which.add_argument("--shift-by", type=int, metavar="N", help="may be negative")
+    which.add_argument("--by-duration", metavar="PnDTnHnMnS", help="so long ago")
+    which.add_argument("--to-datetime", metavar="YYYY-MM-DDTHH:MM:SS.sss", help="UTC or with zone")
+    which.add_argument("--from-file", metavar="FILE", help="CSV, as --export prints it")
+
+
+async def partitions_named(admin: Admin, words: Iterable[str]) -> list[TopicPartition]:
+    """``topic`` means all its partitions, ``topic:0,2`` these. Raises ConfigError, KafkaError."""
+    named: list[TopicPartition] = []
+    whole: list[str] = []
+    for word in words:
+        topic, colon, numbers = word.partition(":")
+        if not colon:
+            whole.append(topic)
+            continue
+        try:
+            named += [TopicPartition(topic, int(number)) for number in numbers.split(",")]
+        except ValueError:
+            raise ConfigError(f"--topic needs NAME or NAME:0,1,..., not {word}") from None
+    if whole:
+        for topic, found in (await admin.describe_topics(whole)).items():
+            if isinstance(found, KafkaError):
+                raise found
+            named += [TopicPartition(topic, number) for number in found.partitions]
+    return sorted(dict.fromkeys(named))
+
+
+def planned_in_file(args: argparse.Namespace) -> dict[str, Offsets]:
+    """By group; nothing without ``--from-file``. Raises ConfigError, OSError."""
+    if args.from_file is None:
+        return {}
+    return parse_reset_csv(Path(args.from_file).read_text(), args.group)
+
+
+async def new_offsets(
+    admin: Admin, group_id: str, args: argparse.Namespace, planned: Mapping[str, Offsets]
+) -> Offsets:
+    """What the group is to have committed. Raises ConfigError, KafkaError."""
+    if args.from_file is not None:
+        if group_id not in planned:
+            raise ConfigError(f"No reset plan for group {group_id} found")
+        return await within_logs(admin, planned[group_id])
+    committed = {
+        partition: found.offset
+        for partition, found in (await admin.group_offsets(group_id)).items()
+    }
+    if args.all_topics:
+        partitions: Sequence[TopicPartition] = list(committed)
+    else:
+        partitions = await partitions_named(admin, args.topic)
+    if args.to_offset is not None:
+        return await within_logs(admin, dict.fromkeys(partitions, args.to_offset))
+    if args.shift_by is not None:
+        for partition in partitions:
+            if partition not in committed:
+                raise ConfigError(
+                    f"Cannot shift offset for partition {partition} since there is no current "
+                    "committed offset"
+                )
+        return await within_logs(admin, {p: committed[p] + args.shift_by for p in partitions})
+    if args.to_current:
+        ends = await looked_up(admin, [p for p in partitions if p not in committed])
+        return {p: committed[p] if p in committed else ends[p] for p in partitions}
+    if args.to_earliest:
+        return await looked_up(admin, partitions, EARLIEST_TIMESTAMP)
+    if args.to_latest:
+        return await looked_up(admin, partitions)
+    return await at_time(admin, partitions, timestamp_ms(args, datetime.now(UTC)))
+
+
+async def looked_up(
+    admin: Admin, partitions: Iterable[TopicPartition], timestamp: int = LATEST_TIMESTAMP
+) -> Offsets:
+    found = await admin.list_offsets(dict.fromkeys(partitions, timestamp))
+    return {partition: at.offset for partition, at in found.items()}
+
+
+async def at_time(admin: Admin, partitions: Sequence[TopicPartition], timestamp: int) -> Offsets:
+    """The first record at that time or later; the end where there is none."""
+    offsets = await looked_up(admin, partitions, timestamp)
+    without = [partition for partition, offset in offsets.items() if offset < 0]
+    for topic, number in without:
+        print(
+            f"\nWarn: Partition {number} from topic {topic} is empty. "
+            "Falling back to latest known offset.",
+            file=sys.stderr,
+        )
+    return {**offsets, **await looked_up(admin, without)}
+
+
+async def within_logs(admin: Admin, wanted: Offsets) -> Offsets:
+    """What lies outside of a log becomes its start or its end, and is told."""
+    starts = await looked_up(admin, wanted, EARLIEST_TIMESTAMP)
+    ends = await looked_up(admin, wanted)
+    offsets: Offsets = {}
+    for partition, offset in wanted.items():
+        offsets[partition] = max(starts[partition], min(offset, ends[partition]))
+        if offsets[partition] != offset:
+            side = "higher than latest" if offset > ends[partition] else "lower than earliest"
+            print(
+                f"New offset ({offset}) is {side} offset for topic partition {partition}. "
+                f"Value will be set to {offsets[partition]}",
+                file=sys.stderr,
+            )
+    return offsets
+
+
+# -- times
+
+
+def timestamp_ms(args: argparse.Namespace, now: datetime) -> int:
+    """Of ``--to-datetime`` or ``--by-duration``. Raises ConfigError."""
+    if args.by_duration is not None:
+        return int(now.timestamp() * 1000) - duration_ms(args.by_duration)
+    return datetime_ms(args.to_datetime)
+
+
+def duration_ms(text: str) -> int:
+    """Raises ConfigError."""
+    found = _DURATION.fullmatch(text)
+    if found is None or not any(found.groupdict().values()):
+        raise ConfigError(f"--by-duration needs PnDTnHnMnS, not {text}")
+    parts = found.groupdict(default="0")
+    return round(1000 * sum(float(parts[unit]) * seconds for unit, seconds in _SECONDS.items()))
+
+
+def datetime_ms(text: str) -> int:
+    """UTC where no zone is named. Raises ConfigError."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigError(f"--to-datetime needs YYYY-MM-DDTHH:MM:SS.sss, not {text}") from None
+    zoned = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+    return round(zoned.timestamp() * 1000)

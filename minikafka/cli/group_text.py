@@ -1,0 +1,207 @@
+"""Groups as text: the tables of kafka-consumer-groups, and its CSV of offsets to reset to."""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from minikafka.client.group_admin import GroupDescription, GroupListing, GroupOffset
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.config import ConfigError
+
+MISSING = "-"
+NARROWEST = 15
+
+# The states in which there is something to warn of, and Kafka's words for it.
+WARNINGS = {
+    "Empty": "Consumer group '{}' has no active members.",
+    "PreparingRebalance": "Warning: Consumer group '{}' is rebalancing.",
+    "CompletingRebalance": "Warning: Consumer group '{}' is rebalancing.",
+}
+
+
+class LagRow(NamedTuple):
+    """One partition of a group. None: not known; ``MISSING``: nobody owns it."""
+
+    partition: TopicPartition
+    current: int | None
+    end: int | None
+    member_id: str = MISSING
+    host: str = MISSING
+    client_id: str = MISSING
+
+    @property
+    def lag(self) -> int | None:
+        return None if self.current is None or self.end is None else self.end - self.current
+
+
+def lag_rows(
+    group: GroupDescription,
+    committed: Mapping[TopicPartition, GroupOffset],
+    ends: Mapping[TopicPartition, int],
+) -> list[LagRow]:
+    """Those that members own, whose members own most first; then what is committed besides."""
+    rows: list[LagRow] = []
+    owned: set[TopicPartition] = set()
+
+    def row(partition: TopicPartition, *who: str) -> LagRow:
+        offset = committed.get(partition)
+        current = None if offset is None else offset.offset
+        return LagRow(partition, current, ends.get(partition), *who)
+
+    for member in sorted(group.members, key=lambda member: -len(member.assignment)):
+        owned.update(member.assignment)
+        rows += [row(p, member.member_id, member.host, member.client_id) for p in member.assignment]
+    rows += [row(partition) for partition in sorted(committed) if partition not in owned]
+    return rows
+
+
+def warn(group: GroupDescription) -> None:
+    """What Kafka says of a group in such a state, on standard error."""
+    if group.state in WARNINGS:
+        print("\n" + WARNINGS[group.state].format(group.group_id), file=sys.stderr)
+
+
+def table(columns: Sequence[tuple[str, int]], rows: Iterable[Sequence[object]]) -> str:
+    """Left-aligned; each column of at least the width given, 0 for one that is not filled up."""
+    texts = [[MISSING if cell is None else str(cell) for cell in row] for row in rows]
+    widths = [
+        max([width, *(len(row[at]) for row in texts)]) if width else 0
+        for at, (_, width) in enumerate(columns)
+    ]
+    lines = [[name for name, _ in columns], *texts]
+    return "\n".join(
+        " ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    )
+
+
+def offsets_table(group_id: str, rows: Iterable[LagRow]) -> str:
+    return table(
+        (
+            ("GROUP", NARROWEST),
+            ("TOPIC", NARROWEST),
+            ("PARTITION", 10),
+            ("CURRENT-OFFSET", 15),
+            ("LOG-END-OFFSET", 15),
+            ("LAG", 15),
+            ("CONSUMER-ID", NARROWEST),
+            ("HOST", NARROWEST),
+            ("CLIENT-ID", 0),
+        ),
+        [(group_id, *row.partition, row.current, row.end, row.lag, *row[3:]) for row in rows],
+    )
+
+
+def members_table(group: GroupDescription, verbose: bool) -> str:
+    static = any(member.group_instance_id for member in group.members)
+    columns = [("GROUP", NARROWEST), ("CONSUMER-ID", NARROWEST)]
+    columns += [("GROUP-INSTANCE-ID", 17)] if static else []
+    columns += [("HOST", NARROWEST), ("CLIENT-ID", NARROWEST), ("#PARTITIONS", 15)]
+    columns += [("ASSIGNMENT", 0)] if verbose else []
+    rows: list[list[object]] = []
+    for member in group.members:
+        row: list[object] = [group.group_id, member.member_id]
+        row += [member.group_instance_id or ""] if static else []
+        row += [member.host, member.client_id, len(member.assignment)]
+        row += [partitions_text(member.assignment)] if verbose else []
+        rows.append(row)
+    return table(columns, rows)
+
+
+def partitions_text(partitions: Iterable[TopicPartition]) -> str:
+    """``flights(0,2), trains(1)``. Kafka leaves the topics out."""
+    topics: dict[str, list[int]] = {}
+    for topic, number in sorted(partitions):
+        topics.setdefault(topic, []).append(number)
+    return ", ".join(f"{t}({','.join(map(str, ns))})" for t, ns in topics.items()) or MISSING
+
+
+def state_table(group: GroupDescription, eviction: str | None = None) -> str:
+    """With ``eviction``, a column more than Kafka's: why a member was last put out."""
+    node = group.coordinator
+    columns = [
+        ("GROUP", 25),
+        ("COORDINATOR (ID)", 25),
+        ("ASSIGNMENT-STRATEGY", 20),
+        ("STATE", NARROWEST),
+        ("#MEMBERS", 0 if eviction is None else 10),
+    ]
+    row = [
+        group.group_id,
+        f"{node.host}:{node.port} ({node.id})",
+        group.assignor,
+        group.state,
+        str(len(group.members)),
+    ]
+    if eviction is not None:
+        columns.append(("LAST-EVICTION", 0))
+        row.append(eviction)
+    return table(columns, [row])
+
+
+def listing_table(groups: Iterable[GroupListing], with_type: bool, with_state: bool) -> str:
+    columns = [("GROUP", 25)]
+    columns += [("TYPE", 20)] if with_type else []
+    columns += [("STATE", 20)] if with_state else []
+    rows = [
+        [
+            group.group_id,
+            *([group.group_type.capitalize()] if with_type else []),
+            *([group.state] if with_state else []),
+        ]
+        for group in groups
+    ]
+    return table(columns, rows)
+
+
+# -- offsets to reset to
+
+
+def reset_table(plan: Mapping[str, Mapping[TopicPartition, int]]) -> str:
+    return table(
+        (("GROUP", 30), ("TOPIC", 30), ("PARTITION", 10), ("NEW-OFFSET", 0)),
+        [
+            (group_id, *partition, offset)
+            for group_id, offsets in plan.items()
+            for partition, offset in sorted(offsets.items())
+        ],
+    )
+
+
+def reset_csv(plan: Mapping[str, Mapping[TopicPartition, int]], with_group: bool) -> str:
+    """``topic,partition,offset``, after the group if there may be several."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    for group_id, offsets in plan.items():
+        for partition, offset in sorted(offsets.items()):
+            writer.writerow([*([group_id] if with_group else []), *partition, offset])
+    return text.getvalue()
+
+
+def parse_reset_csv(text: str, groups: Sequence[str]) -> dict[str, dict[TopicPartition, int]]:
+    """Rows without a group are those of the only one in ``groups``. Raises ConfigError."""
+    plan: dict[str, dict[TopicPartition, int]] = {}
+    for number, row in enumerate(csv.reader(io.StringIO(text)), start=1):
+        match row:
+            case []:
+                continue
+            case [topic, partition, offset] if len(groups) == 1:
+                group_id = groups[0]
+            case [group_id, topic, partition, offset]:
+                pass
+            case _:
+                wanted = (
+                    "[group,]topic,partition,offset"
+                    if len(groups) == 1
+                    else ("group,topic,partition,offset")
+                )
+                raise ConfigError(f"line {number} of the file is not {wanted}")
+        try:
+            plan.setdefault(group_id, {})[TopicPartition(topic, int(partition))] = int(offset)
+        except ValueError:
+            raise ConfigError(f"line {number} of the file: not numbers: {row}") from None
+    return plan

@@ -1,0 +1,282 @@
+"""The verb `groups`: groups of consumers and their offsets, as kafka-consumer-groups shows them."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from minikafka.cli import group_text as text
+from minikafka.cli.connect import add_bootstrap_argument, client_config, run_client
+from minikafka.cli.group_reset import (
+    Offsets,
+    add_scenarios,
+    looked_up,
+    new_offsets,
+    partitions_named,
+    planned_in_file,
+)
+from minikafka.cli.group_timeline import last_evictions, show_timeline
+from minikafka.client.admin import Admin
+from minikafka.client.group_admin import GroupDescription, GroupOffset
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.config import ConfigError
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.ports import World
+
+STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead")
+TYPES = ("classic", "consumer")
+NO_STATE = "Dead"  # what brokers say of a group that does not exist
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    names = "list|describe|reset-offsets|delete|delete-offsets|timeline"
+    actions = parser.add_subparsers(dest="action", required=True, metavar=names)
+    listing = _action(actions, "list", "names of groups")
+    listing.add_argument("--state", nargs="?", const="", metavar="STATE,...", help="show, filter")
+    listing.add_argument("--type", nargs="?", const="", metavar="TYPE,...", help="show, filter")
+    describe = _action(actions, "describe", "offsets and lag, members or state", several=True)
+    what = describe.add_mutually_exclusive_group()
+    what.add_argument("--offsets", action="store_true", help="the default")
+    what.add_argument("--members", action="store_true")
+    what.add_argument("--state", action="store_true")
+    describe.add_argument(
+        "--verbose", action="store_true", help="assignments of members; why one was last put out"
+    )
+    reset = _action(actions, "reset-offsets", "other offsets for groups at rest", several=True)
+    reset.add_argument("--all-topics", action="store_true", help="all that is committed")
+    _add_topic(reset, required=False)
+    add_scenarios(reset)
+    how = reset.add_mutually_exclusive_group()
+    how.add_argument("--dry-run", action="store_true", help="show only; the default")
+    how.add_argument("--execute", action="store_true")
+    reset.add_argument("--export", action="store_true", help="print CSV")
+    _action(actions, "delete", "remove groups at rest with their offsets", several=True)
+    offsets = _action(actions, "delete-offsets", "forget offsets of one group")
+    offsets.add_argument("--group", required=True)
+    _add_topic(offsets, required=True)
+    of_life = "the life of a group, from event logs"
+    timeline = actions.add_parser("timeline", help=of_life, description=of_life)
+    timeline.add_argument("--group", required=True)
+    timeline.add_argument(
+        "log", nargs="+", metavar="LOG", help="event logs of brokers; - for stdin"
+    )
+
+
+def _action(
+    actions: Any, name: str, help_text: str, several: bool = False
+) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = actions.add_parser(
+        name, help=help_text, description=help_text
+    )
+    add_bootstrap_argument(parser)
+    if several:
+        which = parser.add_mutually_exclusive_group(required=True)
+        which.add_argument(
+            "--group", action="append", default=[], help="may be given several times"
+        )
+        which.add_argument("--all-groups", action="store_true")
+    return parser
+
+
+def _add_topic(parser: argparse.ArgumentParser, required: bool) -> None:
+    parser.add_argument(
+        "--topic",
+        action="append",
+        default=[],
+        required=required,
+        metavar="TOPIC[:0,1,...]",
+        help="may be given several times",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.action == "timeline":
+        return show_timeline(args.group, args.log)
+    actions = {
+        "list": list_groups,
+        "describe": describe,
+        "reset-offsets": reset_offsets,
+        "delete": delete,
+        "delete-offsets": delete_offsets,
+    }
+    config = client_config(args)
+
+    async def work(world: World) -> int:
+        async with Admin(world, config) as admin:
+            return await actions[args.action](admin, args)
+
+    return run_client(work)
+
+
+async def list_groups(admin: Admin, args: argparse.Namespace) -> int:
+    states = chosen(args.state, STATES, "state")
+    types = chosen(args.type, TYPES, "type")
+    groups = await admin.list_groups(states, types)
+    if args.state is None and args.type is None:
+        for group in groups:
+            print(group.group_id)
+    else:
+        print(text.listing_table(groups, args.type is not None, args.state is not None))
+    return 0
+
+
+def chosen(given: str | None, known: Sequence[str], what: str) -> list[str]:
+    """Names in any case; none for all. Raises ConfigError."""
+    names = {name.lower(): name for name in known}
+    wanted = [word.strip().lower() for word in (given or "").split(",") if word.strip()]
+    if any(word not in names for word in wanted):
+        raise ConfigError(f"Invalid {what} list '{given}'. Valid are: {', '.join(known)}")
+    return [names[word] for word in wanted]
+
+
+async def _wanted(admin: Admin, args: argparse.Namespace) -> list[str]:
+    if not args.all_groups:
+        return list(dict.fromkeys(args.group))
+    return [group.group_id for group in await admin.list_groups()]
+
+
+# -- describe
+
+
+async def describe(admin: Admin, args: argparse.Namespace) -> int:
+    outcomes = await admin.describe_groups(await _wanted(admin, args))
+    failed = 0
+    groups: list[GroupDescription] = []
+    for group_id, outcome in sorted(outcomes.items()):
+        if isinstance(outcome, KafkaError):
+            failed += _complain(f"group {group_id}: {outcome}")
+        elif outcome.state == NO_STATE:
+            failed += _complain(f"Consumer group '{group_id}' does not exist.")
+        else:
+            groups.append(outcome)
+    evictions: dict[str, str] = {}
+    if args.state and args.verbose:
+        evictions = await last_evictions(admin, groups)
+    for group in groups:
+        text.warn(group)
+        if args.members:
+            shown = text.members_table(group, args.verbose) if group.members else ""
+        elif args.state:
+            shown = text.state_table(group, evictions.get(group.group_id))
+        else:
+            shown = await _offsets(admin, group)
+        if shown:
+            print("\n" + shown)
+    return min(failed, 1)
+
+
+async def _offsets(admin: Admin, group: GroupDescription) -> str:
+    committed = await admin.group_offsets(group.group_id)
+    partitions = set(committed).union(*(member.assignment for member in group.members))
+    ends = await _ends(admin, partitions)
+    rows = text.lag_rows(group, committed, ends)
+    return text.offsets_table(group.group_id, rows) if rows else ""
+
+
+async def _ends(admin: Admin, partitions: Iterable[TopicPartition]) -> Offsets:
+    """Not those of topics that are deleted: their offsets expire later."""
+    topics = await admin.describe_topics({partition.topic for partition in partitions})
+    there = [
+        partition
+        for partition in partitions
+        if not isinstance(found := topics[partition.topic], KafkaError)
+        and partition.partition in found.available
+    ]
+    return await looked_up(admin, there)
+
+
+# -- changes
+
+
+async def reset_offsets(admin: Admin, args: argparse.Namespace) -> int:
+    if args.from_file is None and not args.all_topics and not args.topic:
+        raise ConfigError("One of the reset scopes should be defined: --all-topics, --topic.")
+    planned = planned_in_file(args)
+    plan: dict[str, Offsets] = {}
+    failed = 0
+    if not (args.execute or args.dry_run):
+        print("minikafka: nothing is changed without --execute", file=sys.stderr)
+    for group_id, group in (await admin.describe_groups(await _wanted(admin, args))).items():
+        if isinstance(group, KafkaError):
+            failed += _complain(f"group {group_id}: {group}")
+        elif group.state not in ("Empty", NO_STATE):
+            failed += _complain(
+                f"Assignments can only be reset if the group '{group_id}' is inactive, "
+                f"but the current state is {group.state}."
+            )
+        else:
+            plan[group_id] = await new_offsets(admin, group_id, args, planned)
+            if args.execute:
+                failed += await _commit(admin, group_id, plan[group_id])
+    if args.export:
+        print(text.reset_csv(plan, len(args.group) != 1), end="")
+    elif plan:
+        print(text.reset_table(plan))
+    return min(failed, 1)
+
+
+async def _commit(admin: Admin, group_id: str, offsets: Offsets) -> int:
+    """The number of partitions that were refused."""
+    if not offsets:
+        return 0
+    wanted = {partition: GroupOffset(offset) for partition, offset in offsets.items()}
+    outcomes = await admin.alter_group_offsets(group_id, wanted)
+    refused = {partition: error for partition, error in outcomes.items() if error is not None}
+    for partition, error in refused.items():
+        del offsets[partition]
+        _complain(f"group {group_id}, {partition}: {error}")
+    return len(refused)
+
+
+async def delete(admin: Admin, args: argparse.Namespace) -> int:
+    outcomes = await admin.delete_groups(await _wanted(admin, args))
+    done = [group_id for group_id, error in outcomes.items() if error is None]
+    failed = {group_id: error for group_id, error in outcomes.items() if error is not None}
+    if failed:
+        _complain("Deletion of some consumer groups failed:")
+        for group_id, error in failed.items():
+            print(f"* Group '{group_id}' could not be deleted due to: {error}", file=sys.stderr)
+    names = ", ".join(f"'{group_id}'" for group_id in done)
+    if done and failed:
+        print(f"These consumer groups were deleted successfully: {names}")
+    elif done:
+        print(f"Deletion of requested consumer groups ({names}) was successful.")
+    return 1 if failed else 0
+
+
+# Why the offsets of a group as a whole are not deleted, in Kafka's words.
+_REFUSALS = {
+    ErrorCode.INVALID_GROUP_ID: "'{}' is not valid.",
+    ErrorCode.GROUP_ID_NOT_FOUND: "'{}' does not exist.",
+    ErrorCode.NON_EMPTY_GROUP: (
+        "Deleting offsets of a consumer group '{}' is forbidden if the group is not empty."
+    ),
+}
+
+
+async def delete_offsets(admin: Admin, args: argparse.Namespace) -> int:
+    partitions = await partitions_named(admin, args.topic)
+    try:
+        outcomes = await admin.delete_group_offsets(args.group, partitions)
+    except KafkaError as error:
+        refusal = _REFUSALS.get(error.code)
+        return _complain(refusal.format(args.group) if refusal else f"{args.group}: {error}")
+    failed = any(error is not None for error in outcomes.values())
+    if failed:
+        _complain("Encounter some partition level error, see the follow-up details:")
+    else:
+        topics = ", ".join(args.topic)
+        print(f"Request succeed for deleting offsets with topic {topics} group {args.group}")
+    rows = [
+        (*partition, "Successful" if error is None else f"Error: {error}")
+        for partition, error in sorted(outcomes.items())
+    ]
+    print("\n" + text.table((("TOPIC", 30), ("PARTITION", 15), ("STATUS", 0)), rows))
+    return 1 if failed else 0
+
+
+def _complain(sentence: str) -> int:
+    print(f"\nError: {sentence}", file=sys.stderr)
+    return 1
