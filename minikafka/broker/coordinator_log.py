@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from minikafka.broker.delayed_produce import AppendResult
 from minikafka.broker.replica_manager import ReplicaManager
 from minikafka.core.log.append import AppendOrigin
+from minikafka.core.log.verification import NOT_REQUIRED, Verification
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.ports import Buffer
@@ -29,19 +30,25 @@ class CoordinatorLog:
         batch: bytes,
         replicated: bool,
         done: Callable[[ErrorCode, int], None],
+        guard: Verification | None = NOT_REQUIRED,
     ) -> None:
         """``done`` gets the error or NONE, and the offset of the first record."""
+        topic_partition = TopicPartition(self._topic, partition)
+        guards: dict[TopicPartition, Verification] | None = None
+        if guard is not NOT_REQUIRED:
+            guards = {} if guard is None else {topic_partition: guard}
 
         def appended(results: Sequence[AppendResult]) -> None:
             done(results[0].error, results[0].info.first_offset)
 
         self._replicas.append_records(
-            [(TopicPartition(self._topic, partition), batch)],
+            [(topic_partition, batch)],
             ALL_IN_SYNC if replicated else LEADER_ONLY,
             self._commit_timeout_ms,
             appended,
             internal_topics_allowed=True,
             origin=AppendOrigin.COORDINATOR,
+            guards=guards,
         )
 
     def bounds(self, partition: int) -> tuple[int, int] | None:

@@ -9,6 +9,7 @@ from uuid import UUID
 from minikafka.broker.replica import Replica
 from minikafka.broker.topic_config import TopicConfig
 from minikafka.core.log.append import AppendOrigin, LogAppendInfo, UnexpectedAppendOffset
+from minikafka.core.log.verification import NOT_REQUIRED, Verification
 from minikafka.core.replication import partition_state as facts
 from minikafka.core.replication.high_watermark import (
     bounded_high_watermark,
@@ -175,6 +176,7 @@ class Partition(Replica):
         wall_ms: int,
         now_ms: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
+        guard: Verification | None = NOT_REQUIRED,
     ) -> tuple[LogAppendInfo, bool]:
         """Append, and move the high watermark as far as that alone moves it: whether it moved is
         the second part of the answer.
@@ -189,7 +191,7 @@ class Partition(Replica):
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{len(self.state.isr.committed)} in sync, {self._min_isr} wanted",
             )
-        info = log.append_as_leader(records, self.state.leader_epoch, wall_ms, origin)
+        info = log.append_as_leader(records, self.state.leader_epoch, wall_ms, origin, guard)
         return info, self.advance_high_watermark(now_ms)
 
     def advance_high_watermark(self, now_ms: int) -> bool:

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
 
 from minikafka.broker.delayed_produce import NO_APPEND, AppendReply, AppendResult, DelayedProduce
 from minikafka.broker.hosted_partitions import HostedPartitions
 from minikafka.broker.parked import ParkedRequests
 from minikafka.core.log.append import AppendOrigin, RecordValidationError
 from minikafka.core.log.config import NO_LIMIT
+from minikafka.core.log.verification import NOT_REQUIRED, Verification
 from minikafka.kernel.cluster import INTERNAL_TOPICS, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import Buffer, Clock
 from minikafka.storage.log_manager import LogManager
 from minikafka.storage.unified_log import UnifiedLog
+
+# By partition; one without was not verified.
+Guards: TypeAlias = Mapping[TopicPartition, Verification]
 
 
 class RecordAppends:
@@ -51,8 +56,10 @@ class RecordAppends:
         reply: AppendReply,
         internal_topics_allowed: bool = False,
         origin: AppendOrigin = AppendOrigin.CLIENT,
+        guards: Guards | None = None,
     ) -> None:
         """Append to each partition, and ``reply`` with one result for each, in their order.
+        ``guards``: by which batches of transactions were verified; None: none has to be.
 
         With acks=-1 the reply waits for the in-sync replicas of every partition appended to, up to
         ``timeout_ms``; if none was appended to, or with acks 0 and 1, it comes in the same breath.
@@ -71,7 +78,10 @@ class RecordAppends:
                 continue
             try:
                 partition = self._hosted.require(topic_partition)
-                info, moved = partition.append_as_leader(records, acks, wall_ms, now_ms, origin)
+                guard = NOT_REQUIRED if guards is None else guards.get(topic_partition)
+                info, moved = partition.append_as_leader(
+                    records, acks, wall_ms, now_ms, origin, guard
+                )
             except KafkaError as error:
                 results.append(self._append_error(topic_partition, error))
                 continue

@@ -1,13 +1,11 @@
-"""Reading a partition of ``__consumer_offsets`` into its shard, when this broker leads it."""
+"""Reading a partition of an internal topic into its shard, when this broker leads it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
 
-from minikafka.coordinator.config import GroupCoordinatorConfig
-from minikafka.coordinator.ports import OffsetsLog
-from minikafka.core.group.records import decode_record
-from minikafka.core.group.shard import GroupShard
+from minikafka.coordinator.ports import InternalLog
 from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.events import EventLog
 from minikafka.kernel.ports import Clock
@@ -20,18 +18,40 @@ RECORDS_IN_ONE_BREATH = 500
 RETRY_MS = 1_000
 
 
-class Loader:
-    """Kafka's ``doLoadGroupsAndOffsets``. Others are served between every few hundred records."""
+R = TypeVar("R")
+R_contra = TypeVar("R_contra", contravariant=True)
+
+
+class ReplayingShard(Protocol[R_contra]):
+    """A replicated shard, as far as its log goes in."""
+
+    def replay(self, record: R_contra, offset: int, producer_id: int | None) -> None: ...
+
+    def replay_end_of_transaction(self, producer_id: int, committed: bool) -> None: ...
+
+
+class Loader(Generic[R]):
+    """Kafka's ``doLoadGroupsAndOffsets`` and ``loadTransactionMetadata``. Others are served between
+    every few hundred records. ``decode``: key and value to a record, None for one of a kind that is
+    not known; it raises DecodeError."""
 
     def __init__(
-        self, clock: Clock, log: OffsetsLog, config: GroupCoordinatorConfig, events: EventLog
+        self,
+        clock: Clock,
+        log: InternalLog,
+        load_buffer_size: int,
+        decode: Callable[[bytes, bytes | None], R | None],
+        events: EventLog,
     ) -> None:
         self._clock = clock
         self._log = log
-        self._config = config
+        self._load_buffer_size = load_buffer_size
+        self._decode = decode
         self._events = events
 
-    async def load(self, partition: int, shard: GroupShard, is_wanted: Callable[[], bool]) -> bool:
+    async def load(
+        self, partition: int, shard: ReplayingShard[R], is_wanted: Callable[[], bool]
+    ) -> bool:
         """To the end of the log as it is when it gets there. False: the partition is not led here
         any more, or ``is_wanted`` says no.
 
@@ -47,9 +67,7 @@ class Loader:
                 offset = start if offset is None else offset
                 if offset >= end:
                     return True
-                data = await self._log.read(
-                    partition, offset, self._config.offsets_load_buffer_size
-                )
+                data = await self._log.read(partition, offset, self._load_buffer_size)
                 before = offset
                 for batch in iterate_batches(data):
                     if batch.last_offset < offset:
@@ -63,7 +81,7 @@ class Loader:
                 await self._clock.sleep(RETRY_MS)
         return False
 
-    async def _replay(self, shard: GroupShard, batch: RecordBatch) -> None:
+    async def _replay(self, shard: ReplayingShard[R], batch: RecordBatch) -> None:
         if batch.is_control:
             for record in decode_batch(batch):
                 marker = decode_end_txn_marker(record)
@@ -76,12 +94,12 @@ class Loader:
             if count % RECORDS_IN_ONE_BREATH == 0:
                 await self._clock.sleep(0)
             try:
-                group_record = decode_record(record.key or b"", record.value)
+                decoded = self._decode(record.key or b"", record.value)
             except DecodeError as error:
-                # Somebody else's: it must not keep all other groups from being served.
+                # Somebody else's: it must not keep all others from being served.
                 self._events.warning("record_unreadable", offset=record.offset, error=str(error))
                 continue
-            if group_record is None:
+            if decoded is None:
                 self._events.warning("record_of_unknown_kind", offset=record.offset)
                 continue
-            shard.replay(group_record, batch.base_offset, producer_id)
+            shard.replay(decoded, batch.base_offset, producer_id)

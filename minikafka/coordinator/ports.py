@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Protocol, TypeAlias
 
+from minikafka.core.log.verification import NOT_REQUIRED, Verification
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.ports import Buffer
 
@@ -20,12 +21,20 @@ class Purgatory(Protocol):
     def check_and_complete(self, key: Hashable) -> int: ...
 
 
-class OffsetsLog(Protocol):
-    """The partitions of ``__consumer_offsets`` that this broker leads."""
+class InternalLog(Protocol):
+    """The partitions of one internal topic that this broker leads."""
 
-    def append(self, partition: int, batch: bytes, replicated: bool, done: Appended) -> None:
+    def append(
+        self,
+        partition: int,
+        batch: bytes,
+        replicated: bool,
+        done: Appended,
+        guard: Verification | None = NOT_REQUIRED,
+    ) -> None:
         """``done`` is called exactly once: with ``replicated``, when the in-sync replicas have it
-        or ``offsets.commit.timeout.ms`` is over; else in the same breath, as a rule."""
+        or the time for that is over; else in the same breath, as a rule. ``guard``: by which a
+        batch of a transaction was verified, if it had to be."""
         ...
 
     def bounds(self, partition: int) -> tuple[int, int] | None:

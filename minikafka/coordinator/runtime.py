@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol, assert_never
 
 from minikafka.coordinator.config import GroupCoordinatorConfig
@@ -14,10 +15,11 @@ from minikafka.coordinator.delayed import (
     InitialDelayedJoin,
     MemberKey,
 )
-from minikafka.coordinator.ports import OffsetsLog, Purgatory
+from minikafka.coordinator.loader import Loader
+from minikafka.coordinator.ports import InternalLog, Purgatory
 from minikafka.core.group.liveness import heartbeat_expired
 from minikafka.core.group.rebalance import complete_join, initial_join_over, sync_expired
-from minikafka.core.group.records import encode_record
+from minikafka.core.group.records import GroupRecord, encode_record
 from minikafka.core.group.result import (
     CheckHeartbeat,
     CheckJoin,
@@ -41,7 +43,8 @@ class Surroundings(Protocol):
     """What the runtimes of all partitions share."""
 
     clock: Clock
-    log: OffsetsLog
+    log: InternalLog
+    loader: Loader[GroupRecord]
     rebalances: Purgatory
     heartbeats: Purgatory
     config: GroupCoordinatorConfig
@@ -63,6 +66,23 @@ class ShardRuntime:
         self._around = around
         self._group_config = around.config.group
         self._events = around.events.bind(partition=partition)
+
+    # -- leadership
+
+    @property
+    def size(self) -> int:
+        return len(self.shard.groups)
+
+    async def load(self, is_wanted: Callable[[], bool]) -> bool:
+        return await self._around.loader.load(self.partition, self.shard, is_wanted)
+
+    def loaded(self) -> None:
+        self.run(self.shard.loaded(self._now_ms()))
+
+    def unloaded(self) -> None:
+        self.run(self.shard.unloaded(self._now_ms()))
+
+    # -- requests
 
     def run(self, result: CoordinatorResult) -> None:
         for note in result.notes:

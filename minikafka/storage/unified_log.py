@@ -13,6 +13,7 @@ from minikafka.core.log.config import LOG_APPEND_TIME, LogConfig
 from minikafka.core.log.index_math import fits
 from minikafka.core.log.producer_state import end_marker
 from minikafka.core.log.validation import follower_batches, leader_batch
+from minikafka.core.log.verification import NOT_REQUIRED, Verification
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import Buffer, Files
@@ -62,8 +63,10 @@ class UnifiedLog(FlushableLog):
         leader_epoch: int,
         now_ms: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
+        guard: Verification | None = NOT_REQUIRED,
     ) -> LogAppendInfo:
-        """Append the one batch of a producer. A writable buffer is stamped in place.
+        """Append the one batch of a producer. A writable buffer is stamped in place. ``guard``: by
+        what a batch of a transaction was verified; None when it was not.
 
         Raises OSError (a full disk, ...), and KafkaError: what ``leader_batch`` raises,
         RECORD_LIST_TOO_LARGE for a batch larger than a segment, and INVALID_PRODUCER_EPOCH,
@@ -73,7 +76,7 @@ class UnifiedLog(FlushableLog):
         batch = leader_batch(records, self.config, origin, now_ms)
         first_offset = self.log_end_offset
         if batch.producer_id >= 0:
-            known = self.producers.states.check(batch, origin)
+            known = self.producers.states.check(batch, origin, guard)
             if known is not None:
                 return LogAppendInfo(
                     known.first_offset,

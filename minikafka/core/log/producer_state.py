@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from minikafka.core.log.aborted_txn import AbortedTxn
 from minikafka.core.log.append import AppendOrigin
 from minikafka.core.log.open_transactions import OpenTransactions
+from minikafka.core.log.verification import NOT_REQUIRED, Verification
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.records.batch import (
     CONTROL_FLAG,
@@ -97,11 +98,12 @@ class ProducerEntry:
 
 class ProducerStates:
     """The producers of one log, and their open ``transactions``. Holds as many as wrote within the
-    expiration time."""
+    expiration time. ``_verifications``: of transactions that are about to begin here."""
 
     def __init__(self) -> None:
         self.transactions = OpenTransactions()
         self._entries: dict[int, ProducerEntry] = {}
+        self._verifications: dict[int, Verification] = {}
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -113,18 +115,44 @@ class ProducerStates:
     def entry(self, producer_id: int) -> ProducerEntry | None:
         return self._entries.get(producer_id)
 
-    def check(self, batch: RecordBatch, origin: AppendOrigin) -> BatchMetadata | None:
+    def verification_of(
+        self, producer_id: int, producer_epoch: int, sequence: int, now_ms: int
+    ) -> Verification | None:
+        """What has to be verified before this batch of a transaction may be appended; None when
+        its transaction is open here already."""
+        entry = self._entries.get(producer_id)
+        if entry is not None and entry.current_txn_first_offset >= 0:
+            return None
+        known = self._verifications.get(producer_id)
+        if known is None:
+            known = Verification(producer_epoch, sequence, now_ms)
+            self._verifications[producer_id] = known
+        else:
+            known.also_waits(producer_epoch, sequence)
+        return known
+
+    def check(
+        self,
+        batch: RecordBatch,
+        origin: AppendOrigin,
+        guard: Verification | None = NOT_REQUIRED,
+    ) -> BatchMetadata | None:
         """May this batch of a known producer be appended now?
 
         None: yes. The metadata of an earlier batch: this is a retry of that one, and it is not to
         be appended again (only the last five are remembered). Raises KafkaError:
         INVALID_PRODUCER_EPOCH for a producer that a newer one has fenced,
         OUT_OF_ORDER_SEQUENCE_NUMBER for a gap or a retry too old to be known, INVALID_TXN_STATE
-        for a plain batch inside a transaction, CORRUPT_MESSAGE for a marker that is none,
-        TRANSACTION_COORDINATOR_FENCED for one of a coordinator that has been replaced.
+        for a plain batch inside a transaction and for one of a transaction that is not open and not
+        verified either, CORRUPT_MESSAGE for a marker that is none, TRANSACTION_COORDINATOR_FENCED
+        for one of a coordinator that has been replaced.
         """
         ended = end_marker(batch) if batch.attributes & CONTROL_FLAG else None
         entry = self._entries.get(batch.producer_id)
+        if guard is not NOT_REQUIRED and ended is None and batch.attributes & TRANSACTIONAL_FLAG:
+            known = self._check_verified(entry, batch, guard)
+            if known is not None:
+                return known
         if entry is None:
             return None
         if ended is not None and ended[1].coordinator_epoch < entry.coordinator_epoch:
@@ -161,6 +189,30 @@ class ProducerStates:
             )
         return None
 
+    def _check_verified(
+        self, entry: ProducerEntry | None, batch: RecordBatch, guard: Verification | None
+    ) -> BatchMetadata | None:
+        """Nobody would end a transaction that begins here without its coordinator knowing.
+        ``guard``: what the coordinator was asked with; a marker meanwhile has made that void."""
+        if entry is not None and entry.current_txn_first_offset >= 0:
+            return None
+        if entry is not None and batch.producer_epoch == entry.producer_epoch:
+            known = _duplicate(entry, batch)
+            if known is not None:
+                return known
+        verification = self._verifications.get(batch.producer_id)
+        if verification is None or guard is not verification:
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE, "the record was not part of an ongoing transaction"
+            )
+        if batch.base_sequence > verification.lowest_sequence:
+            raise KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"sequence number {batch.base_sequence} of producer {batch.producer_id} before "
+                f"{verification.lowest_sequence}, which still waits",
+            )
+        return None
+
     def update(
         self, batch: RecordBatch, first_offset: int, max_timestamp: int
     ) -> AbortedTxn | None:
@@ -172,6 +224,8 @@ class ProducerStates:
         entry = self._entries.get(batch.producer_id)
         if entry is None:
             entry = self._entries[batch.producer_id] = ProducerEntry(batch.producer_id)
+        if self._verifications:
+            self._verifications.pop(batch.producer_id, None)
         if batch.attributes & CONTROL_FLAG:
             return self._end_transaction(entry, batch, first_offset)
         if batch.producer_epoch != entry.producer_epoch:
@@ -233,6 +287,11 @@ class ProducerStates:
             for producer_id, entry in self._entries.items()
             if entry.current_txn_first_offset >= 0 or now_ms - entry.last_timestamp < expiration_ms
         }
+        self._verifications = {
+            producer_id: verification
+            for producer_id, verification in self._verifications.items()
+            if now_ms - verification.started_ms < expiration_ms
+        }
 
 
 def end_marker(batch: RecordBatch) -> tuple[Record, EndTxnMarker] | None:
@@ -243,15 +302,22 @@ def end_marker(batch: RecordBatch) -> tuple[Record, EndTxnMarker] | None:
     return None if record is None or marker is None else (record, marker)
 
 
-def _duplicate_or_raise(entry: ProducerEntry, batch: RecordBatch) -> BatchMetadata:
+def _duplicate(entry: ProducerEntry, batch: RecordBatch) -> BatchMetadata | None:
     first, last = batch.base_sequence, batch.last_sequence
     for known in entry.batches:
         if known.first_sequence == first and known.last_sequence == last:
             return known
+    return None
+
+
+def _duplicate_or_raise(entry: ProducerEntry, batch: RecordBatch) -> BatchMetadata:
+    known = _duplicate(entry, batch)
+    if known is not None:
+        return known
     raise KafkaError(
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-        f"out of order sequence number for producer {entry.producer_id}: {first} (incoming), "
-        f"{entry.last_sequence} (current end)",
+        f"out of order sequence number for producer {entry.producer_id}: {batch.base_sequence} "
+        f"(incoming), {entry.last_sequence} (current end)",
     )
 
 

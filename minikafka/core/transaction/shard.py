@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from minikafka.core.transaction.answers import not_written
+from minikafka.core.transaction.beginning import begun, refusal_to_begin, rotates
 from minikafka.core.transaction.config import TransactionConfig
-from minikafka.core.transaction.facts import (
-    NO_EPOCH,
-    ProducerIdAndEpoch,
-    TransactionFacts,
-    is_exhausted,
-)
+from minikafka.core.transaction.facts import NO_EPOCH, ProducerIdAndEpoch, TransactionFacts
 from minikafka.core.transaction.records import TransactionStored
 from minikafka.core.transaction.result import (
     CoordinatorResult,
@@ -93,8 +89,8 @@ class TransactionShard:
         transaction = self.transactions.get(transactional_id)
         return transaction is None or (
             transaction.pending is None
-            and _is_free(transaction.facts.state)
-            and _rotates(transaction.facts, expected)
+            and transaction.facts.state.may_expire
+            and rotates(transaction.facts, expected)
         )
 
     def init_producer_id(
@@ -122,14 +118,14 @@ class TransactionShard:
             facts = TransactionFacts(fresh_id, NO_EPOCH, timeout_ms, TransactionState.EMPTY)
             transaction = Transaction(transactional_id, facts)
             self.transactions[transactional_id] = transaction
-        error = _init_refusal(transaction, expected)
+        error = refusal_to_begin(transaction, expected)
         if error is not None:
             result.reply(ticket, Initialized(error))
         elif transaction.facts.state is TransactionState.ONGOING:
             fenced = transaction.facts.fenced(now_ms)
             self._write(transaction, fenced, Ended(ticket, answer=CONCURRENT), result)
         else:
-            next_facts = _begun(transaction.facts, timeout_ms, expected, fresh_id, now_ms)
+            next_facts = begun(transaction.facts, timeout_ms, expected, fresh_id, now_ms)
             if next_facts is None:
                 result.reply(ticket, Initialized(ErrorCode.PRODUCER_FENCED))
             else:
@@ -333,68 +329,6 @@ class TransactionShard:
 CONCURRENT = Initialized(ErrorCode.CONCURRENT_TRANSACTIONS)
 
 
-def _is_free(state: TransactionState) -> bool:
-    """No transaction is open."""
-    return state.may_expire
-
-
-def _rotates(facts: TransactionFacts, expected: ProducerIdAndEpoch | None) -> bool:
-    return is_exhausted(facts.producer_epoch) and (
-        expected is None or expected.epoch == facts.producer_epoch
-    )
-
-
-def _refusal(transaction: Transaction | None, producer: ProducerIdAndEpoch) -> ErrorCode | None:
-    if transaction is None or transaction.facts.producer_id != producer.producer_id:
-        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    if transaction.facts.producer_epoch != producer.epoch:
-        return ErrorCode.PRODUCER_FENCED
-    return None
-
-
-def _init_refusal(
-    transaction: Transaction, expected: ProducerIdAndEpoch | None
-) -> ErrorCode | None:
-    """``expected`` has to be the producer that is known, or the one that it took over from: A. with
-    its id. B. with an id whose epochs were used up: its question for a new one is repeated.
-
-    While a transaction is open only its own producer may end it so. (In Kafka one of an earlier
-    epoch may, and has its successor's transaction aborted before it is told that it is fenced.)
-    """
-    if transaction.pending is not None:
-        return ErrorCode.CONCURRENT_TRANSACTIONS
-    facts = transaction.facts
-    if expected is not None and not transaction.is_new:
-        same = expected.producer_id == facts.producer_id  # A
-        before = expected.producer_id == facts.last_producer_id and is_exhausted(
-            expected.epoch
-        )  # B
-        if not same and not before:
-            return ErrorCode.PRODUCER_FENCED
-        if facts.state is TransactionState.ONGOING and expected.epoch != facts.producer_epoch:
-            return ErrorCode.PRODUCER_FENCED
-    return ErrorCode.CONCURRENT_TRANSACTIONS if facts.state.is_prepared else None
-
-
-def _begun(
-    facts: TransactionFacts,
-    timeout_ms: int,
-    expected: ProducerIdAndEpoch | None,
-    fresh_id: int | None,
-    now_ms: int,
-) -> TransactionFacts | None:
-    """Kafka's ``prepareIncrementProducerEpoch`` and ``prepareProducerIdRotation``. None: fenced."""
-    if _rotates(facts, expected):
-        assert fresh_id is not None
-        return facts.with_producer_id(fresh_id, timeout_ms, now_ms, expected)
-    new = facts.producer_epoch == NO_EPOCH
-    if expected is None or new or expected.epoch == facts.producer_epoch:
-        return facts.with_next_epoch(timeout_ms, now_ms, expected)
-    if expected.epoch == facts.last_epoch:
-        return facts.repeated(timeout_ms, now_ms)
-    return None
-
-
 def _end_again(state: TransactionState, committed: bool) -> ErrorCode:
     """What EndTxn comes to when there is no open transaction."""
     prepared, complete = (
@@ -405,3 +339,11 @@ def _end_again(state: TransactionState, committed: bool) -> ErrorCode:
     if state is complete:
         return ErrorCode.NONE
     return ErrorCode.CONCURRENT_TRANSACTIONS if state is prepared else ErrorCode.INVALID_TXN_STATE
+
+
+def _refusal(transaction: Transaction | None, producer: ProducerIdAndEpoch) -> ErrorCode | None:
+    if transaction is None or transaction.facts.producer_id != producer.producer_id:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if transaction.facts.producer_epoch != producer.epoch:
+        return ErrorCode.PRODUCER_FENCED
+    return None
