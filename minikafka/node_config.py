@@ -87,6 +87,7 @@ def replica_manager(config: Config, broker_id: int, listener: str) -> ReplicaMan
     return ReplicaManagerConfig(
         broker_id=broker_id,
         inter_broker_listener_name=listener,
+        replica_selector_class=config.optional("replica.selector.class"),
         replica_high_watermark_checkpoint_interval_ms=config.integer(
             "replica.high.watermark.checkpoint.interval.ms"
         ),
@@ -126,6 +127,9 @@ def controller(config: Config, broker_id: int, listener: str) -> ControllerConfi
         ),
         controller_socket_timeout_ms=config.integer("controller.socket.timeout.ms"),
         zookeeper_session_timeout_ms=config.integer("zookeeper.session.timeout.ms"),
+        internal_replication_factors={
+            GROUP_METADATA_TOPIC: config.integer("offsets.topic.replication.factor")
+        },
     )
 
 

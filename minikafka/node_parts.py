@@ -13,6 +13,7 @@ from minikafka.broker.config_admin import ConfigAdmin
 from minikafka.broker.config_entries import ConfigEntries
 from minikafka.broker.controller_fence import ControllerFence
 from minikafka.broker.dynamic_config import DynamicBrokerConfig
+from minikafka.broker.fetch_sessions import FetchSessions
 from minikafka.broker.handlers.alter_configs import AlterConfigsHandler
 from minikafka.broker.handlers.alter_replica_log_dirs import AlterReplicaLogDirsHandler
 from minikafka.broker.handlers.controlled_shutdown import ControlledShutdownHandler
@@ -134,6 +135,13 @@ class BrokerParts:
             broker_epoch,
             metrics,
         )
+        self._fetch_sessions = FetchSessions(
+            world.clock,
+            world.entropy,
+            metrics,
+            self.replicas.topic_name,
+            config.integer("max.incremental.fetch.session.cache.slots"),
+        )
         self.groups = self._make_groups(metrics)
         self.purgatories = Purgatories(world.clock, metrics)
         self.purgatories.add(*self._reapers())
@@ -183,14 +191,15 @@ class BrokerParts:
     def routes(self) -> list[Route]:
         """What this broker serves, one row an API (ApiVersions itself is added by ``Apis``)."""
         replicas, cache, config = self.replicas, self.cache, self._config
-        fetch_config = FetchConfig(config.integer("fetch.max.bytes"))
+        fetch = FetchHandler(
+            replicas,
+            cache,
+            self._fetch_sessions,
+            FetchConfig(config.integer("fetch.max.bytes")),
+        )
         return [
             Route(ApiKey.PRODUCE, ProduceHandler(replicas, cache)),
-            Route(
-                ApiKey.FETCH,
-                FetchHandler(replicas, cache, fetch_config),
-                in_parts=True,
-            ),
+            Route(ApiKey.FETCH, fetch, in_parts=True),
             Route(ApiKey.LIST_OFFSETS, ListOffsetsHandler(replicas)),
             Route(ApiKey.DELETE_RECORDS, DeleteRecordsHandler(replicas.deletion)),
             Route(ApiKey.METADATA, MetadataHandler(cache, self._creation, self._cluster_id)),

@@ -35,6 +35,8 @@ class DelayedFetch(DelayedOperation):
        end, and answers it with nothing, at once and over again; here that waits.)
     G. The bytes that can be read by now reach ``min_bytes``.
     H. The logs part: the follower has to truncate.
+    I. The follower is to be told the high watermark (see ``HighWatermarkNews``). Kafka 2.4 and 2.5
+       did so at every move; later ones let it wait for the next answer.
 
     A to E all show as a leader epoch that is not the one at parking: a closed partition has none.
     H takes a truncation, and so comes with E or F. Whatever the case, and also when time runs out,
@@ -69,7 +71,8 @@ class DelayedFetch(DelayedOperation):
     def _has_reason(self) -> bool:
         """Called at every append to any of what may be a thousand partitions, of which hardly one
         has anything new: that has to be cheap to see."""
-        isolation, min_bytes = self._params.isolation, self._params.min_bytes
+        replica_id, isolation = self._params.replica_id, self._params.isolation
+        min_bytes = self._params.min_bytes
         to_log_end = isolation is Isolation.LOG_END
         available = 0
         for partition, leader_epoch, entry in self._watched:
@@ -77,6 +80,8 @@ class DelayedFetch(DelayedOperation):
                 return True  # A, B, C, D, E
             end = partition.log.log_end_offset if to_log_end else end_of(partition, isolation)
             if entry.fetch_offset == end:
+                if partition.tells_high_watermark and partition.is_news_to(replica_id):
+                    return True  # I
                 continue
             if entry.fetch_offset > end:
                 if entry.fetch_offset > partition.log.log_end_offset:
@@ -97,7 +102,7 @@ class DelayedFetch(DelayedOperation):
         # so too: whoever has the reply has it.
         del self._reply
         self._watched = []
-        reply(self._reader.read(self._params, entries, None)[0])
+        reply(self._reader.read(self._params, entries, None).results)
 
     def watched_keys(self) -> Iterable[TopicPartition]:
         return (entry.topic_partition for _, _, entry in self._watched)

@@ -9,11 +9,13 @@ from uuid import UUID
 
 from minikafka.broker.hosted_partitions import HostedPartitions
 from minikafka.broker.partition import Partition
+from minikafka.broker.read_replicas import NO_PREFERENCE, PreferredReplicas
 from minikafka.core.log.aborted_txn import AbortedTxn
 from minikafka.core.replication.follower import EpochEndOffset, diverges
 from minikafka.kernel.cluster import NO_EPOCH, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import Buffer
+from minikafka.storage.log_reader import NotInPageCache
 
 
 class Isolation(Enum):
@@ -27,7 +29,8 @@ class Isolation(Enum):
 class FetchParams(NamedTuple):
     """One fetch. ``replica_id`` is -1 for consumers. ``leader_only``: False lets a follower answer
     (KIP-392). ``each_partition_progresses``: the first batch of every partition is read whole, and
-    not of the first one only (version < 3)."""
+    not of the first one only (version < 3). ``rack``: where a consumer is, if it says so, and
+    ``listener`` by which listener it came."""
 
     replica_id: int
     max_wait_ms: int
@@ -36,6 +39,8 @@ class FetchParams(NamedTuple):
     isolation: Isolation
     leader_only: bool = True
     each_partition_progresses: bool = False
+    rack: str = ""
+    listener: str = ""
 
     @property
     def is_from_follower(self) -> bool:
@@ -55,7 +60,8 @@ class FetchEntry(NamedTuple):
 
 
 class ReadResult(NamedTuple):
-    """What was read of one partition: whole batches, or an error, or where the logs part.
+    """What was read of one partition: whole batches, or an error, or where the logs part, or who
+    should be asked instead (``preferred_read_replica``).
 
     ``aborted``, for those that read committed: the aborted transactions that the batches touch."""
 
@@ -67,6 +73,16 @@ class ReadResult(NamedTuple):
     log_start_offset: int = -1
     diverging: EpochEndOffset | None = None
     aborted: tuple[AbortedTxn, ...] = ()
+    preferred_read_replica: int = NO_PREFERENCE
+
+
+class Reading(NamedTuple):
+    """What each partition has; the partitions whose high or low watermark moved by the asking; and
+    those of which the asking follower has not been told the high watermark yet."""
+
+    results: list[ReadResult]
+    advanced: list[TopicPartition]
+    untold: list[TopicPartition]
 
 
 def end_of(partition: Partition, isolation: Isolation) -> int:
@@ -99,82 +115,116 @@ class FetchReader:
     ``on_disk_error`` is told of a partition whose disk failed under a read."""
 
     def __init__(
-        self, hosted: HostedPartitions, on_disk_error: Callable[[TopicPartition, OSError], object]
+        self,
+        hosted: HostedPartitions,
+        preferred: PreferredReplicas,
+        on_disk_error: Callable[[TopicPartition, OSError], object],
     ) -> None:
         self._hosted = hosted
+        self._preferred = preferred
         self._on_disk_error = on_disk_error
 
     def read(
-        self, params: FetchParams, entries: Sequence[FetchEntry], now_ms: int | None
-    ) -> tuple[list[ReadResult], list[TopicPartition]]:
-        """What each partition has, and the partitions whose high or low watermark moved meanwhile.
+        self,
+        params: FetchParams,
+        entries: Sequence[FetchEntry],
+        now_ms: int | None,
+        cold: list[FetchEntry] | None = None,
+    ) -> Reading:
+        """``now_ms`` is the time of the asking; None at the second read of a parked fetch, which is
+        answered whatever it finds. The first batch read is returned whole however large, so that
+        everybody gets on (KIP-74).
 
-        ``now_ms`` is the time at which a follower asked; None when it was recorded before (the
-        second read of a parked fetch). The first batch read is returned whole however large, so
-        that everybody gets on (KIP-74).
+        With a list for ``cold`` the disk is not waited for: what is not in the page cache is put
+        there instead of being read.
         """
-        results: list[ReadResult] = []
-        advanced: list[TopicPartition] = []
+        may_wait = cold is None
+        reading = Reading([], [], [])
         left = params.max_bytes
         first_always = True
         for entry in entries:
             try:
                 partition = self._hosted.require(entry.topic_partition)
                 limit = min(entry.max_bytes, left)
-                result, moved = _read_one(params, entry, partition, limit, first_always, now_ms)
+                result = self._read_one(
+                    params, entry, partition, limit, first_always, may_wait, now_ms, reading
+                )
+            except NotInPageCache:
+                assert cold is not None
+                cold.append(entry)
+                result = ReadResult(entry.topic_partition, ErrorCode.NONE)
             except KafkaError as error:
-                result, moved = ReadResult(entry.topic_partition, error.code), False
+                result = ReadResult(entry.topic_partition, _error_for(entry, error))
             except OSError as error:
                 self._on_disk_error(entry.topic_partition, error)
-                result, moved = (
-                    ReadResult(entry.topic_partition, ErrorCode.KAFKA_STORAGE_ERROR),
-                    False,
-                )
+                result = ReadResult(entry.topic_partition, ErrorCode.KAFKA_STORAGE_ERROR)
             if result.records:
                 left = max(0, left - len(result.records))
                 first_always = params.each_partition_progresses and left > 0
-            if moved:
-                advanced.append(entry.topic_partition)
-            results.append(result)
-        return results, advanced
+            reading.results.append(result)
+        return reading
 
-
-def _read_one(
-    params: FetchParams,
-    entry: FetchEntry,
-    partition: Partition,
-    max_bytes: int,
-    first_always: bool,
-    now_ms: int | None,
-) -> tuple[ReadResult, bool]:
-    """(result, whether a watermark moved). Raises KafkaError and OSError."""
-    if not partition.accepts_topic_id(entry.topic_id):
-        raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
-    log = partition.readable_log(entry.current_leader_epoch, params.leader_only)
-    from_follower = params.replica_id >= 0
-    if from_follower:
-        partition.check_follower(params.replica_id, entry.current_leader_epoch)
-    diverging = divergence(partition, entry)
-    records: Buffer = b""
-    aborted: tuple[AbortedTxn, ...] = ()
-    moved = False
-    if diverging is None:
-        upper_bound = end_of(partition, params.isolation)
-        committed = params.isolation is Isolation.TXN_COMMITTED
-        read = log.read(entry.fetch_offset, max_bytes, upper_bound, first_always, committed)
-        records, aborted = read.records, read.aborted
-        if from_follower and now_ms is not None:
-            moved = partition.record_follower_fetch(
-                params.replica_id, entry.fetch_offset, entry.log_start_offset, now_ms
+    def _read_one(
+        self,
+        params: FetchParams,
+        entry: FetchEntry,
+        partition: Partition,
+        max_bytes: int,
+        first_always: bool,
+        may_wait: bool,
+        now_ms: int | None,
+        reading: Reading,
+    ) -> ReadResult:
+        """Raises KafkaError, OSError and NotInPageCache."""
+        if not partition.accepts_topic_id(entry.topic_id):
+            raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
+        log = partition.readable_log(entry.current_leader_epoch, params.leader_only)
+        replica_id = params.replica_id
+        preferred = NO_PREFERENCE
+        if replica_id >= 0:
+            partition.check_follower(replica_id, entry.current_leader_epoch)
+        elif params.rack and now_ms is not None:
+            preferred = self._preferred.for_consumer(
+                partition, params.rack, params.listener, entry.fetch_offset, now_ms
             )
-    result = ReadResult(
-        entry.topic_partition,
-        ErrorCode.NONE,
-        records,
-        partition.high_watermark,
-        partition.last_stable_offset,
-        log.log_start_offset,
-        diverging,
-        aborted,
-    )
-    return result, moved
+        diverging = divergence(partition, entry)
+        records: Buffer = b""
+        aborted: tuple[AbortedTxn, ...] = ()
+        if diverging is None and preferred == NO_PREFERENCE:
+            upper_bound = end_of(partition, params.isolation)
+            committed = params.isolation is Isolation.TXN_COMMITTED
+            read = log.read(
+                entry.fetch_offset, max_bytes, upper_bound, first_always, committed, may_wait
+            )
+            records, aborted = read.records, read.aborted
+        if replica_id >= 0:
+            if (
+                diverging is None
+                and now_ms is not None
+                and partition.record_follower_fetch(
+                    replica_id, entry.fetch_offset, entry.log_start_offset, now_ms
+                )
+            ):
+                reading.advanced.append(entry.topic_partition)
+            if now_ms is None:
+                partition.told(replica_id)
+            elif partition.is_news_to(replica_id):
+                reading.untold.append(entry.topic_partition)
+        return ReadResult(
+            entry.topic_partition,
+            ErrorCode.NONE,
+            records,
+            partition.high_watermark,
+            partition.last_stable_offset,
+            log.log_start_offset,
+            diverging,
+            aborted,
+            preferred,
+        )
+
+
+def _error_for(entry: FetchEntry, error: KafkaError) -> ErrorCode:
+    """A topic id that nobody knows a name of is refused as that."""
+    if not entry.topic_partition.topic and entry.topic_id is not None:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    return error.code

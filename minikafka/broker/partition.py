@@ -56,8 +56,10 @@ class Partition(Replica):
         "_live",
         "_min_isr",
         "_submit_isr",
+        "_told",
         "config",
         "followers",
+        "tells_high_watermark",
     )
 
     def __init__(
@@ -71,6 +73,8 @@ class Partition(Replica):
         super().__init__(topic_partition, broker_id)
         self.config = TopicConfig()
         self.followers: dict[int, FollowerState] = {}
+        self.tells_high_watermark = False  # while parked fetches are looked at for that
+        self._told: dict[int, int] = {}  # the high watermarks that followers know of
         self._lag_time_max_ms = lag_time_max_ms
         self._live = live
         self._submit_isr = submit_isr
@@ -120,6 +124,7 @@ class Partition(Replica):
         log = self.log
         leader_and_isr = instruction.leader_and_isr
         new_leader = not self.is_leader
+        self._told.clear()
         new_epoch = leader_and_isr.leader_epoch > self.state.leader_epoch
         if new_epoch:
             log.assign_epoch_start_offset(leader_and_isr.leader_epoch, log.log_end_offset)
@@ -281,6 +286,14 @@ class Partition(Replica):
         if before.log_end_offset != after.log_end_offset and self.advance_high_watermark(now_ms):
             return True
         return before.log_start_offset != after.log_start_offset
+
+    def told(self, replica_id: int) -> None:
+        """An answer with the high watermark goes to this follower."""
+        self._told[replica_id] = self.high_watermark
+
+    def is_news_to(self, replica_id: int) -> bool:
+        """Whether this follower has yet to be told the high watermark."""
+        return replica_id >= 0 and self._told.get(replica_id) != self.high_watermark
 
     # ---------------------------------------------------------------------------------------- ISR
 

@@ -10,15 +10,18 @@ from typing import TypeVar
 from uuid import UUID
 
 from minikafka.broker.cluster_view import ClusterView, LiveBrokers
+from minikafka.broker.cold_reads import ColdReads
 from minikafka.broker.delayed_fetch import DelayedFetch, FetchReply
 from minikafka.broker.fetch_reader import FetchEntry, FetchParams, FetchReader, ReadResult
 from minikafka.broker.follower_logs import FollowerLogs
+from minikafka.broker.high_watermark_news import HighWatermarkNews
 from minikafka.broker.hosted_partitions import HostedPartitions
 from minikafka.broker.isr_maintenance import IsrConfig, IsrMaintenance, IsrStore
 from minikafka.broker.leadership import Leadership
 from minikafka.broker.log_dir_failures import LogDirFailures
 from minikafka.broker.parked import ParkedRequests
 from minikafka.broker.partition import Partition
+from minikafka.broker.read_replicas import PreferredReplicas
 from minikafka.broker.record_appends import RecordAppends
 from minikafka.broker.record_deletion import RecordDeletion
 from minikafka.broker.replica_fetcher import ReplicaFetcherConfig
@@ -43,6 +46,7 @@ class ReplicaManagerConfig:
 
     broker_id: int
     inter_broker_listener_name: str = "PLAINTEXT"
+    replica_selector_class: str | None = None
     replica_high_watermark_checkpoint_interval_ms: int = 5_000
     producer_purgatory_purge_interval_requests: int = 1_000
     fetch_purgatory_purge_interval_requests: int = 1_000
@@ -116,7 +120,10 @@ class ReplicaManager:
             clock, self.hosted, self.parked, log_manager, self.disk_failed, metrics
         )
         self.append_records = self._appends.append_records
-        self._reader = FetchReader(self.hosted, self.disk_failed)
+        preferred = PreferredReplicas(cluster, config.replica_selector_class)
+        self._reader = FetchReader(self.hosted, preferred, self.disk_failed)
+        self._news = HighWatermarkNews(clock, self.hosted, self.parked.appended)
+        self._cold_reads = ColdReads(self.hosted)
         announce = partial(isr_store.propagate_log_dir_event, config.broker_id)
         self.log_dir_failures = LogDirFailures(
             clock, self.hosted, self.parked, self._forget, announce, self._log
@@ -135,6 +142,7 @@ class ReplicaManager:
     async def start(self, tasks: asyncio.TaskGroup) -> None:
         """After the logs are loaded, before the first LeaderAndIsr."""
         self._appends.start(tasks)
+        self._cold_reads.start(tasks)
         self.leadership.checkpointed = self._log_manager.read_high_watermarks()
         self._log_manager.on_failure = self.log_dir_failures.failed
         self._log_manager.on_moved = self._log_moved
@@ -155,6 +163,7 @@ class ReplicaManager:
         for task in self._background:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
+        self._news.close()
         self.parked.close()
         self.checkpoint_high_watermarks()
 
@@ -250,13 +259,33 @@ class ReplicaManager:
         """Read, and ``reply`` now if there is a reason to; else park until there is one.
 
         A follower's fetch also says how far it has come: the high watermarks that moved by it wake
-        who waits for them, in this breath."""
-        results, advanced = self._reader.read(params, entries, self._clock.monotonic_ms())
+        who waits for them, in this breath. What is not in the page cache is read off the loop
+        first."""
+        self._fetch(params, entries, reply, [])
+
+    def _fetch(
+        self,
+        params: FetchParams,
+        entries: Sequence[FetchEntry],
+        reply: FetchReply,
+        cold: list[FetchEntry] | None,
+    ) -> None:
+        reading = self._reader.read(params, entries, self._clock.monotonic_ms(), cold)
+        if cold:
+            for topic_partition in reading.advanced:
+                self.parked.changed(topic_partition)
+            proceed = partial(self._fetch, params, entries, reply, None)
+            self._cold_reads.then(params, cold, proceed)
+            return
         size = 0
         reason = params.max_wait_ms <= 0 or not entries
-        for result in results:
+        for result in reading.results:
             size += len(result.records)
-            if result.error is not ErrorCode.NONE or result.diverging is not None:
+            if (
+                result.error is not ErrorCode.NONE
+                or result.diverging is not None
+                or result.preferred_read_replica >= 0
+            ):
                 reason = True
         operation: DelayedFetch | None = None
         if not reason and size < params.min_bytes:
@@ -266,15 +295,24 @@ class ReplicaManager:
             operation = DelayedFetch(
                 params, entries, self.hosted, self._reader, counted, self._expired
             )
-        for topic_partition in advanced:
+        for topic_partition in reading.advanced:
             self.parked.changed(topic_partition)
+        self._news.add(reading.advanced)
         if operation is None:
             self._count_out(params, size)
-            reply(results)
+            self._told(params, reading.untold)
+            reply(reading.results)
             return
+        self._news.add(reading.untold)
         self.parked.fetch.try_complete_else_watch(
             operation, [entry.topic_partition for entry in entries]
         )
+
+    def _told(self, params: FetchParams, untold: Sequence[TopicPartition]) -> None:
+        for topic_partition in untold:
+            partition = self.hosted.get(topic_partition)
+            if partition is not None:
+                partition.told(params.replica_id)
 
     def _counting(self, params: FetchParams, reply: FetchReply) -> FetchReply:
         def counted(results: Sequence[ReadResult]) -> None:

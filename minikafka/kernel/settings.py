@@ -22,6 +22,10 @@ from minikafka.kernel.listeners import DEBUG_LISTENER, debug_listener_problem
 MAX_INT = 2**31 - 1
 MAX_LONG = 2**63 - 1
 MAX_DOUBLE = 1.7976931348623157e308
+REPLICA_SELECTORS = (
+    "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+    "org.apache.kafka.common.replica.LeaderSelector",
+)
 
 
 def _row(kind: ConfigType) -> Any:
@@ -141,8 +145,11 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _int("replica.fetch.backoff.ms", 1000, "Pause of a partition after a fetch error.", at_least(0)),
     _int("replica.socket.timeout.ms", 30000, "Time-out of requests between brokers."),
     _long("replica.high.watermark.checkpoint.interval.ms", 5000, "How often high watermarks are written."),
+    _int("num.replica.fetchers", 1, "Connections over which a broker copies from another.", at_least(1)),
+    _string("replica.selector.class", None, "Who sends consumers to the replicas of their rack; none: all read from leaders.", one_of(*REPLICA_SELECTORS)),
     # -- requests that wait
     _int("fetch.max.bytes", 55 * 1024 * 1024, "Most bytes answered to one fetch.", at_least(1024)),
+    _int("max.incremental.fetch.session.cache.slots", 1000, "Most fetch sessions that are kept.", at_least(0)),
     _int("fetch.purgatory.purge.interval.requests", 1000, "Completed fetches kept before watcher lists are purged."),
     _int("delete.records.purgatory.purge.interval.requests", 1, "Completed deletions kept before watcher lists are purged."),
     _int("producer.purgatory.purge.interval.requests", 1000, "Completed produces kept before watcher lists are purged."),
@@ -177,12 +184,12 @@ _IGNORED = """
     controller.quota.window.num controller.quota.window.size.seconds create.topic.policy.class.name
     group.consumer.heartbeat.interval.ms group.coordinator.threads
     log.preallocate max.connection.creation.rate
-    max.connections.per.ip max.connections.per.ip.overrides max.incremental.fetch.session.cache.slots
+    max.connections.per.ip max.connections.per.ip.overrides
     max.request.partition.size.limit metric.reporters metrics.num.samples metrics.recording.level
-    metrics.sample.window.ms num.io.threads num.network.threads num.replica.alter.log.dirs.threads num.replica.fetchers
+    metrics.sample.window.ms num.io.threads num.network.threads num.replica.alter.log.dirs.threads
     principal.builder.class
     queued.max.request.bytes quota.window.num quota.window.size.seconds
-    replica.selector.class replica.socket.receive.buffer.bytes request.timeout.ms socket.listen.backlog.size
+    replica.socket.receive.buffer.bytes request.timeout.ms socket.listen.backlog.size
     socket.receive.buffer.bytes socket.send.buffer.bytes
     transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.max.timeout.ms
     transaction.remove.expired.transaction.cleanup.interval.ms transaction.state.log.load.buffer.size

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from minikafka.broker.context import RequestContext
 from minikafka.broker.controller_fence import ControllerFence
+from minikafka.broker.fetch_sessions import FetchSessions
 from minikafka.broker.handlers.delete_records import DeleteRecordsHandler
 from minikafka.broker.handlers.fetch import FetchConfig, FetchHandler
 from minikafka.broker.handlers.leader_and_isr import LeaderAndIsrHandler
@@ -58,6 +59,7 @@ from minikafka.protocol.messages.registry import response_class
 from minikafka.protocol.records.builder import build_batch
 from minikafka.protocol.records.record import decode_records
 from minikafka.storage.log_manager import LogManager, LogManagerConfig
+from minikafka.world.sim.entropy import SimEntropy
 from tests.support.memory_files import MemoryFiles
 from tests.support.replica_fakes import Configs, Metadata, StateZnodes
 from tests.support.virtual_clock import VirtualClock
@@ -128,6 +130,7 @@ class Node:
     replicas: ReplicaManager
     fence: ControllerFence
     handlers: dict[ApiKey, Any]
+    metrics: Metrics
     listener: str = "PLAINTEXT"
 
     def context(self, api_key: ApiKey, version: int, client_id: str | None) -> RequestContext:
@@ -223,13 +226,15 @@ class Node:
 
 
 class ReplicaCluster:
-    """``isr``, ``fetcher``: settings of every broker."""
+    """``isr``, ``fetcher``, ``session_slots``, ``selector``: settings of every broker."""
 
     def __init__(
         self,
         broker_ids: Iterable[int] = (1, 2, 3),
         isr: IsrConfig | None = None,
         fetcher: ReplicaFetcherConfig | None = None,
+        session_slots: int = 1_000,
+        selector: str | None = None,
     ) -> None:
         self.clock = VirtualClock()
         self.znodes = StateZnodes()
@@ -243,6 +248,8 @@ class ReplicaCluster:
         self._cut: set[int] = set()
         self._isr = isr or IsrConfig(replica_lag_time_max_ms=10_000)
         self._fetcher = fetcher or ReplicaFetcherConfig()
+        self._session_slots = session_slots
+        self._selector = selector
         self.tasks: asyncio.TaskGroup | None = None
         self._ids = list(broker_ids)
 
@@ -269,8 +276,14 @@ class ReplicaCluster:
         files = files or MemoryFiles()
         logs = LogManager(files, self.clock, LogManagerConfig(log_dirs=("/data", "/more")))
         await logs.start()
+        metrics = Metrics()
         replicas = ReplicaManager(
-            ReplicaManagerConfig(broker_id, isr=self._isr, fetcher=self._fetcher),
+            ReplicaManagerConfig(
+                broker_id,
+                isr=self._isr,
+                fetcher=self._fetcher,
+                replica_selector_class=self._selector,
+            ),
             self.clock,
             logs,
             self.metadata,
@@ -278,19 +291,22 @@ class ReplicaCluster:
             self.znodes,
             lambda host, port: self._connect(broker_id, port),
             lambda: 100 + broker_id,
-            Metrics(),
+            metrics,
+        )
+        sessions = FetchSessions(
+            self.clock, SimEntropy(broker_id), metrics, replicas.topic_name, self._session_slots
         )
         fence = ControllerFence(broker_id, lambda: 100 + broker_id)
         handlers = {
             ApiKey.PRODUCE: ProduceHandler(replicas, self.metadata),
-            ApiKey.FETCH: FetchHandler(replicas, self.metadata, FetchConfig()),
+            ApiKey.FETCH: FetchHandler(replicas, self.metadata, sessions, FetchConfig()),
             ApiKey.LIST_OFFSETS: ListOffsetsHandler(replicas),
             ApiKey.DELETE_RECORDS: DeleteRecordsHandler(replicas.deletion),
             ApiKey.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochHandler(replicas),
             ApiKey.LEADER_AND_ISR: LeaderAndIsrHandler(replicas, fence),
             ApiKey.STOP_REPLICA: StopReplicaHandler(replicas, fence),
         }
-        node = Node(broker_id, files, logs, replicas, fence, handlers)
+        node = Node(broker_id, files, logs, replicas, fence, handlers, metrics)
         self.nodes[broker_id] = node
         self._announce(broker_id)
         await replicas.start(self.tasks)

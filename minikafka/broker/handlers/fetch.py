@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from uuid import UUID
 
 from minikafka.broker.cluster_view import ClusterView
 from minikafka.broker.context import Reply, RequestContext
 from minikafka.broker.current_leader import leader_hint
 from minikafka.broker.fetch_reader import FetchEntry, FetchParams, Isolation, ReadResult
-from minikafka.broker.record_formats import FETCH_FORMATS, FetchFormat, in_format, limited
+from minikafka.broker.fetch_sessions import Answer, FetchSessions
+from minikafka.broker.fetch_versions import FETCH_VERSIONS, FetchVersion
+from minikafka.broker.record_formats import FetchFormat, in_format, limited
 from minikafka.broker.replica_manager import ReplicaManager
-from minikafka.kernel.cluster import CONSUMER_REPLICA_ID, TopicPartition
+from minikafka.kernel.cluster import CONSUMER_REPLICA_ID, ZERO_UUID, TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.messages.fetch import (
     AbortedTransaction,
@@ -25,11 +26,6 @@ from minikafka.protocol.messages.fetch import (
     PartitionData,
 )
 
-FIRST_VERSION_WITH_STORAGE_ERROR = 6
-FIRST_VERSION_WITH_FOLLOWER_FETCH = 11
-FIRST_VERSION_BY_ID = 13
-FIRST_VERSION_WITH_REPLICA_STATE = 15
-FIRST_VERSION_WITH_LEADER = 16
 READ_COMMITTED = 1
 _LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
@@ -42,69 +38,70 @@ class FetchConfig:
 
 
 class FetchHandler:
-    """An ImmediateHandler. Every fetch is a full one: the broker opens no fetch sessions, says so
-    by session id 0 as Kafka does when its cache is full, and knows none that a client names."""
+    """An ImmediateHandler. What is read comes from the request, and from the session that it
+    continues (KIP-227)."""
 
-    def __init__(self, replicas: ReplicaManager, cluster: ClusterView, config: FetchConfig) -> None:
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        cluster: ClusterView,
+        sessions: FetchSessions,
+        config: FetchConfig,
+    ) -> None:
         self._replicas = replicas
         self._cluster = cluster
+        self._sessions = sessions
         self._config = config
 
     def __call__(self, context: RequestContext, request: FetchRequest, reply: Reply) -> None:
-        version = context.header.api_version
-        if request.session_epoch > 0:
-            reply(FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
-            return
-        params = self._params(request, version)
-        entries: list[FetchEntry] = []
-        refused: dict[int, ReadResult] = {}  # by place in the request
-        keys: list[tuple[str, UUID]] = []
-        place = 0
-        for topic in request.topics:
-            name: str | None = topic.topic
-            topic_id = None
-            if version >= FIRST_VERSION_BY_ID:
-                topic_id = topic.topic_id
-                name = self._replicas.topic_name(topic_id)
-            for wanted in topic.partitions:
-                topic_partition = TopicPartition(name or "", wanted.partition)
-                if name is None:
-                    refused[place] = ReadResult(topic_partition, ErrorCode.UNKNOWN_TOPIC_ID)
-                else:
-                    entries.append(
-                        FetchEntry(
-                            topic_partition,
-                            topic_id,
-                            wanted.fetch_offset,
-                            max(0, wanted.partition_max_bytes),
-                            wanted.current_leader_epoch,
-                            wanted.last_fetched_epoch,
-                            wanted.log_start_offset,
-                        )
-                    )
-                keys.append((topic.topic, topic.topic_id))
-                place += 1
-
-        wanted_format = FETCH_FORMATS[version]
-        if wanted_format.is_converted and entries:
-            params, entries = limited(params, entries, wanted_format)
+        version = FETCH_VERSIONS[context.header.api_version]
+        params = self._params(context, request, version)
+        fetch = self._sessions.context(
+            request, self._wanted(request, version), version, params.is_from_follower
+        )
+        entries = fetch.entries
+        wanted = version.records
+        if wanted.is_converted and entries:
+            params, entries = limited(params, entries, wanted)
 
         def answer(results: Sequence[ReadResult]) -> None:
-            if not wanted_format.is_any:
-                results = self._in_format(results, entries, params, wanted_format)
-            if refused:
-                rest = iter(results)
-                results = [refused.get(i) or next(rest) for i in range(place)]
-            reply(self._response(context, params, keys, results))
+            if not wanted.is_any:
+                results = self._in_format(results, entries, params, wanted)
+            told = fetch.answer(results)
+            reply(self._response(context, version, params.isolation, told))
 
         if entries:
             self._replicas.fetch(params, entries, answer)
         else:
             answer(())
 
-    def _params(self, request: FetchRequest, version: int) -> FetchParams:
+    def _wanted(self, request: FetchRequest, version: FetchVersion) -> list[FetchEntry]:
+        """What the request itself names. A topic whose id is not known has no name."""
+        entries = []
+        for topic in request.topics:
+            name, topic_id = topic.topic, None
+            if version.by_id:
+                topic_id = topic.topic_id
+                name = self._replicas.topic_name(topic_id) or ""
+            for wanted in topic.partitions:
+                entries.append(
+                    FetchEntry(
+                        TopicPartition(name, wanted.partition),
+                        topic_id,
+                        wanted.fetch_offset,
+                        max(0, wanted.partition_max_bytes),
+                        wanted.current_leader_epoch,
+                        wanted.last_fetched_epoch,
+                        wanted.log_start_offset,
+                    )
+                )
+        return entries
+
+    def _params(
+        self, context: RequestContext, request: FetchRequest, version: FetchVersion
+    ) -> FetchParams:
         replica_id = request.replica_id
-        if version >= FIRST_VERSION_WITH_REPLICA_STATE:
+        if version.replica_state:
             state = request.replica_state
             replica_id = state.replica_id if state is not None else CONSUMER_REPLICA_ID
         if replica_id >= 0:
@@ -120,7 +117,9 @@ class FetchHandler:
             min(request.min_bytes, max_bytes),
             max_bytes,
             isolation,
-            leader_only=replica_id >= 0 or version < FIRST_VERSION_WITH_FOLLOWER_FETCH,
+            leader_only=replica_id >= 0 or not version.follower_reads,
+            rack=request.rack_id,
+            listener=context.listener,
         )
 
     def _in_format(
@@ -145,21 +144,20 @@ class FetchHandler:
         ]
 
     def _response(
-        self,
-        context: RequestContext,
-        params: FetchParams,
-        keys: Sequence[tuple[str, UUID]],
-        results: Sequence[ReadResult],
+        self, context: RequestContext, version: FetchVersion, isolation: Isolation, told: Answer
     ) -> FetchResponse:
-        version = context.header.api_version
-        response = FetchResponse()
+        """Neighbours of one topic stand together, as they stand in the request or session."""
+        response = FetchResponse(error_code=told.error, session_id=told.session_id)
         topic: FetchableTopicResponse | None = None
-        last_key = None
-        committed = params.isolation is Isolation.TXN_COMMITTED
+        last_name, last_id = "", None
+        committed = isolation is Isolation.TXN_COMMITTED
         aborted: list[AbortedTransaction] | None = None  # null to those that read all
-        for key, result in zip(keys, results, strict=True):
-            if topic is None or key != last_key:
-                topic, last_key = FetchableTopicResponse(*key), key
+        for entry, result in zip(told.entries, told.results, strict=True):
+            name, index = entry.topic_partition
+            topic_id = entry.topic_id
+            if topic is None or name != last_name or topic_id != last_id:
+                topic = FetchableTopicResponse(name, topic_id or ZERO_UUID)
+                last_name, last_id = name, topic_id
                 response.responses.append(topic)
             error = result.error
             if committed:
@@ -167,22 +165,20 @@ class FetchHandler:
                     AbortedTransaction(t.producer_id, t.first_offset) for t in result.aborted
                 ]
             data = PartitionData(
-                partition_index=result.topic_partition.partition,
+                partition_index=index,
                 error_code=error,
                 high_watermark=result.high_watermark,
                 last_stable_offset=result.last_stable_offset,
                 log_start_offset=result.log_start_offset,
                 aborted_transactions=aborted,
+                preferred_read_replica=result.preferred_read_replica,
                 records=result.records,
             )
             if result.diverging is not None:
                 data.diverging_epoch = EpochEndOffset(*result.diverging)
-            if error in _LEADER_ERRORS and version >= FIRST_VERSION_WITH_LEADER:
+            if error in _LEADER_ERRORS and version.names_leader:
                 self._name_leader(context, result.topic_partition, data, response)
-            if (
-                error is ErrorCode.KAFKA_STORAGE_ERROR
-                and version < FIRST_VERSION_WITH_STORAGE_ERROR
-            ):
+            if error is ErrorCode.KAFKA_STORAGE_ERROR and not version.storage_error:
                 # Clients of that age do not know the error and would give up instead of looking
                 # for another leader.
                 data.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER

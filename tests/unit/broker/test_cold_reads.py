@@ -67,7 +67,7 @@ async def test_a_leader_that_is_none_any_more_says_so(disk: Disk) -> None:
     async with ReplicaCluster([1, 2]) as cluster:
         await cluster.elect(1, [1], tell=[1])
         cluster[1].produce("a", acks=1)
-        fetched = cluster[1].fetch(0, max_wait_ms=0)
+        fetched = cluster[1].fetch(0, max_wait_ms=0, version=10)
         await cluster.clock.settle()
         await cluster.elect(2, [2], epoch=1, tell=[1])
         disk.come.set()

@@ -290,16 +290,6 @@ async def test_the_leader_is_named_from_version_16_on() -> None:
         assert response.node_endpoints[0].host == "host2"
 
 
-async def test_no_session_is_opened_and_none_is_known() -> None:
-    async with ReplicaCluster([1]) as cluster:
-        node = await alone(cluster)
-        full = node.ask(wanting(0, session_epoch=0), 12)[0]
-        assert (full.session_id, full.error_code) == (0, 0)
-        known = node.ask(FetchRequest(session_id=7, session_epoch=3), 12)[0]
-        assert known.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-        assert known.responses == []
-
-
 async def test_nothing_wanted_is_answered_at_once() -> None:
     async with ReplicaCluster([1]) as cluster:
         assert cluster[1].ask(FetchRequest(max_wait_ms=500, min_bytes=1), 12)[0].responses == []

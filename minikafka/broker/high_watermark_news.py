@@ -1,0 +1,49 @@
+"""High watermarks on their way to followers that have nothing else to hear."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from minikafka.broker.hosted_partitions import HostedPartitions
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.ports import Clock, TimerHandle
+
+TELL_AFTER_MS = 10
+
+
+class HighWatermarkNews:
+    """A high watermark that moved is answered to the followers' parked fetches a moment later.
+
+    Under load the next records bring it anyway, within that moment; at rest consumers that read
+    from followers, and a follower that becomes leader, would lag by up to
+    ``replica.fetch.wait.max.ms`` else. ``wake`` looks at the parked fetches of a partition."""
+
+    def __init__(
+        self, clock: Clock, hosted: HostedPartitions, wake: Callable[[TopicPartition], object]
+    ) -> None:
+        self._clock = clock
+        self._hosted = hosted
+        self._wake = wake
+        self._due: dict[TopicPartition, None] = {}  # as a set that keeps its order
+        self._timer: TimerHandle | None = None
+
+    def add(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        for topic_partition in topic_partitions:
+            self._due[topic_partition] = None
+        if self._due and self._timer is None:
+            self._timer = self._clock.call_later(TELL_AFTER_MS, self._tell)
+
+    def close(self) -> None:
+        self._due.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _tell(self) -> None:
+        due, self._due = self._due, {}
+        self._timer = None
+        for topic_partition in due:
+            partition = self._hosted.get(topic_partition)
+            if partition is not None and partition.is_leader:
+                partition.tells_high_watermark = True
+                self._wake(topic_partition)
+                partition.tells_high_watermark = False
