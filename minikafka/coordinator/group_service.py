@@ -116,6 +116,20 @@ class GroupService:
             return
         runtime.run(runtime.shard.commit(group_id, facts, reply, self._now_ms()))
 
+    def transaction_ended(
+        self, producer_id: int, partitions: Iterable[int], committed: bool
+    ) -> None:
+        """Its marker is in these partitions of ``__consumer_offsets``, on all in-sync replicas. One
+        that is being loaded comes to the marker by itself."""
+        for partition in partitions:
+            runtime = self._shards.of_partition(partition)
+            if runtime is not None:
+                runtime.shard.replay_end_of_transaction(producer_id, committed)
+
+    def partition_for(self, group_id: str) -> int:
+        """The partition of ``__consumer_offsets`` that its offsets go to."""
+        return self._shards.partition_for(group_id)
+
     def fetch(
         self,
         group_id: str,

@@ -32,6 +32,7 @@ from minikafka.core.group.result import (
     Write,
 )
 from minikafka.core.group.shard import GroupShard
+from minikafka.core.log.verification import NOT_REQUIRED
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.events import EventLog
 from minikafka.kernel.ports import Clock
@@ -171,11 +172,20 @@ class ShardRuntime:
         except EncodeError:  # a text that no record can hold
             done(ErrorCode.MESSAGE_TOO_LARGE, -1)
             return
-        self._around.log.append(self.partition, batch, write.replicated, done)
+        guard = NOT_REQUIRED if write.transaction is None else write.transaction.guard
+        self._around.log.append(self.partition, batch, write.replicated, done, guard)
 
     def _batch(self, write: Write) -> bytes:
         now_ms = self._now_ms()
+        records = [(now_ms, *encode_record(record), ()) for record in write.records]
+        compression = self._around.config.compression
+        transaction = write.transaction
+        if transaction is None:
+            return build_batch(records, compression=compression)
         return build_batch(
-            [(now_ms, *encode_record(record), ()) for record in write.records],
-            compression=self._around.config.compression,
+            records,
+            compression=compression,
+            producer_id=transaction.producer_id,
+            producer_epoch=transaction.producer_epoch,
+            transactional=True,
         )

@@ -16,7 +16,9 @@ from minikafka.core.group.config import GroupConfig
 from minikafka.core.group.group import Group
 from minikafka.core.group.joining import JoinFacts
 from minikafka.core.group.records import CommittedOffset, GroupRecord, decode_record
+from minikafka.core.group.result import InTransaction
 from minikafka.core.group.syncing import SyncFacts
+from minikafka.core.log.verification import NOT_REQUIRED, Verification
 from minikafka.core.purgatory import DelayedOperation, Purgatory
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
@@ -77,6 +79,7 @@ class MemoryLog:
         batch: bytes,
         replicated: bool,
         done: Callable[[ErrorCode, int], None],
+        guard: Verification | None = NOT_REQUIRED,
     ) -> None:
         if self.refusal is not None:
             done(self.refusal, -1)
@@ -230,6 +233,7 @@ class GroupLab:
         metadata: str = "",
         expire_ms: int = -1,
         instance: str | None = None,
+        transaction: InTransaction | None = None,
     ) -> dict[TopicPartition, ErrorCode]:
         """The dict gets the answer."""
         answer: dict[TopicPartition, ErrorCode] = {}
@@ -242,6 +246,7 @@ class GroupLab:
                 TopicPartition(*where): CommittedOffset(offset, -1, metadata, now_ms, expire_ms)
                 for where, offset in offsets.items()
             },
+            transaction,
         )
         self.service.commit(group_id, facts, answer.update)
         return answer

@@ -11,7 +11,7 @@ from minikafka.core.group.group import Group
 from minikafka.core.group.member import Ticket
 from minikafka.core.group.rebalance import schedule_heartbeat
 from minikafka.core.group.records import CommittedOffset, GroupRecord, GroupStored, OffsetCommitted
-from minikafka.core.group.result import CoordinatorResult, Write
+from minikafka.core.group.result import CoordinatorResult, InTransaction, Write
 from minikafka.core.group.states import GroupState
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
@@ -22,13 +22,14 @@ TOMBSTONES_AT_ONCE = 1_000
 
 @dataclass(frozen=True, slots=True)
 class CommitFacts:
-    """An OffsetCommit request. ``generation_id`` -1: from somebody who assigns partitions
-    himself, or an administrator."""
+    """An OffsetCommit or TxnOffsetCommit request. ``generation_id`` -1: from somebody who assigns
+    partitions himself, or an administrator."""
 
     member_id: str
     group_instance_id: str | None
     generation_id: int
     offsets: Mapping[TopicPartition, CommittedOffset]
+    transaction: InTransaction | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +52,13 @@ def commit(
 ) -> None:
     """The answer is an error code for each partition."""
     error = _refusal(group, facts)
-    if error is None and group.state is GroupState.COMPLETING_REBALANCE:
+    transaction = facts.transaction
+    if error is None and transaction is None and group.state is GroupState.COMPLETING_REBALANCE:
         error = ErrorCode.REBALANCE_IN_PROGRESS  # it knows its generation, and will hear more
     if error is not None:
         result.reply(ticket, dict.fromkeys(facts.offsets, error))
         return
-    if group.state is not GroupState.EMPTY:
+    if group.state is not GroupState.EMPTY and transaction is None:
         schedule_heartbeat(group, group.members[facts.member_id], result)
     limit = config.offset_metadata_max_bytes
     accepted = {tp: o for tp, o in facts.offsets.items() if len(o.metadata) <= limit}
@@ -67,13 +69,18 @@ def commit(
     if not accepted:
         result.reply(ticket, errors)
         return
-    group.offsets.begin(accepted)
+    if transaction is None:
+        group.offsets.begin(accepted)
+    else:
+        group.offsets.begin_in_transaction(transaction.producer_id, accepted)
     records = tuple(OffsetCommitted(group.group_id, tp, o) for tp, o in accepted.items())
-    result.writes.append(Write(group, records, OffsetsStored(ticket, errors)))
+    then = OffsetsStored(ticket, errors)
+    result.writes.append(Write(group, records, then, transaction=transaction))
 
 
 def _refusal(group: Group, facts: CommitFacts) -> ErrorCode | None:
-    """Members commit in their generation; anybody else only while there are no members."""
+    """Members commit in their generation; anybody else only while there are no members, or in a
+    transaction, as its producer did not say who it is before KIP-447."""
     if group.is_dead:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     empty = group.state is GroupState.EMPTY
@@ -84,7 +91,7 @@ def _refusal(group: Group, facts: CommitFacts) -> ErrorCode | None:
         and facts.member_id == UNKNOWN_MEMBER
         and facts.group_instance_id is None
     ):
-        return ErrorCode.UNKNOWN_MEMBER_ID
+        return ErrorCode.UNKNOWN_MEMBER_ID if facts.transaction is None else None
     error = current_member_error(group, facts.member_id, facts.group_instance_id)
     if error is None and facts.generation_id != group.generation_id:
         error = ErrorCode.ILLEGAL_GENERATION

@@ -12,15 +12,17 @@ class GroupOffsets:
     """A commit is ``begin`` when its record goes to the log, and then ``complete`` or ``fail``.
 
     Each offset is kept with where its record lies: of two, the later record counts, however their
-    transactions ended. Transactional ones wait by producer until the transaction ends.
+    transactions ended. Transactional ones wait by producer until the transaction ends, those on
+    their way to the log (``_joining``) included.
     """
 
-    __slots__ = ("_committed", "_pending", "_transactions")
+    __slots__ = ("_committed", "_joining", "_pending", "_transactions")
 
     def __init__(self) -> None:
         self._committed: dict[TopicPartition, tuple[int, CommittedOffset]] = {}
         self._pending: dict[TopicPartition, CommittedOffset] = {}
         self._transactions: dict[int, dict[TopicPartition, tuple[int, CommittedOffset]]] = {}
+        self._joining: dict[int, dict[TopicPartition, CommittedOffset]] = {}
 
     def __len__(self) -> int:
         return len(self._committed)
@@ -35,7 +37,7 @@ class GroupOffsets:
 
     @property
     def has_pending(self) -> bool:
-        return bool(self._pending or self._transactions)
+        return bool(self._pending or self._transactions or self._joining)
 
     def get(self, topic_partition: TopicPartition) -> CommittedOffset | None:
         found = self._committed.get(topic_partition)
@@ -43,8 +45,10 @@ class GroupOffsets:
 
     def is_unstable(self, topic_partition: TopicPartition) -> bool:
         """A newer commit may be about to take effect."""
-        return topic_partition in self._pending or any(
-            topic_partition in offsets for offsets in self._transactions.values()
+        return (
+            topic_partition in self._pending
+            or any(topic_partition in offsets for offsets in self._transactions.values())
+            or any(topic_partition in offsets for offsets in self._joining.values())
         )
 
     # -- commits by consumers
@@ -76,6 +80,21 @@ class GroupOffsets:
             self._leave_transaction(producer_id, topic_partition)
 
     # -- commits within transactions
+
+    def begin_in_transaction(
+        self, producer_id: int, offsets: Mapping[TopicPartition, CommittedOffset]
+    ) -> None:
+        self._joining.setdefault(producer_id, {}).update(offsets)
+
+    def leave_way(
+        self, producer_id: int, topic_partition: TopicPartition, new: CommittedOffset
+    ) -> None:
+        """Its record is in the log, or came to nothing. A later one may be on its way."""
+        offsets = self._joining.get(producer_id, {})
+        if offsets.get(topic_partition) is new:
+            del offsets[topic_partition]
+            if not offsets:
+                del self._joining[producer_id]
 
     def replay_in_transaction(
         self,

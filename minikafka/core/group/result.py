@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 from minikafka.core.group.group import Group
 from minikafka.core.group.member import Ticket
 from minikafka.core.group.records import GroupRecord
+from minikafka.core.log.verification import NOT_REQUIRED, Verification
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +77,26 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
+class InTransaction:
+    """Offsets are committed in a transaction of this producer; ``guard`` is by what that was
+    verified, if it had to be (KIP-890)."""
+
+    producer_id: int
+    producer_epoch: int
+    guard: Verification | None = NOT_REQUIRED
+
+
+@dataclass(frozen=True, slots=True)
 class Write:
     """Records to be appended, in one batch. ``then`` says what they are for, and comes back to
-    ``GroupShard.settle`` with how it went. ``replicated``: to wait for the in-sync replicas."""
+    ``GroupShard.settle`` with how it went. ``replicated``: to wait for the in-sync replicas.
+    ``transaction``: that they belong to, if any."""
 
     group: Group
     records: tuple[GroupRecord, ...]
     then: Any
     replicated: bool = True
+    transaction: InTransaction | None = None
 
 
 @dataclass(slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from minikafka.core.group.answers import UNKNOWN_MEMBER, join_error, offset_write_error, sync_error
@@ -206,8 +205,10 @@ class GroupShard:
         group = self.groups.get(group_id)
         if group is None:
             if facts.generation_id >= 0:
-                errors = dict.fromkeys(facts.offsets, ErrorCode.ILLEGAL_GENERATION)
-                result.reply(ticket, errors)
+                error = ErrorCode.ILLEGAL_GENERATION
+                if facts.transaction is not None:
+                    error = ErrorCode.UNKNOWN_MEMBER_ID
+                result.reply(ticket, dict.fromkeys(facts.offsets, error))
                 return result
             group = self.groups[group_id] = Group(group_id, now_ms)
         commit(group, facts, ticket, self._config, result)
@@ -228,8 +229,9 @@ class GroupShard:
         result = CoordinatorResult()
         group, then = write.group, write.then
         if error is ErrorCode.NONE and not group.is_dead:
+            producer_id = None if write.transaction is None else write.transaction.producer_id
             for record in write.records:
-                self.replay(record, base_offset)
+                self.replay(record, base_offset, producer_id)
         self._settled(group, then, write, error, now_ms, result)
         return result
 
@@ -244,8 +246,7 @@ class GroupShard:
     ) -> None:
         failed = error is not ErrorCode.NONE
         if isinstance(then, OffsetsStored):
-            if failed:
-                _take_back_offsets(group, write.records)
+            _take_back_offsets(group, write, failed)
             told = offset_write_error(error)
             result.reply(then.ticket, {tp: code or told for tp, code in then.errors.items()})
         elif isinstance(then, AssignmentStored):
@@ -271,7 +272,13 @@ class GroupShard:
                 result.note("empty_group_not_stored", group, level="warning", error=error.name)
 
 
-def _take_back_offsets(group: Group, records: Sequence[GroupRecord]) -> None:
-    for record in records:
-        if isinstance(record, OffsetCommitted) and record.committed is not None:
+def _take_back_offsets(group: Group, write: Write, failed: bool) -> None:
+    """They are not on their way any more."""
+    for record in write.records:
+        if not isinstance(record, OffsetCommitted) or record.committed is None:
+            continue
+        if write.transaction is not None:
+            producer_id = write.transaction.producer_id
+            group.offsets.leave_way(producer_id, record.topic_partition, record.committed)
+        elif failed:
             group.offsets.fail(record.topic_partition, record.committed)
