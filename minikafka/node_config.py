@@ -17,6 +17,7 @@ from minikafka.broker.topic_config_cache import topic_config
 from minikafka.controller.config import ControllerConfig
 from minikafka.coordinator.config import GroupCoordinatorConfig
 from minikafka.core.group.config import GroupConfig
+from minikafka.kernel.cluster import GROUP_METADATA_TOPIC
 from minikafka.kernel.config import Config
 from minikafka.kernel.settings import topic_defaults
 from minikafka.network.connection import ServerConfig

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerConfig:
-    """Kafka's keys in snake case, Kafka 3.9's defaults."""
+    """Kafka's keys in snake case, Kafka 3.9's defaults. ``internal_replication_factors``: by topic,
+    what it is to have as soon as there are brokers for it."""
 
     broker_id: int
     inter_broker_listener_name: str = "PLAINTEXT"
@@ -18,3 +20,4 @@ class ControllerConfig:
     leader_imbalance_check_interval_seconds: int = 300
     controller_socket_timeout_ms: int = 30_000
     zookeeper_session_timeout_ms: int = 18_000
+    internal_replication_factors: Mapping[str, int] = field(default_factory=dict)

@@ -14,6 +14,7 @@ from minikafka.controller.controlled_shutdown import ControlledShutdowns
 from minikafka.controller.deletion import TopicDeletions
 from minikafka.controller.elector import ControllerElector, StoreSource
 from minikafka.controller.failover import Failover
+from minikafka.controller.internal_topics import InternalTopics
 from minikafka.controller.journal import Journal
 from minikafka.controller.leader_election import LeaderElections, RebalanceTimer
 from minikafka.controller.machines import StateMachines
@@ -90,6 +91,7 @@ class KafkaController:
         )
         self._brokers = BrokerDuties(tools, self._deletions, self._reassignments)
         self._topics = TopicDuties(tools, self._deletions)
+        self._internal_topics = InternalTopics(tools, self._reassignments)
         self._shutdowns = ControlledShutdowns(tools)
         self._failover = Failover(
             tools,
@@ -98,6 +100,7 @@ class KafkaController:
             self._deletions,
             self._reassignments,
             self._elections,
+            self._internal_topics,
             self._rebalance_timer,
             lambda: self._running,
         )
@@ -244,7 +247,7 @@ class KafkaController:
 
     def _handlers_of_the_controller(self) -> Mapping[type[ControllerEvent], Handler]:
         return {
-            events.BrokerChange: lambda _: self._brokers.on_broker_change(),
+            events.BrokerChange: lambda _: self._and_widen(self._brokers.on_broker_change),
             events.BrokerModifications: lambda e: self._brokers.on_broker_modifications(
                 e.broker_id
             ),
@@ -252,7 +255,7 @@ class KafkaController:
             events.LogDirEventNotification: lambda _: self._brokers.on_log_dir_events(),
             events.LeaderAndIsrResponseReceived: self._brokers.on_leader_and_isr_response,
             events.UpdateMetadataResponse: self._on_update_metadata_response,
-            events.TopicChange: lambda _: self._topics.on_topic_change(),
+            events.TopicChange: lambda _: self._and_widen(self._topics.on_topic_change),
             events.PartitionModifications: lambda e: self._topics.on_partition_modifications(
                 e.topic
             ),
@@ -263,8 +266,8 @@ class KafkaController:
             ),
             events.ControlledShutdown: self._shutdowns.on_controlled_shutdown,
             events.ZkPartitionReassignment: lambda _: self._reassignments.on_znode(),
-            events.PartitionReassignmentIsrChange: lambda e: self._reassignments.on_isr_change(
-                [e.partition]
+            events.PartitionReassignmentIsrChange: lambda e: self._and_widen(
+                lambda: self._reassignments.on_isr_change([e.partition])
             ),
             events.ApiPartitionReassignment: self._reassignments.on_api,
             events.ListPartitionReassignments: self._on_list_reassignments,
@@ -335,8 +338,13 @@ class KafkaController:
             return None  # to a request of an earlier term
         return await handler(event)
 
+    async def _and_widen(self, duty: Callable[[], Awaitable[None]]) -> None:
+        await duty()
+        await self._internal_topics.widen()
+
     async def _on_isr_change(self) -> None:
-        await self._reassignments.on_isr_change(await self._topics.on_isr_change())
+        moved = await self._topics.on_isr_change()
+        await self._and_widen(lambda: self._reassignments.on_isr_change(moved))
 
     async def _on_list_reassignments(
         self, wish: events.ListPartitionReassignments

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from minikafka.controller.broker_change import BrokerDuties
 from minikafka.controller.deletion import TopicDeletions
+from minikafka.controller.internal_topics import InternalTopics
 from minikafka.controller.leader_election import LeaderElections, RebalanceTimer
 from minikafka.controller.reads import read_brokers
 from minikafka.controller.reassignment import Reassignments
@@ -28,6 +29,7 @@ class Failover:
         deletions: TopicDeletions,
         reassignments: Reassignments,
         elections: LeaderElections,
+        internal_topics: InternalTopics,
         rebalance_timer: RebalanceTimer,
         is_running: Callable[[], bool],
     ) -> None:
@@ -37,6 +39,7 @@ class Failover:
         self._deletions = deletions
         self._reassignments = reassignments
         self._elections = elections
+        self._internal_topics = internal_topics
         self._rebalance_timer = rebalance_timer
         self._is_running = is_running
         self._log = tools.log
@@ -51,7 +54,8 @@ class Failover:
         4. all brokers hear who is live, before any of them is told to follow somebody;
         5. both state machines start: replicas Online or Offline, leaderless partitions elect;
         6. reassignments, deletions and preferred elections go on where the last controller was;
-        7. the balance of leaders is looked at from now on.
+        7. internal topics get the replicas that they lack; the balance of leaders is looked at
+           from now on.
         """
         if not self._is_running():
             self._log.info("Controller has been shut down, aborting startup/failover")
@@ -75,6 +79,7 @@ class Failover:
         await self._reassignments.resume_all()
         await self._deletions.go_on()
         await self._elections.on_preferred_election_znode()
+        await self._internal_topics.widen()
         if tools.config.auto_leader_rebalance_enable:
             self._rebalance_timer.begin_term()
 

@@ -7,11 +7,12 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from minikafka.client import Admin
 from minikafka.kernel.cluster import GROUP_METADATA_TOPIC, TopicPartition
 from minikafka.simulator import faults
 from minikafka.simulator.cluster import SimCluster
 from minikafka.simulator.groups import Travellers
-from minikafka.simulator.scenario import PARTITIONS, prepared
+from minikafka.simulator.scenario import PARTITIONS, TOPIC, prepared
 
 OFFSETS = TopicPartition(GROUP_METADATA_TOPIC, 0)
 SETTINGS = {
@@ -84,3 +85,33 @@ def test_brokers_stop_in_order(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_a_storm(seed: int) -> None:
     play(seed, lambda cluster: faults.storm(cluster, 8))
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_groups_of_a_single_broker_survive_it_once_there_are_more(seed: int) -> None:
+    """Their topic was made with one replica, and gets the others when there are brokers."""
+    told: list[int] = []
+
+    async def scenario(cluster: SimCluster) -> None:
+        cluster.observers.append(
+            lambda event: (
+                event.name == "internal_topics_widened" and told.append(event.facts["replicas"])
+            )
+        )
+        cluster.start(1)
+        await cluster.until("one broker", lambda: len(cluster.nodes()) == 1)
+        async with Admin(cluster.client_host.world, cluster.client_config) as admin:
+            await admin.create_topic(TOPIC, len(PARTITIONS), 1)
+        travellers = Travellers(cluster, PARTITIONS)
+        travellers.start()
+        checker = travellers.checker
+        await cluster.until("commits", lambda: checker.commits > MORE_COMMITS)
+        cluster.start(2, 3)
+        await cluster.until_whole(OFFSETS)
+        before = checker.commits
+        await faults.killed(cluster, 1, 10)
+        await cluster.until("commits go on", lambda: checker.commits > before + MORE_COMMITS)
+
+    settings = SETTINGS | {"min.insync.replicas": "1"}
+    SimCluster(seed, settings=settings).run(scenario)
+    assert told[-1] == 3

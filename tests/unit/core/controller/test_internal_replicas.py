@@ -1,0 +1,59 @@
+"""Replicas that an internal topic lacks: as many as it is to have and brokers allow, evenly."""
+
+from collections import Counter
+
+from minikafka.core.controller.context import ControllerContext
+from minikafka.core.controller.internal_replicas import missing_replicas
+from minikafka.kernel.cluster import Broker, ReplicaAssignment, TopicPartition
+
+TOPIC = "__consumer_offsets"
+FACTORS = {TOPIC: 3}
+
+
+def context(live, replicas, topic=TOPIC):
+    made = ControllerContext()
+    made.set_brokers([Broker(b, (), epoch=b) for b in live])
+    made.all_topics.add(topic)
+    for number, ids in enumerate(replicas):
+        made.set_assignment(TopicPartition(topic, number), ReplicaAssignment(tuple(ids)))
+    return made
+
+
+def test_one_broker_becomes_three():
+    made = context([1, 2, 3], [(1,)] * 6)
+    found = missing_replicas(made, FACTORS)
+    assert sorted(found) == [TopicPartition(TOPIC, n) for n in range(6)]
+    assert all(sorted(replicas) == [1, 2, 3] for replicas in found.values())
+    assert Counter(replicas[0] for replicas in found.values()) == {1: 2, 2: 2, 3: 2}
+
+
+def test_of_many_brokers_each_gets_its_share():
+    found = missing_replicas(context(range(1, 8), [(1,), (1,), (1,), (1,)]), FACTORS)
+    assert all(1 in replicas and len(set(replicas)) == 3 for replicas in found.values())
+    held = Counter(b for replicas in found.values() for b in replicas)
+    assert max(held[b] for b in range(2, 8)) - min(held[b] for b in range(2, 8)) <= 1
+
+
+def test_as_many_as_live():
+    found = missing_replicas(context([1, 2], [(1,), (2, 1)]), FACTORS)
+    assert found == {TopicPartition(TOPIC, 0): (1, 2)}
+
+
+def test_who_is_dead_keeps_its_replica_and_is_not_preferred():
+    assert missing_replicas(context([2], [(1,)]), FACTORS) == {TopicPartition(TOPIC, 0): (2, 1)}
+
+
+def test_nothing_to_do():
+    assert missing_replicas(context([1], [(1,)]), FACTORS) == {}
+    assert missing_replicas(context([1, 2, 3, 4], [(2, 3, 4)]), FACTORS) == {}
+    assert missing_replicas(context([1, 2, 3], [(1,)], "mine"), FACTORS) == {}
+    assert missing_replicas(context([1, 2, 3], [(1,)]), {}) == {}
+
+
+def test_what_is_on_the_move_or_doomed_is_left_alone():
+    moving = context([1, 2, 3], [(1,), (1,)])
+    moving.partitions_being_reassigned.add(TopicPartition(TOPIC, 0))
+    assert list(missing_replicas(moving, FACTORS)) == [TopicPartition(TOPIC, 1)]
+    doomed = context([1, 2, 3], [(1,)])
+    doomed.topics_to_be_deleted.add(TOPIC)
+    assert missing_replicas(doomed, FACTORS) == {}
