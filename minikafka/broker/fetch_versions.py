@@ -22,18 +22,25 @@ class FetchVersion(NamedTuple):
     answer_bytes: int
 
 
-def _row(version: int) -> FetchVersion:
-    flexible = version >= 12  # fields to compare epochs, and a byte for tags (KIP-482)
-    return FetchVersion(
+def _bytes(*rows: tuple[int, int]) -> list[int]:
+    """By version, from (first version, bytes from there on)."""
+    return [max(row for row in rows if row[0] <= version)[1] for version in _VERSIONS]
+
+
+_VERSIONS: Final = range(ApiKey.FETCH.max_version + 1)
+_PARTITION_BYTES: Final = _bytes((0, 16), (5, 24), (9, 28), (12, 33))
+_ANSWER_BYTES: Final = _bytes((0, 18), (4, 30), (5, 38), (11, 42), (12, 37))
+
+FETCH_VERSIONS: Final = tuple(
+    FetchVersion(
         records=FETCH_FORMATS[version],
         by_id=version >= 13,
         replica_state=version >= 15,
         follower_reads=version >= 11,
         storage_error=version >= 6,
         names_leader=version >= 16,
-        partition_bytes=33 if flexible else 28 if version >= 9 else 24 if version >= 5 else 16,
-        answer_bytes=41 - 4 if flexible else 42 if version >= 11 else 38 if version >= 5 else 30,
+        partition_bytes=_PARTITION_BYTES[version],
+        answer_bytes=_ANSWER_BYTES[version],
     )
-
-
-FETCH_VERSIONS: Final = tuple(_row(version) for version in range(ApiKey.FETCH.max_version + 1))
+    for version in _VERSIONS
+)
