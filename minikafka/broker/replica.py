@@ -68,7 +68,9 @@ class Replica:
 
     def accepts_topic_id(self, topic_id: UUID | None) -> bool:
         """False only for two different known ids."""
-        return topic_id in (None, ZERO_UUID) or self.topic_id in (None, topic_id)
+        if topic_id is None or topic_id == self.topic_id:
+            return True
+        return topic_id == ZERO_UUID or self.topic_id is None
 
     def check_epoch(self, current_leader_epoch: int) -> None:
         """Raises KafkaError(FENCED_LEADER_EPOCH | UNKNOWN_LEADER_EPOCH) unless the caller's epoch

@@ -295,15 +295,18 @@ class ReplicaManager:
             operation = DelayedFetch(
                 params, entries, self.hosted, self._reader, counted, self._expired
             )
-        for topic_partition in reading.advanced:
-            self.parked.changed(topic_partition)
-        self._news.add(reading.advanced)
+        if reading.advanced:
+            for topic_partition in reading.advanced:
+                self.parked.changed(topic_partition)
+            self._news.add(reading.advanced)
         if operation is None:
             self._count_out(params, size)
-            self._told(params, reading.untold)
+            if reading.untold:
+                self._told(params, reading.untold)
             reply(reading.results)
             return
-        self._news.add(reading.untold)
+        if reading.untold:
+            self._news.add(reading.untold)
         self.parked.fetch.try_complete_else_watch(
             operation, [entry.topic_partition for entry in entries]
         )

@@ -9,10 +9,11 @@ from minikafka.broker.cluster_view import ClusterView
 from minikafka.broker.context import Reply, RequestContext
 from minikafka.broker.current_leader import leader_hint
 from minikafka.broker.fetch_reader import FetchEntry, FetchParams, Isolation, ReadResult
-from minikafka.broker.fetch_sessions import Answer, FetchSessions
+from minikafka.broker.fetch_sessions import Answer, FetchContext, FetchSessions
 from minikafka.broker.fetch_versions import FETCH_VERSIONS, FetchVersion
 from minikafka.broker.record_formats import FetchFormat, in_format, limited
 from minikafka.broker.replica_manager import ReplicaManager
+from minikafka.core.replication.fetch_session import FINAL_EPOCH, NO_SESSION
 from minikafka.kernel.cluster import CONSUMER_REPLICA_ID, ZERO_UUID, TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.messages.fetch import (
@@ -56,10 +57,11 @@ class FetchHandler:
     def __call__(self, context: RequestContext, request: FetchRequest, reply: Reply) -> None:
         version = FETCH_VERSIONS[context.header.api_version]
         params = self._params(context, request, version)
-        fetch = self._sessions.context(
-            request, self._wanted(request, version), version, params.is_from_follower
-        )
-        entries = fetch.entries
+        entries: Sequence[FetchEntry] = self._wanted(request, version)
+        session: FetchContext | None = None
+        if request.session_epoch != FINAL_EPOCH or request.session_id:
+            session = self._sessions.context(request, entries, version, params.is_from_follower)
+            entries = session.entries
         wanted = version.records
         if wanted.is_converted and entries:
             params, entries = limited(params, entries, wanted)
@@ -67,7 +69,10 @@ class FetchHandler:
         def answer(results: Sequence[ReadResult]) -> None:
             if not wanted.is_any:
                 results = self._in_format(results, entries, params, wanted)
-            told = fetch.answer(results)
+            if session is None:
+                told = Answer(NO_SESSION, entries, results)
+            else:
+                told = session.answer(results)
             reply(self._response(context, version, params.isolation, told))
 
         if entries:
@@ -117,9 +122,10 @@ class FetchHandler:
             min(request.min_bytes, max_bytes),
             max_bytes,
             isolation,
-            leader_only=replica_id >= 0 or not version.follower_reads,
-            rack=request.rack_id,
-            listener=context.listener,
+            replica_id >= 0 or not version.follower_reads,
+            False,
+            request.rack_id,
+            context.listener,
         )
 
     def _in_format(
