@@ -9,8 +9,8 @@ from minikafka.broker.auto_topic_creation import (
 )
 from minikafka.broker.controlled_shutdown import ControlledShutdownConfig
 from minikafka.broker.isr_maintenance import IsrConfig
+from minikafka.broker.leader_session import ReplicaFetcherConfig
 from minikafka.broker.node_to_controller import NodeToControllerConfig
-from minikafka.broker.replica_fetcher import ReplicaFetcherConfig
 from minikafka.broker.replica_manager import ReplicaManagerConfig
 from minikafka.broker.topic_admin import TopicAdminConfig
 from minikafka.broker.topic_config_cache import topic_config
@@ -109,6 +109,7 @@ def replica_manager(config: Config, broker_id: int, listener: str) -> ReplicaMan
             replica_fetch_response_max_bytes=config.integer("replica.fetch.response.max.bytes"),
             replica_fetch_backoff_ms=config.integer("replica.fetch.backoff.ms"),
             replica_socket_timeout_ms=config.integer("replica.socket.timeout.ms"),
+            num_replica_fetchers=config.integer("num.replica.fetchers"),
         ),
     )
 

@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 from minikafka.broker.follower_logs import FollowerLogs
+from minikafka.broker.leader_session import LeaderSession, ReplicaFetcherConfig
 from minikafka.core.replication import fetch_state as states
 from minikafka.core.replication.fetch_state import PartitionFetchState
 from minikafka.core.replication.follower import restart_below_leader_end
-from minikafka.kernel.cluster import ZERO_UUID, TopicPartition
+from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import EventLog
 from minikafka.kernel.ports import Clock
-from minikafka.protocol.messages.fetch import (
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchTopic,
-    PartitionData,
-    ReplicaState,
-)
+from minikafka.protocol.messages.fetch import FetchResponse, PartitionData
 from minikafka.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -30,12 +23,18 @@ from minikafka.protocol.messages.list_offsets import (
 )
 from minikafka.protocol.schema import Message
 
-FETCH_VERSION = 16  # with topic ids
-FETCH_VERSION_BY_NAME = 12  # the last one without, for topics that have no id
 LIST_OFFSETS_VERSION = 7
 LATEST_TIMESTAMP = -1
 EARLIEST_TIMESTAMP = -2
 ERROR_NUMBERS = frozenset(int(code) for code in ErrorCode)
+# The leader has lost the session, or lost count in it: a full request puts that right at once.
+SESSION_ERRORS = frozenset(
+    (
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    )
+)
 
 
 def error_of(code: int) -> ErrorCode:
@@ -55,18 +54,6 @@ class SourceChannel(Protocol):
 
 # Connects to a broker by id. Raises OSError, also when it is not known where that broker is.
 Connect: TypeAlias = Callable[[int], Awaitable[SourceChannel]]
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicaFetcherConfig:
-    """Kafka's ``replica.fetch.*`` and ``replica.socket.timeout.ms``."""
-
-    replica_fetch_wait_max_ms: int = 500
-    replica_fetch_min_bytes: int = 1
-    replica_fetch_max_bytes: int = 1024 * 1024
-    replica_fetch_response_max_bytes: int = 10 * 1024 * 1024
-    replica_fetch_backoff_ms: int = 1_000
-    replica_socket_timeout_ms: int = 30_000
 
 
 class ReplicaFetcher:
@@ -90,7 +77,7 @@ class ReplicaFetcher:
     ) -> None:
         self.source = source
         self._broker_id = broker_id
-        self._broker_epoch = broker_epoch
+        self._session = LeaderSession(broker_id, broker_epoch, logs.log_start_offset, config)
         self._connect = connect
         self._logs = logs
         self._clock = clock
@@ -195,78 +182,48 @@ class ReplicaFetcher:
     # ------------------------------------------------------------------------------------ fetching
 
     async def _fetch_once(self, asked: dict[TopicPartition, PartitionFetchState]) -> None:
-        request, version = self._request(asked)
-        config = self._config
+        self._logs.write_log_starts()
+        request, version = self._session.request(asked, self._max_wait_ms())
         self._polling, self._interrupted = True, False
         response: FetchResponse | None = await self._ask(
-            request, version, config.replica_socket_timeout_ms
+            request, version, self._config.replica_socket_timeout_ms
         )
         self._polling = False
         if response is None:
+            self._session.failed()
             if not self._interrupted:
                 self._failed(list(asked))
             return
-        if response.error_code != ErrorCode.NONE:
-            self._log.warning("fetch_refused", error=error_of(response.error_code).name)
-            self._failed(list(asked))
+        error = error_of(response.error_code)
+        answers = self._session.answered(error, response)
+        if answers is None:
+            self._log.info("fetch_refused", error=error.name, session=request.session_id)
+            if error not in SESSION_ERRORS:
+                self._failed(list(asked))
             return
-        topics = {state.topic_id: tp.topic for tp, state in asked.items()}
+        await self._take_all(asked, answers)
+
+    async def _take_all(
+        self,
+        asked: dict[TopicPartition, PartitionFetchState],
+        answers: list[tuple[TopicPartition, PartitionData]],
+    ) -> None:
         restarts, grown = [], []
-        for topic in response.responses:
-            name = topics.get(topic.topic_id) if version > FETCH_VERSION_BY_NAME else topic.topic
-            for data in topic.partitions:
-                topic_partition = TopicPartition(name or "", data.partition_index)
-                state = asked.get(topic_partition)
-                if state is None or self._states.get(topic_partition) is not state:
-                    continue  # not ours any more, or told otherwise meanwhile
-                if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-                    restarts.append((topic_partition, state))
-                elif data.error_code != ErrorCode.NONE:
-                    self._refused(topic_partition, error_of(data.error_code))
-                else:
-                    self._take(topic_partition, state, data)
-                    if data.records:
-                        grown.append(topic_partition)
+        for topic_partition, data in answers:
+            state = asked.get(topic_partition)
+            if state is None or self._states.get(topic_partition) is not state:
+                continue  # not ours any more, or told otherwise meanwhile
+            if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                restarts.append((topic_partition, state))
+            elif data.error_code != ErrorCode.NONE:
+                self._refused(topic_partition, error_of(data.error_code))
+            else:
+                self._take(topic_partition, state, data)
+                if data.records:
+                    grown.append(topic_partition)
         await self._logs.flush_due(grown)
         for topic_partition, state in restarts:
             await self._restart(topic_partition, state)
-
-    def _request(
-        self, asked: dict[TopicPartition, PartitionFetchState]
-    ) -> tuple[FetchRequest, int]:
-        config = self._config
-        self._logs.write_log_starts()
-        topics: dict[str, FetchTopic] = {}
-        by_id = True
-        for topic_partition, state in asked.items():
-            topic = topics.get(topic_partition.topic)
-            if topic is None:
-                by_id = by_id and state.topic_id is not None
-                topic = FetchTopic(topic_partition.topic, state.topic_id or ZERO_UUID)
-                topics[topic_partition.topic] = topic
-            topic.partitions.append(
-                FetchPartition(
-                    partition=topic_partition.partition,
-                    current_leader_epoch=state.leader_epoch,
-                    fetch_offset=state.fetch_offset,
-                    last_fetched_epoch=(
-                        -1 if state.last_fetched_epoch is None else state.last_fetched_epoch
-                    ),
-                    log_start_offset=self._logs.log_start_offset(topic_partition),
-                    partition_max_bytes=config.replica_fetch_max_bytes,
-                )
-            )
-        request = FetchRequest(
-            max_wait_ms=self._max_wait_ms(),
-            min_bytes=config.replica_fetch_min_bytes,
-            max_bytes=config.replica_fetch_response_max_bytes,
-            topics=list(topics.values()),
-        )
-        if by_id:
-            request.replica_state = ReplicaState(self._broker_id, self._broker_epoch())
-            return request, FETCH_VERSION
-        request.replica_id = self._broker_id
-        return request, FETCH_VERSION_BY_NAME
 
     def _max_wait_ms(self) -> int:
         """Not beyond the end of a delay: the partition that waits is to be asked for then."""

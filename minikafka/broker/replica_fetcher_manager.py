@@ -1,4 +1,4 @@
-"""The fetchers of one broker: one for each broker that leads something we follow."""
+"""The fetchers of one broker: one or more for each broker that leads something we follow."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import TypeAlias
 
 from minikafka.broker.cluster_view import ClusterView
 from minikafka.broker.follower_logs import FollowerLogs
-from minikafka.broker.replica_fetcher import ReplicaFetcher, ReplicaFetcherConfig, SourceChannel
+from minikafka.broker.leader_session import ReplicaFetcherConfig
+from minikafka.broker.replica_fetcher import ReplicaFetcher, SourceChannel
+from minikafka.core.coordinator_partition import java_string_hash
 from minikafka.core.replication.fetch_state import PartitionFetchState
 from minikafka.kernel.cluster import Endpoint, TopicPartition
 from minikafka.kernel.events import event_log
@@ -19,7 +21,9 @@ OpenChannel: TypeAlias = Callable[[str, int], Awaitable[SourceChannel]]
 
 
 class ReplicaFetcherManager:
-    """Starts a fetcher with its first partition and ends it with its last."""
+    """Starts a fetcher with its first partition and ends it with its last.
+
+    The partitions of a source are shared out among ``num.replica.fetchers`` by their names."""
 
     def __init__(
         self,
@@ -42,7 +46,7 @@ class ReplicaFetcherManager:
         self._config = config
         self._log = event_log("replica-fetcher", broker=broker_id)
         self._group: asyncio.TaskGroup | None = None
-        self._fetchers: dict[int, ReplicaFetcher] = {}
+        self._fetchers: dict[tuple[int, int], ReplicaFetcher] = {}  # by source and number
         self._sources: dict[TopicPartition, int] = {}
         self._hints: dict[int, Endpoint] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -76,8 +80,14 @@ class ReplicaFetcherManager:
         """The broker that a partition is copied from."""
         return self._sources.get(topic_partition)
 
-    def fetcher(self, source: int) -> ReplicaFetcher | None:
-        return self._fetchers.get(source)
+    def fetcher(self, source: int, number: int = 0) -> ReplicaFetcher | None:
+        return self._fetchers.get((source, number))
+
+    def _number(self, topic_partition: TopicPartition) -> int:
+        """Which of a source's fetchers copies this partition (Kafka's getFetcherId)."""
+        topic, partition = topic_partition
+        spread = (31 * java_string_hash(topic) + partition) & 0xFFFFFFFF
+        return min(spread, (1 << 32) - spread) % self._config.num_replica_fetchers
 
     def add(
         self,
@@ -92,9 +102,10 @@ class ReplicaFetcherManager:
             return
         if hint is not None:
             self._hints[source] = hint
-        fetcher = self._fetchers.get(source)
+        number = self._number(topic_partition)
+        fetcher = self._fetchers.get((source, number))
         if fetcher is None:
-            fetcher = self._fetchers[source] = ReplicaFetcher(
+            fetcher = self._fetchers[source, number] = ReplicaFetcher(
                 source,
                 self._broker_id,
                 self._broker_epoch,
@@ -105,7 +116,8 @@ class ReplicaFetcherManager:
                 self._log,
             )
             task = self._group.create_task(
-                fetcher.run(), name=f"ReplicaFetcherThread-0-{source}-broker-{self._broker_id}"
+                fetcher.run(),
+                name=f"ReplicaFetcherThread-{number}-{source}-broker-{self._broker_id}",
             )
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -118,13 +130,14 @@ class ReplicaFetcherManager:
             source = self._sources.pop(topic_partition, None)
             if source is None:
                 continue
-            fetcher = self._fetchers.get(source)
+            number = self._number(topic_partition)
+            fetcher = self._fetchers.get((source, number))
             if fetcher is None:
                 continue  # it had given this partition up by itself, and ended with its last other
             fetcher.remove(topic_partition)
             if not len(fetcher):
                 fetcher.stop()
-                del self._fetchers[source]
+                del self._fetchers[source, number]
 
     async def _connect(self, source: int) -> SourceChannel:
         broker = self._cluster.broker(source)

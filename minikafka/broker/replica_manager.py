@@ -17,6 +17,7 @@ from minikafka.broker.follower_logs import FollowerLogs
 from minikafka.broker.high_watermark_news import HighWatermarkNews
 from minikafka.broker.hosted_partitions import HostedPartitions
 from minikafka.broker.isr_maintenance import IsrConfig, IsrMaintenance, IsrStore
+from minikafka.broker.leader_session import ReplicaFetcherConfig
 from minikafka.broker.leadership import Leadership
 from minikafka.broker.log_dir_failures import LogDirFailures
 from minikafka.broker.parked import ParkedRequests
@@ -24,7 +25,6 @@ from minikafka.broker.partition import Partition
 from minikafka.broker.read_replicas import PreferredReplicas
 from minikafka.broker.record_appends import RecordAppends
 from minikafka.broker.record_deletion import RecordDeletion
-from minikafka.broker.replica_fetcher import ReplicaFetcherConfig
 from minikafka.broker.replica_fetcher_manager import OpenChannel, ReplicaFetcherManager
 from minikafka.broker.topic_config import TopicConfigs
 from minikafka.kernel.cluster import TopicPartition

@@ -22,8 +22,8 @@ from minikafka.broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpo
 from minikafka.broker.handlers.produce import ProduceHandler
 from minikafka.broker.handlers.stop_replica import StopReplicaHandler
 from minikafka.broker.isr_maintenance import IsrConfig
+from minikafka.broker.leader_session import ReplicaFetcherConfig
 from minikafka.broker.partition import Partition
-from minikafka.broker.replica_fetcher import ReplicaFetcherConfig
 from minikafka.broker.replica_manager import ReplicaManager, ReplicaManagerConfig
 from minikafka.kernel.cluster import (
     Broker,

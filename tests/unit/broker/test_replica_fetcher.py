@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 
+from minikafka.broker.leader_session import ReplicaFetcherConfig
 from minikafka.broker.replica_fetcher import error_of as error_of_number
 from minikafka.core.replication.fetch_state import PartitionFetchState
 from minikafka.kernel.cluster import TopicPartition
@@ -14,8 +15,10 @@ from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.messages.fetch import (
     FetchableTopicResponse,
+    FetchPartition,
     FetchRequest,
     FetchResponse,
+    FetchTopic,
     PartitionData,
 )
 from minikafka.protocol.messages.list_offsets import (
@@ -24,7 +27,7 @@ from minikafka.protocol.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from minikafka.protocol.records.builder import build_batch
-from tests.support.replicas import TOPIC, TP, ReplicaCluster, batch, error_of
+from tests.support.replicas import TOPIC, TOPIC_ID, TP, ReplicaCluster, batch, error_of
 
 
 def fetches(cluster: ReplicaCluster, source: int) -> list[FetchRequest]:
@@ -150,7 +153,7 @@ class Leader:
         self.asked.append(request)
         if self.answers:
             answer = self.answers.pop(0)
-            topic = request.topics[0]
+            topic = (request.topics or [FetchTopic(TOPIC, TOPIC_ID, [FetchPartition(0)])])[0]
             reply(answer(topic) if callable(answer) else answer)
 
 
@@ -234,13 +237,74 @@ async def test_any_other_error_is_backed_off_from(error: int) -> None:
         assert len(leader.asked) == 3
 
 
-async def test_a_refused_request_backs_off_with_all_partitions() -> None:
+@pytest.mark.parametrize(("error", "pause_ms"), [("CLUSTER_AUTHORIZATION_FAILED", 20), (None, 20)])
+async def test_a_refused_request_backs_off_with_all_partitions(
+    error: str | None, pause_ms: int
+) -> None:
+    """So does an answer that lacks what was asked for."""
     async with ReplicaCluster([1, 2]) as cluster:
         leader = Leader(cluster)
-        leader.answers = [FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)]
+        leader.answers = [FetchResponse(error_code=ErrorCode[error] if error else 0)]
         await cluster.elect(1, isr=[1], replicas=[1, 2], epoch=1)
-        await cluster.clock.advance(30)
+        await cluster.clock.advance(pause_ms - 1)
+        assert len(leader.asked) == 1
+        await cluster.clock.advance(1)
         assert len(leader.asked) == 2
+
+
+@pytest.mark.mission("FET-9")
+async def test_after_the_first_request_only_changes_are_named() -> None:
+    async with ReplicaCluster([1, 2]) as cluster:
+        await cluster.elect(1, isr=[1, 2], replicas=[1, 2], partitions=range(20))
+        await cluster.clock.advance(5)
+        first = fetches(cluster, 2)[-1]
+        assert (first.session_id, first.session_epoch) == (0, 0)
+        assert len(first.topics[0].partitions) == 20
+        await cluster.clock.advance(1_000)
+        idle = fetches(cluster, 2)[-1]
+        assert (idle.session_epoch, idle.topics, idle.forgotten_topics_data) == (2, [], [])
+        assert cluster[1].produce("v", topic_partition=TP._replace(partition=3)) == []
+        await cluster.clock.advance(5)
+        named = [p.partition for t in fetches(cluster, 2)[-1].topics for p in t.partitions]
+        assert named == [3]
+        cluster[2].replicas.fetchers.remove([TP])
+        await cluster.clock.advance(1_000)
+        forgotten = [r.forgotten_topics_data for r in fetches(cluster, 2)]
+        assert [t.partitions for topics in forgotten for t in topics] == [[0]]
+        assert cluster[1].metrics.snapshot()["kafka.server:NumIncrementalFetchSessions"] == 1
+
+
+@pytest.mark.parametrize(
+    "error", [ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH]
+)
+async def test_a_session_that_is_lost_is_opened_anew_at_once(error: ErrorCode) -> None:
+    async with ReplicaCluster([1, 2]) as cluster:
+        await cluster.elect(1, isr=[1, 2], replicas=[1, 2])
+        await cluster.clock.advance(600)
+        serve = cluster[1].handlers[ApiKey.FETCH]
+        leader = Leader(cluster)
+        leader.answers = [FetchResponse(error_code=error)]
+        await cluster.clock.advance(500)
+        assert leader.asked[0].session_epoch > 0
+        assert leader.asked[1].session_epoch == 0
+        assert (leader.asked[1].session_id == 0) == (error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        assert len(leader.asked[1].topics) == 1
+        cluster[1].handlers[ApiKey.FETCH] = serve
+
+
+async def test_several_fetchers_share_the_partitions_of_a_source() -> None:
+    config = ReplicaFetcherConfig(num_replica_fetchers=3)
+    async with ReplicaCluster([1, 2], fetcher=config) as cluster:
+        await cluster.elect(1, isr=[1, 2], replicas=[1, 2], partitions=range(9))
+        produced = [
+            cluster[1].produce("v", topic_partition=TP._replace(partition=i)) for i in range(9)
+        ]
+        await cluster.clock.advance(100)
+        assert [error_of(answers) for answers in produced] == [ErrorCode.NONE] * 9
+        fetchers = cluster[2].replicas.fetchers
+        assert [len(fetchers.fetcher(1, number) or ()) for number in range(3)] == [3, 3, 3]
+        fetchers.remove([TP._replace(partition=i) for i in range(9)])
+        assert len(fetchers) == 0
 
 
 async def test_an_answer_for_a_partition_that_has_moved_on_is_dropped() -> None:
@@ -290,8 +354,8 @@ async def test_a_log_that_cannot_be_cut_stops_its_copy_and_not_the_broker() -> N
         assert cluster[2].replicas.fetchers.fetcher(1).state_of(TP) is None
 
 
-async def test_partitions_with_data_go_to_the_end_of_the_line() -> None:
-    async with ReplicaCluster([1, 2]) as cluster:
+async def test_without_a_session_partitions_with_data_go_to_the_end_of_the_line() -> None:
+    async with ReplicaCluster([1, 2], session_slots=0) as cluster:
         await cluster.elect(1, isr=[1], replicas=[1, 2], partitions=[0, 1, 2])
         await cluster.clock.settle()
         cluster[1].produce("v", acks=1)

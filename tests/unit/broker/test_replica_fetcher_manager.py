@@ -24,9 +24,10 @@ async def test_a_partition_given_up_before_its_fetcher_ended_can_be_removed() ->
         fetchers = cluster[2].replicas.fetchers
 
         def fence(context: object, request: FetchRequest, reply: object) -> None:
-            data = PartitionData(partition_index=0, error_code=ErrorCode.FENCED_LEADER_EPOCH)
+            fenced = PartitionData(partition_index=0, error_code=ErrorCode.FENCED_LEADER_EPOCH)
+            told = [fenced, PartitionData(partition_index=1)]
             reply(  # type: ignore[operator]
-                FetchResponse(responses=[FetchableTopicResponse(TOPIC, TOPIC_ID, [data])])
+                FetchResponse(responses=[FetchableTopicResponse(TOPIC, TOPIC_ID, told)])
             )
             cluster[1].handlers[ApiKey.FETCH] = serve
 
