@@ -28,6 +28,7 @@ VERBS = {
     "produce": ("minikafka.cli.produce", "send lines of standard input to a topic"),
     "consume": ("minikafka.cli.consume", "print the records of a topic"),
     "groups": ("minikafka.cli.groups", "show groups of consumers, reset or delete their offsets"),
+    "verify": ("minikafka.cli.verify", "write and read for a while, and prove nothing is lost"),
     "debug": ("minikafka.cli.debug", "show what is going on inside one broker"),
     "log-dirs": ("minikafka.cli.log_dirs", "show what lies in the log directories of brokers"),
     "dump-log": ("minikafka.cli.dump_log", "print what is in log and index files"),

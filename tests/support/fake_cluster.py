@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ from minikafka.protocol.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
+from minikafka.protocol.messages.init_producer_id import InitProducerIdResponse
 from minikafka.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
@@ -58,6 +60,7 @@ SERVED = [
     ApiKey.DELETE_TOPICS,
     ApiKey.DELETE_RECORDS,
     ApiKey.DESCRIBE_CLUSTER,
+    ApiKey.INIT_PRODUCER_ID,
 ]
 HANG_UP = "hang up"
 SILENCE = "silence"
@@ -114,6 +117,7 @@ class FakeCluster:
         self.versions = {int(key): (0, key.max_version) for key in SERVED}
         self.acked: list[bytes] = []
         self.frozen: set[int] = set()  # brokers that take connections and answer nothing
+        self._producer_ids = itertools.count(1000)
         self._listeners: dict[int, Any] = {}
         self._connections: dict[int, list[asyncio.Transport]] = {}
 
@@ -225,6 +229,9 @@ class FakeCluster:
                 brokers=nodes, cluster_id="fake", controller_id=self.controller, topics=rows
             )
         )
+
+    def _init_producer_id(self, broker: int, request: Any, fault: ErrorCode, reply: Any) -> None:
+        reply(InitProducerIdResponse(0, fault, next(self._producer_ids), 0))
 
     def _leader_error(self, broker: int, tp: TopicPartition, epoch: int = -1) -> ErrorCode:
         partition = self.partitions.get(tp)

@@ -1,0 +1,100 @@
+"""The verb `verify`: writes to a cluster and reads from it, and says what was not kept."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import signal
+import sys
+
+from minikafka.cli.connect import add_bootstrap_argument, client_config, pairs, run_client
+from minikafka.kernel.ports import World
+from minikafka.verify.run import Progress, Run, RunConfig
+
+REQUEST_TIMEOUT_MS = 5_000  # how long a frozen broker is believed in
+PIPE_PROGRESS_MS = 10_000
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_bootstrap_argument(parser)
+    parser.add_argument("--duration-s", type=float, default=30, help="of the load (30)")
+    parser.add_argument("--producers", type=int, default=3, help="(3)")
+    parser.add_argument("--consumers", type=int, default=2, help="(2)")
+    parser.add_argument("--partitions", type=int, default=6, help="(6)")
+    parser.add_argument(
+        "--replication-factor", type=int, default=-1, help="(3, or the number of brokers)"
+    )
+    parser.add_argument("--records-per-s", type=int, default=1_000, help="of all producers (1000)")
+    parser.add_argument("--value-bytes", type=int, default=100, help="(100)")
+    parser.add_argument("--topic", default="", help="name of the topic to create (a new one)")
+    parser.add_argument("--keep-topic", action="store_true", help="also when all is well")
+    parser.add_argument("--topic-config", metavar="KEY=VALUE", action="append", default=[])
+    parser.add_argument(
+        "--not-idempotent", action="store_true", help="records may be there more than once"
+    )
+    parser.add_argument("--json", action="store_true", help="the verdict as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    config = RunConfig(
+        duration_ms=int(args.duration_s * 1000),
+        producers=max(1, args.producers),
+        consumers=max(0, args.consumers),
+        partitions=max(1, args.partitions),
+        replication_factor=args.replication_factor,
+        records_per_s=args.records_per_s,
+        value_bytes=args.value_bytes,
+        idempotent=not args.not_idempotent,
+        topic=args.topic,
+        keep_topic=args.keep_topic,
+        topic_configs=pairs(args.topic_config, "--topic-config"),
+        request_timeout_ms=REQUEST_TIMEOUT_MS,
+    )
+    client = client_config(args, request_timeout_ms=REQUEST_TIMEOUT_MS)
+    shown = ProgressLine()
+
+    async def work(world: World) -> int:
+        running = Run(world, client, config, shown.update)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, running.stop)
+        try:
+            verdict = await running.execute()
+        finally:
+            shown.end()
+        if args.json:
+            print(json.dumps(verdict.as_json(), indent=2))
+        else:
+            print("\n".join(verdict.lines()))
+        if not verdict.ok:
+            print(f"minikafka: topic {running.topic} is kept", file=sys.stderr)
+        return 0 if verdict.ok else 1
+
+    return run_client(work)
+
+
+class ProgressLine:
+    """On standard error: one line that is written over, or in a pipe one now and then."""
+
+    def __init__(self) -> None:
+        self._on_terminal = sys.stderr.isatty()
+        self._next_ms = 0
+        self._open = False
+
+    def update(self, progress: Progress) -> None:
+        text = (
+            f"{progress.elapsed_ms // 1000:>4} s  {progress.acknowledged:,} acknowledged, "
+            f"{progress.in_doubt:,} in doubt, {progress.read:,} read"
+        )
+        if progress.silent_ms >= 1000:
+            text += f", no acknowledgement for {progress.silent_ms / 1000:.0f} s"
+        if self._on_terminal:
+            self._open = True
+            print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+        elif progress.elapsed_ms >= self._next_ms:
+            self._next_ms = progress.elapsed_ms + PIPE_PROGRESS_MS
+            print(text, file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        if self._open:
+            print(file=sys.stderr)

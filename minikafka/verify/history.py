@@ -1,0 +1,151 @@
+"""What producers and consumers of one run did and were told, record by record."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+# Instead of an offset: what became of a record that is not known to lie at one.
+IN_DOUBT: Final = -3  # nobody answered for good: it may be there or not
+UNSETTLED: Final = -2  # still under way
+SOMEWHERE: Final = -1  # acknowledged, without its offset (DUPLICATE_SEQUENCE_NUMBER)
+
+_NUMBER_BITS: Final = 40
+
+
+class RecordId(NamedTuple):
+    """``number`` counts the records of one producer from 0."""
+
+    producer: int
+    number: int
+
+
+class Sent(NamedTuple):
+    """One record as its producer knows it. Times are milliseconds into the run."""
+
+    id: RecordId
+    partition: int
+    key: int
+    sent_ms: int
+    settled_ms: int
+    offset: int
+
+    @property
+    def is_acknowledged(self) -> bool:
+        return self.offset >= SOMEWHERE
+
+
+class Written:
+    """The records of one producer, in the order of sending. Columns: millions of them fit."""
+
+    def __init__(self, producer: int) -> None:
+        self.producer = producer
+        self.acknowledged = 0
+        self.in_doubt = 0
+        self._partitions = array("i")
+        self._keys = array("i")
+        self._sent_ms = array("q")
+        self._settled_ms = array("q")
+        self._offsets = array("q")
+
+    def begin(self, partition: int, key: int, now_ms: int) -> RecordId:
+        """A record is about to be sent."""
+        self._partitions.append(partition)
+        self._keys.append(key)
+        self._sent_ms.append(now_ms)
+        self._settled_ms.append(-1)
+        self._offsets.append(UNSETTLED)
+        return RecordId(self.producer, len(self._offsets) - 1)
+
+    def settle(self, number: int, offset: int, now_ms: int) -> None:
+        """It was acknowledged at ``offset`` (or SOMEWHERE), or is IN_DOUBT."""
+        assert self._offsets[number] == UNSETTLED, "a record is settled once"
+        self._offsets[number] = offset
+        self._settled_ms[number] = now_ms
+        if offset == IN_DOUBT:
+            self.in_doubt += 1
+        else:
+            self.acknowledged += 1
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def __getitem__(self, number: int) -> Sent:
+        return Sent(
+            RecordId(self.producer, number),
+            self._partitions[number],
+            self._keys[number],
+            self._sent_ms[number],
+            self._settled_ms[number],
+            self._offsets[number],
+        )
+
+    def __iter__(self) -> Iterator[Sent]:
+        return (self[number] for number in range(len(self)))
+
+
+class Seen(NamedTuple):
+    """One record as a reader saw it; ``id`` is None for one that is not of this run."""
+
+    offset: int
+    id: RecordId | None
+    at_ms: int
+
+
+class Reading:
+    """What one reader saw, by partition, in the order of seeing."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.marks: dict[int, int] = {}  # the highest high watermark it was told
+        self.complaints: list[str] = []  # answers that may not be given to it at all
+        self.count = 0
+        self._seen: dict[int, tuple[array[int], array[int], array[int]]] = {}
+
+    def see(self, partition: int, offset: int, record: RecordId | None, now_ms: int) -> None:
+        columns = self._seen.get(partition)
+        if columns is None:
+            columns = self._seen[partition] = (array("q"), array("q"), array("q"))
+        offsets, ids, times = columns
+        offsets.append(offset)
+        ids.append(-1 if record is None else record.producer << _NUMBER_BITS | record.number)
+        times.append(now_ms)
+        self.count += 1
+
+    def note_mark(self, partition: int, high_watermark: int) -> None:
+        if high_watermark > self.marks.get(partition, -1):
+            self.marks[partition] = high_watermark
+
+    @property
+    def partitions(self) -> list[int]:
+        return sorted(self._seen)
+
+    def seen(self, partition: int) -> Iterator[Seen]:
+        offsets, ids, times = self._seen.get(partition, ((), (), ()))
+        for offset, number, at_ms in zip(offsets, ids, times, strict=True):
+            known = None if number < 0 else RecordId(number >> _NUMBER_BITS, number & _LOW)
+            yield Seen(offset, known, at_ms)
+
+
+_LOW: Final = (1 << _NUMBER_BITS) - 1
+
+
+@dataclass(slots=True)
+class History:
+    """A whole run. ``final`` is one complete reading after everything was settled; ``ends`` are the
+    end offsets up to which it went. ``idempotent``: no record may be there twice."""
+
+    written: list[Written]
+    readings: list[Reading]
+    final: Reading
+    ends: dict[int, int] = field(default_factory=dict)
+    idempotent: bool = True
+
+    def sent(self, record: RecordId) -> Sent | None:
+        """None for a record that nobody has sent."""
+        for written in self.written:
+            if written.producer == record.producer and record.number < len(written):
+                return written[record.number]
+        return None

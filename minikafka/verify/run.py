@@ -1,0 +1,235 @@
+"""One run against a cluster: a topic, producers and readers for a while, the verdict."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+
+from minikafka.client import Admin, ClientConfig, Consumer, ConsumerConfig
+from minikafka.client.session import ClusterSession
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.ports import World
+from minikafka.verify.history import History, Reading, Written
+from minikafka.verify.judge import judge
+from minikafka.verify.records import identify
+from minikafka.verify.report import Verdict, verdict
+from minikafka.verify.writer import Writer, WriterConfig, ask_for_identity
+
+POLL_MS = 200
+PROGRESS_MS = 1_000
+MOST_COMPLAINTS = 10
+NEVER = (ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.CORRUPT_MESSAGE)  # to one who reads on
+CATCH_UP_MS = 30_000  # how long a new leader may take to know what is committed
+
+
+@dataclass(frozen=True, slots=True)
+class RunConfig:
+    """``replication_factor`` -1: three, or as many as there are brokers. ``topic`` empty: a new
+    name. The topic is deleted after a run without findings, unless it is to be kept."""
+
+    duration_ms: int = 30_000
+    producers: int = 3
+    consumers: int = 2
+    partitions: int = 6
+    replication_factor: int = -1
+    records_per_s: int = 1_000
+    value_bytes: int = 100
+    idempotent: bool = True
+    topic: str = ""
+    keep_topic: bool = False
+    topic_configs: Mapping[str, str] = field(default_factory=dict)
+    request_timeout_ms: int = 5_000
+    delivery_timeout_ms: int = 120_000
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """``silent_ms``: since the last acknowledgement."""
+
+    elapsed_ms: int
+    acknowledged: int
+    in_doubt: int
+    read: int
+    silent_ms: int
+
+
+class Run:
+    """``execute`` once. ``stop`` ends the load before its time; the verdict comes all the same."""
+
+    def __init__(
+        self,
+        world: World,
+        client: ClientConfig,
+        config: RunConfig,
+        on_progress: Callable[[Progress], None] = lambda _: None,
+    ) -> None:
+        self._world = world
+        self._client = client
+        self._config = config
+        self._on_progress = on_progress
+        self._run = world.entropy.random_bytes(4).hex()
+        self.topic = config.topic or f"minikafka-verify-{self._run}"
+        self._written = [Written(number) for number in range(config.producers)]
+        self._readings = [Reading(f"reader {number + 1}") for number in range(config.consumers)]
+        self._stop = asyncio.Event()
+        self._settled = asyncio.Event()
+        self._started_ms = 0
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    async def execute(self) -> Verdict:
+        """Raises KafkaError where there is no topic to be had, or no reading it in the end."""
+        await self._create_topic()
+        await self._check_idempotence()
+        self._started_ms = self._world.clock.monotonic_ms()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._load())
+            for reading in self._readings:
+                tasks.create_task(self._read(reading))
+            watching = tasks.create_task(self._watch())
+            await self._settled.wait()
+            watching.cancel()
+        final = Reading("final reading")
+        history = History(self._written, self._readings, final, idempotent=self._config.idempotent)
+        await self._read_all(history)
+        result = verdict(self.topic, history, judge(history))
+        if result.ok and not self._config.keep_topic:
+            async with Admin(self._world, self._client) as admin:
+                await admin.delete_topic(self.topic)
+        return result
+
+    async def _create_topic(self) -> None:
+        config = self._config
+        async with Admin(self._world, self._client) as admin:
+            copies = config.replication_factor
+            if copies < 1:
+                copies = min(3, len((await admin.describe_cluster()).nodes))
+            # With fewer than two copies of what is acknowledged, a death may well take it along.
+            configs = {"min.insync.replicas": "2" if copies > 2 else "1", **config.topic_configs}
+            await admin.create_topic(self.topic, config.partitions, copies, configs)
+            await admin.wait_for_topic(self.topic, config.partitions)
+
+    async def _check_idempotence(self) -> None:
+        """Raises KafkaError: UNSUPPORTED_VERSION of brokers that give no producer ids."""
+        if self._config.idempotent:
+            async with Admin(self._world, self._client) as admin:
+                await ask_for_identity(admin.session, admin.session.deadline_ms())
+
+    def _now_ms(self) -> int:
+        return self._world.clock.monotonic_ms() - self._started_ms
+
+    # -- load
+
+    async def _load(self) -> None:
+        config = self._config
+        writer_config = WriterConfig(
+            run=self._run.encode(),
+            topic=self.topic,
+            records_per_s=max(1, config.records_per_s // max(1, config.producers)),
+            value_bytes=config.value_bytes,
+            idempotent=config.idempotent,
+            request_timeout_ms=config.request_timeout_ms,
+            delivery_timeout_ms=config.delivery_timeout_ms,
+        )
+        sessions = [ClusterSession(self._world, self._client) for _ in self._written]
+        try:
+            async with asyncio.TaskGroup() as tasks, AsyncExitStack() as stack:
+                for session in sessions:
+                    session.start(tasks)
+                    stack.push_async_callback(session.close)
+                async with asyncio.TaskGroup() as writers:
+                    for session, written in zip(sessions, self._written, strict=True):
+                        writer = Writer(session, written, writer_config)
+                        writers.create_task(
+                            writer.run(config.partitions, self._started_ms, self._stop)
+                        )
+                    writers.create_task(self._end_in_time())
+        finally:
+            self._settled.set()
+
+    async def _end_in_time(self) -> None:
+        left_ms = self._config.duration_ms
+        while left_ms > 0 and not self._stop.is_set():
+            await self._world.clock.sleep(min(POLL_MS, left_ms))
+            left_ms = self._config.duration_ms - self._now_ms()
+        self._stop.set()
+
+    async def _watch(self) -> None:
+        acknowledged, since_ms = 0, 0
+        while True:
+            await self._world.clock.sleep(PROGRESS_MS)
+            count = sum(written.acknowledged for written in self._written)
+            now_ms = self._now_ms()
+            if count > acknowledged:
+                acknowledged, since_ms = count, now_ms
+            self._on_progress(
+                Progress(
+                    now_ms,
+                    count,
+                    sum(written.in_doubt for written in self._written),
+                    sum(reading.count for reading in self._readings),
+                    now_ms - since_ms,
+                )
+            )
+
+    # -- readers
+
+    def _partitions(self) -> list[TopicPartition]:
+        return [TopicPartition(self.topic, number) for number in range(self._config.partitions)]
+
+    async def _read(self, reading: Reading) -> None:
+        """Until all is settled. A reader that is refused something starts anew where it was."""
+        positions = dict.fromkeys(self._partitions(), 0)
+        while not self._settled.is_set():
+            config = ConsumerConfig(auto_offset_reset="none")
+            async with Consumer(self._world, self._client, config) as consumer:
+                consumer.assign(positions)
+                for tp, position in positions.items():
+                    consumer.seek(tp, position)
+                try:
+                    while not self._settled.is_set():
+                        await self._read_some(consumer, reading, positions)
+                except KafkaError as error:
+                    if error.code in NEVER or not error.code.retriable:
+                        reading.complaints.append(f"at {self._now_ms() / 1000:.3f} s: {error}")
+                    if len(reading.complaints) >= MOST_COMPLAINTS:
+                        return
+                    await self._world.clock.sleep(PROGRESS_MS)
+
+    async def _read_some(
+        self, consumer: Consumer, reading: Reading, positions: dict[TopicPartition, int]
+    ) -> None:
+        run = self._run.encode()
+        for record in await consumer.poll(POLL_MS):
+            found = identify(run, record.value)
+            reading.see(record.partition, record.offset, found, self._now_ms())
+            positions[TopicPartition(self.topic, record.partition)] = record.offset + 1
+        for tp in positions:
+            reading.note_mark(tp.partition, consumer.high_watermark(tp))
+
+    async def _read_all(self, history: History) -> None:
+        """The final reading, when every acknowledged record can be read, or after some patience."""
+        promised = dict.fromkeys(range(self._config.partitions), 0)
+        for written in self._written:
+            for sent in written:
+                promised[sent.partition] = max(promised[sent.partition], sent.offset + 1)
+        run = self._run.encode()
+        clock = self._world.clock
+        deadline_ms = clock.monotonic_ms() + CATCH_UP_MS
+        config = ConsumerConfig(auto_offset_reset="earliest")
+        async with Consumer(self._world, self._client, config) as consumer:
+            consumer.assign(self._partitions())
+            ends = await consumer.end_offsets()
+            while clock.monotonic_ms() < deadline_ms and any(
+                end < promised[tp.partition] for tp, end in ends.items()
+            ):
+                await clock.sleep(POLL_MS)
+                ends = await consumer.end_offsets()
+            async for record in consumer.read_to(ends):
+                found = identify(run, record.value)
+                history.final.see(record.partition, record.offset, found, self._now_ms())
+        history.ends = {tp.partition: end for tp, end in ends.items()}

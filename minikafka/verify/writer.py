@@ -1,0 +1,173 @@
+"""A producer of a run: keeps every partition busy, and a record of what became of each record."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from minikafka.client.session import ClusterSession, raise_for
+from minikafka.core.client.answers import error_code
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.protocol.messages.init_producer_id import InitProducerIdRequest
+from minikafka.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from minikafka.protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
+from minikafka.protocol.records.builder import build_batch
+from minikafka.verify.history import IN_DOUBT, SOMEWHERE, RecordId, Written
+from minikafka.verify.records import key_of, value_of
+
+TICK_MS = 10
+BATCH_RECORDS = 100
+ACKS_ALL = -1
+
+
+@dataclass(frozen=True, slots=True)
+class WriterConfig:
+    """``records_per_s``: of one producer, over all its partitions."""
+
+    run: bytes
+    topic: str
+    records_per_s: int
+    value_bytes: int = 100
+    keys_per_partition: int = 5
+    idempotent: bool = True
+    request_timeout_ms: int = 5_000
+    delivery_timeout_ms: int = 120_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Identity:
+    producer_id: int = NO_PRODUCER_ID
+    epoch: int = NO_PRODUCER_EPOCH
+
+
+NOBODY = Identity()
+
+
+async def ask_for_identity(session: ClusterSession, deadline_ms: int) -> Identity:
+    """A new producer id. Raises KafkaError."""
+
+    async def attempt() -> Identity:
+        request = InitProducerIdRequest(transactional_id=None)
+        answer = await session.request_any(request, deadline_ms)
+        raise_for(error_code(answer.error_code))
+        return Identity(answer.producer_id, answer.producer_epoch)
+
+    return await session.retrying(attempt, deadline_ms)
+
+
+class Writer:
+    """acks=all, one batch at a time for each partition, tried again byte by byte the same.
+
+    ``run`` ends when ``stop`` is set and every record is settled.
+    """
+
+    def __init__(self, session: ClusterSession, written: Written, config: WriterConfig) -> None:
+        self._session = session
+        self._written = written
+        self._config = config
+        self._identity: Identity | None = None
+        self._asking = asyncio.Lock()
+        self._started_ms = 0
+
+    async def run(self, partitions: int, started_ms: int, stop: asyncio.Event) -> None:
+        self._started_ms = started_ms
+        per_s = self._config.records_per_s / partitions
+        async with asyncio.TaskGroup() as tasks:
+            for partition in range(partitions):
+                tasks.create_task(self._keep_busy(partition, per_s, stop))
+
+    async def _keep_busy(self, partition: int, per_s: float, stop: asyncio.Event) -> None:
+        """As many records a second as wanted; what an outage has held up is not made up for."""
+        clock = self._session.world.clock
+        identity, sequence, count = NOBODY, NO_SEQUENCE, 0
+        due, last_ms = 0.0, clock.monotonic_ms()
+        while not stop.is_set():
+            now_ms = clock.monotonic_ms()
+            due = min(due + (now_ms - last_ms) * per_s / 1000, float(BATCH_RECORDS))
+            last_ms = now_ms
+            if due < 1:
+                await clock.sleep(TICK_MS)
+                continue
+            size = int(due)
+            due -= size
+            try:
+                known = await self._identify()
+            except KafkaError:  # nobody there for a long time: ask again, as long as the run lasts
+                continue
+            if known is not identity:
+                identity, sequence = known, 0
+            if await self._write(partition, count, size, identity, sequence):
+                sequence += size if self._config.idempotent else 0
+            elif self._identity is identity:
+                self._identity = None  # nobody knows which sequence comes next
+            count += size
+
+    async def _identify(self) -> Identity:
+        """Raises KafkaError."""
+        async with self._asking:
+            if self._identity is None and self._config.idempotent:
+                deadline_ms = self._session.deadline_ms(self._config.delivery_timeout_ms)
+                self._identity = await ask_for_identity(self._session, deadline_ms)
+            return self._identity or NOBODY
+
+    def _now_ms(self) -> int:
+        return self._session.world.clock.monotonic_ms() - self._started_ms
+
+    async def _write(
+        self, partition: int, first: int, size: int, identity: Identity, sequence: int
+    ) -> bool:
+        """One batch of new records, until it is settled. False: in doubt."""
+        config, now_ms = self._config, self._now_ms()
+        records: list[tuple[RecordId, bytes]] = []
+        for number in range(first, first + size):
+            key = number % config.keys_per_partition
+            record = self._written.begin(partition, key, now_ms)
+            records.append((record, key_of(self._written.producer, partition, key)))
+        wall_ms = self._session.world.clock.wall_ms()
+        batch = build_batch(
+            [
+                (wall_ms, key, value_of(config.run, record, config.value_bytes), ())
+                for record, key in records
+            ],
+            producer_id=identity.producer_id,
+            producer_epoch=identity.epoch,
+            base_sequence=sequence,
+        )
+        base_offset = await self._deliver(TopicPartition(config.topic, partition), batch)
+        for step, (record, _) in enumerate(records):
+            offset = base_offset + step if base_offset >= 0 else base_offset
+            self._written.settle(record.number, offset, self._now_ms())
+        return base_offset != IN_DOUBT
+
+    async def _deliver(self, tp: TopicPartition, batch: bytes) -> int:
+        """The base offset; SOMEWHERE for a batch that was there already; IN_DOUBT."""
+        session, config = self._session, self._config
+        deadline_ms = session.deadline_ms(config.delivery_timeout_ms)
+
+        async def attempt() -> int:
+            leader = await session.metadata.leader(tp, session.remaining_ms(deadline_ms))
+            data = TopicProduceData(
+                tp.topic, [PartitionProduceData(tp.partition, memoryview(batch))]
+            )
+            request = ProduceRequest(
+                acks=ACKS_ALL, timeout_ms=config.request_timeout_ms, topic_data=[data]
+            )
+            answer = await session.connections.request(
+                leader, request, timeout_ms=config.request_timeout_ms
+            )
+            row = answer.responses[0].partition_responses[0]
+            code = error_code(row.error_code)
+            if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+                return SOMEWHERE
+            raise_for(code, row.error_message)
+            return max(int(row.base_offset), SOMEWHERE)
+
+        try:
+            return await session.retrying(attempt, deadline_ms)
+        except KafkaError:
+            return IN_DOUBT
