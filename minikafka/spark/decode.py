@@ -1,0 +1,314 @@
+"""Fetched record batches to Arrow: all records of many batches decoded at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from minikafka.core.client.fetched import AbortedTransactions
+from minikafka.protocol.buffer import Buffer
+from minikafka.protocol.records.batch import (
+    CorruptRecordError,
+    RecordBatch,
+    crc_is_valid,
+    iterate_batches,
+)
+from minikafka.protocol.records.compression import Compression, decompress
+from minikafka.spark.columns import binary_column, headers_column
+from minikafka.spark.varints import Bytes, Ints, decode_varints
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# Decompressed records that are turned into one Arrow batch at most; a single Kafka batch may be
+# larger. Arrow's offsets into a column are 32 bits wide.
+CHUNK_BYTES: Final = 16 * 1024 * 1024
+CHUNK_BATCHES: Final = 4096
+_LARGEST_SHORT = 0x7F
+_SHORTEST_RUN = 8
+
+
+@dataclass(frozen=True)
+class Slice:
+    """What is wanted of a partition: offsets in ``start <= offset < end``."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Records:
+    """The decoded records of some batches: positions in ``data``, -1 as length for null."""
+
+    data: Bytes
+    offsets: Ints
+    timestamps_ms: Ints
+    timestamp_types: Ints
+    key_starts: Ints
+    key_sizes: Ints
+    value_starts: Ints
+    value_sizes: Ints
+    header_counts: Ints
+    header_starts: Ints
+
+    def select(self, rows: Any) -> Records:
+        return Records(self.data, *(getattr(self, name)[rows] for name in _PER_RECORD))
+
+
+_PER_RECORD = tuple(Records.__dataclass_fields__)[1:]
+
+
+def visible_batches(
+    buffer: Buffer, wanted: Slice, aborted: Iterable[tuple[int, int]], check_crcs: bool = True
+) -> Iterator[RecordBatch]:
+    """The whole batches with records of ``wanted``, in order; not control batches, nor those of
+    the aborted transactions named by (producer id, first offset). A torn last batch is left out.
+
+    Raises CorruptRecordError for a wrong CRC, and as ``iterate_batches``.
+    """
+    hidden = AbortedTransactions(aborted)
+    for batch in iterate_batches(buffer):
+        if batch.base_offset >= wanted.end:
+            return
+        if check_crcs and not crc_is_valid(batch):
+            raise CorruptRecordError(
+                f"{wanted.topic}-{wanted.partition}: the batch at offset {batch.base_offset} "
+                "fails its CRC"
+            )
+        if not hidden.hides(batch) and batch.last_offset >= wanted.start and batch.record_count:
+            yield batch
+
+
+def next_offset(buffer: Buffer, position: int) -> int:
+    """Where a reader at ``position`` goes on after the whole batches in ``buffer``."""
+    for batch in iterate_batches(buffer):
+        position = max(position, batch.next_offset)
+    return position
+
+
+def decode_to_arrow(
+    buffer: Buffer,
+    wanted: Slice,
+    schema: pa.Schema,
+    aborted: Iterable[tuple[int, int]] = (),
+    check_crcs: bool = True,
+) -> Iterator[pa.RecordBatch]:
+    """The records of ``wanted`` in ``buffer``, with the columns of ``schema`` (names of the Kafka
+    connector, in any order and number). Raises CorruptRecordError, KafkaError."""
+    group: list[RecordBatch] = []
+    size = 0
+    for batch in visible_batches(buffer, wanted, aborted, check_crcs):
+        if group and (size + batch.length > CHUNK_BYTES or len(group) == CHUNK_BATCHES):
+            yield from _arrow_of(group, wanted, schema)
+            group, size = [], 0
+        group.append(batch)
+        size += batch.length
+        if batch.compression is not Compression.NONE:
+            size += 3 * batch.length  # a guess of what comes out
+    if group:
+        yield from _arrow_of(group, wanted, schema)
+
+
+def _arrow_of(
+    batches: Sequence[RecordBatch], wanted: Slice, schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+
+    for records in decode_batches(batches):
+        offsets = records.offsets
+        if offsets[0] < wanted.start or offsets[-1] >= wanted.end:
+            records = records.select((offsets >= wanted.start) & (offsets < wanted.end))
+        if len(records.offsets):
+            columns = [_column(name, records, wanted) for name in schema.names]
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _column(name: str, records: Records, wanted: Slice) -> pa.Array:
+    import pyarrow as pa
+
+    match name:
+        case "key":
+            return binary_column(records.data, records.key_starts, records.key_sizes)
+        case "value":
+            return binary_column(records.data, records.value_starts, records.value_sizes)
+        case "topic":
+            return pa.repeat(wanted.topic, len(records.offsets))
+        case "partition":
+            return pa.array(np.full(len(records.offsets), wanted.partition, np.int32))
+        case "offset":
+            return pa.array(records.offsets)
+        case "timestamp":
+            return pa.array(records.timestamps_ms * 1000, pa.timestamp("us", tz="UTC"))
+        case "timestampType":
+            return pa.array(records.timestamp_types.astype(np.int32))
+        case "headers":
+            return headers_column(records.data, records.header_counts, records.header_starts)
+    raise ValueError(f"no column {name}")
+
+
+def decode_batches(batches: Sequence[RecordBatch]) -> Iterator[Records]:
+    """The records of ``batches``, in parts where decompressed they are many bytes."""
+    part: list[RecordBatch] = []
+    plain: list[Buffer] = []
+    size = 0
+    for batch in batches:
+        data = _payload(batch)
+        if part and size + len(data) > 2 * CHUNK_BYTES:
+            yield _decode(part, plain)
+            part, plain, size = [], [], 0
+        part.append(batch)
+        plain.append(data)
+        size += len(data)
+    yield _decode(part, plain)
+
+
+def _payload(batch: RecordBatch) -> Buffer:
+    codec = batch.compression
+    return batch.payload() if codec is Compression.NONE else decompress(codec, batch.payload())
+
+
+def _decode(batches: Sequence[RecordBatch], plain: Sequence[Buffer]) -> Records:
+    raw = bytes(plain[0]) if len(plain) == 1 else b"".join(plain)
+    starts: list[Ints] = []
+    base = 0
+    for batch, data in zip(batches, plain, strict=True):
+        starts.append(_record_starts(raw, base, base + len(data), batch))
+        base += len(data)
+    counts = [batch.record_count for batch in batches]
+    try:
+        return _decode_fields(np.frombuffer(raw, np.uint8), np.concatenate(starts), batches, counts)
+    except IndexError:
+        raise CorruptRecordError(f"a record near offset {batches[0].base_offset} is cut off") from (
+            None
+        )
+
+
+def _decode_fields(
+    data: Bytes, starts: Ints, batches: Sequence[RecordBatch], counts: Sequence[int]
+) -> Records:
+    def of_batch(values: Iterable[int]) -> Ints:
+        return np.repeat(np.fromiter(values, np.int64, len(batches)), counts)
+
+    lengths, at = decode_varints(data, starts)
+    record_ends = at + lengths
+    timestamps, at = decode_varints(data, at + 1)  # past the attributes, of which none are in use
+    offsets, at = decode_varints(data, at)
+    key_sizes, key_starts = decode_varints(data, at)
+    value_sizes, value_starts = decode_varints(data, key_starts + np.maximum(key_sizes, 0))
+    ends = value_starts + np.maximum(value_sizes, 0)
+    if (key_sizes < -1).any() or (value_sizes < -1).any() or (ends >= record_ends).any():
+        raise CorruptRecordError(f"malformed records near offset {batches[0].base_offset}")
+    header_counts, header_starts = decode_varints(data, ends)
+    bare = header_counts == 0
+    if (header_counts < 0).any() or (header_starts[bare] != record_ends[bare]).any():
+        raise CorruptRecordError(f"malformed headers near offset {batches[0].base_offset}")
+    timestamps += of_batch(batch.base_timestamp for batch in batches)
+    append_time = of_batch(batch.timestamp_type_log_append for batch in batches)
+    if append_time.any():
+        largest = of_batch(batch.max_timestamp for batch in batches)
+        timestamps = np.where(append_time, largest, timestamps)
+    offsets += of_batch(batch.base_offset for batch in batches)
+    return Records(
+        data, offsets, timestamps, append_time, key_starts, key_sizes, value_starts, value_sizes,
+        header_counts, header_starts,
+    )  # fmt: skip
+
+
+def _record_starts(data: bytes, position: int, end: int, batch: RecordBatch) -> Ints:
+    """Where the records of a batch begin in ``data[position:end]``.
+
+    Each says where the next one is, so this walks. Runs of records of one size, as fixed-size
+    values make them, are taken in one step. Raises CorruptRecordError.
+    """
+    count = batch.record_count
+    parts: list[Ints] = []
+    walked: list[int] = []
+    found = 0
+    try:
+        while found < count:
+            run = _run_of_equals(data, position, end, count - found)
+            if len(run) >= _SHORTEST_RUN:
+                parts.append(np.array(walked, np.int64))
+                parts.append(run)
+                walked = []
+                found += len(run)
+                position = _after(data, int(run[-1]))
+                continue
+            before = len(walked)
+            position = _walk(data, position, end, min(count - found, 64), walked)
+            found += len(walked) - before
+            if len(walked) >= 64 and not parts:  # sizes differ: runs do not pay
+                before = len(walked)
+                position = _walk(data, position, end, count - found, walked)
+                found += len(walked) - before
+    except IndexError:
+        position = -1
+    if position != end:
+        raise CorruptRecordError(
+            f"the records of the batch at offset {batch.base_offset} do not fill it"
+        )
+    parts.append(np.array(walked, np.int64))
+    return np.concatenate(parts)
+
+
+def _run_of_equals(data: bytes, position: int, end: int, limit: int) -> Ints:
+    """The positions of the records from ``position`` on that have the size of the first one."""
+    after = _after(data, position)
+    stride = after - position
+    limit = min(limit, (end - position) // stride)
+    if limit < _SHORTEST_RUN or data[after] != data[position]:
+        return np.empty(0, np.int64)
+    size = 1
+    while data[position + size - 1] > _LARGEST_SHORT:
+        size += 1
+    table = np.frombuffer(data, np.uint8, limit * stride, position).reshape(limit, stride)
+    same = (table[:, :size] == table[0, :size]).all(axis=1)
+    run = limit if same.all() else int(np.argmin(same))
+    return position + stride * np.arange(run, dtype=np.int64)
+
+
+def _walk(data: bytes, position: int, end: int, count: int, starts: list[int]) -> int:
+    """Append the next ``count`` starts; where the record after them begins."""
+    append = starts.append
+    for _ in range(count):
+        if position >= end:
+            raise IndexError
+        append(position)
+        byte = data[position]
+        if byte < 0x80:
+            size = byte
+            position += 1
+        else:
+            second = data[position + 1]
+            if second < 0x80:
+                size = byte & 0x7F | second << 7
+                position += 2
+            else:
+                position = _after(data, position)
+                continue
+        if size & 1:
+            raise IndexError
+        position += size >> 1
+    return position
+
+
+def _after(data: bytes, position: int) -> int:
+    """Where the record at ``position`` ends. Raises IndexError for a length that cannot be."""
+    size = shift = 0
+    while True:
+        byte = data[position]
+        size |= (byte & 0x7F) << shift
+        position += 1
+        if byte < 0x80:
+            break
+        shift += 7
+        if shift > 28:
+            raise IndexError
+    if size & 1:
+        raise IndexError
+    return position + (size >> 1)

@@ -1,0 +1,203 @@
+"""Arrow columns to record batches (magic 2): all records of many batches encoded at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from minikafka.protocol.records.batch import (
+    BATCH_OVERHEAD,
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    TRANSACTIONAL_FLAG,
+    increment_sequence,
+)
+from minikafka.protocol.records.builder import assemble_batch
+from minikafka.protocol.records.compression import Compression, compress
+from minikafka.spark.murmur2 import buffers_of
+from minikafka.spark.varints import Ints, put_varints, varint_sizes, zigzag
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# Of a batch before compression; brokers take 1,048,588 bytes by default.
+BATCH_BYTES: Final = 512 * 1024
+# Encoded in one go at most, unless one batch is larger. Arrow's offsets are 32 bits wide.
+GROUP_BYTES: Final = 64 * 1024 * 1024
+_FIXED_BYTES: Final = 21  # of a record, at most: lengths, attributes, deltas
+
+
+@dataclass(frozen=True)
+class ProducerStamp:
+    """Who writes: the ids that InitProducerId gave, and whether in a transaction."""
+
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+    transactional: bool = False
+
+
+class EncodedBatch(NamedTuple):
+    """``data`` is a whole batch, to be produced with base offset 0. Sequences are -1 without a
+    producer id; ``next_sequence`` is that of the batch after it."""
+
+    data: bytes
+    record_count: int
+    next_sequence: int
+
+
+def encode_batches(
+    columns: Mapping[str, pa.Array],
+    timestamp_ms: int,
+    stamp: ProducerStamp = ProducerStamp(),
+    base_sequence: int = NO_SEQUENCE,
+    compression: Compression = Compression.NONE,
+    batch_bytes: int = BATCH_BYTES,
+) -> Iterator[EncodedBatch]:
+    """The rows of ``columns`` (value, and key and headers where they are there) in order, in
+    batches of at most ``batch_bytes`` unless one record is larger. All have the same time."""
+    import pyarrow as pa
+
+    value = columns["value"].cast(pa.binary())
+    if not len(value):
+        return
+    key = columns.get("key")
+    key = pa.nulls(len(value), pa.binary()) if key is None else key.cast(pa.binary())
+    headers = header_blobs(columns.get("headers"), len(value))
+    sizes = _row_sizes(key, value, headers)
+    firsts, group_ends = _cut(sizes + _FIXED_BYTES, batch_bytes - BATCH_OVERHEAD)
+    sequence = base_sequence
+    for begin, end in group_ends:
+        bounds = [*firsts[begin:end], firsts[end]]
+        rows = slice(bounds[0], bounds[-1])
+        deltas = np.arange(rows.start, rows.stop) - np.repeat(bounds[:-1], np.diff(bounds))
+        payload, starts = _payload(key[rows], value[rows], headers[rows], deltas)
+        for first, last in pairwise(bounds):
+            body = payload[starts[first - rows.start] : starts[last - rows.start]]
+            count = last - first
+            data = _batch(body, count, timestamp_ms, stamp, sequence, compression)
+            if sequence != NO_SEQUENCE:
+                sequence = increment_sequence(sequence, count)
+            yield EncodedBatch(data, count, sequence)
+
+
+def _batch(
+    body: memoryview,
+    count: int,
+    timestamp_ms: int,
+    stamp: ProducerStamp,
+    sequence: int,
+    codec: Compression,
+) -> bytes:
+    return assemble_batch(
+        body if codec is Compression.NONE else compress(codec, body),
+        base_offset=0,
+        leader_epoch=NO_LEADER_EPOCH,
+        attributes=int(codec) | (TRANSACTIONAL_FLAG if stamp.transactional else 0),
+        last_offset_delta=count - 1,
+        base_timestamp=timestamp_ms,
+        max_timestamp=timestamp_ms,
+        producer_id=stamp.producer_id,
+        producer_epoch=stamp.producer_epoch,
+        base_sequence=sequence,
+        record_count=count,
+    )
+
+
+def _cut(sizes: Ints, limit: int) -> tuple[list[int], list[tuple[int, int]]]:
+    """(first row of each batch and the number of rows, [(first batch, last batch + 1), ...] of
+    what is encoded in one go)."""
+    ends = np.cumsum(sizes)
+    firsts, groups = [0], []
+    group, group_begin = 0, 0
+    while firsts[-1] < len(ends):
+        first = firsts[-1]
+        begun = int(ends[first - 1]) if first else 0
+        if begun - group_begin > GROUP_BYTES:
+            groups.append((group, len(firsts) - 1))
+            group, group_begin = len(firsts) - 1, begun
+        firsts.append(max(int(np.searchsorted(ends, begun + limit, "right")), first + 1))
+    groups.append((group, len(firsts) - 1))
+    return firsts, groups
+
+
+def varint_column(*columns: Ints) -> pa.Array:
+    """A binary column: in each row the (unsigned) numbers of the columns as varints."""
+    import pyarrow as pa
+
+    sizes = [varint_sizes(column) for column in columns]
+    bounds = np.zeros(len(columns[0]) + 1, np.int64)
+    np.cumsum(sum(sizes), out=bounds[1:])
+    out = np.empty(int(bounds[-1]), np.uint8)
+    at = bounds[:-1]
+    for column, column_sizes in zip(columns, sizes, strict=True):
+        put_varints(out, at, column, column_sizes)
+        at = at + column_sizes
+    return pa.BinaryArray.from_buffers(
+        pa.binary(),
+        len(columns[0]),
+        [None, pa.py_buffer(bounds.astype(np.int32)), pa.py_buffer(out)],
+    )
+
+
+def _join(*columns: pa.Array) -> pa.Array:
+    import pyarrow.compute as pc
+
+    return pc.binary_join_element_wise(*columns, b"", null_handling="replace", null_replacement=b"")
+
+
+def _lengths(column: pa.Array) -> Ints:
+    """Sizes of the rows as varints have them: -1 for null."""
+    sizes = np.diff(buffers_of(column)[1])
+    if column.null_count:
+        sizes[column.is_null().to_numpy(zero_copy_only=False)] = -1
+    return zigzag(sizes)
+
+
+def _row_sizes(*columns: pa.Array) -> Ints:
+    """Bytes of each row over all columns; null takes none."""
+    total = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        total += np.diff(buffers_of(column)[1])
+    return total
+
+
+def _payload(
+    key: pa.Array, value: pa.Array, headers: pa.Array, deltas: Ints
+) -> tuple[memoryview, Ints]:
+    """All records behind each other, and where each begins (one bound more)."""
+    nothing = np.zeros(len(deltas), np.int64)
+    # attributes 0 | timestamp delta 0 | offset delta | key size
+    prefix = varint_column(nothing, nothing, zigzag(deltas), _lengths(key))
+    middle = varint_column(_lengths(value))
+    parts = (prefix, key, middle, value, headers)
+    records = _join(varint_column(zigzag(_row_sizes(*parts))), *parts)
+    data, bounds = buffers_of(records)
+    return memoryview(data.data), bounds
+
+
+def header_blobs(column: pa.Array | None, count: int) -> pa.Array:
+    """The end of each record: how many headers, and then they."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if column is None or column.null_count == count:
+        return pa.repeat(pa.scalar(b"\0", pa.binary()), count)
+    counts = pc.fill_null(pc.list_value_length(column), 0).to_numpy().astype(np.int64)
+    pairs = column.flatten()
+    names, contents = (pairs.field(number).cast(pa.binary()) for number in (0, 1))
+    if pairs.null_count or names.null_count:
+        raise ValueError("a header without a key")
+    encoded = _join(varint_column(_lengths(names)), names, varint_column(_lengths(contents)),
+                    contents)  # fmt: skip
+    data, pair_bounds = buffers_of(encoded)
+    bounds = pair_bounds[np.concatenate([[0], np.cumsum(counts)])].astype(np.int32)
+    blobs = pa.BinaryArray.from_buffers(
+        pa.binary(), count, [None, pa.py_buffer(bounds), pa.py_buffer(data)]
+    )
+    return _join(varint_column(zigzag(counts)), blobs)

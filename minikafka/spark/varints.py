@@ -1,0 +1,79 @@
+"""Zigzag varints of many records at once, in numpy."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from minikafka.protocol.records.batch import CorruptRecordError
+
+Ints: TypeAlias = npt.NDArray[np.int64]
+Bytes: TypeAlias = npt.NDArray[np.uint8]
+
+_MAX_VARLONG_BYTES = 10
+_ONE_BYTE = 1 << 6  # zigzag values below -64 or above 63 take a second byte
+
+
+def decode_varints(data: Bytes, positions: Ints) -> tuple[Ints, Ints]:
+    """(values, positions after them) of the signed varints at ``positions``.
+
+    Raises IndexError where one reaches past ``data``, CorruptRecordError for one that never ends.
+    """
+    first = data[positions]
+    values = first.astype(np.int64)
+    ends = positions + 1
+    longer = np.flatnonzero(first >= 0x80)
+    if longer.size:
+        _decode_longer(data, values, ends, longer)
+    # The value as an unsigned number: its upper half means negative numbers, so shift as unsigned.
+    half = (values.view(np.uint64) >> np.uint64(1)).view(np.int64)
+    return half ^ -(values & 1), ends
+
+
+def _decode_longer(data: Bytes, values: Ints, ends: Ints, longer: Ints) -> None:
+    values[longer] &= 0x7F
+    at = ends[longer]
+    for shift in range(7, 7 * _MAX_VARLONG_BYTES, 7):
+        bytes_ = data[at].astype(np.int64)
+        values[longer] |= (bytes_ & 0x7F) << shift
+        at += 1
+        ends[longer] = at
+        more = bytes_ >= 0x80
+        if not more.any():
+            return
+        longer, at = longer[more], at[more]
+    raise CorruptRecordError("a varint of more than 64 bits")
+
+
+def zigzag(values: Ints) -> Ints:
+    """Signed numbers as the unsigned ones that varints hold (within 63 bits)."""
+    return (values << 1) ^ (values >> 63)
+
+
+def varint_sizes(unsigned: Ints) -> Ints:
+    """How many bytes each of these numbers takes."""
+    sizes = np.ones(len(unsigned), np.int64)
+    shift = 7
+    rest = unsigned >> shift
+    while rest.any():
+        sizes += rest > 0
+        shift += 7
+        rest = unsigned >> shift
+    return sizes
+
+
+def put_varints(out: Bytes, positions: Ints, unsigned: Ints, sizes: Ints) -> None:
+    """Write each number at its position. ``sizes``: of ``varint_sizes``."""
+    last = sizes == 1
+    if last.all():
+        out[positions] = unsigned
+        return
+    at, rest, left = positions.copy(), unsigned.copy(), sizes
+    while True:
+        out[at] = (rest & 0x7F) | np.where(left > 1, 0x80, 0)
+        going_on = np.flatnonzero(left > 1)
+        if not going_on.size:
+            return
+        at, rest, left = at[going_on] + 1, rest[going_on] >> 7, left[going_on] - 1
