@@ -1,8 +1,15 @@
-"""A Kafka client over any World: producer, consumer by assignment, admin."""
+"""A Kafka client over any World: producer, consumer, admin."""
 
 from minikafka.client.admin import Admin, ClusterDescription, CreatedTopic, NewTopic
 from minikafka.client.config import ClientConfig
-from minikafka.client.consumer import Consumer, ConsumerConfig, ConsumerRecord
+from minikafka.client.consumer import (
+    CommitFailedError,
+    Consumer,
+    ConsumerConfig,
+    ConsumerRecord,
+    OffsetAndMetadata,
+    RebalanceListener,
+)
 from minikafka.client.offsets import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -10,6 +17,7 @@ from minikafka.client.offsets import (
     OffsetAndTimestamp,
 )
 from minikafka.client.producer import Producer, ProducerConfig, RecordMetadata
+from minikafka.client.truncation import LogTruncationError
 
 __all__ = [
     "EARLIEST_TIMESTAMP",
@@ -18,13 +26,17 @@ __all__ = [
     "Admin",
     "ClientConfig",
     "ClusterDescription",
+    "CommitFailedError",
     "Consumer",
     "ConsumerConfig",
     "ConsumerRecord",
     "CreatedTopic",
+    "LogTruncationError",
     "NewTopic",
+    "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "Producer",
     "ProducerConfig",
+    "RebalanceListener",
     "RecordMetadata",
 ]

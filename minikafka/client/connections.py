@@ -43,10 +43,16 @@ class _Link:
             self.channel = None
 
 
+# A second connection to broker N has the id N + SECOND_CONNECTION.
+SECOND_CONNECTION = 1 << 31
+
+
 class Connections:
     """Sends requests to brokers by their ids.
 
     Bootstrap servers have the ids -1, -2, ... A failed connection is tried again after a backoff.
+    Brokers answer in the order of the requests, so that a JoinGroup that waits for others would
+    hold up all that is behind it: coordinators are asked over a second connection.
     """
 
     def __init__(self, world: World, config: ClientConfig) -> None:
@@ -69,7 +75,7 @@ class Connections:
     def set_nodes(self, nodes: Mapping[int, Node]) -> None:
         """The brokers that exist now. Who is gone, or lives elsewhere, is disconnected."""
         for broker_id, link in list(self._links.items()):
-            node = nodes.get(broker_id)
+            node = nodes.get(broker_id % SECOND_CONNECTION)
             if node is None or (node.host, node.port) != (link.host, link.port):
                 self._links.pop(broker_id).close()
         for broker_id, node in nodes.items():
@@ -132,6 +138,16 @@ class Connections:
                 task.cancel()
             await asyncio.gather(*asked.values(), return_exceptions=True)
 
+    async def connect(self, node_id: int) -> None:
+        """Connect if we are not, so that ``versions`` are known. Raises KafkaError."""
+        link = self._link(node_id)
+        if link is None:
+            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, f"no address known of broker {node_id}")
+        try:
+            await self._connect(link)
+        except OSError as error:
+            raise _as_kafka_error(error) from error
+
     async def send(self, node_id: int, message: Message) -> None:
         """Send a request that has no answer. Raises KafkaError as ``request``."""
         try:
@@ -152,7 +168,7 @@ class Connections:
             link.close()
 
     def _best_node(self, but_not: Container[int]) -> int | None:
-        links = {**self._links}
+        links = {number: each for number, each in self._links.items() if number < SECOND_CONNECTION}
         if not any(link.failures == 0 for number, link in links.items() if number not in but_not):
             links.update(self._bootstrap)
         ranks = {n: self._rank(link) for n, link in links.items() if n not in but_not}
@@ -163,6 +179,10 @@ class Connections:
         return equals[self._world.entropy.randrange(len(equals))]
 
     def _link(self, node_id: int) -> _Link | None:
+        if node_id >= SECOND_CONNECTION and node_id not in self._links:
+            first = self._links.get(node_id - SECOND_CONNECTION)
+            if first is not None:
+                self._links[node_id] = _Link(first.host, first.port)
         return self._links.get(node_id) or self._bootstrap.get(node_id)
 
     def _note_failures(self, node_id: int, count: int) -> None:

@@ -1,14 +1,16 @@
-"""The consumer by assignment: records of chosen partitions, from chosen offsets."""
+"""The consumer: records of partitions assigned by hand, or of topics shared with a group."""
 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Literal
 
 from minikafka.client.config import ClientConfig
+from minikafka.client.consumer_config import ConsumerConfig
 from minikafka.client.fetcher import Fetcher, FetcherConfig
+from minikafka.client.group_consumer import GroupConsumer
+from minikafka.client.group_offsets import CommitFailedError, OffsetAndMetadata
 from minikafka.client.offsets import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -16,6 +18,7 @@ from minikafka.client.offsets import (
     list_offsets,
 )
 from minikafka.client.session import Client
+from minikafka.client.subscription import RebalanceListener, TopicSubscription
 from minikafka.client.waiting import wait_for_event
 from minikafka.core.client.fetched import ConsumerRecord
 from minikafka.core.client.positions import Positions
@@ -23,30 +26,28 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import World
 
-__all__ = ["Consumer", "ConsumerConfig", "ConsumerRecord"]
+__all__ = [
+    "CommitFailedError",
+    "Consumer",
+    "ConsumerConfig",
+    "ConsumerRecord",
+    "OffsetAndMetadata",
+    "RebalanceListener",
+]
 
 _RESET_TIMESTAMPS = {"earliest": EARLIEST_TIMESTAMP, "latest": LATEST_TIMESTAMP, "none": None}
 _ISOLATION_LEVELS = {"read_uncommitted": 0, "read_committed": 1}
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerConfig:
-    """Kafka's consumer keys in snake case, with Kafka's defaults."""
-
-    auto_offset_reset: Literal["earliest", "latest", "none"] = "latest"
-    isolation_level: Literal["read_uncommitted", "read_committed"] = "read_uncommitted"
-    fetch_min_bytes: int = 1
-    fetch_max_bytes: int = 52_428_800
-    fetch_max_wait_ms: int = 500
-    max_partition_fetch_bytes: int = 1_048_576
-    max_poll_records: int = 500
-    check_crcs: bool = True
-
-
 class Consumer(Client):
-    """Reads the partitions it was assigned. One task uses it at a time.
+    """Reads partitions. One task uses it at a time.
 
-    Everything is lazy: positions are looked up and records fetched by ``poll`` or by iterating.
+    Everything happens in ``poll`` or by iterating: joining the group, the listener's calls,
+    automatic commits of what was handed out before. Beside that only fetches go ahead, within
+    bounds, and heartbeats; who does not poll for ``max_poll_interval_ms`` leaves the group.
+
+    Leaving the ``async with`` block normally commits (with ``enable_auto_commit``) and leaves the
+    group; with an exception it leaves without a commit, so that the last records come again.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class Consumer(Client):
         self._config = consumer_config or ConsumerConfig()
         self._reset_timestamp = _RESET_TIMESTAMPS[self._config.auto_offset_reset]
         self._isolation_level = _ISOLATION_LEVELS[self._config.isolation_level]
-        self._positions = Positions()
+        self._positions = Positions(self._config.fetch_max_bytes)
         self._fetcher = Fetcher(
             self.session,
             self._positions,
@@ -70,26 +71,77 @@ class Consumer(Client):
                 reset_timestamp=self._reset_timestamp,
             ),
         )
+        group = self._config.group()
+        self._group: GroupConsumer | None = None
+        if group is not None:
+            self._group = GroupConsumer(
+                self.session,
+                self._positions,
+                group,
+                self._config,
+                self._reset_timestamp,
+                self._fetcher.news.set,
+            )
         self._closed = False
+        self.records_consumed = 0
 
     async def start(self, tasks: asyncio.TaskGroup) -> None:
         self.session.start(tasks)
         self._fetcher.start(tasks)
+        if self._group is not None:
+            self._group.start(tasks)
 
     async def close(self) -> None:
+        await self._end(commit=True)
+
+    async def abort(self) -> None:
+        await self._end(commit=False)
+
+    async def _end(self, commit: bool) -> None:
         if self._closed:
             return
         self._closed = True
-        await self._fetcher.close()
-        await self.session.close()
+        try:
+            if self._group is not None:
+                await self._group.close(commit)
+        finally:
+            await self._fetcher.close()
+            await self.session.close()
 
     # -- where to read
 
+    def subscribe(
+        self,
+        topics: Iterable[str] = (),
+        *,
+        pattern: str | re.Pattern[str] | None = None,
+        listener: RebalanceListener | None = None,
+    ) -> None:
+        """Share these topics, or all whose names match, with the group. Replaces an earlier
+        subscription. Raises RuntimeError without a group, or after ``assign``."""
+        if self._group is None:
+            raise RuntimeError("a subscription needs a group_id")
+        if self._group.subscription is None and self._positions.assigned:
+            raise RuntimeError("partitions are assigned by hand; assign([]) first")
+        excluding = self._config.exclude_internal_topics
+        self._group.subscribe(TopicSubscription.to(topics, pattern, excluding), listener)
+
+    async def unsubscribe(self) -> None:
+        """Give all partitions up; leave the group if there was a subscription. Raises what the
+        listener raises."""
+        if self._group is not None:
+            await self._group.unsubscribe()
+        self._positions.assign([], None)
+
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these and no others. New ones start where ``auto_offset_reset`` says, unless one of
-        the seeks is called; with "none" a seek is needed."""
+        """Read these and no others. New ones start where the group has committed if there is a
+        group, else where ``auto_offset_reset`` says, unless one of the seeks is called; with "none"
+        a seek is needed. Raises RuntimeError after ``subscribe``."""
+        if self._group is not None and self._group.subscription is not None:
+            raise RuntimeError("the group assigns partitions; unsubscribe first")
         wanted = list(partitions)
-        self._positions.assign(wanted, self._reset_timestamp)
+        by_group = self._group is not None
+        self._positions.assign(wanted, self._reset_timestamp, committed_wanted=by_group)
         self.session.metadata.add_topics({tp.topic for tp in wanted})
 
     async def assign_topics(self, *topics: str) -> list[TopicPartition]:
@@ -124,7 +176,8 @@ class Consumer(Client):
         self._seek_to(timestamp_ms, partitions)
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Hand out no records of these until ``resume``."""
+        """Hand out no records of these until ``resume``. A rebalance that takes a partition away
+        forgets it."""
         for tp in partitions:
             self._positions.pause(tp)
 
@@ -133,10 +186,16 @@ class Consumer(Client):
             self._positions.resume(tp)
         self._fetcher.news.set()
 
+    @property
+    def paused(self) -> list[TopicPartition]:
+        return sorted(self._positions.paused)
+
     async def position(self, topic_partition: TopicPartition) -> int:
         """The offset of the next record. Raises KafkaError when it cannot be looked up in time."""
         deadline_ms = self.session.deadline_ms()
         while (position := self._positions.position(topic_partition)) is None:
+            if self._group is not None:
+                await self._group.step()
             self._check_position_will_come(topic_partition)
             await self._progress(deadline_ms, topic_partition)
         return position
@@ -144,6 +203,51 @@ class Consumer(Client):
     def high_watermark(self, topic_partition: TopicPartition) -> int:
         """As of the last fetch; -1 before it."""
         return self._positions.high_watermark(topic_partition)
+
+    def lag(self, topic_partition: TopicPartition) -> int | None:
+        """How many offsets lie ahead, as of the last fetch: to the high watermark, or with
+        ``read_committed`` to the last stable offset. None before the first fetch. Raises KeyError.
+        """
+        position = self._positions.position(topic_partition)
+        end = self._positions.high_watermark(topic_partition)
+        if self._isolation_level:
+            end = self._positions.last_stable_offset(topic_partition)
+        return None if position is None or end < 0 else max(0, end - position)
+
+    # -- the group
+
+    async def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None
+    ) -> None:
+        """Commit these (the next offsets to consume), by default all that was handed out.
+
+        Raises CommitFailedError when others have the partitions now, KafkaError for the rest,
+        RuntimeError without a group.
+        """
+        group = self._the_group()
+        wanted = group.consumed() if offsets is None else _with_metadata(offsets)
+        await group.offsets.commit(wanted, self.session.deadline_ms())
+
+    async def committed(
+        self, *partitions: TopicPartition
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """What the group has committed, None where nothing is; of all assigned partitions when none
+        is named. Raises KafkaError, RuntimeError without a group."""
+        wanted = partitions or self.assignment
+        return await self._the_group().offsets.committed(wanted, self.session.deadline_ms())
+
+    @property
+    def membership(self) -> tuple[str, int]:
+        """The member id and the generation, as the coordinator gave them; "", -1: in no group."""
+        if self._group is None:
+            return "", -1
+        membership = self._group.member.membership
+        return membership.member_id, membership.generation
+
+    def _the_group(self) -> GroupConsumer:
+        if self._group is None:
+            raise RuntimeError("there is no group: group_id is not set")
+        return self._group
 
     # -- reading
 
@@ -156,6 +260,16 @@ class Consumer(Client):
         corrupt batches, offsets that could not be looked up.
         """
         limit = self._config.max_poll_records if max_records is None else max_records
+        group = self._group
+        if group is None:
+            return await self._poll(timeout_ms, limit)
+        group.member.poll_begins()
+        try:
+            return await self._poll(timeout_ms, limit)
+        finally:
+            group.member.poll_ends()
+
+    async def _poll(self, timeout_ms: int, limit: int) -> list[ConsumerRecord]:
         deadline_ms = self.session.deadline_ms(timeout_ms)
         news = self._fetcher.news
         while True:
@@ -163,18 +277,30 @@ class Consumer(Client):
             error = self._fetcher.take_error()
             if error is not None:
                 raise error
+            if self._group is not None:
+                await self._group.step()
             records = self._positions.take(limit)
             self._fetcher.advance()
             left_ms = deadline_ms - self.session.world.clock.monotonic_ms()
             if records or left_ms <= 0:
+                self.records_consumed += len(records)
                 return records
             await wait_for_event(news, left_ms)
 
-    async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
-        """Record after record, for ever. Raises as ``poll``."""
+    def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
+        """Record after record, for ever. A record counts as consumed when the next one is asked
+        for, or the loop is left. Raises as ``poll``."""
+        return self
+
+    async def __anext__(self) -> ConsumerRecord:
+        unread = self._positions.unread
+        if unread and (self._group is None or not self._group.commit_is_due):
+            return unread.popleft()
         while True:
-            for record in await self.poll():
-                yield record
+            records = await self.poll()
+            if records:
+                self._positions.unread.extend(records)
+                return self._positions.unread.popleft()
 
     async def read_to(
         self, end_offsets: Mapping[TopicPartition, int] | None = None
@@ -234,7 +360,8 @@ class Consumer(Client):
         return position is None or position < end
 
     def _check_position_will_come(self, tp: TopicPartition) -> None:
-        if tp not in self._positions.to_reset():
+        known = tp in self._positions.to_reset() or tp in self._positions.to_initialize()
+        if not known and self._positions.position(tp) is None:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE, f"{tp} has no position and auto.offset.reset is none"
             )
@@ -248,3 +375,26 @@ class Consumer(Client):
         left_ms = deadline_ms - self.session.world.clock.monotonic_ms()
         if not await wait_for_event(self._fetcher.news, left_ms):
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"position of {tp}")
+
+    def metrics(self) -> dict[str, int]:
+        """Counters since the start, and gauges; names as Kafka's where it has them."""
+        found = {
+            "records-consumed-total": self.records_consumed,
+            "fetch-total": self._fetcher.fetches,
+            "bytes-consumed-total": self._fetcher.bytes_fetched,
+            "buffered-bytes": self._positions.buffered_bytes,
+            "assigned-partitions": len(self._positions.assigned),
+            "records-lag-max": max((self.lag(tp) or 0 for tp in self.assignment), default=0),
+        }
+        if self._group is not None:
+            member = self._group.member
+            found["commit-total"] = self._group.offsets.commits
+            found["rebalance-total"] = member.rebalances
+            found["heartbeat-total"] = member.heartbeats
+        return found
+
+
+def _with_metadata(
+    offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    return {tp: OffsetAndMetadata(at) if isinstance(at, int) else at for tp, at in offsets.items()}

@@ -61,6 +61,8 @@ class Fetcher:
         self._running: set[asyncio.Task[None]] = set()
         self._tasks: asyncio.TaskGroup | None = None
         self._closed = False
+        self.fetches = 0
+        self.bytes_fetched = 0
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
         self._tasks = tasks
@@ -198,6 +200,7 @@ class Fetcher:
     ) -> bool:
         """Whether there is something new for the application."""
         before_bytes = self._positions.buffered_bytes
+        self.fetches += 1
         failed = False
         for topic in response.responses:
             for row in topic.partitions:
@@ -216,7 +219,9 @@ class Fetcher:
             self._back_off(leader, ErrorCode.NONE)
         else:
             self._failures.pop(leader, None)
-        return self._positions.buffered_bytes > before_bytes
+        arrived_bytes = self._positions.buffered_bytes - before_bytes
+        self.bytes_fetched += arrived_bytes
+        return arrived_bytes > 0
 
     def _buffer(self, tp: TopicPartition, row: PartitionData) -> None:
         aborted = [(at.producer_id, at.first_offset) for at in row.aborted_transactions or ()]

@@ -33,6 +33,8 @@ class Metadata:
         self._config = config
         self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._topics: set[str] = set()  # those that the application named
+        self.knows_all = False  # whether the view shows every topic there is
+        self._all_topics = False
         self._needed = asyncio.Event()
         self._urgent = asyncio.Event()
         self._waiters: list[asyncio.Future[None]] = []
@@ -57,6 +59,13 @@ class Metadata:
         new = set(topics) - self._topics
         if new:
             self._topics |= new
+            self._urgent.set()
+            self.request_update()
+
+    def follow_all(self) -> None:
+        """Follow every topic there is, from now on."""
+        if not self._all_topics:
+            self._all_topics = True
             self._urgent.set()
             self.request_update()
 
@@ -146,13 +155,14 @@ class Metadata:
             await wait_for_event(self._urgent, delay_ms)
 
     async def _update(self) -> None:
-        names = sorted(self._topics)
+        names, everything = sorted(self._topics), self._all_topics
         request = MetadataRequest(
-            topics=[MetadataRequestTopic(name=name) for name in names],
-            allow_auto_topic_creation=self._config.allow_auto_create_topics,
+            topics=None if everything else [MetadataRequestTopic(name=name) for name in names],
+            allow_auto_topic_creation=self._config.allow_auto_create_topics and not everything,
         )
         answer = await self._connections.request_any(request)
-        self.view = merge(self.view, answer, self._topics)
+        self.view = merge(self.view, answer, () if everything else self._topics)
+        self.knows_all = everything
         self._connections.set_nodes(self.view.nodes)
         self._last_error = None
         waiters, self._waiters = self._waiters, []

@@ -1,4 +1,4 @@
-"""Waiting for an event, but not for ever."""
+"""Waiting for an event, but not for ever; for the end of a task."""
 
 from __future__ import annotations
 
@@ -20,3 +20,10 @@ async def wait_for_event(event: asyncio.Event, timeout_ms: int | None) -> bool:
     except TimeoutError:
         return False
     return True
+
+
+async def end_task(task: asyncio.Task[None] | None) -> None:
+    """Cancel it, and return when it has ended, however that was."""
+    if task is not None:
+        task.cancel()
+        await asyncio.wait([task])

@@ -164,3 +164,12 @@ def _newer(old: TopicView | None, new: TopicView) -> TopicView:
         if told is not None and NO_EPOCH != told.leader_epoch < known.leader_epoch:
             partitions[number] = known
     return TopicView(new.name, new.topic_id, new.is_internal, new.error, partitions)
+
+
+def partition_counts(view: ClusterView, topics: Iterable[str]) -> dict[str, int]:
+    """Of each topic; 0 for one that is not there."""
+    known = {topic: view.topics.get(topic) for topic in topics}
+    return {
+        topic: 0 if row is None or row.error is not ErrorCode.NONE else len(row.partitions)
+        for topic, row in known.items()
+    }

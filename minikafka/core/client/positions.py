@@ -56,6 +56,8 @@ class Positions:
         self._states: dict[TopicPartition, _State] = {}
         self._arrived: deque[TopicPartition] = deque()  # those with chunks
         self.buffered_bytes = 0
+        # Taken for an iteration that goes record by record. Places lie before them.
+        self.unread: deque[ConsumerRecord] = deque()
 
     @property
     def assigned(self) -> list[TopicPartition]:
@@ -84,16 +86,23 @@ class Positions:
             if tp not in self._states:
                 self.buffered_bytes -= sum(chunk.size_bytes for chunk in state.chunks)
         self._arrived = deque(tp for tp in self._arrived if tp in self._states)
+        if self.unread:
+            self.unread = deque(r for r in self.unread if (r.topic, r.partition) in self._states)
 
     # -- where to read. All raise KeyError for a partition that is not assigned.
 
     def position(self, topic_partition: TopicPartition) -> int | None:
         """The next offset to hand out, None while unknown."""
-        place = self._states[topic_partition].place
+        place = self.place(topic_partition)
         return None if place is None else place.offset
 
     def place(self, topic_partition: TopicPartition) -> Place | None:
-        return self._states[topic_partition].place
+        """As ``position``, with the leader epoch of what was read."""
+        state = self._states[topic_partition]
+        for record in self.unread:
+            if (record.topic, record.partition) == topic_partition:
+                return Place(record.offset, record.leader_epoch)
+        return state.place
 
     def high_watermark(self, topic_partition: TopicPartition) -> int:
         """As of the last fetch; -1 before it."""
@@ -112,7 +121,11 @@ class Positions:
         self._move(topic_partition, None, timestamp)
 
     def pause(self, topic_partition: TopicPartition) -> None:
-        self._states[topic_partition].paused = True
+        state = self._states[topic_partition]
+        place = self.place(topic_partition)
+        if place != state.place:  # unread records wait, too: they are fetched again
+            self._move(topic_partition, place, None)
+        state.paused = True
 
     def resume(self, topic_partition: TopicPartition) -> None:
         self._states[topic_partition].paused = False
@@ -175,7 +188,7 @@ class Positions:
         state.doubted = False
         if end is None or end.offset >= doubt.place.offset:
             return 0
-        place = state.place
+        place = self.place(topic_partition)
         assert place is not None
         lost = place.offset - end.offset
         self._move(topic_partition, end if lost > 0 else place, None)
@@ -261,6 +274,8 @@ class Positions:
         stays, and a seek passes them.
         """
         taken: list[ConsumerRecord] = []
+        while self.unread and len(taken) < max_records:
+            taken.append(self.unread.popleft())
         waiting: list[TopicPartition] = []
         try:
             while self._arrived and len(taken) < max_records:
@@ -299,6 +314,8 @@ class Positions:
     ) -> None:
         state = self._states[topic_partition]
         self._drop_chunks(topic_partition, state)
+        if self.unread:
+            self.unread = deque(r for r in self.unread if (r.topic, r.partition) != topic_partition)
         state.place = state.fetch_place = place
         state.committed_wanted = False
         state.reset_timestamp = timestamp

@@ -1,0 +1,56 @@
+"""The configuration of consumers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from minikafka.core.client.assignors.catalogue import DEFAULT_STRATEGY, resolve_strategy
+from minikafka.core.client.assignors.model import Assignor
+from minikafka.core.client.membership import GroupConfig
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerConfig:
+    """Kafka's consumer keys in snake case, with Kafka's defaults.
+
+    ``partition_assignment_strategy``: names (range, roundrobin, sticky, cooperative-sticky) or
+    assignors of your own, by preference; rebalances are cooperative if all of them are.
+    ``fetch_max_bytes`` also bounds what is fetched ahead and not handed out. ``enable_auto_commit``
+    has an effect with a ``group_id`` only.
+    """
+
+    group_id: str | None = None
+    group_instance_id: str | None = None
+    enable_auto_commit: bool = True
+    auto_commit_interval_ms: int = 5_000
+    auto_offset_reset: Literal["earliest", "latest", "none"] = "latest"
+    partition_assignment_strategy: tuple[str | Assignor, ...] = DEFAULT_STRATEGY
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 3_000
+    max_poll_interval_ms: int = 300_000
+    max_poll_records: int = 500
+    isolation_level: Literal["read_uncommitted", "read_committed"] = "read_uncommitted"
+    exclude_internal_topics: bool = True
+    fetch_min_bytes: int = 1
+    fetch_max_bytes: int = 52_428_800
+    fetch_max_wait_ms: int = 500
+    max_partition_fetch_bytes: int = 1_048_576
+    check_crcs: bool = True
+
+    def group(self) -> GroupConfig | None:
+        """None without a group. Raises ValueError for time-outs or strategies that cannot be."""
+        if self.group_id is None:
+            return None
+        if not self.group_id:
+            raise ValueError("group.id is empty")
+        if not 0 < self.heartbeat_interval_ms < self.session_timeout_ms:
+            raise ValueError("heartbeat.interval.ms must be below session.timeout.ms")
+        return GroupConfig(
+            self.group_id,
+            resolve_strategy(self.partition_assignment_strategy),
+            self.group_instance_id,
+            self.session_timeout_ms,
+            self.heartbeat_interval_ms,
+            self.max_poll_interval_ms,
+        )

@@ -1,0 +1,214 @@
+"""What a consumer with a group has beside one without: a membership, and commits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import Any
+
+from minikafka.client.consumer_config import ConsumerConfig
+from minikafka.client.group_member import GroupMember
+from minikafka.client.group_offsets import GroupOffsets, OffsetAndMetadata
+from minikafka.client.session import ClusterSession
+from minikafka.client.subscription import RebalanceListener, TopicSubscription
+from minikafka.core.client.fetched import Place
+from minikafka.core.client.membership import GroupConfig, Membership
+from minikafka.core.client.positions import Positions
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.errors import KafkaError
+from minikafka.kernel.events import event_log
+
+CLOSE_TIMEOUT_MS = 30_000
+
+
+class GroupConsumer:
+    """``subscription`` None: partitions are assigned by hand, and the group keeps their offsets."""
+
+    def __init__(
+        self,
+        session: ClusterSession,
+        positions: Positions,
+        group: GroupConfig,
+        config: ConsumerConfig,
+        reset_timestamp: int | None,
+        on_news: Callable[[], None],
+    ) -> None:
+        self.subscription: TopicSubscription | None = None
+        self.member = GroupMember(session, Membership(group), self, on_news)
+        self.offsets = GroupOffsets(session, self.member, lambda: self.subscription is not None)
+        self._session = session
+        self._positions = positions
+        self._config = config
+        self._reset_timestamp = reset_timestamp
+        self._on_news = on_news
+        self._listener = RebalanceListener()
+        self._log = event_log("consumer", group=group.group_id)
+        self._tasks: asyncio.TaskGroup | None = None
+        self._running: set[asyncio.Task[None]] = set()
+        self._looking_up = False
+        self._committing = False
+        self._lookup_failures = 0
+        self._error: KafkaError | None = None
+        self._next_commit_ms = 0
+
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        self._tasks = tasks
+        self._put_off_commit()
+        self.member.start(tasks)
+
+    async def close(self, commit: bool) -> None:
+        """With ``commit``, what was handed out is committed if ``enable_auto_commit`` is set, and
+        the listener hears of a revocation; else of a loss."""
+        try:
+            for task in list(self._running):
+                task.cancel()
+            if self._running:
+                await asyncio.wait(self._running)
+            if not commit:
+                self.member.membership.lost = True
+            elif self.subscription is None:
+                await self._commit_consumed()
+        finally:
+            await self.member.close("the consumer is closed")
+
+    def subscribe(
+        self, subscription: TopicSubscription, listener: RebalanceListener | None
+    ) -> None:
+        if subscription.pattern is None:
+            self._session.metadata.add_topics(subscription.names)
+        else:
+            self._session.metadata.follow_all()
+        self.subscription = subscription
+        self._listener = listener or RebalanceListener()
+        self.member.membership.want_rejoin("the subscription has changed")
+        self._on_news()
+
+    async def unsubscribe(self) -> None:
+        """Give everything up, and leave."""
+        if self.subscription is not None:
+            await self.member.leave("the consumer unsubscribed")
+            self.subscription = None
+
+    # ---------------------------------------------------------------------------- every poll
+
+    async def step(self) -> None:
+        """Membership, then lookups of committed offsets, then an automatic commit if one is due.
+        Raises as ``GroupMember.step``, and KafkaError of a lookup that cannot succeed."""
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+        if self.subscription is not None:
+            await self.member.step()
+        if not self._looking_up and self._positions.to_initialize():
+            self._looking_up = True
+            self._spawn(self._look_up())
+        if self.commit_is_due and not self._committing:
+            self._committing = True
+            self._spawn(self._commit_beside(self.consumed()))
+
+    @property
+    def commit_is_due(self) -> bool:
+        return (
+            self._config.enable_auto_commit
+            and self._session.world.clock.monotonic_ms() >= self._next_commit_ms
+        )
+
+    def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """How far the application has come, by what was handed out to it."""
+        places = {tp: self._positions.place(tp) for tp in self._positions.assigned}
+        return {
+            tp: OffsetAndMetadata(place.offset, "", place.epoch)
+            for tp, place in places.items()
+            if place is not None
+        }
+
+    async def _commit_beside(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """While the application goes on."""
+        try:
+            timeout_ms = self._session.config.request_timeout_ms
+            await self.offsets.commit(offsets, self._session.deadline_ms(timeout_ms))
+        except KafkaError as error:
+            self._log.warning("auto_commit_failed", error=str(error))
+        finally:
+            self._committing = False
+            self._put_off_commit()
+
+    async def _commit_consumed(self) -> None:
+        """The application waits for it: partitions are about to go."""
+        if not self._config.enable_auto_commit:
+            return
+        try:
+            deadline_ms = self._session.deadline_ms(CLOSE_TIMEOUT_MS)
+            await self.offsets.commit(self.consumed(), deadline_ms)
+        except KafkaError as error:
+            self._log.warning("auto_commit_failed", error=str(error))
+        self._put_off_commit()
+
+    def _put_off_commit(self) -> None:
+        now_ms = self._session.world.clock.monotonic_ms()
+        self._next_commit_ms = now_ms + self._config.auto_commit_interval_ms
+
+    async def _look_up(self) -> None:
+        """One attempt to find out what was committed; ``step`` begins the next."""
+        session, positions = self._session, self._positions
+        wanted = positions.to_initialize()
+        try:
+            timeout_ms = session.config.request_timeout_ms
+            found = await self.offsets.committed(wanted, session.deadline_ms(timeout_ms))
+        except KafkaError as error:
+            if not error.code.retriable:
+                self._error = error
+            delay_ms = session.backoff.delay_ms(self._lookup_failures, session.world.entropy)
+            self._lookup_failures += 1
+            await session.world.clock.sleep(delay_ms)
+        else:
+            self._lookup_failures = 0
+            for tp, at in found.items():
+                place = None if at is None else Place(at.offset, at.leader_epoch)
+                positions.initialize(tp, place, self._reset_timestamp)
+        finally:
+            self._looking_up = False
+            self._on_news()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        assert self._tasks is not None
+        task = self._tasks.create_task(work)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    # ---------------------------------------------------------------------------- PartitionOwner
+
+    def topics(self) -> frozenset[str]:
+        if self.subscription is None:
+            return frozenset()
+        return self.subscription.topics(self._session.metadata.view)
+
+    def knows_topics(self) -> bool:
+        if self.subscription is None:
+            return False
+        return self.subscription.pattern is None or self._session.metadata.knows_all
+
+    def owned(self) -> list[TopicPartition]:
+        return sorted(self._positions.assigned)
+
+    async def give_up(self, partitions: Sequence[TopicPartition], lost: bool) -> None:
+        going = sorted(partitions)
+        try:
+            if lost:
+                await self._listener.on_partitions_lost(going)
+            else:
+                await self._commit_consumed()
+                await self._listener.on_partitions_revoked(going)
+        finally:
+            gone = set(going)
+            self._assign(tp for tp in self._positions.assigned if tp not in gone)
+
+    async def take_over(
+        self, partitions: Sequence[TopicPartition], added: Sequence[TopicPartition]
+    ) -> None:
+        self._session.metadata.add_topics({tp.topic for tp in partitions})
+        self._assign(partitions)
+        await self._listener.on_partitions_assigned(list(added))
+
+    def _assign(self, partitions: Iterable[TopicPartition]) -> None:
+        self._positions.assign(partitions, self._reset_timestamp, committed_wanted=True)

@@ -1,0 +1,390 @@
+"""A consumer's part in its group: joins, beats, leaves. Decisions are ``Membership``'s."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from minikafka.client.connections import SECOND_CONNECTION
+from minikafka.client.coordinators import find_coordinator
+from minikafka.client.session import ClusterSession
+from minikafka.client.waiting import end_task, wait_for_event
+from minikafka.core.client.answers import error_code
+from minikafka.core.client.assignors.wire import decode_assignment
+from minikafka.core.client.cluster_view import ClusterView, partition_counts
+from minikafka.core.client.membership import LOST_COORDINATOR, Membership, MemberState, Next
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.buffer import DecodeError
+from minikafka.protocol.schema import Message
+
+JOIN_GRACE_MS = 5_000  # what a JoinGroup may take beyond the rebalance time-out
+LEAVE_TIMEOUT_MS = 5_000
+
+
+class PartitionOwner(Protocol):
+    """The consumer, as its membership sees it."""
+
+    def topics(self) -> frozenset[str]: ...
+
+    def knows_topics(self) -> bool: ...
+
+    def owned(self) -> list[TopicPartition]: ...
+
+    async def give_up(self, partitions: Sequence[TopicPartition], lost: bool) -> None: ...
+
+    async def take_over(
+        self, partitions: Sequence[TopicPartition], added: Sequence[TopicPartition]
+    ) -> None: ...
+
+
+class _Joined(NamedTuple):
+    generation: int
+    partitions: tuple[TopicPartition, ...]
+
+
+class GroupMember:
+    """``step`` is called by every poll: whatever changes the partitions, or calls the application,
+    happens in there. JoinGroup and SyncGroup go on in a task between polls, heartbeats in another.
+    """
+
+    def __init__(
+        self,
+        session: ClusterSession,
+        membership: Membership,
+        owner: PartitionOwner,
+        on_news: Callable[[], None],
+        client_rack: str | None = None,
+    ) -> None:
+        self.membership = membership
+        self.rebalances = 0
+        self.heartbeats = 0
+        self._session = session
+        self._owner = owner
+        self._on_news = on_news
+        self._client_rack = client_rack
+        self._coordinator: int | None = None
+        self._finding = asyncio.Lock()
+        self._error: KafkaError | None = None  # final
+        self._joined: _Joined | None = None
+        self._joined_topics: frozenset[str] = frozenset()
+        self._counts: dict[str, int] = {}  # of partitions, as the leader assigned them
+        self._view_version = -1
+        self._polling = 0
+        self._last_poll_ms = 0
+        self._wake = asyncio.Event()
+        self._tasks: asyncio.TaskGroup | None = None
+        self._join_task: asyncio.Task[None] | None = None
+        self._beat_task: asyncio.Task[None] | None = None
+
+    # ---------------------------------------------------------------------------- life
+
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        self._tasks = tasks
+        self._last_poll_ms = self._now_ms()
+        self._beat_task = tasks.create_task(self._beat(), name="heartbeat")
+
+    async def close(self, reason: str) -> None:
+        """``leave``, and end the tasks."""
+        try:
+            await self.leave(reason)
+        finally:
+            await end_task(self._beat_task)
+
+    async def leave(self, reason: str) -> None:
+        """Give everything up and say good-bye. A coordinator that cannot be asked is left alone:
+        the session ends there by itself."""
+        try:
+            owned = self._owner.owned()
+            if owned and self._owner.topics():
+                lost = self.membership.lost or self._error is not None
+                await self._owner.give_up(owned, lost)
+        finally:
+            await end_task(self._join_task)
+            self._join_task = self._joined = None
+            await self._leave(reason)
+            self.membership.lose(reason)
+            self.membership.lost = False
+
+    # ---------------------------------------------------------------------------- polls
+
+    def poll_begins(self) -> None:
+        self._polling += 1
+
+    def poll_ends(self) -> None:
+        self._polling -= 1
+        self._last_poll_ms = self._now_ms()
+
+    async def step(self) -> None:
+        """What is to be done now: partitions lost, given up, taken over; a join to begin. Does not
+        wait for brokers, but for the application's listener. Raises KafkaError when membership is
+        impossible, and what the listener raises."""
+        if self._error is not None:
+            raise self._error
+        membership = self.membership
+        self._look_at_metadata()
+        if membership.lost:
+            membership.lost = False
+            self._joined = None
+            owned = self._owner.owned()
+            if owned:
+                await self._owner.give_up(owned, True)
+        if self._joined is not None:
+            joined, self._joined = self._joined, None
+            if joined.generation == membership.generation:
+                await self._complete(joined.partitions)
+        if membership.rejoin_needed and self._join_task is None and self._owner.knows_topics():
+            await self._prepare()
+            self._begin_join()
+
+    @property
+    def is_settled(self) -> bool:
+        """A stable member, with its partitions in place."""
+        return (
+            self.membership.state is MemberState.STABLE
+            and self._joined is None
+            and not self.membership.rejoin_needed
+        )
+
+    def _look_at_metadata(self) -> None:
+        """Join again when topics match that did not, or topics have grown."""
+        view = self._session.metadata.view
+        if view.version == self._view_version:
+            return
+        self._view_version = view.version
+        membership = self.membership
+        if membership.state is not MemberState.STABLE:
+            return
+        topics = self._owner.topics()
+        if topics != self._joined_topics:
+            membership.want_rejoin("the subscribed topics have changed")
+        elif membership.is_leader and partition_counts(view, self._counts) != self._counts:
+            membership.want_rejoin("partitions were added, or topics came or went")
+
+    async def _prepare(self) -> None:
+        """Before joining: eager members give all back, cooperative ones what they want no more."""
+        owned = self._owner.owned()
+        if self.membership.config.cooperative:
+            topics = self._owner.topics()
+            owned = [tp for tp in owned if tp.topic not in topics]
+        if owned:
+            await self._owner.give_up(owned, False)
+
+    async def _complete(self, partitions: Sequence[TopicPartition]) -> None:
+        owned, assigned = set(self._owner.owned()), set(partitions)
+        self.rebalances += 1
+        revoked = sorted(owned - assigned)
+        if revoked:
+            await self._owner.give_up(revoked, False)
+            # Others get them in the next round, which begins when we join without them.
+            self.membership.want_rejoin("partitions were given up")
+        self.membership.remember(assigned)
+        await self._owner.take_over(sorted(assigned), sorted(assigned - owned))
+
+    # ---------------------------------------------------------------------------- joining
+
+    def _begin_join(self) -> None:
+        assert self._tasks is not None
+        self._join_task = self._tasks.create_task(self._join(), name="join-group")
+
+    async def _join(self) -> None:
+        """Until a generation is there, or the application has to be asked in between."""
+        failures = 0
+        try:
+            while True:
+                try:
+                    step = await self._join_once()
+                except KafkaError as error:
+                    if not error.code.retriable:
+                        self._error = error
+                        return
+                    self._session.metadata.note_error(error.code)
+                    step = Next.OTHER_COORDINATOR
+                if step is Next.OTHER_COORDINATOR:
+                    self._coordinator = None
+                if step in (Next.GO_ON, Next.JOIN_AGAIN) or self.membership.lost:
+                    return
+                if step is not Next.AT_ONCE:
+                    session = self._session
+                    delay_ms = session.backoff.delay_ms(failures, session.world.entropy)
+                    failures += 1
+                    await session.world.clock.sleep(delay_ms)
+        finally:
+            self._join_task = None
+            self._wake.set()
+            self._on_news()
+
+    async def _join_once(self) -> Next:
+        """Raises KafkaError."""
+        membership, owner = self.membership, self._owner
+        timeout_ms = membership.config.max_poll_interval_ms + JOIN_GRACE_MS
+        timeout_ms = max(timeout_ms, self._session.config.request_timeout_ms)
+        node_id = await self._find()
+        topics = owner.topics()
+        owned = owner.owned() if membership.config.cooperative else []
+        request = membership.join_request(topics, owned, self._client_rack)
+        try:
+            answer = await self._session.connections.request(
+                node_id, request, timeout_ms=timeout_ms
+            )
+            step = membership.on_join(answer)
+            if step is not Next.GO_ON:
+                return step
+            self._joined_topics = topics
+            self._wake.set()  # from here on the coordinator waits for heartbeats
+            shares = await self._assign() if membership.is_leader else None
+            answer = await self._session.connections.request(
+                node_id, membership.sync_request(shares), timeout_ms=timeout_ms
+            )
+        except KafkaError:
+            if membership.state in (MemberState.JOINING, MemberState.SYNCING):
+                membership.state = MemberState.UNJOINED
+                membership.want_rejoin("the coordinator was not reached")
+            raise
+        generation = membership.generation
+        step = membership.on_sync(answer)
+        if step is Next.GO_ON:
+            self._joined = _Joined(generation, _decoded(decode_assignment, answer.assignment))
+        return step
+
+    async def _assign(self) -> dict[str, list[TopicPartition]]:
+        """The leader's work. Topics that nobody knows within a request's time are left out."""
+        membership, metadata = self.membership, self._session.metadata
+        subscriptions = _decoded(lambda _: membership.subscriptions(), b"")
+        topics = {topic for wanted in subscriptions.values() for topic in wanted.topics}
+        metadata.add_topics(topics)
+
+        def all_known(view: ClusterView) -> bool | None:
+            return (metadata.knows_all or all(topic in view.topics for topic in topics)) or None
+
+        try:
+            await metadata.wait_until(all_known, self._session.config.request_timeout_ms, "topics")
+        except KafkaError as error:
+            if not error.code.retriable:
+                raise
+        self._counts = partition_counts(metadata.view, topics)
+        assert membership.assignor is not None
+        there = {topic: count for topic, count in self._counts.items() if count}
+        return membership.assignor.assign(there, subscriptions)
+
+    # ---------------------------------------------------------------------------- heartbeats
+
+    async def _beat(self) -> None:
+        membership, config = self.membership, self.membership.config
+        next_ms = 0
+        while True:
+            now_ms = self._now_ms()
+            wait_ms = max(1, next_ms - now_ms) if membership.beats else None
+            await wait_for_event(self._wake, wait_ms)
+            self._wake.clear()
+            now_ms = self._now_ms()
+            if not membership.beats:
+                next_ms = now_ms
+                continue
+            if self._is_poll_overdue(now_ms):
+                reason = f"no poll for max.poll.interval.ms ({config.max_poll_interval_ms})"
+                await self._leave(reason)
+                membership.lose(reason)
+                self._on_news()
+            elif now_ms >= next_ms:
+                ok = await self._beat_once()
+                pause_ms = (
+                    config.heartbeat_interval_ms if ok else self._session.config.retry_backoff_ms
+                )
+                next_ms = self._now_ms() + pause_ms
+
+    async def _beat_once(self) -> bool:
+        membership = self.membership
+        request = membership.heartbeat_request()
+        self.heartbeats += 1
+        try:
+            timeout_ms = min(
+                self._session.config.request_timeout_ms, membership.config.session_timeout_ms
+            )
+            answer = await self.ask(request, timeout_ms)
+            step = membership.on_heartbeat(error_code(answer.error_code), request)
+        except KafkaError as error:
+            if error.code.retriable:
+                return False
+            self._error = error
+            membership.lose(error.code.name)
+            step = Next.JOIN_AGAIN
+        if step is Next.OTHER_COORDINATOR:
+            self._coordinator = None
+            return False
+        if membership.rejoin_needed:
+            self._on_news()
+        return True
+
+    def _is_poll_overdue(self, now_ms: int) -> bool:
+        late_ms = self._last_poll_ms + self.membership.config.max_poll_interval_ms
+        return self._polling == 0 and self._joined is None and now_ms >= late_ms
+
+    # ---------------------------------------------------------------------------- coordinator
+
+    async def coordinator_versions(self) -> Mapping[int, tuple[int, int]]:
+        """What it speaks, by API key. Raises KafkaError."""
+        node_id = await self._find()
+        try:
+            await self._session.connections.connect(node_id)
+        except KafkaError:
+            self._coordinator = None
+            raise
+        return self._session.connections.versions(node_id)
+
+    async def ask(
+        self, message: Message, timeout_ms: int | None = None, at_most: int | None = None
+    ) -> Any:
+        """The coordinator's answer. Raises KafkaError, and forgets a coordinator that is not
+        reached."""
+        node_id = await self._find()
+        try:
+            return await self._session.connections.request(
+                node_id, message, at_most=at_most, timeout_ms=timeout_ms
+            )
+        except KafkaError as error:
+            if error.code in LOST_COORDINATOR:
+                self._coordinator = None
+            raise
+
+    def forget_coordinator(self) -> None:
+        """It said that it is none."""
+        self._coordinator = None
+
+    async def _find(self) -> int:
+        async with self._finding:
+            if self._coordinator is None:
+                session = self._session
+                deadline_ms = session.deadline_ms(session.config.request_timeout_ms)
+                group_id = self.membership.config.group_id
+                node_id = await find_coordinator(session, group_id, deadline_ms)
+                self._coordinator = node_id + SECOND_CONNECTION
+            return self._coordinator
+
+    async def _leave(self, reason: str) -> None:
+        if self._coordinator is None:
+            return
+        versions = self._session.connections.versions(self._coordinator)
+        spoken = versions.get(ApiKey.LEAVE_GROUP, (0, 0))[1]
+        request = self.membership.leave_request(reason, spoken)
+        if request is None:
+            return
+        try:
+            await self._session.connections.request(
+                self._coordinator, request, timeout_ms=LEAVE_TIMEOUT_MS
+            )
+        except KafkaError:
+            return  # its session time-out tells the coordinator
+
+    def _now_ms(self) -> int:
+        return self._session.world.clock.monotonic_ms()
+
+
+def _decoded(decode: Callable[[Any], Any], data: Any) -> Any:
+    """Bytes of other members. Raises KafkaError for what is none of ours."""
+    try:
+        return decode(data)
+    except DecodeError as error:
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, str(error)) from error

@@ -1,0 +1,153 @@
+"""Offsets of a group: committing them, and finding out what was committed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from minikafka.client.group_member import GroupMember
+from minikafka.client.session import ClusterSession
+from minikafka.core.client.answers import error_code
+from minikafka.core.client.assignors.model import NO_GENERATION
+from minikafka.core.client.membership import LOST_COORDINATOR, Membership, MemberState, Next
+from minikafka.kernel.cluster import NO_EPOCH, TopicPartition
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from minikafka.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+
+_ONE_GROUP_VERSION = 7  # later ones name several groups, with no gain here
+_STABLE_VERSION = 7  # of OffsetFetch, KIP-447
+
+
+class OffsetAndMetadata(NamedTuple):
+    """``offset`` is the next one to consume; ``metadata`` the application's own words."""
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int = NO_EPOCH
+
+
+class CommitFailedError(KafkaError):
+    """The group went on without this consumer: others have its partitions, and may have read what
+    was to be committed. Kafka: CommitFailedException, RebalanceInProgressException."""
+
+
+class GroupOffsets:
+    """Through the coordinator of one group. ``is_member`` says whether partitions come from the
+    group; else commits carry no generation, as those of consumers by assignment do."""
+
+    def __init__(
+        self, session: ClusterSession, member: GroupMember, is_member: Callable[[], bool]
+    ) -> None:
+        self.commits = 0
+        self._session = session
+        self._member = member
+        self._is_member = is_member
+
+    async def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], deadline_ms: int
+    ) -> None:
+        """All of them, in one request, again while that may help.
+
+        Raises CommitFailedError when the group has moved on, KafkaError for the rest.
+        """
+        if not offsets:
+            return
+        generation, member_id = NO_GENERATION, ""
+        membership = self._member.membership
+        if self._is_member():
+            generation, member_id = membership.generation, membership.member_id
+            if generation == NO_GENERATION or membership.state is MemberState.UNJOINED:
+                raise CommitFailedError(
+                    ErrorCode.UNKNOWN_MEMBER_ID, "this consumer is no member of its group now"
+                )
+        topics: dict[str, list[OffsetCommitRequestPartition]] = {}
+        for tp, wanted in sorted(offsets.items()):
+            row = OffsetCommitRequestPartition(
+                tp.partition,
+                wanted.offset,
+                wanted.leader_epoch,
+                committed_metadata=wanted.metadata,
+            )
+            topics.setdefault(tp.topic, []).append(row)
+        request = OffsetCommitRequest(
+            group_id=membership.config.group_id,
+            generation_id_or_member_epoch=generation,
+            member_id=member_id,
+            group_instance_id=membership.config.group_instance_id if member_id else None,
+            topics=[OffsetCommitRequestTopic(name, rows) for name, rows in topics.items()],
+        )
+
+        async def attempt() -> None:
+            answer = await self._member.ask(request, self._session.remaining_ms(deadline_ms))
+            self._check(answer, membership, generation)
+
+        await self._session.retrying(attempt, deadline_ms)
+        self.commits += 1
+
+    def _check(self, answer: Any, membership: Membership, generation: int) -> None:
+        codes = {
+            TopicPartition(topic.name, row.partition_index): error_code(row.error_code)
+            for topic in answer.topics
+            for row in topic.partitions
+        }
+        for tp, code in codes.items():
+            if code is ErrorCode.NONE:
+                continue
+            if code in LOST_COORDINATOR:
+                self._member.forget_coordinator()
+            if generation == NO_GENERATION:
+                raise KafkaError(code, str(tp))
+            if membership.on_commit(code, generation) is Next.JOIN_AGAIN:
+                raise CommitFailedError(code, f"{tp}: the group has moved on")
+            raise KafkaError(code, str(tp))
+
+    async def committed(
+        self, partitions: Iterable[TopicPartition], deadline_ms: int
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """None where nothing is committed. Raises KafkaError."""
+        wanted = sorted(partitions)
+        topics: dict[str, list[int]] = {}
+        for tp in wanted:
+            topics.setdefault(tp.topic, []).append(tp.partition)
+
+        async def attempt() -> dict[TopicPartition, OffsetAndMetadata | None]:
+            stable = await self._knows_stable()
+            request = OffsetFetchRequest(
+                group_id=self._member.membership.config.group_id,
+                topics=[OffsetFetchRequestTopic(name, rows) for name, rows in topics.items()],
+                require_stable=stable,
+            )
+            timeout_ms = min(
+                self._session.config.request_timeout_ms, self._session.remaining_ms(deadline_ms)
+            )
+            answer = await self._member.ask(request, timeout_ms, at_most=_ONE_GROUP_VERSION)
+            self._raise_for(answer.error_code)
+            found: dict[TopicPartition, OffsetAndMetadata | None] = dict.fromkeys(wanted)
+            for topic in answer.topics:
+                for row in topic.partitions:
+                    self._raise_for(row.error_code)
+                    if row.committed_offset >= 0:
+                        found[TopicPartition(topic.name, row.partition_index)] = OffsetAndMetadata(
+                            row.committed_offset, row.metadata or "", row.committed_leader_epoch
+                        )
+            return found
+
+        return await self._session.retrying(attempt, deadline_ms) if wanted else {}
+
+    async def _knows_stable(self) -> bool:
+        """Whether the coordinator can leave out offsets of transactions that are still open."""
+        versions = await self._member.coordinator_versions()
+        return versions.get(ApiKey.OFFSET_FETCH, (0, 0))[1] >= _STABLE_VERSION
+
+    def _raise_for(self, value: int) -> None:
+        code = error_code(value)
+        if code in LOST_COORDINATOR:
+            self._member.forget_coordinator()
+        if code is not ErrorCode.NONE:
+            raise KafkaError(code)
