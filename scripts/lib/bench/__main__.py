@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from scripts.lib.bench import codec, controller, log, produce, start, timer
+from scripts.lib.bench import codec, controller, groups, log, produce, start, timer
 from scripts.lib.bench.report import Report
 
 BENCHMARKS = {
@@ -17,6 +17,7 @@ BENCHMARKS = {
     "start": start.run,
     "timer": timer.run,
     "controller": controller.run,
+    "groups": groups.run,
 }
 
 
