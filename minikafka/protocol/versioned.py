@@ -10,6 +10,7 @@ from minikafka.protocol.codec import append_message, decode
 from minikafka.protocol.schema import Message
 
 _VERSION: Final = Struct(">h")
+VERSION_BYTES: Final = _VERSION.size
 
 M = TypeVar("M", bound=Message)
 
@@ -23,7 +24,7 @@ def encode_versioned(message: Message, version: int) -> bytes:
 
 def version_of(data: Buffer) -> int:
     """Raises DecodeError."""
-    if len(data) < _VERSION.size:
+    if len(data) < VERSION_BYTES:
         raise DecodeError(f"{len(data)} bytes hold no version")
     version: int = _VERSION.unpack_from(data)[0]
     return version

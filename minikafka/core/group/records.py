@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from minikafka.kernel.cluster import TopicPartition
+from minikafka.protocol.codec import decode
 from minikafka.protocol.messages.offsets_log import (
     GROUP_METADATA_KEY_VERSION,
     OFFSET_COMMIT_KEY_VERSIONS,
@@ -14,7 +15,12 @@ from minikafka.protocol.messages.offsets_log import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from minikafka.protocol.versioned import decode_versioned, encode_versioned, version_of
+from minikafka.protocol.versioned import (
+    VERSION_BYTES,
+    decode_versioned,
+    encode_versioned,
+    version_of,
+)
 
 NO_TIMESTAMP: Final = -1
 # The newest that are not flexible, as Kafka 3.9 writes them.
@@ -23,8 +29,7 @@ _VALUE_VERSION: Final = 3
 _EXPIRING_VALUE_VERSION: Final = 1
 
 
-@dataclass(frozen=True, slots=True)
-class CommittedOffset:
+class CommittedOffset(NamedTuple):
     """Times are milliseconds since 1970. ``expire_ms`` -1: the broker's retention decides."""
 
     offset: int
@@ -34,8 +39,7 @@ class CommittedOffset:
     expire_ms: int = NO_TIMESTAMP
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetCommitted:
+class OffsetCommitted(NamedTuple):
     """``committed`` None: the offset is deleted."""
 
     group_id: str
@@ -83,7 +87,7 @@ def decode_record(key: bytes, value: bytes | None) -> GroupRecord | None:
     """None for a key of a later Kafka. Raises DecodeError."""
     version = version_of(key)
     if version in OFFSET_COMMIT_KEY_VERSIONS:
-        offset_key, _ = decode_versioned(OffsetCommitKey, key)
+        offset_key = decode(OffsetCommitKey, version, key, VERSION_BYTES)
         topic_partition = TopicPartition(offset_key.topic, offset_key.partition)
         return OffsetCommitted(
             offset_key.group, topic_partition, None if value is None else _committed(value)
@@ -101,7 +105,7 @@ def decode_record(key: bytes, value: bytes | None) -> GroupRecord | None:
 
 
 def _committed(value: bytes) -> CommittedOffset:
-    read, _ = decode_versioned(OffsetCommitValue, value)
+    read = decode(OffsetCommitValue, version_of(value), value, VERSION_BYTES)
     return CommittedOffset(
         read.offset, read.leader_epoch, read.metadata, read.commit_timestamp, read.expire_timestamp
     )
