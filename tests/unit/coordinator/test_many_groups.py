@@ -1,0 +1,80 @@
+"""A thousand groups on one broker, at the same time in every phase."""
+
+from __future__ import annotations
+
+from minikafka.core.group.states import GroupState
+from minikafka.kernel.errors import ErrorCode
+from tests.support.group_lab import GroupLab
+
+GROUPS = [f"g{number}" for number in range(1_000)]
+BOTH = ("a", "b")
+
+
+def test_a_thousand_groups() -> None:
+    lab = GroupLab()
+    service = lab.service
+    joined = {
+        name: [lab.join(group_id=name, new_id=f"{name}-{who}") for who in BOTH] for name in GROUPS
+    }
+    lab.clock.advance(6_000)
+    for name in GROUPS:
+        assert [answers[0].generation_id for answers in joined[name]] == [1, 1]
+        group = service.group(name)
+        assert group is not None
+        assert group.state is GroupState.COMPLETING_REBALANCE
+    assert lab.heartbeats.purgatory.watched == 2 * len(GROUPS), "one for each member"
+    assert len(service.list_groups((), ())[1]) == len(GROUPS)
+
+    # Nobody syncs: everybody's session ends, in one stretch of the clock.
+    lab.clock.advance(60_000)
+    assert sum("has failed, removing it" in line for line in lab.said()) == 2 * len(GROUPS)
+    states = {listed.group_state for listed in service.list_groups((), ())[1]}
+    assert states == {"Empty"}
+    lab.clock.advance(60_000)
+    assert lab.heartbeats.purgatory.delayed == lab.rebalances.purgatory.delayed == 0
+
+    # Another coordinator takes over while all of them join again.
+    again = [lab.join(group_id=name, new_id=f"{name}-c") for name in GROUPS]
+    lab.resign()
+    assert {answers[0].error_code for answers in again} == {ErrorCode.NOT_COORDINATOR}
+    assert lab.heartbeats.purgatory.delayed == lab.rebalances.purgatory.delayed == 0
+    assert not list(lab.shards.groups())
+    lab.elect()
+    assert len(service.list_groups((), ())[1]) == len(GROUPS)
+
+
+def test_a_long_rebalance_of_five_hundred() -> None:
+    """One comes; the others hear of it one after the other; the last one never answers."""
+    lab = GroupLab()
+    names = [f"m{number}" for number in range(500)]
+    generation, _ = lab.stable(*names, rebalance_ms=60_000)
+    newcomer = lab.join(new_id="newcomer")
+    waiting = []
+    for number, name in enumerate(names[:-1]):
+        assert lab.beat(name, generation) is ErrorCode.REBALANCE_IN_PROGRESS
+        waiting.append(lab.join(name))
+        lab.clock.advance(100)
+        assert lab.beat(names[-1], generation) is ErrorCode.REBALANCE_IN_PROGRESS
+        for late in names[number + 1 : -1] if number % 50 == 0 else ():
+            lab.beat(late, generation)
+    assert not newcomer
+    assert not any(waiting), "they wait for one that beats and does not join"
+    lab.clock.advance(5_000)
+    assert lab.beat(names[-1], generation) is ErrorCode.REBALANCE_IN_PROGRESS
+    lab.clock.advance(6_000)
+    assert newcomer[0].generation_id == generation + 1
+    assert {answers[0].generation_id for answers in waiting} == {generation + 1}
+    assert lab.beat(names[-1], generation) is ErrorCode.UNKNOWN_MEMBER_ID
+    last = lab.group.last_eviction
+    assert last is not None
+    assert (last.member_id, last.reason) == (
+        names[-1],
+        "did not rejoin within the rebalance timeout",
+    )
+    assert len(lab.group.members) == 500
+    leader = newcomer[0].leader
+    shares = dict.fromkeys(lab.group.members, b"x")
+    synced = [lab.sync(name, generation + 1) for name in lab.group.members if name != leader]
+    synced.append(lab.sync(leader, generation + 1, shares))
+    assert {answers[0].error_code for answers in synced} == {ErrorCode.NONE}
+    assert lab.group.state is GroupState.STABLE
