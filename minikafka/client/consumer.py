@@ -69,11 +69,11 @@ class Consumer(Client):
                 isolation_level=self._isolation_level,
                 check_crcs=self._config.check_crcs,
                 reset_timestamp=self._reset_timestamp,
+                rack=self._config.client_rack,
             ),
         )
-        group = self._config.group()
         self._group: GroupConsumer | None = None
-        if group is not None:
+        if (group := self._config.group()) is not None:
             self._group = GroupConsumer(
                 self.session,
                 self._positions,

@@ -37,6 +37,7 @@ class ConsumerConfig:
     fetch_max_wait_ms: int = 500
     max_partition_fetch_bytes: int = 1_048_576
     check_crcs: bool = True
+    client_rack: str = ""
 
     def group(self) -> GroupConfig | None:
         """None without a group. Raises ValueError for time-outs or strategies that cannot be."""

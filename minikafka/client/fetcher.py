@@ -7,21 +7,17 @@ from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from minikafka.client.fetch_requests import FetchLimits, FetchRequests
 from minikafka.client.offsets import look_up_once
 from minikafka.client.session import ClusterSession
 from minikafka.client.truncation import TruncationCheck
 from minikafka.core.client.answers import error_code
 from minikafka.core.client.fetched import FetchedChunk
 from minikafka.core.client.positions import LATEST_TIMESTAMP, Positions
-from minikafka.kernel.cluster import CONSUMER_REPLICA_ID, TopicPartition
+from minikafka.core.client.read_replicas import ReadReplicas
+from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.protocol.messages.fetch import (
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchTopic,
-    PartitionData,
-)
+from minikafka.protocol.messages.fetch import PartitionData
 
 # From version 13 on topics go by id, which brokers before 2.8 do not have.
 _LAST_VERSION_WITH_NAMES = 12
@@ -29,7 +25,8 @@ _LAST_VERSION_WITH_NAMES = 12
 
 @dataclass(frozen=True, slots=True)
 class FetcherConfig:
-    """``reset_timestamp``: where to go on when an offset is out of range; None is an error then."""
+    """``reset_timestamp``: where to go on when an offset is out of range; None is an error then.
+    ``rack``: where the consumer is, so that a leader may send it to a replica nearby."""
 
     max_wait_ms: int
     min_bytes: int
@@ -38,6 +35,7 @@ class FetcherConfig:
     isolation_level: int
     check_crcs: bool
     reset_timestamp: int | None
+    rack: str = ""
 
 
 class Fetcher:
@@ -51,6 +49,17 @@ class Fetcher:
         self._session = session
         self._positions = positions
         self._config = config
+        self._requests = FetchRequests(
+            FetchLimits(
+                config.max_wait_ms,
+                config.min_bytes,
+                config.max_bytes,
+                config.max_partition_bytes,
+                config.isolation_level,
+                config.rack,
+            )
+        )
+        self._sources = ReadReplicas(session.config.metadata_max_age_ms)
         self._busy_leaders: set[int] = set()
         self._failures: dict[int, int] = {}  # in a row, by leader
         self._retry_at_ms: dict[int, int] = {}
@@ -90,10 +99,10 @@ class Fetcher:
             self._spawn(self._reset(wanted))
         self._check_leader_epochs()
         now_ms = self._session.world.clock.monotonic_ms()
-        leaders = self._session.metadata.view.leaders
+        view = self._session.metadata.view
         by_leader: dict[int, dict[TopicPartition, int]] = {}
         for tp, offset in self._positions.fetchable().items():
-            leader = leaders.get(tp)
+            leader = self._sources.source(tp, view, now_ms)
             if leader is None:
                 self._session.metadata.add_topics([tp.topic])
                 self._session.metadata.request_update()
@@ -152,19 +161,19 @@ class Fetcher:
         try:
             response = await self._session.connections.request(
                 leader,
-                self._request(offsets),
+                self._requests.build(leader, offsets, self._session.metadata.view),
                 at_most=_LAST_VERSION_WITH_NAMES,
                 timeout_ms=self._session.config.request_timeout_ms + self._config.max_wait_ms,
             )
-            code = error_code(response.error_code)
-            if code is not ErrorCode.NONE:
-                raise KafkaError(code, f"fetch from broker {leader}")
+            rows = self._requests.answered(leader, response)
         except KafkaError as error:
+            self._requests.failed(leader)
+            self._sources.clear(offsets)
             self._back_off(leader, error.code)
             if not error.code.retriable:
                 self._error = error
         else:
-            arrived = self._take_in(leader, response, offsets)
+            arrived = self._take_in(leader, rows, offsets)
         finally:
             for tp in offsets:
                 self._positions.fetch_done(tp)
@@ -173,48 +182,30 @@ class Fetcher:
             if arrived:  # go on while the application is busy, as far as the buffers allow
                 self.advance()
 
-    def _request(self, offsets: Mapping[TopicPartition, int]) -> FetchRequest:
-        config, view = self._config, self._session.metadata.view
-        topics: dict[str, list[FetchPartition]] = {}
-        for tp, offset in offsets.items():
-            partition = view.partition(tp)
-            topics.setdefault(tp.topic, []).append(
-                FetchPartition(
-                    partition=tp.partition,
-                    current_leader_epoch=-1 if partition is None else partition.leader_epoch,
-                    fetch_offset=offset,
-                    partition_max_bytes=config.max_partition_bytes,
-                )
-            )
-        return FetchRequest(
-            replica_id=CONSUMER_REPLICA_ID,
-            max_wait_ms=config.max_wait_ms,
-            min_bytes=config.min_bytes,
-            max_bytes=config.max_bytes,
-            isolation_level=config.isolation_level,
-            topics=[FetchTopic(topic=name, partitions=rows) for name, rows in topics.items()],
-        )
-
     def _take_in(
-        self, leader: int, response: FetchResponse, offsets: Mapping[TopicPartition, int]
+        self,
+        leader: int,
+        rows: list[tuple[TopicPartition, PartitionData]],
+        offsets: Mapping[TopicPartition, int],
     ) -> bool:
         """Whether there is something new for the application."""
         before_bytes = self._positions.buffered_bytes
         self.fetches += 1
         failed = False
-        for topic in response.responses:
-            for row in topic.partitions:
-                tp = TopicPartition(topic.topic, row.partition_index)
-                offset = offsets.get(tp)
-                # Not what we asked for, or the application went elsewhere meanwhile.
-                if offset is None or not self._positions.is_at(tp, offset):
-                    continue
-                code = error_code(row.error_code)
-                if code is ErrorCode.NONE:
-                    self._buffer(tp, row)
-                else:
-                    failed = True
-                    self._partition_failed(tp, offset, code)
+        for tp, row in rows:
+            offset = offsets.get(tp)
+            # Not what we asked for, or the application went elsewhere meanwhile.
+            if offset is None or not self._positions.is_at(tp, offset):
+                continue
+            code = error_code(row.error_code)
+            if code is not ErrorCode.NONE:
+                failed = True
+                self._partition_failed(tp, offset, code)
+            elif row.preferred_read_replica >= 0:
+                now_ms = self._session.world.clock.monotonic_ms()
+                self._sources.prefer(tp, row.preferred_read_replica, now_ms)
+            else:
+                self._buffer(tp, row)
         if failed:
             self._back_off(leader, ErrorCode.NONE)
         else:
@@ -235,6 +226,9 @@ class Fetcher:
         self._positions.fetched(tp, chunk, row.high_watermark, row.last_stable_offset)
 
     def _partition_failed(self, tp: TopicPartition, offset: int, code: ErrorCode) -> None:
+        elsewhere = self._sources.clear([tp])
+        if code is ErrorCode.OFFSET_OUT_OF_RANGE and elsewhere:
+            return  # a follower may be behind, or ahead in deletions: the leader knows
         if code is ErrorCode.OFFSET_OUT_OF_RANGE and self._config.reset_timestamp is not None:
             self._positions.reset(tp, self._config.reset_timestamp)
         elif code.retriable:

@@ -1,0 +1,119 @@
+"""Reading from followers (KIP-392): who is sent where, and what a follower answers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from minikafka.kernel.errors import ErrorCode
+from minikafka.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    PartitionData,
+)
+from tests.support.replicas import TOPIC, TOPIC_ID, Node, ReplicaCluster, error_of, values_in
+
+RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"
+
+
+def ask(node: Node, rack: str, offset: int = 0, version: int = 12) -> PartitionData:
+    wanted = FetchPartition(0, -1, offset, partition_max_bytes=1 << 20)
+    request = FetchRequest(topics=[FetchTopic(TOPIC, TOPIC_ID, [wanted])], rack_id=rack)
+    answer: PartitionData = node.ask(request, version)[0].responses[0].partitions[0]
+    return answer
+
+
+async def replicated(cluster: ReplicaCluster) -> None:
+    """Broker 1 leads; broker n is in rack rn; one record is everywhere, and all know it."""
+    await cluster.elect(1)
+    assert cluster[1].produce("v") == []
+    await cluster.clock.advance(100)
+
+
+async def test_a_consumer_is_sent_to_the_replica_of_its_rack() -> None:
+    async with ReplicaCluster(selector=RACK_AWARE) as cluster:
+        await replicated(cluster)
+        answer = ask(cluster[1], "r2")
+        assert (answer.preferred_read_replica, answer.records) == (2, b"")
+        assert (answer.high_watermark, answer.error_code) == (1, ErrorCode.NONE)
+        answer = ask(cluster[2], "r2")
+        assert answer.preferred_read_replica == -1
+        assert values_in(answer.records) == ["v"]
+        assert answer.high_watermark == 1
+
+
+async def test_nobody_is_sent_away_without_need() -> None:
+    async with ReplicaCluster(selector=RACK_AWARE) as cluster:
+        await replicated(cluster)
+        for rack in ("", "r1", "elsewhere"):
+            answer = ask(cluster[1], rack)
+            assert answer.preferred_read_replica == -1
+            assert values_in(answer.records) == ["v"]
+        assert values_in(ask(cluster[1], "r2", version=10).records) == ["v"]
+
+
+async def test_not_to_one_that_lags_or_is_gone() -> None:
+    async with ReplicaCluster(selector=RACK_AWARE) as cluster:
+        await replicated(cluster)
+        cluster.freeze(2)
+        cluster[1].produce("w", acks=1)
+        await cluster.clock.advance(5)
+        assert ask(cluster[1], "r2", offset=1).preferred_read_replica == 2
+        assert ask(cluster[1], "r2", offset=2).preferred_read_replica == -1
+        gone = cluster.metadata.alive.pop(2)
+        assert ask(cluster[1], "r2").preferred_read_replica == -1
+        cluster.metadata.alive[2] = replace(gone, endpoints=())
+        assert ask(cluster[1], "r2").preferred_read_replica == -1
+        cluster.metadata.alive[2] = gone
+        await cluster.clock.advance(20_000)
+        assert cluster.znodes.states[cluster[1].partition().topic_partition].isr == (1, 3)
+        assert ask(cluster[1], "r2").preferred_read_replica == -1
+
+
+async def test_without_a_selector_all_stay() -> None:
+    for selector in (None, LEADER_SELECTOR):
+        async with ReplicaCluster(selector=selector) as cluster:
+            await replicated(cluster)
+            assert ask(cluster[1], "r2").preferred_read_replica == -1
+
+
+async def test_a_follower_serves_up_to_its_high_watermark_and_no_further() -> None:
+    async with ReplicaCluster() as cluster:
+        await replicated(cluster)
+        cluster.freeze(3)
+        cluster[1].produce("w")  # on 2, and not committed
+        await cluster.clock.advance(100)
+        assert cluster[2].held() == ["v", "w"]
+        assert values_in(ask(cluster[2], "").records) == ["v"]
+        waiting = cluster[2].fetch(1, max_wait_ms=60_000, version=11)
+        assert error_of(cluster[2].fetch(3, version=11)) is ErrorCode.OFFSET_OUT_OF_RANGE
+        assert waiting == []
+        cluster.thaw(3)
+        await cluster.clock.advance(2_000)
+        assert values_in(waiting[0].records) == ["w"]
+
+
+async def test_a_follower_hears_of_the_high_watermark_soon() -> None:
+    async with ReplicaCluster() as cluster:
+        await cluster.elect(1)
+        await cluster.clock.advance(100)
+        produced = cluster[1].produce("v")
+        await cluster.clock.advance(1)
+        assert error_of(produced) is ErrorCode.NONE
+        assert cluster[2].partition().high_watermark == 0
+        await cluster.clock.advance(10)
+        marks = [cluster[i].partition().high_watermark for i in (1, 2, 3)]
+        assert marks == [1, 1, 1]
+        asked = len(cluster.requests)
+        await cluster.clock.advance(400)  # and is left in peace then
+        assert len(cluster.requests) == asked
+
+
+async def test_epochs_fence_consumers_at_followers_too() -> None:
+    async with ReplicaCluster() as cluster:
+        await replicated(cluster)
+        await cluster.elect(1, epoch=3)
+        for epoch, error in ((2, "FENCED_LEADER_EPOCH"), (4, "UNKNOWN_LEADER_EPOCH")):
+            answers = cluster[2].fetch(0, version=12, current_leader_epoch=epoch)
+            assert error_of(answers) is ErrorCode[error]
