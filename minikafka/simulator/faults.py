@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.simulator.cluster import SimCluster, host_name
+from minikafka.simulator.cluster import CLIENT, SimCluster, host_name
 
 LONGEST_S = 12  # twice the session time-out
 LONGEST_PAUSE_S = 5
@@ -80,6 +80,13 @@ async def _cut(cluster: SimCluster, broker_id: int, others: list[str], away_s: f
         simulation.unclog(other, name)
 
 
+async def paused(cluster: SimCluster, broker_id: int, away_s: float) -> None:
+    """As a process that is stopped looks from outside: nobody hears of it, and then all at once.
+    Clients are among those who wait."""
+    others = [host_name(other) for other in cluster.broker_ids if other != broker_id]
+    await _cut(cluster, broker_id, [*others, "zookeeper", CLIENT], away_s)
+
+
 async def disconnected(cluster: SimCluster, broker_id: int, away_s: float) -> None:
     """Every connection with another broker is reset, twice within ``away_s``."""
     for pause_s in (away_s, 0):
@@ -107,14 +114,27 @@ FAULTS: tuple[Fault, ...] = (
 )
 
 
-async def storm(cluster: SimCluster, count: int) -> None:
+# What makes leaders and ISRs change quickly, one way and back.
+REPLICATION_FAULTS: tuple[Fault, ...] = (
+    killed,
+    stopped,
+    paused,
+    isolated,
+    without_zookeeper,
+    estranged,
+    estranged,
+    disconnected,
+)
+
+
+async def storm(cluster: SimCluster, count: int, faults: Sequence[Fault] = FAULTS) -> None:
     """``count`` faults that the dice choose, of up to ``LONGEST_S`` each. They overlap, but for two
     of one kind or at one broker. No power loss: of two in a row Kafka promises nothing."""
     dice = cluster.simulation.entropy.fork("storm")
     busy: dict[asyncio.Task[None], tuple[Fault, int]] = {}
     async with asyncio.TaskGroup() as tasks:
         for _ in range(count):
-            fault = FAULTS[dice.randrange(len(FAULTS))]
+            fault = faults[dice.randrange(len(faults))]
             broker_id = cluster.broker_ids[dice.randrange(len(cluster.broker_ids))]
             lasting_s = dice.between(0, LONGEST_S * 1000) / 1000
             taken = [pair for task, pair in busy.items() if not task.done()]

@@ -1,0 +1,69 @@
+"""ISRs and leaders that change all the time, under load; run as a program it plays many seeds.
+
+usage: python -m tests.support.replication_campaign FIRST END
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import traceback
+from collections import Counter
+from contextlib import redirect_stdout
+
+from minikafka.simulator.cluster import LogEvent, SimCluster
+from minikafka.simulator.faults import REPLICATION_FAULTS, storm
+from minikafka.simulator.scenario import under_load
+
+FAULTS = 10
+COUNTED = (
+    "became_leader",
+    "isr_shrinking",
+    "isr_expanding",
+    "isr_write_lost_race",
+    "replica_truncated",
+    "fetch_refused",
+)
+# Kafka's own defaults leave hardly time for a change of ISR within a simulated minute.
+RESTLESS = {"replica.lag.time.max.ms": "1500", "replica.fetch.wait.max.ms": "200"}
+
+
+def play(seed: int) -> Counter[str]:
+    """One seed, all checkers; what happened how often. Raises what ``under_load`` raises."""
+    counts: Counter[str] = Counter()
+
+    def count(event: LogEvent) -> None:
+        if event.name in COUNTED:
+            counts[event.name] += 1
+        elif event.name in FAULT_NAMES:
+            counts["faults"] += 1
+
+    cluster = SimCluster(seed, settings=RESTLESS if seed % 2 else None)
+    cluster.observers.append(count)
+    cluster.run(lambda c: under_load(c, lambda c: storm(c, FAULTS, REPLICATION_FAULTS)))
+    return counts
+
+
+FAULT_NAMES = frozenset(fault.__name__ for fault in REPLICATION_FAULTS)
+
+
+def main() -> int:
+    total: Counter[str] = Counter()
+    failed: list[int] = []
+    first, end = int(sys.argv[1]), int(sys.argv[2])
+    started = time.monotonic()
+    for seed in range(first, end):
+        try:
+            with open(os.devnull, "w") as nothing, redirect_stdout(nothing):
+                total += play(seed)
+        except BaseException:
+            failed.append(seed)
+            sys.stderr.write(f"seed {seed}\n{traceback.format_exc()}\n")
+    took = time.monotonic() - started
+    sys.stdout.write(f"{end - first} seeds in {took:.0f} s, failed: {failed}; {dict(total)}\n")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
