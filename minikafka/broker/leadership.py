@@ -97,11 +97,15 @@ class Leadership:
             partition = self._new_partition(topic_partition)
         refusal = self._refusal(partition, instruction)
         if refusal is not None:
-            self._log.info(
+            # A replica that leaves an ISR which an election has left it out of already is told
+            # of twice: what is known is not worth a line.
+            epoch = instruction.leader_and_isr.leader_epoch
+            write = self._log.debug if epoch == partition.leader_epoch else self._log.info
+            write(
                 "instruction_ignored",
                 partition=str(topic_partition),
                 error=refusal.name,
-                leader_epoch=instruction.leader_and_isr.leader_epoch,
+                leader_epoch=epoch,
                 known_leader_epoch=partition.leader_epoch,
             )
             return refusal

@@ -59,6 +59,11 @@ class LeaderEpochStore:
             self._writing = True
             self._changed(bool(len(self.cache)))
 
+    def begin(self, epoch: int, start_offset: int) -> None:
+        """``assign``, but written only with what comes next: an epoch that nothing was appended in
+        is forgotten when the log is loaded, so there is nothing to lose."""
+        self._unwritten |= self.cache.assign(epoch, start_offset)
+
     def assign(self, epoch: int, start_offset: int) -> None:
         self._changed(self.cache.assign(epoch, start_offset))
 

@@ -100,7 +100,7 @@ class UnifiedLog(FlushableLog):
         last_offset = first_offset + batch.last_offset_delta
         segment = self._segment_for(size, first_offset, last_offset, max_timestamp)
         if leader_epoch != self._assigned_epoch:
-            self.assign_epoch_start_offset(leader_epoch, first_offset)
+            self.epochs.assign(leader_epoch, first_offset)
             self._assigned_epoch = leader_epoch
         segment.append(data, last_offset, max_timestamp)
         self.log_end_offset = last_offset + 1
@@ -142,7 +142,7 @@ class UnifiedLog(FlushableLog):
         for batch in batches:
             epoch = batch.partition_leader_epoch
             if epoch != self._assigned_epoch and epoch > _NO_EPOCH:
-                self.assign_epoch_start_offset(epoch, batch.base_offset)
+                self.epochs.assign(epoch, batch.base_offset)
                 self._assigned_epoch = epoch
         segment.append_batches(memoryview(records)[:size], batches)
         self.log_end_offset = last.next_offset
@@ -233,8 +233,8 @@ class UnifiedLog(FlushableLog):
         return segment
 
     def assign_epoch_start_offset(self, epoch: int, offset: int) -> None:
-        """Let ``epoch`` start at ``offset`` (a new leader: at its log end). Raises OSError."""
-        self.epochs.assign(epoch, offset)
+        """Let ``epoch`` start at ``offset`` (a new leader: at its log end)."""
+        self.epochs.begin(epoch, offset)
 
     # ---- truncation
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
 from uuid import UUID
 
@@ -27,6 +28,9 @@ from minikafka.protocol.messages.leader_and_isr import (
 )
 
 FIRST_VERSION_BY_ID = 5
+# Partitions applied in one breath: some tens of milliseconds. Each slice makes the fetchers begin
+# anew, so they are not smaller.
+SLICE = 500
 
 # Hears of a partition, whether it is led here now, and in which leader epoch.
 RoleTaken: TypeAlias = Callable[[TopicPartition, bool, int], None]
@@ -65,7 +69,8 @@ def _instruction(
 
 class LeaderAndIsrHandler:
     """A TaskHandler: topics not seen before have their settings read first. Then everything is
-    applied in one breath, and ``role_taken`` hears of each partition that obeyed."""
+    applied, a slice in one breath, and ``role_taken`` hears of each partition that obeyed. Others
+    are served between slices; if one of them was a newer controller, the rest is refused."""
 
     def __init__(
         self,
@@ -84,15 +89,28 @@ class LeaderAndIsrHandler:
         await self._replicas.load_topic_configs(
             sorted({instruction.topic_partition.topic for instruction in told})
         )
-        error = self._fence.check(
-            "LeaderAndIsr", request.controller_id, request.controller_epoch, request.broker_epoch
-        )
-        if error is not ErrorCode.NONE:
-            return LeaderAndIsrResponse(error_code=error)
         live_leaders = {
             leader.broker_id: Endpoint(leader.host_name, leader.port)
             for leader in request.live_leaders
         }
+        errors: dict[TopicPartition, ErrorCode] = {}
+        for start in range(0, max(1, len(told)), SLICE):
+            if start:
+                await asyncio.sleep(0)
+            error = self._fence.check(
+                "LeaderAndIsr",
+                request.controller_id,
+                request.controller_epoch,
+                request.broker_epoch,
+            )
+            if error is not ErrorCode.NONE:
+                return LeaderAndIsrResponse(error_code=error)
+            errors |= self._apply(told[start : start + SLICE], live_leaders)
+        return _response(context.header.api_version, told, errors)
+
+    def _apply(
+        self, told: list[Instruction], live_leaders: Mapping[int, Endpoint]
+    ) -> dict[TopicPartition, ErrorCode]:
         errors = self._replicas.leadership.apply(told, live_leaders)
         if self._role_taken is not None:
             me = self._replicas.config.broker_id
@@ -102,7 +120,7 @@ class LeaderAndIsrHandler:
                     self._role_taken(
                         instruction.topic_partition, role.leader == me, role.leader_epoch
                     )
-        return _response(context.header.api_version, told, errors)
+        return errors
 
 
 def _response(

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from uuid import UUID
 
 import pytest
 
+from minikafka.broker.context import RequestContext
 from minikafka.broker.controller_fence import ControllerFence
+from minikafka.broker.handlers.leader_and_isr import SLICE, LeaderAndIsrHandler
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
-from minikafka.protocol.messages.leader_and_isr import LeaderAndIsrRequest
+from minikafka.protocol.headers import RequestHeader
+from minikafka.protocol.messages.leader_and_isr import (
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+)
 from minikafka.protocol.messages.stop_replica import (
     StopReplicaPartitionState,
     StopReplicaPartitionV0,
@@ -230,11 +238,25 @@ async def test_an_offline_partition_is_not_stopped() -> None:
 
 async def test_a_disk_that_cannot_make_logs_takes_the_partition_offline() -> None:
     async with ReplicaCluster([1]) as cluster:
-        await cluster.elect(1, isr=[1], replicas=[1])
-        cluster[1].produce("a")
         cluster[1].files.broken = True
         assert await partition_error(cluster, epoch=1) is ErrorCode.KAFKA_STORAGE_ERROR
         assert cluster[1].replicas.hosted.is_offline(TP)
+        assert await partition_error(cluster, epoch=2) is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+async def test_leading_on_writes_nothing_before_something_is_appended() -> None:
+    """Ten thousand partitions that change hands are not ten thousand files."""
+    async with ReplicaCluster([1]) as cluster:
+        await cluster.elect(1, isr=[1], replicas=[1])
+        node = cluster[1]
+        node.produce("a")
+        before = node.files.read_all(f"/data/{TP}/leader-epoch-checkpoint")
+        assert await partition_error(cluster, epoch=1) is ErrorCode.NONE
+        assert node.partition().log.latest_epoch == 1
+        assert node.files.read_all(f"/data/{TP}/leader-epoch-checkpoint") == before
+        node.produce("b")
+        after = node.files.read_all(f"/data/{TP}/leader-epoch-checkpoint")
+        assert after == b"0\n2\n0 0\n1 1\n"
 
 
 # ------------------------------------------------------------------------------------ checkpoints
@@ -258,3 +280,54 @@ async def test_partitions_not_told_of_yet_keep_their_checkpoint() -> None:
         assert cluster[1].partition().high_watermark == 0  # the log is shorter than it was
         cluster[1].replicas.checkpoint_high_watermarks()
         assert cluster[1].logs.read_high_watermarks() == {other: 17, TP: 0}
+
+
+# ----------------------------------------------------------------------------------------- slices
+
+
+def many(count: int) -> LeaderAndIsrRequest:
+    states = [
+        LeaderAndIsrPartitionState(
+            partition_index=index, controller_epoch=1, leader=1, isr=[1], replicas=[1], is_new=True
+        )
+        for index in range(count)
+    ]
+    topic = LeaderAndIsrTopicState(TOPIC, TOPIC_ID, states)
+    return LeaderAndIsrRequest(controller_id=9, controller_epoch=1, topic_states=[topic])
+
+
+async def test_thousands_of_partitions_are_no_single_breath() -> None:
+    """Others are served in between, and every partition is answered for."""
+    async with ReplicaCluster([1]) as cluster:
+        turns = 0
+
+        async def others() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        busy = asyncio.ensure_future(others())
+        response = await cluster[1].command(many(2 * SLICE + 1), 7)
+        busy.cancel()
+        told = response.topics[0].partition_errors
+        assert [row.partition_index for row in told] == list(range(2 * SLICE + 1))
+        assert {row.error_code for row in told} == {0}
+        assert turns >= 2
+
+
+async def test_a_newer_controller_between_two_slices_ends_the_older_ones_request() -> None:
+    async with ReplicaCluster([1]) as cluster:
+        node = cluster[1]
+        taken = []
+
+        def role_taken(topic_partition: TopicPartition, *_: object) -> None:
+            taken.append(topic_partition.partition)
+            node.fence.controller_epoch = 2
+
+        handler = LeaderAndIsrHandler(node.replicas, node.fence, role_taken)
+        context = RequestContext(RequestHeader(4, 7, 1, "controller"), "PLAINTEXT", "host9")
+        response = await handler(context, many(SLICE + 3))
+        assert response.error_code == ErrorCode.STALE_CONTROLLER_EPOCH
+        assert taken == list(range(SLICE))
+        assert len(node.replicas.hosted) == SLICE
