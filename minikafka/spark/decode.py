@@ -121,7 +121,7 @@ def _arrow_of(
 
     for records in decode_batches(batches):
         offsets = records.offsets
-        if offsets[0] < wanted.start or offsets[-1] >= wanted.end:
+        if offsets.min() < wanted.start or offsets.max() >= wanted.end:
             records = records.select((offsets >= wanted.start) & (offsets < wanted.end))
         if len(records.offsets):
             columns = [_column(name, records, wanted) for name in schema.names]

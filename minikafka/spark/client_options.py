@@ -1,0 +1,101 @@
+"""The options ``kafka.*``: what the client of a Spark process heeds, and what it must refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from minikafka.spark.given import OptionError, Options
+
+_SECURITY: Final = ("sasl.", "ssl.")
+
+
+@dataclass(frozen=True)
+class ClientOptions:
+    """Kafka's consumer and producer keys, in snake case, with Kafka's defaults but for
+    ``max_partition_fetch_bytes``: a task reads one partition, so it takes more at once."""
+
+    bootstrap_servers: tuple[tuple[str, int], ...]
+    client_id: str = "minikafka-spark"
+    read_committed: bool = False
+    check_crcs: bool = True
+    fetch_max_bytes: int = 52_428_800
+    max_partition_fetch_bytes: int = 4_194_304
+    fetch_max_wait_ms: int = 500
+    request_timeout_ms: int = 30_000
+    connection_setup_timeout_ms: int = 10_000
+    metadata_timeout_ms: int = 10_000  # how long an unreachable cluster is asked
+    retry_backoff_ms: int = 100
+    client_rack: str = ""
+    acks: int = -1
+    compression: str = "none"
+    max_request_size: int = 1_048_576
+    delivery_timeout_ms: int = 120_000
+
+
+def client_options(values: Mapping[str, str]) -> ClientOptions:
+    """From options with keys in lower case. Raises ValueError; keys not heeded are left alone, as
+    the Java client does with those it does not know."""
+    given = Options(values)
+    protocol = given.get("kafka.security.protocol")
+    if protocol is not None and protocol.upper() != "PLAINTEXT":
+        raise OptionError(f"kafka.security.protocol={protocol} is not supported: only PLAINTEXT")
+    for name in values:
+        if name.startswith(tuple(f"kafka.{prefix}" for prefix in _SECURITY)):
+            raise OptionError(f"{name} is not supported: only PLAINTEXT")
+    isolation = (given.get("kafka.isolation.level") or "read_uncommitted").lower()
+    if isolation not in ("read_uncommitted", "read_committed"):
+        raise OptionError("kafka.isolation.level must be read_uncommitted or read_committed")
+    numbers = {
+        field: number
+        for field, name in _NUMBERS.items()
+        if (number := given.number(f"kafka.{name}", 0)) is not None
+    }
+    defaults = ClientOptions(())
+    return ClientOptions(
+        bootstrap_servers=_addresses(given.get("kafka.bootstrap.servers") or ""),
+        client_id=given.get("kafka.client.id") or defaults.client_id,
+        read_committed=isolation == "read_committed",
+        check_crcs=given.flag("kafka.check.crcs", True),
+        client_rack=given.get("kafka.client.rack") or "",
+        acks=_acks(given.get("kafka.acks") or "all"),
+        compression=_compression(given.get("kafka.compression.type") or "none"),
+        **numbers,
+    )
+
+
+_NUMBERS: Final = {
+    "fetch_max_bytes": "fetch.max.bytes",
+    "max_partition_fetch_bytes": "max.partition.fetch.bytes",
+    "fetch_max_wait_ms": "fetch.max.wait.ms",
+    "request_timeout_ms": "request.timeout.ms",
+    "connection_setup_timeout_ms": "socket.connection.setup.timeout.ms",
+    "metadata_timeout_ms": "default.api.timeout.ms",
+    "retry_backoff_ms": "retry.backoff.ms",
+    "max_request_size": "max.request.size",
+    "delivery_timeout_ms": "delivery.timeout.ms",
+}
+
+
+def _addresses(text: str) -> tuple[tuple[str, int], ...]:
+    found = []
+    for address in filter(None, (each.strip() for each in text.split(","))):
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdecimal() or not 0 < int(port) < 65_536:
+            raise OptionError(f"kafka.bootstrap.servers: {address!r} is not host:port")
+        found.append((host.strip("[]"), int(port)))
+    return tuple(found)
+
+
+def _acks(text: str) -> int:
+    if text.strip() not in ("0", "1", "-1", "all"):
+        raise OptionError(f"kafka.acks must be all, -1, 0 or 1, not {text}")
+    return -1 if text.strip() == "all" else int(text)
+
+
+def _compression(text: str) -> str:
+    name = text.strip().lower()
+    if name not in ("none", "gzip", "snappy", "lz4", "zstd"):
+        raise OptionError(f"kafka.compression.type must be none, gzip, snappy, lz4 or zstd: {text}")
+    return name

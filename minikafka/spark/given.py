@@ -1,0 +1,49 @@
+"""Options as they were given: keys of any case, values that are read with one clear complaint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+class OptionError(ValueError):
+    """A wrong, missing or unsupported option; the text names it."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """The given options with keys of any case."""
+
+    values: Mapping[str, str]
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> Options:
+        return cls({key.lower(): str(value) for key, value in options.items()})
+
+    def get(self, name: str) -> str | None:
+        return self.values.get(name.lower())
+
+    def flag(self, name: str, default: bool) -> bool:
+        value = self.get(name)
+        if value is None:
+            return default
+        if value.lower() not in ("true", "false"):
+            raise OptionError(f"option {name} must be true or false, not {value!r}")
+        return value.lower() == "true"
+
+    def count(self, name: str, default: int) -> int:
+        number = self.number(name, 0)
+        return default if number is None else number
+
+    def number(self, name: str, lowest: int | None = None) -> int | None:
+        value = self.get(name)
+        if value is None:
+            return None
+        try:
+            number = int(value.strip())
+        except ValueError:
+            raise OptionError(f"option {name} must be a number, not {value!r}") from None
+        if lowest is not None and number < lowest:
+            what = "positive" if lowest == 1 else f"at least {lowest}"
+            raise OptionError(f"{name} must be {what}")
+        return number

@@ -1,0 +1,258 @@
+"""The options of the data source: names, defaults and refusals of the official Kafka connector."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final, TypeAlias
+
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.spark.client_options import ClientOptions, client_options
+from minikafka.spark.given import OptionError, Options
+from minikafka.spark.offsets import EARLIEST, LATEST, Offsets, parse_offsets, parse_partitions
+
+STRATEGIES: Final = ("subscribe", "subscribePattern", "assign")
+_REFUSED: Final = {
+    "auto.offset.reset": "set startingOffsets to earliest or latest instead: Spark, not the "
+    "consumer, keeps track of what was read, and a restart goes on from the checkpoint",
+    "key.deserializer": "keys are bytes: use DataFrame operations on them",
+    "value.deserializer": "values are bytes: use DataFrame operations on them",
+    "enable.auto.commit": "Spark keeps the offsets",
+    "interceptor.classes": "interceptors could change the records",
+}
+_TIME = re.compile(r"(-?\d+)\s*(us|ms|s|m|min|h|d)?")
+_UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+class Edge(Enum):
+    """An end of every partition."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+@dataclass(frozen=True)
+class AtOffsets:
+    """By partition; -2 is its start, -1 its end."""
+
+    offsets: Offsets
+
+
+@dataclass(frozen=True)
+class AtTimestamps:
+    """By partition: the first record of that time (ms) or later."""
+
+    timestamps_ms: Offsets
+
+
+@dataclass(frozen=True)
+class AtTimestamp:
+    """The same time for all partitions."""
+
+    timestamp_ms: int
+
+
+Limit: TypeAlias = Edge | AtOffsets | AtTimestamps | AtTimestamp
+
+
+@dataclass(frozen=True)
+class Subscription:
+    """What is read: exactly one of the three is set."""
+
+    topics: tuple[str, ...] = ()
+    pattern: str = ""
+    partitions: tuple[TopicPartition, ...] = ()
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """Of a batch or a stream. Numbers that were not given are None."""
+
+    client: ClientOptions
+    subscription: Subscription
+    starting: Limit
+    ending: Limit = Edge.LATEST
+    no_match_is_latest: bool = False
+    fail_on_data_loss: bool = True
+    min_partitions: int | None = None
+    max_records_per_partition: int | None = None
+    max_offsets_per_trigger: int | None = None
+    min_offsets_per_trigger: int | None = None
+    max_trigger_delay_ms: int = 15 * 60_000
+    include_headers: bool = False
+    poll_timeout_ms: int = 120_000
+    fetch_retries: int = 3
+    fetch_retry_interval_ms: int = 10
+    pushdown: bool = False
+    notes: tuple[str, ...] = field(default=(), compare=False)  # options without effect here
+
+
+def include_headers(options: Mapping[str, str]) -> bool:
+    return Options.of(options).flag("includeHeaders", False)
+
+
+def batch_options(options: Mapping[str, str]) -> ReadOptions:
+    """For ``spark.read``. Raises OptionError."""
+    given = Options.of(options)
+    starting = _limit(given, "starting", Edge.EARLIEST)
+    if starting is Edge.LATEST:
+        raise OptionError("starting offset can't be latest for batch queries on Kafka")
+    ending = _limit(given, "ending", Edge.LATEST)
+    if ending is Edge.EARLIEST:
+        raise OptionError("ending offset can't be earliest for batch queries on Kafka")
+    for limit, wrong, what in (
+        (starting, LATEST, "startingOffsets for {} can't be latest for batch queries on Kafka"),
+        (ending, EARLIEST, "ending offset for {} can't be earliest for batch queries on Kafka"),
+    ):
+        if isinstance(limit, AtOffsets):
+            for (topic, partition), offset in limit.offsets.items():
+                if offset == wrong:
+                    raise OptionError(what.format(f"{topic}-{partition}"))
+    _check_order(starting, ending)
+    ignored = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+    notes = [f"{name} option ignored in batch queries" for name in ignored if given.get(name)]
+    return _general(given, starting, ending, tuple(notes))
+
+
+def stream_options(options: Mapping[str, str]) -> ReadOptions:
+    """For ``spark.readStream``. Raises OptionError."""
+    given = Options.of(options)
+    if given.get("endingOffsets") is not None:
+        raise OptionError("ending offset not valid in streaming queries")
+    for name in ("endingOffsetsByTimestamp", "endingTimestamp"):
+        if given.get(name) is not None:
+            raise OptionError("ending timestamp not valid in streaming queries")
+    return _general(given, _limit(given, "starting", Edge.LATEST), Edge.LATEST, ())
+
+
+def _general(given: Options, starting: Limit, ending: Limit, notes: tuple[str, ...]) -> ReadOptions:
+    subscription = _subscription(given)
+    for name, why in _REFUSED.items():
+        if given.get(f"kafka.{name}") is not None:
+            raise OptionError(f"Kafka option '{name}' is not supported: {why}")
+    if not (given.get("kafka.bootstrap.servers") or "").strip():
+        raise OptionError(
+            "Option 'kafka.bootstrap.servers' must be specified for configuring Kafka consumer"
+        )
+    least = given.number("minOffsetsPerTrigger")
+    most = given.number("maxOffsetsPerTrigger")
+    if least is not None and most is not None and least > most:
+        raise OptionError(
+            f"the value of minOffsetsPerTrigger ({least}) is higher than that of "
+            f"maxOffsetsPerTrigger ({most})"
+        )
+    strategy = (given.get("startingOffsetsByTimestampStrategy") or "error").lower()
+    if strategy not in ("error", "latest"):
+        raise OptionError("startingOffsetsByTimestampStrategy must be error or latest")
+    return ReadOptions(
+        client=client_options(given.values),
+        subscription=subscription,
+        starting=starting,
+        ending=ending,
+        no_match_is_latest=strategy == "latest",
+        fail_on_data_loss=given.flag("failOnDataLoss", True),
+        min_partitions=given.number("minPartitions", 1),
+        max_records_per_partition=given.number("maxRecordsPerPartition", 1),
+        max_offsets_per_trigger=most,
+        min_offsets_per_trigger=least,
+        max_trigger_delay_ms=duration_ms(given.get("maxTriggerDelay") or "15m"),
+        include_headers=given.flag("includeHeaders", False),
+        poll_timeout_ms=given.count("kafkaConsumer.pollTimeoutMs", 120_000),
+        fetch_retries=given.count("fetchOffset.numRetries", 3),
+        fetch_retry_interval_ms=given.count("fetchOffset.retryIntervalMs", 10),
+        pushdown=given.flag("pushdown", False),
+        notes=notes,
+    )
+
+
+def _subscription(given: Options) -> Subscription:
+    named = [name for name in STRATEGIES if given.get(name) is not None]
+    if len(named) != 1:
+        raise OptionError(
+            f"{'One' if not named else 'Only one'} of the following options "
+            f"{'must' if not named else 'can'} be specified for Kafka source: "
+            f"{', '.join(STRATEGIES)}"
+        )
+    value = (given.get(named[0]) or "").strip()
+    match named[0]:
+        case "subscribe":
+            topics = tuple(dict.fromkeys(t.strip() for t in value.split(",") if t.strip()))
+            if not topics:
+                raise OptionError(
+                    f"No topics to subscribe to as specified value for option 'subscribe' "
+                    f"is '{value}'"
+                )
+            return Subscription(topics=topics)
+        case "subscribePattern":
+            if not value:
+                raise OptionError(
+                    "Pattern to subscribe is empty as specified value for option "
+                    f"'subscribePattern' is '{value}'"
+                )
+            try:
+                re.compile(value)
+            except re.error as error:
+                raise OptionError(f"subscribePattern '{value}' is no pattern: {error}") from None
+            return Subscription(pattern=value)
+        case _:
+            try:
+                partitions = parse_partitions(value)
+            except ValueError as error:
+                raise OptionError(f"option assign: {error}") from None
+            if not partitions:
+                raise OptionError(
+                    f"No topicpartitions to assign as specified value for option 'assign' "
+                    f"is '{value}'"
+                )
+            return Subscription(partitions=tuple(partitions))
+
+
+def _limit(given: Options, edge: str, default: Edge) -> Limit:
+    """The first that is there of ``<edge>Timestamp``, ``...OffsetsByTimestamp``, ``...Offsets``."""
+    if (text := given.get(f"{edge}Timestamp")) is not None:
+        try:
+            return AtTimestamp(int(text.strip()))
+        except ValueError:
+            raise OptionError(f"{edge}Timestamp: expected a single long value, got {text}") from (
+                None
+            )
+    name = f"{edge}OffsetsByTimestamp"
+    try:
+        if (text := given.get(name)) is not None:
+            return AtTimestamps(parse_offsets(text.strip(), lowest=0))
+        name = f"{edge}Offsets"
+        if (text := given.get(name)) is None:
+            return default
+        if text.strip().lower() in ("earliest", "latest"):
+            return Edge(text.strip().lower())
+        return AtOffsets(parse_offsets(text.strip()))
+    except ValueError as error:
+        raise OptionError(f"option {name}: {error}") from None
+
+
+def _check_order(starting: Limit, ending: Limit) -> None:
+    if isinstance(starting, AtOffsets) and isinstance(ending, AtOffsets):
+        start, end, what = starting.offsets, ending.offsets, "offset"
+    elif isinstance(starting, AtTimestamps) and isinstance(ending, AtTimestamps):
+        start, end, what = starting.timestamps_ms, ending.timestamps_ms, "timestamp"
+    else:
+        return
+    if start.keys() != end.keys():
+        raise OptionError(f"starting and ending {what}s must name the same partitions")
+    for (topic, partition), first in start.items():
+        last = end[TopicPartition(topic, partition)]
+        if first >= 0 and last >= 0 and first > last:
+            raise OptionError(
+                f"{topic}-{partition}: start {what} {first} is greater than end {what} {last}"
+            )
+
+
+def duration_ms(text: str) -> int:
+    """Spark's notation: ``15m``, ``500ms``, ``10s``; a bare number is milliseconds."""
+    match = _TIME.fullmatch(text.strip().lower())
+    if match is None:
+        raise OptionError(f"maxTriggerDelay: {text!r} is no duration, e.g. 15m or 500ms")
+    number, unit = int(match[1]), match[2] or "ms"
+    return number // 1000 if unit == "us" else number * _UNITS_MS[unit]

@@ -1,0 +1,150 @@
+"""Which offsets a batch reads: ranges from starts and ends, split, limited, with what was lost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.spark.offsets import Offsets, names
+
+_MAX_OFFSET = (1 << 63) - 1
+ADVICE_FAIL = (
+    "It was aged out, or the topic was deleted, before it was read. "
+    'Set the option "failOnDataLoss" to "false" if the query shall go on without it.'
+)
+
+
+class DataLossError(RuntimeError):
+    """Records that should have been read are gone, and ``failOnDataLoss`` is true."""
+
+
+class OffsetRange(NamedTuple):
+    """``start <= offset < end`` of a partition."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        return self.end - self.start
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+
+class Plan(NamedTuple):
+    """Ranges to read, and a line for each loss that was noticed."""
+
+    ranges: list[OffsetRange]
+    losses: list[str]
+
+
+def plan_ranges(
+    start: Mapping[TopicPartition, int],
+    end: Mapping[TopicPartition, int],
+    earliest_of_new: Mapping[TopicPartition, int],
+) -> Plan:
+    """From ``start`` to ``end``. Partitions that only ``end`` has are new: they start at
+    ``earliest_of_new``, where one is missing if it was deleted meanwhile."""
+    losses = []
+    new = end.keys() - start.keys()
+    if gone := new - earliest_of_new.keys():
+        losses.append(f"the start of {names(gone)} is not to be found")
+    for partition in sorted(new & earliest_of_new.keys()):
+        if earliest_of_new[partition] != 0:
+            losses.append(f"added partition {partition} starts at {earliest_of_new[partition]}")
+    if deleted := start.keys() - end.keys():
+        losses.append(f"{names(deleted)} gone")
+    ranges = []
+    for partition in sorted(end):
+        first = start.get(partition, earliest_of_new.get(partition))
+        if first is None:
+            continue
+        last = end[partition]
+        if last < first:
+            losses.append(f"the end of {partition} went back from {first} to {last}")
+        else:
+            ranges.append(OffsetRange(*partition, first, last))
+    return Plan(ranges, losses)
+
+
+def split_ranges(
+    ranges: Iterable[OffsetRange], min_partitions: int | None, max_records: int | None
+) -> list[OffsetRange]:
+    """One range per task: no larger than ``max_records`` offsets, about ``min_partitions`` of them.
+    Empty ranges are dropped. Kafka connector: ``KafkaOffsetRangeCalculator.getRanges``."""
+    wanted = [each for each in ranges if each.size > 0]
+    if max_records is not None:
+        wanted = [
+            piece for each in wanted for piece in _divide(each, math.ceil(each.size / max_records))
+        ]
+    if min_partitions is None or len(wanted) >= min_partitions:
+        return wanted
+    total = sum(each.size for each in wanted)
+    whole = [_parts(each.size, total, min_partitions) == 1 for each in wanted]
+    rest = total - sum(each.size for each, is_whole in zip(wanted, whole, strict=True) if is_whole)
+    pieces_left = max(min_partitions - sum(whole), 1)
+    return [
+        piece
+        for each, is_whole in zip(wanted, whole, strict=True)
+        for piece in _divide(each, 1 if is_whole else _parts(each.size, rest, pieces_left))
+    ]
+
+
+def _parts(size: int, total: int, wanted: int) -> int:
+    return max(math.floor(size / total * wanted + 0.5), 1)  # Java's Math.round
+
+
+def _divide(whole: OffsetRange, parts: int) -> list[OffsetRange]:
+    pieces = []
+    start, remaining = whole.start, whole.size
+    for part in range(parts):
+        size = remaining // (parts - part)  # the last takes what rounding left
+        remaining -= size
+        if size:
+            pieces.append(whole._replace(start=start, end=start + size))
+        start += size
+    return pieces
+
+
+def rate_limit(
+    limit: int,
+    start: Mapping[TopicPartition, int],
+    latest: Mapping[TopicPartition, int],
+    earliest_of_new: Mapping[TopicPartition, int],
+) -> Offsets:
+    """Ends that share ``limit`` offsets among the partitions by what is left of each: rounded
+    down, but at least one, so that small ones do not starve. Kafka connector: ``rateLimit``."""
+    sizes = {}
+    for partition, end in latest.items():
+        begin = start.get(partition, earliest_of_new.get(partition))
+        if begin is not None and end > begin:
+            sizes[partition] = (begin, end - begin)
+    total = sum(size for _, size in sizes.values())
+    ends = dict(latest)
+    for partition, (begin, size) in sizes.items():
+        share = limit * (size / total)
+        step = math.ceil(share) if share < 1 else math.floor(share)
+        ends[partition] = min(latest[partition], begin + step, _MAX_OFFSET)
+    return ends
+
+
+def new_records(start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]) -> int:
+    """How many offsets wait, as ``minOffsetsPerTrigger`` counts them."""
+    return sum(end - start.get(partition, 0) for partition, end in latest.items())
+
+
+def check_same_partitions(
+    named: Iterable[TopicPartition], assigned: Sequence[TopicPartition], option: str
+) -> None:
+    """Offsets by partition must name all of them. Raises ValueError."""
+    if set(named) != set(assigned):
+        raise ValueError(
+            f"{option} must specify all partitions (-1 is latest, -2 is earliest). "
+            f"Specified: {names(named)}. Assigned: {names(assigned)}"
+        )
