@@ -11,6 +11,10 @@ from minikafka.broker.apis import Route
 from minikafka.broker.auto_topic_creation import AutoTopicCreation
 from minikafka.broker.coordinator_log import CoordinatorLog
 from minikafka.broker.coordinator_lookup import CoordinatorLookup
+from minikafka.broker.handlers.consumer_group_protocol import (
+    refuse_description,
+    refuse_heartbeat,
+)
 from minikafka.broker.handlers.delete_groups import DeleteGroupsHandler
 from minikafka.broker.handlers.describe_groups import DescribeGroupsHandler
 from minikafka.broker.handlers.find_coordinator import CoordinatorType
@@ -129,4 +133,6 @@ class GroupParts:
             Route(ApiKey.LIST_GROUPS, ListGroupsHandler(service)),
             Route(ApiKey.DELETE_GROUPS, DeleteGroupsHandler(service)),
             Route(ApiKey.OFFSET_DELETE, OffsetDeleteHandler(service, cache)),
+            Route(ApiKey.CONSUMER_GROUP_HEARTBEAT, refuse_heartbeat),
+            Route(ApiKey.CONSUMER_GROUP_DESCRIBE, refuse_description),
         ]

@@ -11,6 +11,10 @@ import pytest
 from minikafka.cli import groups
 from minikafka.client import Admin, Producer
 from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.errors import ErrorCode
+from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from minikafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from minikafka.simulator.cluster import SimCluster
 from minikafka.simulator.groups import GROUP, GroupChecker, SimMember
 
@@ -28,7 +32,7 @@ class Shell:
     """Verbs typed one after the other; ``out`` is what the last one printed."""
 
     def __init__(self, admin: Admin, capsys: pytest.CaptureFixture[str]) -> None:
-        self._admin = admin
+        self.admin = admin
         self._capsys = capsys
         self.out = self.err = ""
 
@@ -44,7 +48,7 @@ class Shell:
             "delete": groups.delete,
             "delete-offsets": groups.delete_offsets,
         }
-        status = await verbs[verb](self._admin, args)
+        status = await verbs[verb](self.admin, args)
         self.out, self.err = self._capsys.readouterr()
         return status
 
@@ -172,5 +176,25 @@ def test_offsets_are_reset(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
         assert await shell(f"reset-offsets --group new --from-file {file} --execute") == 0
         assert await shell("describe --group new") == 0
         assert [row[2:6] for row in shell.rows()[1:]] == [["1", "3", "20", "17"]]
+
+    play(capsys, scene)
+
+
+def test_the_new_protocol_is_listed_and_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """As Kafka 3.9 with ZooKeeper does: clients say so, and administrators ask in the old way."""
+
+    async def scene(cluster: SimCluster, shell: Shell) -> None:
+        connections = shell.admin.session.connections
+        node = connections.any_node()
+        beat = await connections.request(node, ConsumerGroupHeartbeatRequest("g", "m"))
+        described = await connections.request(node, ConsumerGroupDescribeRequest(["g", "h"]))
+        listed = connections.versions(node)
+        assert listed[ApiKey.CONSUMER_GROUP_HEARTBEAT] == (0, 0)
+        assert listed[ApiKey.CONSUMER_GROUP_DESCRIBE] == (0, 0)
+        assert beat.error_code == ErrorCode.UNSUPPORTED_VERSION
+        assert [(row.group_id, row.error_code) for row in described.groups] == [
+            ("g", ErrorCode.UNSUPPORTED_VERSION),
+            ("h", ErrorCode.UNSUPPORTED_VERSION),
+        ]
 
     play(capsys, scene)

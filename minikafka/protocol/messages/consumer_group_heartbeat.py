@@ -1,0 +1,57 @@
+"""ConsumerGroupHeartbeat (key 68): a member of KIP-848's protocol, what it has and what it gets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from minikafka.kernel.cluster import ZERO_UUID
+from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.schema import Message, request, response
+from minikafka.protocol.types import Int16, Int32, String, Uuid
+
+
+@dataclass(slots=True)
+class TopicPartitions:
+    """Partitions of one topic."""
+
+    topic_id: Uuid = ZERO_UUID
+    partitions: list[Int32] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class ConsumerGroupHeartbeatRequest(Message):
+    """None, or -1, for what has not changed since the last one."""
+
+    SPEC = request(ApiKey.CONSUMER_GROUP_HEARTBEAT)
+
+    group_id: String = ""
+    member_id: String = ""
+    member_epoch: Int32 = 0
+    instance_id: String | None = None
+    rack_id: String | None = None
+    rebalance_timeout_ms: Int32 = -1
+    subscribed_topic_names: list[String] | None = None
+    server_assignor: String | None = None
+    topic_partitions: list[TopicPartitions] | None = None
+
+
+@dataclass(slots=True)
+class Assignment:
+    """What a member may consume."""
+
+    topic_partitions: list[TopicPartitions] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class ConsumerGroupHeartbeatResponse(Message):
+    """``assignment`` None: as before."""
+
+    SPEC = response(ApiKey.CONSUMER_GROUP_HEARTBEAT)
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    error_message: String | None = None
+    member_id: String | None = None
+    member_epoch: Int32 = 0
+    heartbeat_interval_ms: Int32 = 0
+    assignment: Assignment | None = None
