@@ -21,6 +21,7 @@ from minikafka.verify.history import IN_DOUBT, SOMEWHERE, RecordId, Written
 from minikafka.verify.records import key_of, value_of
 
 TICK_MS = 10
+LONGEST_MS = 200  # between two looks whether the run is over
 BATCH_RECORDS = 100
 ACKS_ALL = -1
 
@@ -91,7 +92,7 @@ class Writer:
             due = min(due + (now_ms - last_ms) * per_s / 1000, float(BATCH_RECORDS))
             last_ms = now_ms
             if due < 1:
-                await clock.sleep(TICK_MS)
+                await clock.sleep(min(max(int((1 - due) * 1000 / per_s), TICK_MS), LONGEST_MS))
                 continue
             size = int(due)
             due -= size

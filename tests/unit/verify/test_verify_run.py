@@ -138,7 +138,7 @@ async def test_a_broker_that_does_not_know_what_it_has_already():
         cluster = Deaf(world)
         await cluster.start()
         client = ClientConfig(bootstrap_servers=cluster.bootstrap, request_timeout_ms=5_000)
-        config = RunConfig(3_000, 1, 1, 2, idempotent=idempotent)
+        config = RunConfig(2_000, 1, 1, 2, records_per_s=100, idempotent=idempotent)
         return await Run(world, client, config).execute()
 
     assert (await verdict_of(True)).as_json()["counts"].keys() == {"doubled"}
@@ -171,6 +171,8 @@ async def test_brokers_that_give_no_producer_ids():
     with pytest.raises(KafkaError) as caught:
         await Run(world, client, RunConfig(1_000)).execute()
     assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
-    verdict = await Run(world, client, RunConfig(1_000, idempotent=False, topic="t")).execute()
+    verdict = await Run(
+        world, client, RunConfig(1_000, records_per_s=100, idempotent=False, topic="t")
+    ).execute()
     assert verdict.ok
     assert verdict.topic == "t"

@@ -1,0 +1,240 @@
+"""Brokers that are asked to stop: what they hand over, how long they try, what never keeps them."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Mapping
+
+import pytest
+
+from minikafka.client import Admin
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.simulator.cluster import SimCluster, host_name
+from tests.support.verified import PARTITIONS, Events, up, verified
+
+SESSION_S = 6
+WHOLE_GAP_MS = 1_000
+CLEAN_MARKER = "/data/.kafka_cleanshutdown"
+
+
+def simulated(seed: int, settings: Mapping[str, str] | None = None) -> SimCluster:
+    return SimCluster(seed, settings=settings)
+
+
+def now_s(cluster: SimCluster) -> float:
+    return cluster.simulation.loop.seconds()
+
+
+async def create(cluster: SimCluster, topic: str, replication_factor: int) -> TopicPartition:
+    async with Admin(cluster.client_host.world, cluster.client_config) as admin:
+        await admin.create_topic(topic, 1, replication_factor)
+        await admin.wait_for_topic(topic)
+    return TopicPartition(topic, 0)
+
+
+def is_clean(cluster: SimCluster, broker_id: int) -> bool:
+    """The logs are on disk, and it is written down that they are."""
+    return cluster.host(broker_id).disk.find(CLEAN_MARKER) is not None
+
+
+def check_left(cluster: SimCluster, broker_id: int) -> None:
+    """Nobody had to notice a death: it leads nothing, and is in no ISR, when its process ends."""
+    for partition in PARTITIONS:
+        state = cluster.state(partition).leader_and_isr
+        assert state.leader not in (broker_id, -1)
+        assert broker_id not in state.isr
+    assert is_clean(cluster, broker_id)
+
+
+@pytest.mark.mission("CSH-1", "CSH-2", "CSH-3", "CSH-8", "CSH-13")
+@pytest.mark.parametrize("seed", range(2))
+def test_one_after_the_other_is_restarted(seed: int) -> None:
+    """Rolling, the controller among them: nothing lost, nothing doubled, no gap to speak of."""
+
+    async def scenario(cluster: SimCluster) -> None:
+        events = Events(cluster)
+
+        async def restarts() -> None:
+            for broker_id in cluster.broker_ids:
+                await cluster.stop(broker_id)
+                check_left(cluster, broker_id)
+                (said,) = events.named("stop_requested", broker_id)
+                assert said.facts["component"] == "kafka-shutdown-hook"
+                assert len(events.named("controlled_shutdown_succeeded", broker_id)) == 1
+                await asyncio.sleep(1)
+                await cluster.bring_up(broker_id)
+                await cluster.until_whole(*PARTITIONS)
+            assert not events.named("segment_recovered"), "a clean start recovers nothing"
+
+        verdict = await verified(cluster, restarts)
+        assert verdict.in_doubt == 0
+        assert verdict.worst_ms < WHOLE_GAP_MS
+
+    simulated(seed).run(scenario)
+
+
+@pytest.mark.mission("CSH-3")
+def test_only_who_was_killed_has_to_recover() -> None:
+    async def scenario(cluster: SimCluster) -> None:
+        events = Events(cluster)
+
+        async def death() -> None:
+            leader = cluster.leader(PARTITIONS[0])
+            await cluster.host(leader).kill()
+            await cluster.bring_up(leader)
+            assert events.named("segment_recovered")
+
+        await verified(cluster, death)
+
+    simulated(4).run(scenario)
+
+
+@pytest.mark.mission("CSH-4")
+def test_it_can_be_switched_off() -> None:
+    async def scenario(cluster: SimCluster) -> None:
+        events = Events(cluster)
+
+        async def restart() -> None:
+            leader = cluster.leader(PARTITIONS[0])
+            await cluster.stop(leader)
+            assert is_clean(cluster, leader)
+            assert not events.named(f"Shutting down broker {leader}")
+            assert not events.named("controlled_shutdown_succeeded")
+            await cluster.bring_up(leader)
+
+        await verified(cluster, restart)
+
+    simulated(1, {"controlled.shutdown.enable": "false"}).run(scenario)
+
+
+@pytest.mark.mission("CSH-10")
+def test_a_replica_without_another_stays_to_the_end() -> None:
+    async def scenario(cluster: SimCluster) -> None:
+        events = Events(cluster)
+        await up(cluster)
+        alone = await create(cluster, "alone", 1)
+        leader = cluster.leader(alone)
+        await cluster.stop(leader)
+        (done,) = events.named("controlled_shutdown_succeeded", leader)
+        assert done.facts["attempt"] == 1
+        await cluster.until("offline", lambda: cluster.leader(alone) == -1)
+        await cluster.bring_up(leader)
+        await cluster.until("back", lambda: cluster.leader(alone) == leader)
+
+    simulated(2).run(scenario)
+
+
+@pytest.mark.mission("CSH-5", "CSH-6", "CSH-11", "CSH-12")
+def test_what_cannot_move_is_tried_three_times_and_left() -> None:
+    async def scenario(cluster: SimCluster) -> None:
+        events = Events(cluster)
+        await up(cluster)
+        partition = await create(cluster, "pair", 3)
+        await cluster.until_whole(partition)
+        leader = cluster.leader(partition)
+        for other in cluster.broker_ids:
+            if other != leader:
+                await cluster.stop(other)
+        began_s = now_s(cluster)
+        await cluster.stop(leader)
+        refused = events.named("controlled_shutdown_refused", leader)
+        assert [event.facts["attempt"] for event in refused] == [1, 2, 3]
+        assert all(event.facts["remaining"] == 1 for event in refused)
+        pauses = [b.seconds - a.seconds for a, b in itertools.pairwise(refused)]
+        assert all(5 <= pause < 5.5 for pause in pauses)
+        assert len(events.named("unclean_shutdown", leader)) == 1
+        assert 10 <= now_s(cluster) - began_s < 12
+        assert is_clean(cluster, leader)
+
+    simulated(3).run(scenario)
+
+
+async def silence_the_controller(cluster: SimCluster) -> tuple[int, int]:
+    """Frozen, as far as anybody can tell. Returns it and another broker."""
+    controller = cluster.controller_id()
+    assert controller is not None
+    cluster.simulation.isolate(host_name(controller))
+    return controller, next(b for b in cluster.broker_ids if b != controller)
+
+
+@pytest.mark.mission("CSH-12", "CSH-13")
+@pytest.mark.parametrize("seed", range(2))
+def test_a_hung_controller_is_not_waited_for_when_there_is_another(seed: int) -> None:
+    async def scenario(cluster: SimCluster) -> None:
+        events = Events(cluster)
+
+        async def restart() -> None:
+            controller, leaving = await silence_the_controller(cluster)
+            began_s = now_s(cluster)
+            await cluster.stop(leaving)
+            # Its session ends, another is elected, the second attempt goes there.
+            assert now_s(cluster) - began_s < SESSION_S + 5 + 5
+            assert events.named("controlled_shutdown_succeeded", leaving)
+            assert is_clean(cluster, leaving)
+            cluster.simulation.heal()
+            await cluster.bring_up(leaving)
+            await cluster.until("it is back", lambda: controller in cluster.nodes())
+
+        await verified(cluster, restart)
+
+    simulated(seed).run(scenario)
+
+
+def test_a_controller_that_never_answers_keeps_a_broker_for_a_while_only() -> None:
+    """Its session lives on, so nobody else is elected."""
+
+    async def scenario(cluster: SimCluster) -> None:
+        events = Events(cluster)
+        await up(cluster)
+        controller = cluster.controller_id()
+        assert controller is not None
+        leaving = next(b for b in cluster.broker_ids if b != controller)
+        cluster.simulation.partition(host_name(leaving), host_name(controller))
+        began_s = now_s(cluster)
+        await cluster.stop(leaving)
+        assert now_s(cluster) - began_s < 30 + 2 * 5 + 2
+        assert len(events.named("unclean_shutdown", leaving)) == 1
+        assert len(events.named("controller_not_reached", leaving)) >= 2
+        assert is_clean(cluster, leaving)
+
+    simulated(5).run(scenario)
+
+
+@pytest.mark.mission("CSH-1")
+def test_a_second_signal_gives_the_leaderships_up() -> None:
+    async def scenario(cluster: SimCluster) -> None:
+        events = Events(cluster)
+        await up(cluster)
+        _, leaving = await silence_the_controller(cluster)
+        stopping = asyncio.create_task(cluster.stop(leaving))
+        await asyncio.sleep(2)
+        assert not stopping.done()
+        began_s = now_s(cluster)
+        await cluster.stop(leaving)
+        await stopping
+        assert now_s(cluster) - began_s < 1
+        assert [e.facts["hurried"] for e in events.named("stop_requested", leaving)] == [
+            False,
+            True,
+        ]
+        assert is_clean(cluster, leaving)
+
+    simulated(6).run(scenario)
+
+
+def test_without_zookeeper_there_is_nothing_to_wait_for() -> None:
+    async def scenario(cluster: SimCluster) -> None:
+        events = Events(cluster)
+        await up(cluster)
+        await create(cluster, "t", 3)
+        cluster.simulation.zookeeper.stop()
+        await asyncio.sleep(SESSION_S)  # until everybody has noticed
+        began_s = now_s(cluster)
+        for broker_id in cluster.broker_ids:
+            await cluster.stop(broker_id)
+            assert is_clean(cluster, broker_id)
+        assert now_s(cluster) - began_s < 5
+        assert len(events.named("unclean_shutdown")) == 3
+
+    simulated(7).run(scenario)

@@ -1,0 +1,68 @@
+"""A simulated cluster that something befalls under the load of `minikafka verify`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.simulator.cluster import LogEvent, SimCluster
+from minikafka.verify.report import Verdict
+from minikafka.verify.run import Progress, Run, RunConfig
+
+TOPIC = "watched"
+PARTITIONS = tuple(TopicPartition(TOPIC, number) for number in range(3))
+ENOUGH = 50
+NEVER_MS = 3_600_000  # the scenario says when it is over
+
+
+class Events:
+    """What the brokers log, for a scenario to look at."""
+
+    def __init__(self, cluster: SimCluster) -> None:
+        self.all: list[LogEvent] = []
+        cluster.observers.append(self.all.append)
+
+    def named(self, name: str, broker: int | None = None) -> list[LogEvent]:
+        return [
+            event
+            for event in self.all
+            if event.name == name and broker in (None, event.facts.get("broker"))
+        ]
+
+
+async def up(cluster: SimCluster) -> None:
+    cluster.start()
+    await cluster.until("brokers up", lambda: len(cluster.nodes()) == len(cluster.broker_ids))
+
+
+async def verified(cluster: SimCluster, fault: Callable[[], Awaitable[None]]) -> Verdict:
+    """Play ``fault`` under load; afterwards everybody is back, and the load goes on."""
+    await up(cluster)
+    config = RunConfig(
+        duration_ms=NEVER_MS, producers=2, consumers=1, partitions=3, records_per_s=60, topic=TOPIC
+    )
+    heard: list[Progress] = []
+    client = cluster.client_host.world
+    run = Run(client, cluster.client_config, config, heard.append)
+    verdicts: list[Verdict] = []
+
+    async def execute() -> None:
+        verdicts.append(await run.execute())
+
+    running = cluster.spawn_client(execute(), "verify")
+
+    def acknowledged() -> int:
+        return heard[-1].acknowledged if heard else 0
+
+    await cluster.until("load", lambda: acknowledged() > ENOUGH)
+    await cluster.until_whole(*PARTITIONS)
+    await fault()
+    await cluster.until_whole(*PARTITIONS)
+    before = acknowledged()
+    await cluster.until("load goes on", lambda: acknowledged() > before + ENOUGH)
+    run.stop()
+    await asyncio.wait([running])
+    running.result()
+    assert verdicts[0].ok, "\n".join(verdicts[0].lines())
+    return verdicts[0]
