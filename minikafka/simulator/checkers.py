@@ -18,6 +18,7 @@ EVERYTHING = 1 << 40
 
 class ElectionChecker:
     """Hears of every leader: one per partition and leader epoch, and each holds what was committed.
+    No follower cuts below its high watermark, as elections are clean.
 
     Committed is what any broker's high watermark has passed, as seen at each line of the log.
     """
@@ -31,6 +32,8 @@ class ElectionChecker:
     def __call__(self, event: LogEvent) -> None:
         if event.name == "became_leader" and event.facts["partition"] in self._partitions:
             self._check(event)
+        if event.name == "replica_truncated" and event.facts["partition"] in self._partitions:
+            assert event.facts["offset"] >= event.facts["high_watermark"], f"{event}"
         for name, partition in self._partitions.items():
             marks = [p.high_watermark for p in self._cluster.replicas(partition).values()]
             self.committed[name] = max(self.committed[name], *marks, 0)
