@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import TypeVar
 
 from minikafka.controller.config import ControllerConfig
 from minikafka.controller.elector import StoreSource
@@ -29,12 +31,18 @@ from minikafka.kernel.events import event_log
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import CoordinationError
 
+T = TypeVar("T")
+
 _UNCLEAN_KEY = "unclean.leader.election.enable"
 _LOUD = (PartitionState.NEW, PartitionState.ONLINE)
+# So many changes, and the brokers are told what is settled: they work on it while the rest is
+# written, and nobody is kept waiting by ten thousand partitions in one breath.
+SLICE = 1000
 
 
 class StateMachines:
-    """One batch of requests per call, sent when its last write is done.
+    """One batch of requests per call, sent when its last write is done; of thousands of changes
+    one per slice.
 
     A znode that somebody else wrote meanwhile is read again and planned again, as often as it
     takes: a leader changes its ISR now and then, not all the time. Raises ``ControllerMoved``.
@@ -74,10 +82,20 @@ class StateMachines:
     ) -> dict[TopicPartition, LeaderAndIsr]:
         """Take partitions to ``target``; the leaderships that came of it."""
         elected: dict[TopicPartition, LeaderAndIsr] = {}
-        if not partitions:
-            return elected
+        for some in _slices(partitions):
+            if elected:
+                await asyncio.sleep(0)
+            elected.update(await self._change_partitions(some, target, strategy))
+        return elected
+
+    async def _change_partitions(
+        self,
+        pending: Sequence[TopicPartition],
+        target: PartitionState,
+        strategy: ElectionStrategy | None,
+    ) -> dict[TopicPartition, LeaderAndIsr]:
+        elected: dict[TopicPartition, LeaderAndIsr] = {}
         self._batch.new_batch()
-        pending = list(partitions)
         wanted = partition_machine.to_read(self._context, pending, target)
         read, unreadable = await self.leaderships.read(wanted, lambda *_: True)
         while pending:
@@ -186,19 +204,31 @@ class StateMachines:
         if not replicas:
             return
         self._batch.new_batch()
-        for broker_id, pending in replica_machine.by_broker(replicas).items():
-            while pending:
-                wanted = replica_machine.to_read(self._context, pending, target)
-                read, unreadable = await self.leaderships.read(wanted, partial(_in_isr, broker_id))
-                self._log_unreadable(unreadable)
-                pending = [r for r in pending if r.topic_partition not in unreadable]
-                plan = replica_machine.plan(self._context, broker_id, pending, target, read)
-                results = await self._write({}, plan.updates)
-                outcome = replica_machine.apply(self._context, self._batch, plan, results)
-                self._log_replicas(outcome)
-                pending = list(outcome.retry)
-                self.leaderships.outdated(r.topic_partition for r in pending)
+        changed = 0
+        for broker_id, of_broker in replica_machine.by_broker(replicas).items():
+            for some in _slices(of_broker):
+                if changed >= SLICE:
+                    self._flush()
+                    await asyncio.sleep(0)
+                    changed = 0
+                await self._change_replicas(broker_id, some, target)
+                changed += len(some)
         self._flush()
+
+    async def _change_replicas(
+        self, broker_id: int, pending: Sequence[PartitionAndReplica], target: ReplicaState
+    ) -> None:
+        while pending:
+            wanted = replica_machine.to_read(self._context, pending, target)
+            read, unreadable = await self.leaderships.read(wanted, partial(_in_isr, broker_id))
+            self._log_unreadable(unreadable)
+            pending = [r for r in pending if r.topic_partition not in unreadable]
+            plan = replica_machine.plan(self._context, broker_id, pending, target, read)
+            results = await self._write({}, plan.updates)
+            outcome = replica_machine.apply(self._context, self._batch, plan, results)
+            self._log_replicas(outcome)
+            pending = outcome.retry
+            self.leaderships.outdated(r.topic_partition for r in pending)
 
     def _log_replicas(self, outcome: ReplicaOutcome) -> None:
         epoch = self._context.epoch
@@ -233,10 +263,11 @@ class StateMachines:
     async def raise_leader_epochs(self, partitions: Sequence[TopicPartition]) -> None:
         """The same leaders in a new epoch, which makes them take over their assignment; every
         replica hears of it, new ones that they are new (updateLeaderEpochAndSendRequest)."""
-        if not partitions:
-            return
+        for some in _slices(partitions):
+            await self._raise_leader_epochs(some)
+
+    async def _raise_leader_epochs(self, pending: Sequence[TopicPartition]) -> None:
         self._batch.new_batch()
-        pending: Sequence[TopicPartition] = partitions
         read, unreadable = await self.leaderships.read(pending, lambda *_: True)
         while pending:
             self._log_unreadable(unreadable)
@@ -299,6 +330,11 @@ class StateMachines:
             results.update(await store.update_states(wanted, self._context.epoch, fence))
         self.leaderships.written(tp for tp, r in results.items() if isinstance(r, LeaderAndIsr))
         return results
+
+
+def _slices(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    for start in range(0, len(items), SLICE):
+        yield items[start : start + SLICE]
 
 
 def _in_isr(broker_id: int, _: TopicPartition, state: LeaderIsrAndControllerEpoch) -> bool:

@@ -3,12 +3,14 @@
 import asyncio
 import json
 import posixpath
+from unittest.mock import patch
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
+from minikafka.controller import machines
 from minikafka.core.controller.assignment import is_being_reassigned
 from minikafka.core.controller.reassignment import is_complete
 from minikafka.core.controller.states import (
@@ -201,8 +203,8 @@ def check_transitions(logs):
 @settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-@given(st.lists(EVENTS, min_size=4, max_size=14))
-def test_whatever_happens(new_cluster, happenings):
+@given(st.lists(EVENTS, min_size=4, max_size=14), st.sampled_from((1, machines.SLICE)))
+def test_whatever_happens(new_cluster, happenings, slice_):
     async def run():
         async with new_cluster() as cluster:
             await cluster.start(*BROKERS)
@@ -211,6 +213,6 @@ def test_whatever_happens(new_cluster, happenings):
                 await happen(cluster, event, what)
                 await check(cluster)
 
-    with capture_logs() as logs:
+    with capture_logs() as logs, patch.object(machines, "SLICE", slice_):
         asyncio.run(run())
     check_transitions(logs)
