@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from minikafka.broker.auto_topic_creation import (
     OFFSETS_TOPIC_CONFIG,
+    TRANSACTION_TOPIC_CONFIG,
     AutoTopicCreationConfig,
     TopicShape,
 )
@@ -15,9 +16,10 @@ from minikafka.broker.replica_manager import ReplicaManagerConfig
 from minikafka.broker.topic_admin import TopicAdminConfig
 from minikafka.broker.topic_config_cache import topic_config
 from minikafka.controller.config import ControllerConfig
-from minikafka.coordinator.config import GroupCoordinatorConfig
+from minikafka.coordinator.config import GroupCoordinatorConfig, TransactionCoordinatorConfig
 from minikafka.core.group.config import GroupConfig
-from minikafka.kernel.cluster import GROUP_METADATA_TOPIC
+from minikafka.core.transaction.config import TransactionConfig
+from minikafka.kernel.cluster import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from minikafka.kernel.config import Config
 from minikafka.kernel.settings import topic_defaults
 from minikafka.network.connection import ServerConfig
@@ -130,7 +132,8 @@ def controller(config: Config, broker_id: int, listener: str) -> ControllerConfi
         controller_socket_timeout_ms=config.integer("controller.socket.timeout.ms"),
         zookeeper_session_timeout_ms=config.integer("zookeeper.session.timeout.ms"),
         internal_replication_factors={
-            GROUP_METADATA_TOPIC: config.integer("offsets.topic.replication.factor")
+            GROUP_METADATA_TOPIC: config.integer("offsets.topic.replication.factor"),
+            TRANSACTION_STATE_TOPIC: config.integer("transaction.state.log.replication.factor"),
         },
     )
 
@@ -158,6 +161,15 @@ def auto_topic_creation(config: Config) -> AutoTopicCreationConfig:
             config.integer("offsets.topic.replication.factor"),
             {**OFFSETS_TOPIC_CONFIG, "segment.bytes": str(segment_bytes)},
         ),
+        transaction_topic=TopicShape(
+            config.integer("transaction.state.log.num.partitions"),
+            config.integer("transaction.state.log.replication.factor"),
+            {
+                **TRANSACTION_TOPIC_CONFIG,
+                "min.insync.replicas": str(config.integer("transaction.state.log.min.isr")),
+                "segment.bytes": str(config.integer("transaction.state.log.segment.bytes")),
+            },
+        ),
     )
 
 
@@ -174,6 +186,22 @@ def group_coordinator(config: Config) -> GroupCoordinatorConfig:
         compression=Compression(config.integer("offsets.topic.compression.codec")),
         offsets_load_buffer_size=config.integer("offsets.load.buffer.size"),
         offsets_retention_check_interval_ms=config.integer("offsets.retention.check.interval.ms"),
+    )
+
+
+def transaction_coordinator(config: Config) -> TransactionCoordinatorConfig:
+    return TransactionCoordinatorConfig(
+        transaction=TransactionConfig(
+            transaction_max_timeout_ms=config.integer("transaction.max.timeout.ms"),
+            transactional_id_expiration_ms=config.integer("transactional.id.expiration.ms"),
+        ),
+        load_buffer_size=config.integer("transaction.state.log.load.buffer.size"),
+        abort_timed_out_interval_ms=config.integer(
+            "transaction.abort.timed.out.transaction.cleanup.interval.ms"
+        ),
+        remove_expired_interval_ms=config.integer(
+            "transaction.remove.expired.transaction.cleanup.interval.ms"
+        ),
     )
 
 

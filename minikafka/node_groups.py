@@ -35,7 +35,11 @@ from minikafka.coordinator.group_service import GroupService
 from minikafka.coordinator.metrics import register_gauges
 from minikafka.coordinator.shards import GroupShards
 from minikafka.core.purgatory import DelayedOperation, Purgatory
-from minikafka.kernel.cluster import GROUP_METADATA_TOPIC, TopicPartition
+from minikafka.kernel.cluster import (
+    GROUP_METADATA_TOPIC,
+    TRANSACTION_STATE_TOPIC,
+    TopicPartition,
+)
 from minikafka.kernel.config import Config
 from minikafka.kernel.events import event_log
 from minikafka.kernel.metrics import Metrics
@@ -61,9 +65,15 @@ class GroupParts:
         self._world = world
         self._config = config
         self._cache = cache
-        partitions = config.integer("offsets.topic.num.partitions")
+        of_groups = config.integer("offsets.topic.num.partitions")
+        of_transactions = config.integer("transaction.state.log.num.partitions")
         self.lookup = CoordinatorLookup(
-            cache, creation, {CoordinatorType.GROUP: (GROUP_METADATA_TOPIC, partitions)}
+            cache,
+            creation,
+            {
+                CoordinatorType.GROUP: (GROUP_METADATA_TOPIC, of_groups),
+                CoordinatorType.TRANSACTION: (TRANSACTION_STATE_TOPIC, of_transactions),
+            },
         )
         self.heartbeats = self._reaper(broker_id, "Heartbeat")
         self.rebalances = self._reaper(broker_id, "Rebalance")

@@ -28,7 +28,6 @@ from minikafka.broker.handlers.elect_leaders import ElectLeadersHandler
 from minikafka.broker.handlers.fetch import FetchConfig, FetchHandler
 from minikafka.broker.handlers.find_coordinator import FindCoordinatorHandler
 from minikafka.broker.handlers.incremental_alter_configs import IncrementalAlterConfigsHandler
-from minikafka.broker.handlers.init_producer_id import InitProducerIdHandler
 from minikafka.broker.handlers.leader_and_isr import LeaderAndIsrHandler
 from minikafka.broker.handlers.list_offsets import ListOffsetsHandler
 from minikafka.broker.handlers.metadata import MetadataHandler
@@ -45,7 +44,6 @@ from minikafka.broker.leader_elections import LeaderElections
 from minikafka.broker.metadata_cache import MetadataCache
 from minikafka.broker.node_to_controller import NodeToController
 from minikafka.broker.partition_growth import PartitionGrowth
-from minikafka.broker.producer_ids import ProducerIds
 from minikafka.broker.purgatories import Purgatories
 from minikafka.broker.replica_fetcher import SourceChannel
 from minikafka.broker.replica_manager import ReplicaManager
@@ -55,11 +53,13 @@ from minikafka.broker.topic_admin import TopicAdmin
 from minikafka.broker.topic_config_cache import TopicConfigCache
 from minikafka.controller.driver import KafkaController
 from minikafka.core.purgatory import DelayedOperation, Purgatory
+from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import World
 from minikafka.kernel.settings import BROKER_CONFIG, TOPIC_CONFIG, topic_defaults
 from minikafka.network.channel import Channel, ChannelConfig
 from minikafka.node_groups import GroupParts
+from minikafka.node_transactions import TransactionParts
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.storage.log_manager import LogManager
 from minikafka.zookeeper.session import ZkSession
@@ -116,13 +116,7 @@ class BrokerParts:
             broker_id,
             views.to_controller(config, listener),
         )
-        self._creation = AutoTopicCreation(
-            views.auto_topic_creation(config),
-            self._topics,
-            lambda: controller.is_active,
-            self._to_controller,
-            lambda: len(self.cache.live_brokers()),
-        )
+        self._creation = self._make_creation()
         self.topic_configs = TopicConfigCache(self._read_topic_configs, topic_defaults(config))
         self.replicas = ReplicaManager(
             views.replica_manager(config, broker_id, listener),
@@ -135,14 +129,9 @@ class BrokerParts:
             broker_epoch,
             metrics,
         )
-        self._fetch_sessions = FetchSessions(
-            world.clock,
-            world.entropy,
-            metrics,
-            self.replicas.topic_name,
-            config.integer("max.incremental.fetch.session.cache.slots"),
-        )
+        self._fetch_sessions = self._make_fetch_sessions(metrics)
         self.groups = self._make_groups(metrics)
+        self.transactions = self._make_transactions(listener, metrics)
         self.purgatories = Purgatories(world.clock, metrics)
         self.purgatories.add(*self._reapers())
 
@@ -162,13 +151,47 @@ class BrokerParts:
             metrics,
         )
 
+    def _make_creation(self) -> AutoTopicCreation:
+        return AutoTopicCreation(
+            views.auto_topic_creation(self._config),
+            self._topics,
+            lambda: self._controller.is_active,
+            self._to_controller,
+            lambda: len(self.cache.live_brokers()),
+        )
+
+    def _make_fetch_sessions(self, metrics: Metrics) -> FetchSessions:
+        return FetchSessions(
+            self._world.clock,
+            self._world.entropy,
+            metrics,
+            self.replicas.topic_name,
+            self._config.integer("max.incremental.fetch.session.cache.slots"),
+        )
+
+    def _make_transactions(self, listener: str, metrics: Metrics) -> TransactionParts:
+        return TransactionParts(
+            self._world,
+            self._config,
+            self._broker_id,
+            listener,
+            self.replicas,
+            self.cache,
+            self.groups.lookup,
+            self.groups.service,
+            lambda: self._zk.store,
+            metrics,
+        )
+
     async def start(self, tasks: asyncio.TaskGroup) -> None:
         await self.replicas.start(tasks)
         self._to_controller.start(tasks)
         self._creation.start(tasks)
         self.groups.start(tasks)
+        self.transactions.start(tasks)
 
     async def stop(self) -> None:
+        self.transactions.close()
         self.groups.close()
         await self._to_controller.close()
         self._topic_reaper.close()
@@ -198,7 +221,7 @@ class BrokerParts:
             FetchConfig(config.integer("fetch.max.bytes")),
         )
         return [
-            Route(ApiKey.PRODUCE, ProduceHandler(replicas, cache)),
+            Route(ApiKey.PRODUCE, ProduceHandler(replicas, cache, self.transactions.appends)),
             Route(ApiKey.FETCH, fetch, in_parts=True),
             Route(ApiKey.LIST_OFFSETS, ListOffsetsHandler(replicas)),
             Route(ApiKey.DELETE_RECORDS, DeleteRecordsHandler(replicas.deletion)),
@@ -207,6 +230,7 @@ class BrokerParts:
             Route(ApiKey.FIND_COORDINATOR, FindCoordinatorHandler(self.groups.lookup)),
             Route(ApiKey.DESCRIBE_CLUSTER, DescribeClusterHandler(cache, self._cluster_id)),
             *self.groups.routes(),
+            *self.transactions.routes(),
             *self._routes_of_log_dirs(),
             *self._routes_of_the_controller(),
             *self._routes_to_the_controller(),
@@ -225,22 +249,29 @@ class BrokerParts:
 
     def _routes_of_the_controller(self) -> list[Route]:
         """What the controller orders its brokers."""
-        groups = self.groups
         update_metadata = UpdateMetadataHandler(
             self.cache,
             self.fence.check,
             self._topic_changed,
-            groups.service.partitions_deleted,
+            self.groups.service.partitions_deleted,
             brokers_changed=self.replicas.deletion.brokers_changed,
-            drop_strays=StrayReplicas(self.replicas, self._logs, groups.replica_deleted).drop,
+            drop_strays=StrayReplicas(self.replicas, self._logs, self._replica_deleted).drop,
         )
-        leader_and_isr = LeaderAndIsrHandler(self.replicas, self.fence, groups.role_taken)
-        stop_replica = StopReplicaHandler(self.replicas, self.fence, groups.replica_deleted)
+        leader_and_isr = LeaderAndIsrHandler(self.replicas, self.fence, self._role_taken)
+        stop_replica = StopReplicaHandler(self.replicas, self.fence, self._replica_deleted)
         return [
             Route(ApiKey.LEADER_AND_ISR, leader_and_isr, task=True),
             Route(ApiKey.STOP_REPLICA, stop_replica, task=True),
             Route(ApiKey.UPDATE_METADATA, update_metadata, task=True),
         ]
+
+    def _role_taken(self, topic_partition: TopicPartition, leads: bool, epoch: int) -> None:
+        self.groups.role_taken(topic_partition, leads, epoch)
+        self.transactions.role_taken(topic_partition, leads, epoch)
+
+    def _replica_deleted(self, topic_partition: TopicPartition) -> None:
+        self.groups.replica_deleted(topic_partition)
+        self.transactions.replica_deleted(topic_partition)
 
     def _topic_changed(self, topic: str) -> None:
         self._topics.topic_changed(topic)
@@ -267,13 +298,11 @@ class BrokerParts:
             self.cache,
             config.boolean("delete.topic.enable"),
         )
-        producer_ids = ProducerIds(lambda: self._zk.store, self._broker_id)
         return [
             Route(ApiKey.CONTROLLED_SHUTDOWN, ControlledShutdownHandler(controller), task=True),
             Route(ApiKey.CREATE_TOPICS, create, task=True),
             Route(ApiKey.CREATE_PARTITIONS, grow, task=True),
             Route(ApiKey.DELETE_TOPICS, delete, task=True),
-            Route(ApiKey.INIT_PRODUCER_ID, InitProducerIdHandler(producer_ids), task=True),
         ]
 
     def _routes_of_configuration(self) -> list[Route]:

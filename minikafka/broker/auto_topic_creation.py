@@ -25,7 +25,7 @@ CREATE_TOPICS_VERSION = 7
 OFFSETS_TOPIC_CONFIG: Mapping[str, str] = MappingProxyType(
     {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600"}
 )
-_TRANSACTION_CONFIG: Mapping[str, str] = MappingProxyType(
+TRANSACTION_TOPIC_CONFIG: Mapping[str, str] = MappingProxyType(
     {
         "cleanup.policy": "compact",
         "compression.type": "uncompressed",
@@ -53,7 +53,7 @@ class AutoTopicCreationConfig:
     auto_create_topics_enable: bool = True
     request_timeout_ms: int = 30_000
     offsets_topic: TopicShape = TopicShape(50, 3, OFFSETS_TOPIC_CONFIG)
-    transaction_topic: TopicShape = TopicShape(50, 3, _TRANSACTION_CONFIG)
+    transaction_topic: TopicShape = TopicShape(50, 3, TRANSACTION_TOPIC_CONFIG)
 
 
 class ControllerRequests(Protocol):

@@ -45,6 +45,8 @@ class GroupCoordination(Protocol):
         reply: Callable[[Mapping[TopicPartition, ErrorCode]], None],
     ) -> None: ...
 
+    def partition_for(self, group_id: str) -> int: ...
+
     def fetch(
         self,
         group_id: str,

@@ -19,7 +19,6 @@ from minikafka.protocol.records.batch import (
     COMPRESSION_MASK,
     MAGIC_OFFSET,
     MAGIC_V2,
-    TRANSACTIONAL_FLAG,
 )
 from minikafka.protocol.records.compression import Compression
 
@@ -94,8 +93,6 @@ def refusal_of(records: Buffer | None, version: int) -> KafkaError | None:
             return None
         return KafkaError(ErrorCode.INVALID_RECORD, f"messages of magic {magic} need version 2")
     attributes = records[_ATTRIBUTES]
-    if attributes & TRANSACTIONAL_FLAG:
-        return KafkaError(ErrorCode.INVALID_TXN_STATE, "no transaction is open on this partition")
     if attributes & COMPRESSION_MASK == Compression.ZSTD and not PRODUCE_FORMATS[version].zstd:
         return KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs version 7")
     return None

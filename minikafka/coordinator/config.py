@@ -1,10 +1,11 @@
-"""What the group coordinator needs of its broker's configuration."""
+"""What the coordinators need of their broker's configuration."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
 from minikafka.core.group.config import GroupConfig
+from minikafka.core.transaction.config import TransactionConfig
 from minikafka.protocol.records.compression import Compression
 
 
@@ -16,3 +17,14 @@ class GroupCoordinatorConfig:
     compression: Compression = Compression.NONE
     offsets_load_buffer_size: int = 5 * 1024 * 1024
     offsets_retention_check_interval_ms: int = 10 * 60 * 1000
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionCoordinatorConfig:
+    """Kafka's keys and defaults, shortened where they are long: how often transactions are looked
+    at that are open for too long, and transactional ids that nobody uses."""
+
+    transaction: TransactionConfig = field(default_factory=TransactionConfig)
+    load_buffer_size: int = 5 * 1024 * 1024
+    abort_timed_out_interval_ms: int = 10_000
+    remove_expired_interval_ms: int = 60 * 60 * 1000

@@ -167,6 +167,17 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _int("offsets.topic.replication.factor", 3, "Replicas of the offsets topic, when it is created; no more than brokers are alive.", at_least(1)),
     _int("offsets.topic.segment.bytes", 100 * 1024 * 1024, "Segment size of the offsets topic, when it is created.", at_least(1)),
     _int("offsets.topic.compression.codec", 0, "Codec in which groups and offsets are stored: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.", between(0, 4)),
+    # -- transactions
+    _int("transaction.max.timeout.ms", 900000, "Longest time-out that a transactional producer may ask for.", at_least(1)),
+    _int("transactional.id.expiration.ms", 604800000, "How long a transactional id is kept that nobody uses.", at_least(1)),
+    _bool("transaction.partition.verification.enable", True, "Ask the coordinator before a transaction begins in a partition (KIP-890).", None),
+    _int("transaction.abort.timed.out.transaction.cleanup.interval.ms", 10000, "How often it is looked for transactions that are open for too long.", at_least(1)),
+    _int("transaction.remove.expired.transaction.cleanup.interval.ms", 3600000, "How often it is looked for transactional ids to delete.", at_least(1)),
+    _int("transaction.state.log.num.partitions", 50, "Partitions of the transaction topic, when it is created.", at_least(1)),
+    _int("transaction.state.log.replication.factor", 3, "Replicas of the transaction topic, when it is created; no more than brokers are alive.", at_least(1)),
+    _int("transaction.state.log.min.isr", 2, "min.insync.replicas of the transaction topic, when it is created.", at_least(1)),
+    _int("transaction.state.log.segment.bytes", 100 * 1024 * 1024, "Segment size of the transaction topic, when it is created.", at_least(1)),
+    _int("transaction.state.log.load.buffer.size", 5 * 1024 * 1024, "Bytes read at a time when transactions are loaded.", at_least(1)),
     # -- controller
     _int("controller.socket.timeout.ms", 30000, "Time-out of the controller's requests to brokers."),
     _bool("auto.leader.rebalance.enable", True, "Give leaderships back to preferred replicas when too many are elsewhere."),
@@ -191,10 +202,7 @@ _IGNORED = """
     queued.max.request.bytes quota.window.num quota.window.size.seconds
     replica.socket.receive.buffer.bytes request.timeout.ms socket.listen.backlog.size
     socket.receive.buffer.bytes socket.send.buffer.bytes
-    transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.max.timeout.ms
-    transaction.remove.expired.transaction.cleanup.interval.ms transaction.state.log.load.buffer.size
-    transaction.state.log.min.isr transaction.state.log.num.partitions transaction.state.log.replication.factor
-    transaction.state.log.segment.bytes transactional.id.expiration.ms zookeeper.max.in.flight.requests
+    zookeeper.max.in.flight.requests
     zookeeper.set.acl
 """
 IGNORED_BROKER_SETTINGS = tuple(_IGNORED.split())

@@ -62,6 +62,7 @@ from minikafka.storage.log_manager import LogManager, LogManagerConfig
 from minikafka.world.sim.entropy import SimEntropy
 from tests.support.memory_files import MemoryFiles
 from tests.support.replica_fakes import Configs, Metadata, StateZnodes
+from tests.support.transactions import unverified_appends
 from tests.support.virtual_clock import VirtualClock
 
 TOPIC = "flights"
@@ -298,7 +299,7 @@ class ReplicaCluster:
         )
         fence = ControllerFence(broker_id, lambda: 100 + broker_id)
         handlers = {
-            ApiKey.PRODUCE: ProduceHandler(replicas, self.metadata),
+            ApiKey.PRODUCE: ProduceHandler(replicas, self.metadata, unverified_appends(replicas)),
             ApiKey.FETCH: FetchHandler(replicas, self.metadata, sessions, FetchConfig()),
             ApiKey.LIST_OFFSETS: ListOffsetsHandler(replicas),
             ApiKey.DELETE_RECORDS: DeleteRecordsHandler(replicas.deletion),

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from minikafka.broker.replica_manager import ReplicaManager
+from minikafka.broker.transaction_verification import TransactionVerification
+from minikafka.broker.transactional_appends import TransactionalAppends
 from minikafka.core.log.append import AppendOrigin, LogAppendInfo
+from minikafka.kernel.metrics import Metrics
 from minikafka.protocol.records.builder import build_batch
 from minikafka.protocol.records.control import (
     ControlRecordType,
@@ -13,6 +17,13 @@ from minikafka.protocol.records.control import (
 )
 from minikafka.storage.unified_log import UnifiedLog
 from tests.support.logs import NOW
+
+
+def unverified_appends(replicas: ReplicaManager) -> TransactionalAppends:
+    """As with ``transaction.partition.verification.enable`` off."""
+    nobody: Any = None
+    off = TransactionVerification(False, nobody, replicas.hosted, nobody, nobody, Metrics())
+    return TransactionalAppends(replicas, off)
 
 
 class TxnProducer:

@@ -1,41 +1,40 @@
-"""InitProducerId (key 22), as far as idempotent producers need it."""
+"""InitProducerId (key 22): a producer begins, with an id, or with the next epoch of one."""
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from minikafka.broker.context import RequestContext
+from minikafka.broker.transaction_coordination import TransactionCoordination, as_known_to
+from minikafka.core.transaction.facts import NO_EPOCH, NO_PRODUCER_ID, ProducerIdAndEpoch
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
 
-NONE = -1
-
-
-class ProducerIdManager(Protocol):
-    async def generate(self) -> int:
-        """Raises KafkaError."""
-        ...
+FIRST_VERSION_WITH_PRODUCER_FENCED = 4
 
 
 class InitProducerIdHandler:
-    """A TaskHandler. Without a transactional id every request gets a fresh id with epoch 0, also
-    one that names the id it had. Transactional ids need a coordinator, which is not there."""
+    """A TaskHandler."""
 
-    def __init__(self, producer_ids: ProducerIdManager) -> None:
-        self._producer_ids = producer_ids
+    def __init__(self, transactions: TransactionCoordination) -> None:
+        self._transactions = transactions
 
     async def __call__(
         self, context: RequestContext, request: InitProducerIdRequest
     ) -> InitProducerIdResponse:
-        if (request.producer_id == NONE) != (request.producer_epoch == NONE):
+        if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_EPOCH):
             raise KafkaError(ErrorCode.INVALID_REQUEST)
-        if request.transactional_id == "":
-            raise KafkaError(ErrorCode.INVALID_REQUEST)
-        if request.transactional_id is not None:
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        expected = None
+        if request.producer_id != NO_PRODUCER_ID:
+            expected = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
+        begun = await self._transactions.init_producer_id(
+            request.transactional_id, request.transaction_timeout_ms, expected
+        )
         return InitProducerIdResponse(
-            producer_id=await self._producer_ids.generate(), producer_epoch=0
+            error_code=as_known_to(
+                context.version, begun.error, FIRST_VERSION_WITH_PRODUCER_FENCED
+            ),
+            producer_id=begun.producer_id,
+            producer_epoch=begun.producer_epoch,
         )

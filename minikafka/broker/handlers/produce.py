@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from minikafka.broker.cluster_view import ClusterView
 from minikafka.broker.context import Reply, RequestContext
 from minikafka.broker.current_leader import leader_hint
-from minikafka.broker.delayed_produce import AppendResult
+from minikafka.broker.delayed_produce import AppendReply, AppendResult
 from minikafka.broker.record_formats import refusal_of
 from minikafka.broker.replica_manager import ReplicaManager
+from minikafka.broker.transactional_appends import TransactionalAppends, is_transactional
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import Buffer
@@ -24,6 +25,7 @@ from minikafka.protocol.messages.produce import (
 )
 
 FIRST_VERSION_WITH_LEADER = 10
+FIRST_VERSION_WITH_ABORTABLE = 11
 ADMIN_CLIENT_ID = "__admin_client"  # Kafka lets it write to internal topics
 
 
@@ -31,15 +33,21 @@ class ProduceHandler:
     """An ImmediateHandler. With acks=0 a success is not answered, and an error raises KafkaError:
     the connection has to be closed, which is all that the producer will notice."""
 
-    def __init__(self, replicas: ReplicaManager, cluster: ClusterView) -> None:
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        cluster: ClusterView,
+        transactional: TransactionalAppends,
+    ) -> None:
         self._replicas = replicas
         self._cluster = cluster
+        self._transactional = transactional
 
     def __call__(self, context: RequestContext, request: ProduceRequest, reply: Reply) -> None:
         version, acks = context.header.api_version, request.acks
         entries: list[tuple[TopicPartition, Buffer]] = []
         refused: dict[int, AppendResult] = {}  # by place in the request
-        place = 0
+        place, transactional = 0, False
         for topic in request.topic_data:
             name = topic.name
             for data in topic.partition_data:
@@ -51,6 +59,7 @@ class ProduceHandler:
                     )
                 elif data.records is not None:
                     entries.append((topic_partition, data.records))
+                    transactional = transactional or is_transactional(data.records)
                 place += 1
 
         # Parked, this keeps nothing of the request: its records lie in the connection's buffer.
@@ -63,7 +72,9 @@ class ProduceHandler:
             else:
                 reply(self._response(context, version, results))
 
-        if entries:
+        if transactional:
+            self._append_in_transaction(context, request, entries, answer)
+        elif entries:
             # The timer holds milliseconds of 32 bits; a negative time-out is one that is over.
             self._replicas.append_records(
                 entries,
@@ -74,6 +85,31 @@ class ProduceHandler:
             )
         else:
             answer(())
+
+    def _append_in_transaction(
+        self,
+        context: RequestContext,
+        request: ProduceRequest,
+        entries: Sequence[tuple[TopicPartition, Buffer]],
+        answer: AppendReply,
+    ) -> None:
+        """A transaction has a name, and its producer waits for an answer."""
+        refusal: ErrorCode | None = None
+        if request.transactional_id is None:
+            refusal = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        elif request.acks == 0:
+            refusal = ErrorCode.INVALID_REQUIRED_ACKS
+        if refusal is not None:
+            answer([AppendResult(topic_partition, refusal) for topic_partition, _ in entries])
+            return
+        self._transactional.append(
+            request.transactional_id or "",
+            entries,
+            request.acks,
+            max(0, request.timeout_ms),
+            context.version >= FIRST_VERSION_WITH_ABORTABLE,
+            answer,
+        )
 
     @staticmethod
     def _after_acks_0(results: Sequence[AppendResult], reply: Reply) -> None:

@@ -43,6 +43,7 @@ from minikafka.protocol.messages.init_producer_id import (
 )
 from minikafka.protocol.messages.update_metadata import UpdateMetadataResponse
 from tests.support.cluster_metadata import cache_with, live_broker, partition_state, update
+from tests.support.transaction_lab import TransactionLab
 
 
 def context(version: int) -> RequestContext:
@@ -251,23 +252,21 @@ async def test_one_resource_that_fails_does_not_hinder_the_others() -> None:
 # -- InitProducerId
 
 
-class Ids:
-    async def generate(self) -> int:
-        return 4000
+async def begin(version: int, request: InitProducerIdRequest) -> InitProducerIdResponse:
+    return await InitProducerIdHandler(TransactionLab().service)(context(version), request)
 
 
 @pytest.mark.parametrize("version", range(6))
 async def test_a_producer_id(version: int) -> None:
     request = through_codec(InitProducerIdRequest(transactional_id=None), version)
-    response: InitProducerIdResponse = await InitProducerIdHandler(Ids())(context(version), request)
+    response: InitProducerIdResponse = await begin(version, request)
     response = through_codec(response, version)
-    assert (response.error_code, response.producer_id, response.producer_epoch) == (0, 4000, 0)
+    assert (response.error_code, response.producer_id, response.producer_epoch) == (0, 100, 0)
 
 
 @pytest.mark.parametrize(
     ("fields", "error"),
     [
-        ({"transactional_id": "t"}, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         ({"transactional_id": ""}, ErrorCode.INVALID_REQUEST),
         ({"transactional_id": None, "producer_id": 5}, ErrorCode.INVALID_REQUEST),
         ({"transactional_id": None, "producer_epoch": 5}, ErrorCode.INVALID_REQUEST),
@@ -275,7 +274,7 @@ async def test_a_producer_id(version: int) -> None:
 )
 async def test_no_producer_id(fields: Any, error: ErrorCode) -> None:
     with pytest.raises(KafkaError) as refused:
-        await InitProducerIdHandler(Ids())(context(5), InitProducerIdRequest(**fields))
+        await begin(5, InitProducerIdRequest(**fields))
     assert refused.value.code is error
 
 

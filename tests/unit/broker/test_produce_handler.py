@@ -146,7 +146,7 @@ async def test_bad_records_are_refused() -> None:
         assert produce(node, batch("v") + batch("w")) is ErrorCode.INVALID_RECORD
         assert produce(node, bytes(corrupt)) is ErrorCode.CORRUPT_MESSAGE
         assert produce(node, control) is ErrorCode.INVALID_RECORD
-        assert produce(node, transactional) is ErrorCode.INVALID_TXN_STATE
+        assert produce(node, transactional) is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         assert produce(node, zstd, version=6) is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
         assert node.held() == []
         assert produce(node, zstd, version=7) is ErrorCode.NONE

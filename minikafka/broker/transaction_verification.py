@@ -1,0 +1,178 @@
+"""Asking coordinators whether partitions were added to a transaction, before it writes there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from minikafka.broker.hosted_partitions import HostedPartitions
+from minikafka.core.log.verification import Verification
+from minikafka.core.transaction.facts import ProducerIdAndEpoch
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.errors import ErrorCode
+from minikafka.kernel.metrics import Metrics
+from minikafka.kernel.ports import Clock
+from minikafka.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from minikafka.protocol.schema import Message
+
+ADD_PARTITIONS_TO_TXN_VERSION = 5
+
+# By partition; those that are verified are not in it.
+Refusals: TypeAlias = Mapping[TopicPartition, ErrorCode]
+
+
+@dataclass(frozen=True, slots=True)
+class VerificationItem:
+    """One question: may these partitions be written to in that transaction?"""
+
+    transactional_id: str
+    producer: ProducerIdAndEpoch
+    partitions: tuple[TopicPartition, ...]
+    then: Callable[[Refusals], None]
+
+
+class TransactionVerification:
+    """Kafka's ``AddPartitionsToTxnManager`` (KIP-890). ``coordinator_of`` a transactional id: a
+    broker, None while there is none. ``put`` queues a question for a broker, and what comes of it
+    is told to ``answered``. ``enabled``: ``transaction.partition.verification.enable``.
+
+    Whoever parks requests behind a question bounds their number.
+    """
+
+    def __init__(
+        self,
+        enabled: bool,
+        clock: Clock,
+        hosted: HostedPartitions,
+        coordinator_of: Callable[[str], int | None],
+        put: Callable[[int, VerificationItem], None],
+        metrics: Metrics,
+    ) -> None:
+        self.enabled = enabled
+        self._clock = clock
+        self._hosted = hosted
+        self._coordinator_of = coordinator_of
+        self._put = put
+        self._failures = metrics.counter(
+            "kafka.server:type=AddPartitionsToTxnManager,name=VerificationFailureRate"
+        )
+
+    def begin(
+        self,
+        producer: ProducerIdAndEpoch,
+        batches: Iterable[tuple[TopicPartition, int]],
+    ) -> dict[TopicPartition, Verification]:
+        """What has to be verified of batches, each with its base sequence. It begins now: whatever
+        ends a transaction there meanwhile makes it void."""
+        now_ms = self._clock.wall_ms()
+        guards: dict[TopicPartition, Verification] = {}
+        for topic_partition, sequence in batches:
+            partition = self._hosted.get(topic_partition)
+            if partition is not None and partition.is_leader and partition.has_log:
+                guard = partition.log.producers.states.verification_of(
+                    producer.producer_id, producer.epoch, sequence, now_ms
+                )
+                if guard is not None:
+                    guards[topic_partition] = guard
+        return guards
+
+    def ask(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        partitions: Iterable[TopicPartition],
+        then: Callable[[Refusals], None],
+    ) -> None:
+        wanted = tuple(partitions)
+        coordinator = self._coordinator_of(transactional_id)
+        if coordinator is None:
+            self._failures.mark(len(wanted))
+            then(dict.fromkeys(wanted, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            return
+        self._put(coordinator, VerificationItem(transactional_id, producer, wanted, then))
+
+    def answered(
+        self, items: Sequence[VerificationItem], response: AddPartitionsToTxnResponse | None
+    ) -> None:
+        results = None if response is None or response.error_code else _by_transaction(response)
+        for item in items:
+            found = {} if results is None else results.get(item.transactional_id, {})
+            lost = ErrorCode.NETWORK_EXCEPTION
+            if response is not None and response.error_code:
+                lost = ErrorCode(response.error_code)
+            refused = {
+                topic_partition: error
+                for topic_partition in item.partitions
+                if (error := found.get(topic_partition, lost)) is not ErrorCode.NONE
+            }
+            self._failures.mark(len(refused))
+            item.then(refused)
+
+
+def verification_key(item: VerificationItem) -> str:
+    """A request holds a transactional id but once."""
+    return item.transactional_id
+
+
+def verification_request(items: Sequence[VerificationItem]) -> tuple[Message, int]:
+    transactions = [_transaction(item) for item in items]
+    return AddPartitionsToTxnRequest(transactions), ADD_PARTITIONS_TO_TXN_VERSION
+
+
+def _transaction(item: VerificationItem) -> AddPartitionsToTxnTransaction:
+    topics: dict[str, AddPartitionsToTxnTopic] = {}
+    for topic, index in item.partitions:
+        topics.setdefault(topic, AddPartitionsToTxnTopic(topic)).partitions.append(index)
+    return AddPartitionsToTxnTransaction(
+        item.transactional_id,
+        item.producer.producer_id,
+        item.producer.epoch,
+        verify_only=True,
+        topics=list(topics.values()),
+    )
+
+
+def _by_transaction(response: Any) -> dict[str, dict[TopicPartition, ErrorCode]]:
+    return {
+        result.transactional_id: {
+            TopicPartition(topic.name, of_partition.partition_index): ErrorCode(
+                of_partition.partition_error_code
+            )
+            for topic in result.topic_results
+            for of_partition in topic.results_by_partition
+        }
+        for result in response.results_by_transaction
+    }
+
+
+_TRY_AGAIN = (
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.NETWORK_EXCEPTION,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+)
+
+
+def refusal_of_producer(error: ErrorCode, knows_abortable: bool) -> ErrorCode:
+    """What a producer is told of ``error``. ``knows_abortable``: it speaks the versions that came
+    with TRANSACTION_ABORTABLE. What it may try again is NOT_ENOUGH_REPLICAS, the one error at which
+    producers of every age do so, and without asking for metadata first."""
+    if error in _TRY_AGAIN:
+        return ErrorCode.NOT_ENOUGH_REPLICAS
+    return refusal_of_committer(error, knows_abortable)
+
+
+def refusal_of_committer(error: ErrorCode, knows_abortable: bool) -> ErrorCode:
+    """Likewise, of one that commits offsets in its transaction."""
+    if error is ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if error is ErrorCode.TRANSACTION_ABORTABLE and not knows_abortable:
+        return ErrorCode.INVALID_TXN_STATE
+    return error

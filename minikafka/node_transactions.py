@@ -1,0 +1,166 @@
+"""The transaction coordinator of one broker: its parts, its ways to other brokers, its routes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from minikafka import node_config as views
+from minikafka.broker.apis import Route
+from minikafka.broker.coordinator_log import CoordinatorLog
+from minikafka.broker.coordinator_lookup import CoordinatorLookup
+from minikafka.broker.handlers.add_offsets_to_txn import AddOffsetsToTxnHandler
+from minikafka.broker.handlers.add_partitions_to_txn import AddPartitionsToTxnHandler
+from minikafka.broker.handlers.describe_producers import DescribeProducersHandler
+from minikafka.broker.handlers.describe_transactions import DescribeTransactionsHandler
+from minikafka.broker.handlers.end_txn import EndTxnHandler
+from minikafka.broker.handlers.find_coordinator import CoordinatorType
+from minikafka.broker.handlers.init_producer_id import InitProducerIdHandler
+from minikafka.broker.handlers.list_transactions import ListTransactionsHandler
+from minikafka.broker.handlers.txn_offset_commit import TxnOffsetCommitHandler
+from minikafka.broker.handlers.write_txn_markers import WriteTxnMarkersHandler
+from minikafka.broker.metadata_cache import MetadataCache
+from minikafka.broker.producer_ids import ProducerIdBlocks, ProducerIds
+from minikafka.broker.replica_manager import ReplicaManager
+from minikafka.broker.transaction_verification import (
+    TransactionVerification,
+    VerificationItem,
+    verification_key,
+    verification_request,
+)
+from minikafka.broker.transactional_appends import TransactionalAppends
+from minikafka.coordinator.group_service import GroupService
+from minikafka.coordinator.transaction_markers import MarkerItem, marker_key, markers_request
+from minikafka.coordinator.transaction_service import TransactionService
+from minikafka.coordinator.transaction_shards import TransactionShards
+from minikafka.core.coordinator_partition import partition_for
+from minikafka.kernel.cluster import NO_LEADER, TRANSACTION_STATE_TOPIC, TopicPartition
+from minikafka.kernel.config import Config
+from minikafka.kernel.events import event_log
+from minikafka.kernel.metrics import Metrics
+from minikafka.kernel.ports import World
+from minikafka.network.broker_senders import BrokerSenders, SenderConfig
+from minikafka.protocol.api_keys import ApiKey
+
+# How long replicas may take for a record of ours, and other brokers for an answer.
+REQUEST_TIMEOUT_MS = 30_000
+
+
+class TransactionParts:
+    """``lookup`` knows the coordinators; ``store`` is ZooKeeper's, now. ``listener`` is the one by
+    which brokers reach each other."""
+
+    def __init__(
+        self,
+        world: World,
+        config: Config,
+        broker_id: int,
+        listener: str,
+        replicas: ReplicaManager,
+        cache: MetadataCache,
+        lookup: CoordinatorLookup,
+        groups: GroupService,
+        store: Callable[[], ProducerIdBlocks],
+        metrics: Metrics,
+    ) -> None:
+        self._world = world
+        self._listener = listener
+        self._replicas = replicas
+        self._cache = cache
+        self._lookup = lookup
+        self._groups = groups
+        events = event_log("transaction-coordinator", broker=broker_id)
+        self.markers: BrokerSenders[MarkerItem] = BrokerSenders(
+            world.network,
+            world.clock,
+            SenderConfig(f"broker-{broker_id}-txn-marker-sender", REQUEST_TIMEOUT_MS),
+            self._address,
+            marker_key,
+            markers_request,
+            lambda items, response: self.shards.markers.answered(items, response),
+            events,
+        )
+        self.shards = TransactionShards(
+            world.clock,
+            CoordinatorLog(replicas, TRANSACTION_STATE_TOPIC, REQUEST_TIMEOUT_MS),
+            cache,
+            self.markers.put,
+            views.transaction_coordinator(config),
+            lambda: lookup.partition_count(CoordinatorType.TRANSACTION),
+            events,
+        )
+        self.service = TransactionService(self.shards, ProducerIds(store, broker_id))
+        self._questions: BrokerSenders[VerificationItem] = BrokerSenders(
+            world.network,
+            world.clock,
+            SenderConfig(f"broker-{broker_id}-add-partitions-to-txn", REQUEST_TIMEOUT_MS),
+            self._address,
+            verification_key,
+            verification_request,
+            lambda items, response: self.verification.answered(items, response),
+            event_log("transaction-verification", broker=broker_id),
+        )
+        self.verification = TransactionVerification(
+            config.boolean("transaction.partition.verification.enable"),
+            world.clock,
+            replicas.hosted,
+            self._coordinator_of,
+            self._questions.put,
+            metrics,
+        )
+        self.appends = TransactionalAppends(replicas, self.verification)
+        metrics.gauge(
+            "kafka.coordinator.transaction:type=TransactionMarkerChannelManager,"
+            "name=UnknownDestinationQueueSize",
+            lambda: self.shards.markers.waiting,
+        )
+
+    def _address(self, broker_id: int) -> tuple[str, int] | None:
+        endpoint = self._cache.endpoint(broker_id, self._listener)
+        return None if endpoint is None else (endpoint.host, endpoint.port)
+
+    def _coordinator_of(self, transactional_id: str) -> int | None:
+        count = self._lookup.partition_count(CoordinatorType.TRANSACTION)
+        where = TopicPartition(TRANSACTION_STATE_TOPIC, partition_for(transactional_id, count))
+        leader = self._cache.partition_leader(where)
+        return None if leader is None or leader[0] == NO_LEADER else leader[0]
+
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        self.markers.start(tasks)
+        self._questions.start(tasks)
+        self.shards.start(tasks)
+
+    def close(self) -> None:
+        self.shards.close()
+        self._questions.close()
+        self.markers.close()
+
+    # -- what the controller's requests mean here
+
+    def role_taken(self, topic_partition: TopicPartition, leads: bool, epoch: int) -> None:
+        topic, partition = topic_partition
+        if topic == TRANSACTION_STATE_TOPIC:
+            (self.shards.elected if leads else self.shards.resigned)(partition, epoch)
+
+    def replica_deleted(self, topic_partition: TopicPartition) -> None:
+        if topic_partition.topic == TRANSACTION_STATE_TOPIC:
+            self.shards.resigned(topic_partition.partition, None)
+
+    def routes(self) -> list[Route]:
+        service, clock, cache, groups = self.service, self._world.clock, self._cache, self._groups
+        write_markers = WriteTxnMarkersHandler(
+            self._replicas, clock, groups.transaction_ended, REQUEST_TIMEOUT_MS
+        )
+        commit = TxnOffsetCommitHandler(groups, cache, self.verification, clock)
+        add_offsets = AddOffsetsToTxnHandler(service, groups.partition_for)
+        return [
+            Route(ApiKey.INIT_PRODUCER_ID, InitProducerIdHandler(service), task=True),
+            Route(ApiKey.ADD_PARTITIONS_TO_TXN, AddPartitionsToTxnHandler(service, cache)),
+            Route(ApiKey.ADD_OFFSETS_TO_TXN, add_offsets),
+            Route(ApiKey.END_TXN, EndTxnHandler(service)),
+            Route(ApiKey.WRITE_TXN_MARKERS, write_markers),
+            Route(ApiKey.TXN_OFFSET_COMMIT, commit),
+            Route(ApiKey.DESCRIBE_PRODUCERS, DescribeProducersHandler(self._replicas.hosted)),
+            Route(ApiKey.DESCRIBE_TRANSACTIONS, DescribeTransactionsHandler(service)),
+            Route(ApiKey.LIST_TRANSACTIONS, ListTransactionsHandler(service)),
+        ]

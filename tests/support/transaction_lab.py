@@ -1,0 +1,193 @@
+"""A transaction coordinator by itself: its log in memory, its clock by hand, markers on a list."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from minikafka.coordinator.config import TransactionCoordinatorConfig
+from minikafka.coordinator.transaction_markers import MarkerItem
+from minikafka.coordinator.transaction_service import TransactionService
+from minikafka.coordinator.transaction_shards import TransactionShards
+from minikafka.core.transaction.config import TransactionConfig
+from minikafka.core.transaction.facts import ProducerIdAndEpoch
+from minikafka.core.transaction.records import TransactionStored, decode_record
+from minikafka.core.transaction.result import Initialized
+from minikafka.core.transaction.states import TransactionState
+from minikafka.core.transaction.transaction import Transaction
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.errors import ErrorCode
+from minikafka.protocol.messages.write_txn_markers import (
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersResponse,
+)
+from minikafka.protocol.records.record import decode_records
+from tests.support.group_lab import HandTasks, LabClock, MemoryLog
+from tests.support.recording_log import RecordingLog
+
+ID = "t"
+TIMEOUT_MS = 60_000
+P0, P1, P2 = (TopicPartition("flights", index) for index in range(3))
+
+
+class CountingIds:
+    """Producer ids from 100 on."""
+
+    def __init__(self) -> None:
+        self.next = 100
+
+    async def generate(self) -> int:
+        self.next += 1
+        return self.next - 1
+
+
+class KnownLeaders:
+    """Broker 1 leads what is not said otherwise."""
+
+    def __init__(self) -> None:
+        self.leaders: dict[TopicPartition, int | None] = {}
+
+    def partition_leader(self, topic_partition: TopicPartition) -> tuple[int, int] | None:
+        leader = self.leaders.get(topic_partition, 1)
+        return None if leader is None else (leader, 0)
+
+
+class TransactionLab:
+    """One coordinator, of the one partition that there is. ``sent``: markers on their way."""
+
+    def __init__(self, elect: bool = True, **config: int) -> None:
+        self.clock = LabClock()
+        self.log = MemoryLog()
+        self.events = RecordingLog()
+        self.ids = CountingIds()
+        self.leaders = KnownLeaders()
+        self.sent: list[tuple[int, MarkerItem]] = []
+        self.shards = TransactionShards(
+            self.clock,
+            self.log,
+            self.leaders,
+            lambda broker, item: self.sent.append((broker, item)),
+            TransactionCoordinatorConfig(TransactionConfig(**config)),
+            lambda: 1,
+            self.events,
+        )
+        tasks: Any = HandTasks()
+        self.shards.start(tasks)
+        self.service = TransactionService(self.shards, self.ids)
+        self.epoch = 0
+        if elect:
+            self.elect()
+
+    def elect(self) -> None:
+        self.epoch += 1
+        self.shards.elected(0, self.epoch)
+
+    def resign(self) -> None:
+        self.epoch += 1
+        self.shards.resigned(0, self.epoch)
+
+    def successor(self) -> TransactionLab:
+        """Another broker that leads the partition from now on: same log, same time."""
+        self.resign()
+        other = TransactionLab(elect=False)
+        other.clock, other.shards.clock = self.clock, self.clock
+        other.log.batches, other.log.end = self.log.batches, self.log.end
+        other.ids = self.ids
+        other.service = TransactionService(other.shards, self.ids)
+        other.epoch = self.epoch
+        other.elect()
+        return other
+
+    def transaction(self, transactional_id: str = ID) -> Transaction:
+        found = self.shards.require(transactional_id).shard.transactions.get(transactional_id)
+        assert found is not None
+        return found
+
+    @property
+    def state(self) -> TransactionState:
+        return self.transaction().facts.state
+
+    def records(self) -> list[TransactionStored]:
+        """All of the log."""
+        found = []
+        for record in decode_records(b"".join(self.log.batches)):
+            assert record.key is not None
+            stored = decode_record(record.key, record.value)
+            assert stored is not None
+            found.append(stored)
+        return found
+
+    # -- requests
+
+    def init(
+        self,
+        expected: ProducerIdAndEpoch | None = None,
+        transactional_id: str = ID,
+        timeout_ms: int = TIMEOUT_MS,
+    ) -> list[Initialized]:
+        """The list gets the answer."""
+        answers: list[Initialized] = []
+        shard = self.shards.require(transactional_id).shard
+        fresh = None
+        if shard.needs_producer_id(transactional_id, expected):
+            fresh, self.ids.next = self.ids.next, self.ids.next + 1
+        runtime = self.shards.require(transactional_id)
+        runtime.run(
+            shard.init_producer_id(
+                transactional_id, timeout_ms, expected, fresh, answers.append, self.clock.wall_ms()
+            )
+        )
+        return answers
+
+    def begun(self, transactional_id: str = ID, timeout_ms: int = TIMEOUT_MS) -> ProducerIdAndEpoch:
+        """A producer that has its epoch."""
+        (answer,) = self.init(None, transactional_id, timeout_ms)
+        assert answer.error is ErrorCode.NONE, answer
+        return ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)
+
+    def add(
+        self,
+        producer: ProducerIdAndEpoch,
+        *partitions: TopicPartition,
+        transactional_id: str = ID,
+    ) -> list[ErrorCode]:
+        answers: list[ErrorCode] = []
+        self.service.add_partitions(transactional_id, producer, partitions, answers.append)
+        return answers
+
+    def end(
+        self, producer: ProducerIdAndEpoch, committed: bool = True, transactional_id: str = ID
+    ) -> list[ErrorCode]:
+        answers: list[ErrorCode] = []
+        self.service.end(transactional_id, producer, committed, answers.append)
+        return answers
+
+    # -- markers
+
+    def write_markers(
+        self, errors: dict[TopicPartition, ErrorCode] | None = None, lost: bool = False
+    ) -> list[MarkerItem]:
+        """Whoever they were sent to answers; returns what was sent."""
+        items = [item for _, item in self.sent]
+        self.sent.clear()
+        for item in items:
+            response = None if lost else marker_response(item, errors or {})
+            self.shards.markers.answered([item], response)
+        return items
+
+
+def marker_response(
+    item: MarkerItem, errors: dict[TopicPartition, ErrorCode]
+) -> WriteTxnMarkersResponse:
+    def of_topic(name: str, partitions: Iterable[TopicPartition]) -> WritableTxnMarkerTopicResult:
+        results = [
+            WritableTxnMarkerPartitionResult(tp.partition, errors.get(tp, ErrorCode.NONE))
+            for tp in partitions
+        ]
+        return WritableTxnMarkerTopicResult(name, results)
+
+    names = sorted({tp.topic for tp in item.partitions})
+    topics = [of_topic(name, [tp for tp in item.partitions if tp.topic == name]) for name in names]
+    return WriteTxnMarkersResponse([WritableTxnMarkerResult(item.markers.producer_id, topics)])
