@@ -57,8 +57,8 @@ class KnownLeaders:
 class TransactionLab:
     """One coordinator, of the one partition that there is. ``sent``: markers on their way."""
 
-    def __init__(self, elect: bool = True, **config: int) -> None:
-        self.clock = LabClock()
+    def __init__(self, elect: bool = True, clock: LabClock | None = None, **config: int) -> None:
+        self.clock = clock or LabClock()
         self.log = MemoryLog()
         self.events = RecordingLog()
         self.ids = CountingIds()
@@ -91,8 +91,7 @@ class TransactionLab:
     def successor(self) -> TransactionLab:
         """Another broker that leads the partition from now on: same log, same time."""
         self.resign()
-        other = TransactionLab(elect=False)
-        other.clock, other.shards.clock = self.clock, self.clock
+        other = TransactionLab(elect=False, clock=self.clock)
         other.log.batches, other.log.end = self.log.batches, self.log.end
         other.ids = self.ids
         other.service = TransactionService(other.shards, self.ids)
@@ -104,6 +103,10 @@ class TransactionLab:
         found = self.shards.require(transactional_id).shard.transactions.get(transactional_id)
         assert found is not None
         return found
+
+    @property
+    def size(self) -> int:
+        return sum(runtime.size for runtime in self.shards.loaded())
 
     @property
     def state(self) -> TransactionState:

@@ -1,0 +1,388 @@
+"""The transaction coordinator: producers, partitions, ends, markers, time, other coordinators."""
+
+import pytest
+
+from minikafka.core.transaction.facts import MAX_EPOCH, ProducerIdAndEpoch, TransactionFacts
+from minikafka.core.transaction.records import TransactionStored
+from minikafka.core.transaction.states import TransactionState as S
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from tests.support.transaction_lab import ID, P0, P1, P2, TIMEOUT_MS, TransactionLab
+
+E = ErrorCode
+
+
+def begun(lab: TransactionLab, *partitions: TopicPartition) -> ProducerIdAndEpoch:
+    """A producer with an open transaction."""
+    producer = lab.begun()
+    assert lab.add(producer, *partitions) == [E.NONE]
+    return producer
+
+
+# -- a whole transaction
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_transaction(committed: bool) -> None:
+    lab = TransactionLab()
+    producer = lab.begun()
+    assert (producer, lab.state) == (ProducerIdAndEpoch(100, 0), S.EMPTY)
+    assert lab.add(producer, P0, P1) == [E.NONE]
+    assert lab.add(producer, P0) == [E.NONE]  # no record for what is known
+    assert lab.end(producer, committed) == [E.NONE]
+    assert lab.state is (S.PREPARE_COMMIT if committed else S.PREPARE_ABORT)
+    (item,) = lab.write_markers()
+    assert item.partitions == (P0, P1)
+    assert (item.markers.producer_id, item.markers.producer_epoch) == (100, 0)
+    assert (item.markers.committed, item.runtime.epoch) == (committed, 1)
+    assert lab.state is (S.COMPLETE_COMMIT if committed else S.COMPLETE_ABORT)
+    states = [record.facts.state for record in lab.records() if record.facts is not None]
+    assert states == [
+        S.EMPTY,
+        S.ONGOING,
+        S.PREPARE_COMMIT if committed else S.PREPARE_ABORT,
+        S.COMPLETE_COMMIT if committed else S.COMPLETE_ABORT,
+    ]
+    assert lab.end(producer, committed) == [E.NONE]
+    assert lab.end(producer, not committed) == [E.INVALID_TXN_STATE]
+    assert lab.add(producer, P2) == [E.NONE]
+    assert lab.transaction().facts.partitions == {P2}
+
+
+def test_the_end_is_answered_when_it_is_replicated_and_not_before() -> None:
+    lab = TransactionLab()
+    producer = begun(lab, P0)
+    lab.log.held = True
+    answers = lab.end(producer)
+    assert answers == [] == lab.sent
+    assert lab.end(producer) == [E.CONCURRENT_TRANSACTIONS]
+    assert lab.add(producer, P1) == [E.CONCURRENT_TRANSACTIONS]
+    assert lab.init()[0].error is E.CONCURRENT_TRANSACTIONS
+    lab.log.release()
+    assert answers == [E.NONE]
+    assert len(lab.sent) == 1
+    assert lab.end(producer) == [E.CONCURRENT_TRANSACTIONS]  # being carried out
+    assert lab.end(producer, committed=False) == [E.INVALID_TXN_STATE]
+
+
+def test_who_may_not() -> None:
+    lab = TransactionLab()
+    producer = begun(lab, P0)
+    stranger = ProducerIdAndEpoch(9, 0)
+    older = ProducerIdAndEpoch(producer.producer_id, -1)
+    for who, error in ((stranger, E.INVALID_PRODUCER_ID_MAPPING), (older, E.PRODUCER_FENCED)):
+        assert lab.add(who, P1) == [error]
+        assert lab.end(who) == [error]
+        assert lab.service.verify_partitions(ID, who, [P0]) == {P0: error}
+    assert lab.add(producer, P1, transactional_id="other") == [E.INVALID_PRODUCER_ID_MAPPING]
+    assert lab.add(producer, P1, transactional_id="") == [E.INVALID_REQUEST]
+    assert lab.end(producer, transactional_id="") == [E.INVALID_REQUEST]
+    fresh = lab.begun("fresh")
+    assert lab.end(fresh, transactional_id="fresh") == [E.INVALID_TXN_STATE]
+
+
+def test_time_outs_have_limits() -> None:
+    lab = TransactionLab(transaction_max_timeout_ms=1000)
+    for timeout_ms in (0, -1, 1001):
+        assert lab.init(timeout_ms=timeout_ms)[0].error is E.INVALID_TRANSACTION_TIMEOUT
+    assert lab.init(timeout_ms=1000)[0].error is E.NONE
+
+
+# -- KIP-890
+
+
+def test_verification() -> None:
+    lab = TransactionLab()
+    producer = begun(lab, P0)
+    verify = lab.service.verify_partitions
+    assert verify(ID, producer, [P0, P1]) == {P0: E.NONE, P1: E.TRANSACTION_ABORTABLE}
+    lab.end(producer)
+    assert verify(ID, producer, [P0]) == {P0: E.CONCURRENT_TRANSACTIONS}
+    lab.write_markers()
+    assert verify(ID, producer, [P0]) == {P0: E.TRANSACTION_ABORTABLE}
+    assert verify("", producer, [P0]) == {P0: E.INVALID_REQUEST}
+    lab.resign()
+    assert verify(ID, producer, [P0]) == {P0: E.NOT_COORDINATOR}
+
+
+# -- epochs
+
+
+def test_the_next_producer_fences_the_one_before() -> None:
+    lab = TransactionLab()
+    zombie = lab.begun()
+    successor = lab.begun()
+    assert successor == ProducerIdAndEpoch(zombie.producer_id, zombie.epoch + 1)
+    assert lab.add(zombie, P0) == [E.PRODUCER_FENCED]
+    assert lab.add(successor, P0) == [E.NONE]
+
+
+def test_an_open_transaction_is_aborted_for_the_next_producer() -> None:
+    lab = TransactionLab()
+    zombie = begun(lab, P0)
+    assert lab.init()[0].error is E.CONCURRENT_TRANSACTIONS
+    assert lab.state is S.PREPARE_ABORT
+    assert lab.end(zombie) == [E.PRODUCER_FENCED]
+    (item,) = lab.write_markers()
+    assert (item.markers.producer_epoch, item.markers.committed) == (1, False)
+    assert lab.begun() == ProducerIdAndEpoch(100, 2)
+
+
+def test_a_producer_goes_on_after_an_error() -> None:
+    """KIP-360: it names what it had, and gets the next epoch; asked again, the same one."""
+    lab = TransactionLab()
+    first = lab.begun()
+    assert lab.init(first)[0].producer_epoch == 1
+    assert lab.init(first)[0].producer_epoch == 1
+    assert lab.init(ProducerIdAndEpoch(100, 1))[0].producer_epoch == 2
+    assert lab.init(first)[0].error is E.PRODUCER_FENCED
+    assert lab.init(ProducerIdAndEpoch(7, 0))[0].error is E.PRODUCER_FENCED
+    successor = lab.begun()
+    assert lab.init(ProducerIdAndEpoch(100, 2))[0].error is E.PRODUCER_FENCED
+    assert successor.epoch == 3
+
+
+def test_a_zombie_does_not_end_its_successors_transaction() -> None:
+    lab = TransactionLab()
+    zombie = lab.begun()
+    successor = begun(lab, P0)
+    assert lab.init(zombie)[0].error is E.PRODUCER_FENCED
+    assert lab.state is S.ONGOING
+    assert lab.end(successor) == [E.NONE]
+
+
+def at_epoch(epoch: int, state: S = S.EMPTY) -> TransactionLab:
+    lab = TransactionLab(elect=False)
+    shard = lab.shards
+    lab.elect()
+    partitions = frozenset({P0} if state is S.ONGOING else ())
+    facts = TransactionFacts(5, epoch, TIMEOUT_MS, state, partitions, 0, 0)
+    shard.require(ID).shard.replay(TransactionStored(ID, facts))
+    return lab
+
+
+def test_when_the_epochs_are_used_up_there_is_a_new_id() -> None:
+    lab = at_epoch(MAX_EPOCH - 2)
+    assert lab.begun() == ProducerIdAndEpoch(5, MAX_EPOCH - 1)
+    assert lab.begun() == ProducerIdAndEpoch(100, 0)
+
+
+def test_the_last_epoch_can_be_fenced() -> None:
+    lab = at_epoch(MAX_EPOCH - 1, S.ONGOING)
+    assert lab.init()[0].error is E.CONCURRENT_TRANSACTIONS
+    (item,) = lab.write_markers()
+    assert item.markers.producer_epoch == MAX_EPOCH
+    assert lab.begun() == ProducerIdAndEpoch(100, 0)
+
+
+def test_the_question_for_a_new_id_may_be_repeated() -> None:
+    lab = at_epoch(MAX_EPOCH - 1)
+    last = ProducerIdAndEpoch(5, MAX_EPOCH - 1)
+    for _ in range(2):
+        (answer,) = lab.init(last)
+        assert (answer.error, answer.producer_id, answer.producer_epoch) == (E.NONE, 100, 0)
+
+
+# -- the log refuses
+
+
+@pytest.mark.parametrize(
+    ("refusal", "told"),
+    [
+        (E.NOT_ENOUGH_REPLICAS, E.COORDINATOR_NOT_AVAILABLE),
+        (E.REQUEST_TIMED_OUT, E.COORDINATOR_NOT_AVAILABLE),
+        (E.NOT_LEADER_OR_FOLLOWER, E.NOT_COORDINATOR),
+        (E.MESSAGE_TOO_LARGE, E.UNKNOWN_SERVER_ERROR),
+    ],
+)
+def test_what_is_not_written_has_not_happened(refusal: ErrorCode, told: ErrorCode) -> None:
+    lab = TransactionLab()
+    lab.log.refusal = refusal
+    assert lab.init()[0].error is told
+    assert not lab.shards.require(ID).shard.transactions
+    lab.log.refusal = None
+    producer = lab.begun()
+    lab.log.refusal = refusal
+    assert lab.add(producer, P0) == [told]
+    assert lab.state is S.EMPTY
+    lab.log.refusal = None
+    assert lab.add(producer, P0) == [E.NONE]
+    lab.log.refusal = refusal
+    assert lab.end(producer) == [told]
+    assert (lab.state, lab.sent) == (S.ONGOING, [])
+    lab.log.refusal = None
+    assert lab.end(producer, committed=False) == [E.NONE]
+
+
+def test_completion_is_written_until_it_is() -> None:
+    lab = TransactionLab()
+    producer = begun(lab, P0)
+    lab.end(producer)
+    lab.log.refusal = E.NOT_ENOUGH_REPLICAS
+    lab.write_markers()
+    assert lab.state is S.PREPARE_COMMIT
+    lab.log.refusal = None
+    lab.clock.advance(100)
+    assert lab.state is S.COMPLETE_COMMIT
+
+
+# -- markers
+
+
+def test_markers_go_to_the_leaders_until_they_are_written() -> None:
+    lab = TransactionLab()
+    lab.leaders.leaders = {P0: 1, P1: 2, P2: -1}
+    producer = begun(lab, P0, P1, P2)
+    lab.end(producer)
+    assert [(broker, item.partitions) for broker, item in lab.sent] == [(1, (P0,)), (2, (P1,))]
+    lab.write_markers({P1: E.NOT_LEADER_OR_FOLLOWER})
+    lab.leaders.leaders = {P0: 1, P1: 3, P2: 3}
+    lab.clock.advance(100)
+    assert sorted((broker, item.partitions) for broker, item in lab.sent) == [
+        (3, (P1,)),
+        (3, (P2,)),
+    ]
+    lab.write_markers(lost=True)
+    assert lab.state is S.PREPARE_COMMIT
+    lab.clock.advance(100)
+    lab.write_markers()
+    assert lab.state is S.COMPLETE_COMMIT
+    assert lab.shards.markers.waiting == 0
+
+
+def test_what_is_deleted_needs_no_marker() -> None:
+    lab = TransactionLab()
+    producer = begun(lab, P0, P1)
+    lab.leaders.leaders = {P0: None, P1: None}
+    lab.end(producer)
+    assert (lab.sent, lab.state) == ([], S.COMPLETE_COMMIT)
+
+
+def test_before_anything_is_known_of_the_cluster_nothing_counts_as_deleted() -> None:
+    lab = TransactionLab()
+    producer = begun(lab, P0)
+    lab.leaders.leaders = {P0: None, TopicPartition("__transaction_state", 0): None}
+    lab.end(producer)
+    assert lab.state is S.PREPARE_COMMIT
+    lab.leaders.leaders = {}
+    lab.clock.advance(100)
+    assert len(lab.sent) == 1
+
+
+def test_a_partition_that_knows_a_later_epoch_has_seen_the_end() -> None:
+    lab = TransactionLab()
+    lab.end(begun(lab, P0))
+    lab.write_markers({P0: E.INVALID_PRODUCER_EPOCH})
+    assert lab.state is S.COMPLETE_COMMIT
+
+
+def test_a_coordinator_that_is_fenced_sends_no_more() -> None:
+    lab = TransactionLab()
+    lab.end(begun(lab, P0))
+    lab.write_markers({P0: E.TRANSACTION_COORDINATOR_FENCED})
+    lab.clock.advance(1000)
+    assert (lab.sent, lab.state) == ([], S.PREPARE_COMMIT)
+
+
+# -- another coordinator
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_decision_is_carried_out_by_the_next_coordinator(committed: bool) -> None:
+    lab = TransactionLab()
+    producer = begun(lab, P0, P1)
+    lab.end(producer, committed)
+    (stale,) = [item for _, item in lab.sent]
+    after = lab.successor()
+    (item,) = [item for _, item in after.sent]
+    assert (item.markers.committed, item.runtime.epoch) == (committed, after.epoch)
+    lab.write_markers()  # the one before hears of its own: too late
+    assert stale.markers.transaction.markers is None
+    assert after.state is (S.PREPARE_COMMIT if committed else S.PREPARE_ABORT)
+    after.write_markers()
+    assert after.state is (S.COMPLETE_COMMIT if committed else S.COMPLETE_ABORT)
+    assert after.end(producer, committed) == [E.NONE]
+
+
+def test_what_waits_when_the_coordinator_goes_is_told() -> None:
+    lab = TransactionLab()
+    producer = begun(lab, P0)
+    lab.log.held = True
+    answers = lab.end(producer)
+    lab.resign()
+    lab.log.release()
+    assert answers == [E.NOT_COORDINATOR]
+    assert lab.sent == []
+    with pytest.raises(KafkaError) as refused:
+        lab.shards.require(ID)
+    assert refused.value.code is E.NOT_COORDINATOR
+
+
+# -- time
+
+
+def test_a_transaction_that_is_open_for_too_long_is_aborted() -> None:
+    lab = TransactionLab()
+    producer = begun(lab, P0)
+    lab.clock.advance(TIMEOUT_MS)
+    lab.shards.abort_timed_out()
+    assert lab.state is S.ONGOING
+    lab.clock.advance(1)
+    lab.shards.abort_timed_out()
+    assert lab.state is S.PREPARE_ABORT
+    lab.write_markers()
+    assert (lab.state, lab.transaction().facts.producer_epoch) == (S.COMPLETE_ABORT, 1)
+    assert lab.add(producer, P0) == [E.PRODUCER_FENCED]
+    lab.shards.abort_timed_out()
+    assert lab.state is S.COMPLETE_ABORT
+
+
+def test_ids_that_nobody_uses_are_deleted() -> None:
+    lab = TransactionLab(transactional_id_expiration_ms=1000)
+    idle, busy = lab.begun("idle"), lab.begun("busy")
+    lab.add(busy, P0, transactional_id="busy")
+    lab.clock.advance(999)
+    lab.shards.expire()
+    assert lab.size == 2
+    lab.clock.advance(1)
+    lab.log.refusal = E.NOT_ENOUGH_REPLICAS
+    lab.shards.expire()
+    assert lab.size == 2
+    lab.log.refusal = None
+    lab.shards.expire()
+    assert lab.size == 1
+    assert lab.records()[-1] == TransactionStored("idle", None)
+    assert lab.add(idle, P0, transactional_id="idle") == [E.INVALID_PRODUCER_ID_MAPPING]
+    assert lab.successor().size == 1
+
+
+# -- administration
+
+
+def test_describe_and_list() -> None:
+    lab = TransactionLab()
+    producer = begun(lab, P1, P0)
+    lab.begun("other")
+    told = lab.service.describe(ID)
+    assert (told.error_code, told.transaction_state) == (0, "Ongoing")
+    assert (told.producer_id, told.producer_epoch) == (producer.producer_id, producer.epoch)
+    assert told.transaction_start_time_ms == lab.clock.wall_ms()
+    assert [(topic.topic, topic.partitions) for topic in told.topics] == [("flights", [0, 1])]
+    lab.end(producer)
+    assert lab.service.describe(ID).transaction_state == "PrepareCommit"
+    assert lab.service.describe("none").error_code == E.TRANSACTIONAL_ID_NOT_FOUND
+    assert lab.service.describe("").error_code == E.INVALID_REQUEST
+
+    def listed(*filters: object) -> list[str]:
+        answer = lab.service.list_transactions(*filters)  # type: ignore[arg-type]
+        return [row.transactional_id for row in answer.transaction_states]
+
+    assert listed([], [], -1) == [ID, "other"]
+    assert listed(["Empty"], [], -1) == ["other"]
+    assert listed([], [producer.producer_id], -1) == [ID]
+    assert listed([], [], 10_000_000) == ["other"]  # it never began: -1 is long ago, as in Kafka
+    unknown = lab.service.list_transactions(["Empty", "Odd"], [], -1)
+    assert unknown.unknown_state_filters == ["Odd"]
+    lab.shards.close()
+    closed = lab.service.list_transactions([], [], -1)
+    assert closed.error_code == E.COORDINATOR_NOT_AVAILABLE
