@@ -62,13 +62,14 @@ class _Peer:
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
-        self.queue: deque[ControlRequest] = deque()  # at most MAX_QUEUED_REQUESTS
+        # With the moment when each was put here; at most MAX_QUEUED_REQUESTS.
+        self.queue: deque[tuple[int, ControlRequest]] = deque()
         self.arrival = asyncio.Event()
         self.channel: ControlChannel | None = None
         self.troubled = False
         self.task: asyncio.Task[None] | None = None
 
-    async def next_request(self) -> ControlRequest:
+    async def next_request(self) -> tuple[int, ControlRequest]:
         while not self.queue:
             self.arrival.clear()
             await self.arrival.wait()
@@ -124,10 +125,18 @@ class ControllerChannels:
             return
         peer = _Peer(broker)
         self._peers[broker.id] = peer
+        self._metrics.gauge(
+            f"kafka.controller:QueueSize,broker-id={broker.id}",
+            lambda: self._queue_size(broker.id),
+        )
         peer.task = self._tasks.create_task(
             self._send_all(peer),
             name=f"Controller-{self._config.broker_id}-to-broker-{broker.id}-send-thread",
         )
+
+    def _queue_size(self, broker_id: int) -> int:
+        peer = self._peers.get(broker_id)
+        return len(peer.queue) if peer is not None else 0
 
     def update_broker(self, broker: Broker) -> None:
         """A live broker's endpoints changed: the next connection goes there."""
@@ -164,14 +173,19 @@ class ControllerChannels:
             self._log.warning("broker_unresponsive", broker=request.broker_id)
             self._put(BrokerUnresponsive(request.broker_id))
             return
-        peer.queue.append(request.message)
+        peer.queue.append((self._clock.monotonic_ms(), request.message))
         peer.arrival.set()
 
     # ----------------------------------------------------------------------------------- sender
 
     async def _send_all(self, peer: _Peer) -> None:
+        prefix = f"kafka.controller:RequestRateAndQueueTimeMs,broker-id={peer.broker.id}"
+        count = self._metrics.counter(f"{prefix}.count")
+        total = self._metrics.counter(f"{prefix}.total")
         while True:
-            request = await peer.next_request()
+            since_ms, request = await peer.next_request()
+            count.mark()
+            total.mark(self._clock.monotonic_ms() - since_ms)
             response = await self._deliver(peer, request)
             event = answer_event(peer.broker.id, request, response)
             if event is not None:

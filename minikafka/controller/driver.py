@@ -14,6 +14,7 @@ from minikafka.controller.controlled_shutdown import ControlledShutdowns
 from minikafka.controller.deletion import TopicDeletions
 from minikafka.controller.elector import ControllerElector, StoreSource
 from minikafka.controller.failover import Failover
+from minikafka.controller.figures import ControllerFigures
 from minikafka.controller.internal_topics import InternalTopics
 from minikafka.controller.journal import Journal
 from minikafka.controller.leader_election import LeaderElections, RebalanceTimer
@@ -26,7 +27,7 @@ from minikafka.controller.watches import Watches
 from minikafka.core.controller import events
 from minikafka.core.controller.context import ControllerContext
 from minikafka.core.controller.events import BrokerAnswer, ControllerEvent
-from minikafka.core.controller.states import RATE_AND_TIME_METRICS, ControllerState
+from minikafka.core.controller.states import ControllerState
 from minikafka.kernel.cluster import ElectionType, ReplicaAssignment, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import event_log
@@ -66,6 +67,7 @@ class KafkaController:
         self._task: asyncio.Task[None] | None = None
         self._state = ControllerState.IDLE
         self.context = ControllerContext()
+        self._figures = ControllerFigures(metrics, self.context)
         self.queue = EventQueue(clock, metrics)
         watches = Watches(self.queue.put)
         self._channels = ControllerChannels(connect, clock, config, self.queue.put, metrics)
@@ -126,7 +128,7 @@ class KafkaController:
         self.queue.start()
         self._channels.start(tasks)
         self._rebalance_timer.start(tasks)
-        self._register_metrics()
+        self._figures.register(lambda: self.is_active, lambda: self._state)
         self.queue.put(events.Startup())
         self._task = tasks.create_task(self._process_events(), name=EVENT_TASK_NAME)
 
@@ -289,7 +291,7 @@ class KafkaController:
             started_ms = self._clock.monotonic_ms()
             await self._process(queued)
             took_ms = self._clock.monotonic_ms() - started_ms
-            self._count(queued.event.state, took_ms)
+            self._figures.processed(queued.event.state, took_ms)
             self._journal.event(
                 type(queued.event).__name__, started_ms - queued.enqueued_ms, took_ms
             )
@@ -369,30 +371,3 @@ class KafkaController:
             self._log.error(
                 "update_metadata_refused", broker=answer.broker_id, error=answer.error.name
             )
-
-    # ----------------------------------------------------------------------------------- metrics
-
-    def _count(self, state: ControllerState, took_ms: int) -> None:
-        name = RATE_AND_TIME_METRICS.get(state)
-        if name is not None:
-            prefix = f"kafka.controller:{name}RateAndTimeMs"
-            self._metrics.counter(f"{prefix}.count").mark()
-            self._metrics.counter(f"{prefix}.total").mark(took_ms)
-
-    def _register_metrics(self) -> None:
-        context = self.context
-        gauges: dict[str, Callable[[], float]] = {
-            "ActiveControllerCount": lambda: int(self.is_active),
-            "ControllerState": lambda: int(self._state),
-            "ActiveBrokerCount": lambda: len(context.brokers),
-            "OfflinePartitionsCount": context.offline_partition_count,
-            "PreferredReplicaImbalanceCount": context.preferred_replica_imbalance_count,
-            "GlobalTopicCount": lambda: len(context.all_topics),
-            "GlobalPartitionCount": lambda: len(context.leadership),
-            "TopicsToDeleteCount": lambda: len(context.topics_to_be_deleted),
-            "TopicsIneligibleToDeleteCount": lambda: len(context.topics_ineligible_for_deletion),
-            "ReplicasToDeleteCount": context.replicas_to_delete_count,
-            "ReplicasIneligibleToDeleteCount": context.replicas_ineligible_count,
-        }
-        for name, read in gauges.items():
-            self._metrics.gauge(f"kafka.controller:{name}", read)

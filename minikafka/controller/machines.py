@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from minikafka.controller.config import ControllerConfig
 from minikafka.controller.elector import StoreSource
+from minikafka.controller.figures import UNCLEAN_ELECTIONS
 from minikafka.controller.journal import Journal
 from minikafka.controller.leaderships import Leaderships
 from minikafka.controller.reads import read_topic_configs
@@ -162,7 +163,7 @@ class StateMachines:
     ) -> None:
         epoch = self._context.epoch
         for partition in sorted(plan.unclean & outcome.elected.keys()):
-            self._metrics.counter("kafka.controller:UncleanLeaderElectionsPerSec").mark()
+            self._metrics.counter(UNCLEAN_ELECTIONS).mark()
             leader = outcome.elected[partition].leader
             self._log.warning(
                 f"No broker in ISR is alive for {partition}. Elect leader {leader} from live "

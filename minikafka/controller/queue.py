@@ -9,7 +9,7 @@ from typing import Any
 
 from minikafka.core.controller.events import ControllerEvent
 from minikafka.kernel.errors import KafkaError
-from minikafka.kernel.metrics import Metrics
+from minikafka.kernel.metrics import Counter, Metrics
 from minikafka.kernel.ports import Clock
 
 # Watches fire once per reading and answers follow requests, so the queue stays short; beyond this
@@ -30,7 +30,7 @@ class QueuedEvent:
 class EventQueue:
     """Everything that happens to a controller passes here, one at a time; so no lock is needed.
 
-    Metrics: ``EventQueueSize``, and ``EventQueueTimeMs`` (maximum and mean of the last events).
+    Metrics: ``EventQueueSize``, and ``EventQueueTimeMs`` (how many, maximum and mean of the last).
     """
 
     def __init__(self, clock: Clock, metrics: Metrics) -> None:
@@ -40,9 +40,11 @@ class EventQueue:
         self._arrival = asyncio.Event()
         self._times_ms: deque[int] = deque(maxlen=QUEUE_TIME_SAMPLES)
         self._closed = False
+        self._taken = Counter()
 
     def start(self) -> None:
         self._metrics.gauge("kafka.controller:EventQueueSize", lambda: len(self._events))
+        self._taken = self._metrics.counter("kafka.controller:EventQueueTimeMs.count")
         self._metrics.gauge(
             "kafka.controller:EventQueueTimeMs.max", lambda: max(self._times_ms, default=0)
         )
@@ -84,6 +86,7 @@ class EventQueue:
             self._arrival.clear()
             await self._arrival.wait()
         queued = self._events.popleft()
+        self._taken.mark()
         self._times_ms.append(self._clock.monotonic_ms() - queued.enqueued_ms)
         return queued
 

@@ -170,7 +170,63 @@ async def test_metrics(new_cluster):
         assert figures["kafka.controller:EventQueueSize"] == 0
         assert figures["kafka.controller:LeaderElectionRateAndTimeMs.count"] == 2
         assert figures["kafka.controller:ControllerState"] == 0
+        assert figures["kafka.controller:EventQueueTimeMs.count"] > 2
+        queue_times = "kafka.controller:RequestRateAndQueueTimeMs,broker-id=2"
+        assert figures[f"{queue_times}.count"] >= 2
+        assert figures["kafka.controller:QueueSize,broker-id=2"] == 0
         assert second._metrics.snapshot()["kafka.controller:ActiveControllerCount"] == 0
+
+
+KAFKAS = """ActiveControllerCount ControllerState ActiveBrokerCount FencedBrokerCount GlobalTopicCount
+OfflinePartitionsCount PreferredReplicaImbalanceCount GlobalPartitionCount TopicsToDeleteCount
+TopicsIneligibleToDeleteCount ReplicasToDeleteCount ReplicasIneligibleToDeleteCount EventQueueSize
+EventQueueTimeMs TotalQueueSize UncleanLeaderElectionsPerSec LeaderElectionRateAndTimeMs
+ControllerChangeRateAndTimeMs TopicChangeRateAndTimeMs TopicDeletionRateAndTimeMs
+PartitionReassignmentRateAndTimeMs AutoLeaderBalanceRateAndTimeMs ManualLeaderBalanceRateAndTimeMs
+ControlledShutdownRateAndTimeMs IsrChangeRateAndTimeMs LeaderAndIsrResponseReceivedRateAndTimeMs
+LogDirChangeRateAndTimeMs ControllerShutdownRateAndTimeMs UncleanLeaderElectionEnableRateAndTimeMs
+TopicUncleanLeaderElectionEnableRateAndTimeMs ListPartitionReassignmentRateAndTimeMs
+UpdateFeaturesRateAndTimeMs"""
+
+
+@pytest.mark.mission("CTX-4")
+async def test_every_broker_shows_all_metrics_and_only_the_controller_figures(new_cluster):
+    """The sum over the brokers is the cluster's figure; that of an old controller is nothing."""
+    async with new_cluster() as cluster:
+        first, second = await cluster.start(1, 2)
+        await cluster.create_topic("t", (1, 2), (2, 1))
+        for controller in (first, second):
+            shown = {
+                name.removeprefix("kafka.controller:").split(".")[0].split(",")[0]
+                for name in controller._metrics.snapshot("kafka.controller:")
+            }
+            assert set(KAFKAS.split()) <= shown
+        state = ("ActiveControllerCount", "GlobalTopicCount", "GlobalPartitionCount")
+        told = [
+            [c._metrics.snapshot()[f"kafka.controller:{name}"] for name in state]
+            for c in (first, second)
+        ]
+        assert told == [[1, 1, 2], [0, 0, 0]]
+        cluster.tree.delete("/controller")
+        await cluster.settle()
+        told = [
+            sum(c._metrics.snapshot()[f"kafka.controller:{name}"] for c in (first, second))
+            for name in state
+        ]
+        assert told == [1, 1, 2]
+
+
+async def test_the_imbalance_of_leaders_is_counted(new_cluster):
+    async with new_cluster(auto_leader_rebalance_enable=False) as cluster:
+        first, _ = await cluster.start(1, 2)
+        await cluster.create_topic("t", (2, 1), (1, 2))
+
+        def imbalance():
+            return first._metrics.snapshot()["kafka.controller:PreferredReplicaImbalanceCount"]
+
+        assert imbalance() == 0
+        await cluster.kill(2)
+        assert imbalance() == 1
 
 
 async def test_a_broker_that_fell_behind_is_told_everything_again(new_cluster, in_short):

@@ -1,0 +1,54 @@
+"""The controller's metrics, under Kafka's names: on every broker, from its start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from minikafka.core.controller.context import ControllerContext
+from minikafka.core.controller.states import RATE_AND_TIME_METRICS, ControllerState
+from minikafka.kernel.metrics import Counter, Metrics
+
+UNCLEAN_ELECTIONS = "kafka.controller:UncleanLeaderElectionsPerSec"
+
+
+class ControllerFigures:
+    """Gauges of the context, which is empty while the broker is not the controller, so that the sum
+    over all brokers is the cluster's. Of each state (Kafka's timers): how often and how long."""
+
+    def __init__(self, metrics: Metrics, context: ControllerContext) -> None:
+        self._metrics = metrics
+        self._context = context
+        self._timers: dict[ControllerState, tuple[Counter, Counter]] = {}
+
+    def register(self, is_active: Callable[[], bool], state: Callable[[], ControllerState]) -> None:
+        context = self._context
+        gauges: dict[str, Callable[[], float]] = {
+            "ActiveControllerCount": lambda: int(is_active()),
+            "ControllerState": lambda: int(state()),
+            "ActiveBrokerCount": lambda: len(context.brokers),
+            "FencedBrokerCount": lambda: 0,  # a broker that ZooKeeper does not know is not there
+            "OfflinePartitionsCount": context.offline_partition_count,
+            "PreferredReplicaImbalanceCount": context.preferred_replica_imbalance_count,
+            "GlobalTopicCount": lambda: len(context.all_topics),
+            "GlobalPartitionCount": lambda: len(context.leadership),
+            "TopicsToDeleteCount": lambda: len(context.topics_to_be_deleted),
+            "TopicsIneligibleToDeleteCount": lambda: len(context.topics_ineligible_for_deletion),
+            "ReplicasToDeleteCount": context.replicas_to_delete_count,
+            "ReplicasIneligibleToDeleteCount": context.replicas_ineligible_count,
+        }
+        for name, read in gauges.items():
+            self._metrics.gauge(f"kafka.controller:{name}", read)
+        self._metrics.counter(UNCLEAN_ELECTIONS)
+        for timed, name in RATE_AND_TIME_METRICS.items():
+            prefix = f"kafka.controller:{name}RateAndTimeMs"
+            self._timers[timed] = (
+                self._metrics.counter(f"{prefix}.count"),
+                self._metrics.counter(f"{prefix}.total"),
+            )
+
+    def processed(self, state: ControllerState, took_ms: int) -> None:
+        """An event of this state was seen through."""
+        timer = self._timers.get(state)
+        if timer is not None:
+            timer[0].mark()
+            timer[1].mark(took_ms)
