@@ -5,17 +5,22 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from scripts.lib.cluster import Cluster
 from tests.support.group_clients import Clients
+from tests.support.group_scenes import (
+    PARTITIONS,
+    committed,
+    join_leave_die_and_resume,
+    produce,
+)
 from tests.support.leaders import wait_for_leaders
 from tests.support.real_cluster import until
 
 pytestmark = [pytest.mark.compat, pytest.mark.xdist_group("compat")]
 LIBRARIES = ["confluent", "kafka-python", "aiokafka"]
-PARTITIONS = 4
 
 
 @pytest.fixture
@@ -27,52 +32,12 @@ def clients(cluster: Cluster, topic: str, tmp_path: Path) -> Iterator[Clients]:
         yield clients
 
 
-def produce(cluster: Cluster, topic: str, first: int, count: int) -> set[str]:
-    producer = Producer({"bootstrap.servers": cluster.bootstrap})
-    values = [str(n) for n in range(first, first + count)]
-    for n, value in enumerate(values):
-        producer.produce(topic, value.encode(), partition=n % PARTITIONS)
-    assert producer.flush(30) == 0
-    return set(values)
-
-
-def committed(cluster: Cluster, group: str, topic: str) -> int:
-    """How many records are behind the offsets of the group."""
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    asked = [TopicPartition(topic, n) for n in range(PARTITIONS)]
-    request = [ConsumerGroupTopicPartitions(group, asked)]
-    found = admin.list_consumer_group_offsets(request)[group].result(30)
-    return sum(max(0, p.offset) for p in found.topic_partitions)
-
-
 @pytest.mark.mission("HB-6", "HB-1", "CFG-4")
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_join_leave_die_and_resume(
     library: str, cluster: Cluster, topic: str, clients: Clients
 ) -> None:
-    expected = produce(cluster, topic, 0, 200)
-    first = clients.start(library)
-    clients.until_shared([first], PARTITIONS)
-    clients.until_read(expected)
-    second = clients.start(library)
-    clients.until_shared([first, second], PARTITIONS)
-    expected |= produce(cluster, topic, 200, 100)
-    clients.until_read(expected)
-    second.kill()  # its session of 6 s has to run out
-    clients.until_shared([first], PARTITIONS)
-    expected |= produce(cluster, topic, 300, 100)
-    clients.until_read(expected)
-    third = clients.start(library)
-    clients.until_shared([first, third], PARTITIONS)
-    until(lambda: committed(cluster, f"g-{topic}", topic) == 400, "all committed")
-    first.stop()  # in order: nobody waits for its session
-    clients.until_shared([third], PARTITIONS, limit_s=5.5)
-    assert third.records == [], "what others have committed is not read again"
-    third.stop()
-    fresh = produce(cluster, topic, 400, 40)
-    last = clients.start(library)
-    clients.until_read(expected | fresh)
-    assert {value for _, _, value in last.records} == fresh
+    join_leave_die_and_resume(library, cluster.bootstrap, topic, clients)
 
 
 @pytest.mark.mission("HB-6")
@@ -80,26 +45,38 @@ def test_several_libraries_in_one_group(cluster: Cluster, topic: str, clients: C
     """They all know range, and so share the partitions under it."""
     members = [clients.start(library) for library in LIBRARIES]
     clients.until_shared(members, PARTITIONS)
-    expected = produce(cluster, topic, 0, 400)
+    expected = produce(cluster.bootstrap, topic, 0, 400)
     clients.until_read(expected)
     members[0].stop()
     clients.until_shared(members[1:], PARTITIONS)
     members[2].kill()
     clients.until_shared([members[1]], PARTITIONS)
-    expected |= produce(cluster, topic, 400, 100)
+    expected |= produce(cluster.bootstrap, topic, 400, 100)
     clients.until_read(expected)
 
 
-@pytest.mark.parametrize("strategy", ["roundrobin", "cooperative-sticky"])
-def test_strategies(strategy: str, cluster: Cluster, topic: str, clients: Clients) -> None:
-    first = clients.start("confluent", strategy=strategy)
+@pytest.mark.parametrize(
+    ("library", "strategy"),
+    [
+        ("confluent", "roundrobin"),
+        ("confluent", "cooperative-sticky"),
+        ("kafka-python", "roundrobin"),
+        ("kafka-python", "sticky"),
+        ("aiokafka", "roundrobin"),
+        ("aiokafka", "sticky"),
+    ],
+)
+def test_strategies(
+    library: str, strategy: str, cluster: Cluster, topic: str, clients: Clients
+) -> None:
+    first = clients.start(library, strategy=strategy)
     clients.until_shared([first], PARTITIONS)
-    second = clients.start("confluent", strategy=strategy)
+    second = clients.start(library, strategy=strategy)
     clients.until_shared([first, second], PARTITIONS)
     if strategy == "cooperative-sticky":
         had = first.assignments
         assert [] not in had[had.index(list(range(PARTITIONS))) :], "it kept what it could"
-    expected = produce(cluster, topic, 0, 100)
+    expected = produce(cluster.bootstrap, topic, 0, 100)
     clients.until_read(expected)
     second.stop()
     clients.until_shared([first], PARTITIONS)
@@ -117,7 +94,7 @@ def test_a_static_member_that_is_restarted_quickly(
     again = clients.start(library, instance="two")
     until(lambda: again.assigned == had, "the same partitions again", 20)
     assert len(first.assignments) == others, "the other one has not noticed"
-    expected = produce(cluster, topic, 0, 100)
+    expected = produce(cluster.bootstrap, topic, 0, 100)
     clients.until_read(expected)
 
 
@@ -125,9 +102,9 @@ def test_an_administrator_looks_at_groups(cluster: Cluster, topic: str, clients:
     group = f"g-{topic}"
     member = clients.start("confluent")
     clients.until_shared([member], PARTITIONS)
-    clients.until_read(produce(cluster, topic, 0, 20))
+    clients.until_read(produce(cluster.bootstrap, topic, 0, 20))
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    until(lambda: committed(cluster, group, topic) == 20, "all committed")
+    until(lambda: committed(cluster.bootstrap, group, topic) == 20, "all committed")
     listed = {g.group_id: g.state.name for g in admin.list_consumer_groups().result(30).valid}
     assert listed[group] == "STABLE"
     described = admin.describe_consumer_groups([group])[group].result(30)
@@ -141,7 +118,7 @@ def test_an_administrator_looks_at_groups(cluster: Cluster, topic: str, clients:
     moved = [TopicPartition(topic, n, 3) for n in range(PARTITIONS)]
     request = [ConsumerGroupTopicPartitions(group, moved)]
     admin.alter_consumer_group_offsets(request)[group].result(30)
-    assert committed(cluster, group, topic) == 3 * PARTITIONS
+    assert committed(cluster.bootstrap, group, topic) == 3 * PARTITIONS
     clients.start("confluent")
     deadline = time.monotonic() + 30
     while len(clients.all[-1].records) < 20 - 3 * PARTITIONS:
@@ -150,4 +127,4 @@ def test_an_administrator_looks_at_groups(cluster: Cluster, topic: str, clients:
     assert {offset for _, offset, _ in clients.all[-1].records} == {3, 4}
     clients.all[-1].stop()
     admin.delete_consumer_groups([group])[group].result(30)
-    assert committed(cluster, group, topic) == 0
+    assert committed(cluster.bootstrap, group, topic) == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -13,21 +14,23 @@ from typing import Any
 from tests.support.real_cluster import until
 
 PROGRAM = Path(__file__).with_name("group_consumer.py")
+SCRIPT = PROGRAM.with_suffix(".js")
 
 
 class GroupClient:
-    """One process. What it prints is read from a file: nobody has to keep up with it."""
+    """One process. What it prints is read from a file: nobody has to keep up with it. kafkajs needs
+    an option, the directory ``node_modules`` that it is in."""
 
     def __init__(self, library: str, directory: Path, name: str, **options: Any) -> None:
         self.library = library
         self._out = directory / f"{name}.out"
         self._err = directory / f"{name}.err"
+        command = [sys.executable, str(PROGRAM), library, json.dumps(options)]
+        if library == "kafkajs":
+            command = ["node", str(SCRIPT), json.dumps(options)]
+        environment = {**os.environ, "NODE_PATH": str(options.get("node_modules", ""))}
         with self._out.open("wb") as out, self._err.open("wb") as err:
-            self.process = subprocess.Popen(
-                [sys.executable, str(PROGRAM), library, json.dumps(options)],
-                stdout=out,
-                stderr=err,
-            )
+            self.process = subprocess.Popen(command, stdout=out, stderr=err, env=environment)
 
     def lines(self) -> list[dict[str, Any]]:
         text = self._out.read_text()
@@ -62,7 +65,11 @@ class GroupClient:
 class Clients:
     """Ends with whoever is still alive killed."""
 
-    def __init__(self, bootstrap: str, directory: Path, group: str, topic: str) -> None:
+    def __init__(
+        self, bootstrap: str, directory: Path, group: str, topic: str, **options: Any
+    ) -> None:
+        """``options``: of every client, besides its own."""
+        self._options = options
         self._bootstrap = bootstrap
         self._directory = directory
         self._group = group
@@ -85,6 +92,7 @@ class Clients:
             bootstrap=self._bootstrap,
             group=self._group,
             topic=self._topic,
+            **self._options,
             **options,
         )
         self.all.append(client)

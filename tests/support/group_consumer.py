@@ -81,6 +81,7 @@ def kafka_python(options: dict[str, Any]) -> None:
         enable_auto_commit=False,
         session_timeout_ms=SESSION_MS,
         heartbeat_interval_ms=500,
+        partition_assignment_strategy=kafka_python_assignors(options),
         **extra,
     )
     told: list[int] | None = None
@@ -101,14 +102,34 @@ def kafka_python(options: dict[str, Any]) -> None:
     consumer.close()
 
 
+def kafka_python_assignors(options: dict[str, Any]) -> list[Any]:
+    from kafka.coordinator.assignors.range import RangePartitionAssignor
+    from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+    from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+
+    named = {"roundrobin": RoundRobinPartitionAssignor, "sticky": StickyPartitionAssignor}
+    if "strategy" in options:
+        return [named[options["strategy"]]]
+    return [RangePartitionAssignor, RoundRobinPartitionAssignor]
+
+
 def aiokafka(options: dict[str, Any]) -> None:
     asyncio.run(_aiokafka(options))
 
 
-async def _aiokafka(options: dict[str, Any]) -> None:
-    from aiokafka import AIOKafkaConsumer
+def aiokafka_assignors(options: dict[str, Any]) -> list[Any]:
     from aiokafka.coordinator.assignors.range import RangePartitionAssignor
     from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+    from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+
+    named = {"roundrobin": RoundRobinPartitionAssignor, "sticky": StickyPartitionAssignor}
+    if "strategy" in options:
+        return [named[options["strategy"]]]
+    return [RangePartitionAssignor, RoundRobinPartitionAssignor]
+
+
+async def _aiokafka(options: dict[str, Any]) -> None:
+    from aiokafka import AIOKafkaConsumer
     from aiokafka.errors import KafkaError
 
     stopping = Stopping()
@@ -122,7 +143,7 @@ async def _aiokafka(options: dict[str, Any]) -> None:
         session_timeout_ms=SESSION_MS,
         heartbeat_interval_ms=500,
         rebalance_timeout_ms=20_000,
-        partition_assignment_strategy=(RangePartitionAssignor, RoundRobinPartitionAssignor),
+        partition_assignment_strategy=aiokafka_assignors(options),
         **extra,
     )
     await consumer.start()
