@@ -1,0 +1,124 @@
+"""Reads topics once: ``spark.read``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import (
+    DataSourceReader,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    InputPartition,
+    LessThan,
+    LessThanOrEqual,
+)
+
+from minikafka.spark.cluster import Cluster
+from minikafka.spark.fetching import RangeReader
+from minikafka.spark.options import ReadOptions
+from minikafka.spark.planning import OffsetRange
+from minikafka.spark.resolving import batch_ranges
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+_NO_END = (1 << 63) - 1
+
+
+class RangePartition(InputPartition):
+    """A range for one task."""
+
+    def __init__(self, wanted: OffsetRange) -> None:
+        super().__init__(wanted)
+
+
+def read_range(
+    schema: StructType, options: ReadOptions, partition: InputPartition
+) -> Iterator[pa.RecordBatch]:
+    """What a task yields; of a query without ranges Spark makes one task with the value None."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    if partition.value is None:
+        return
+    with Cluster(options.client) as cluster:
+        reader = RangeReader(
+            cluster, partition.value, options.fail_on_data_loss, options.poll_timeout_ms
+        )
+        yield from reader.read(to_arrow_schema(schema, timezone="UTC"))
+
+
+def batch_reader(schema: StructType, options: ReadOptions) -> DataSourceReader:
+    """Spark refuses a reader that can push filters where the session does not allow it, so that
+    one is asked for by the option ``pushdown``."""
+    return (PushdownReader if options.pushdown else BatchReader)(schema, options)
+
+
+class BatchReader(DataSourceReader):
+    """Plans on the driver, reads in tasks."""
+
+    def __init__(self, schema: StructType, options: ReadOptions) -> None:
+        self._schema = schema
+        self._options = options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        with Cluster(self._options.client) as cluster:
+            return [RangePartition(each) for each in self._ranges(cluster)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_range(self._schema, self._options, partition)
+
+    def _ranges(self, cluster: Cluster) -> list[OffsetRange]:
+        return batch_ranges(cluster, self._options)
+
+
+class PushdownReader(BatchReader):
+    """Comparisons of ``offset`` and ``partition`` with numbers become exact ranges."""
+
+    def __init__(self, schema: StructType, options: ReadOptions) -> None:
+        super().__init__(schema, options)
+        self._first = 0
+        self._end = _NO_END
+        self._partition: int | None = None
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        return [each for each in filters if not self._take(each)]
+
+    def _take(self, given: Filter) -> bool:
+        name = ".".join(getattr(given, "attribute", ()))
+        value: Any = getattr(given, "value", None)
+        if name not in ("offset", "partition") or not isinstance(value, int):
+            return False
+        match given:
+            case EqualTo() if name == "partition":
+                if self._partition not in (None, value):
+                    self._end = 0  # two partitions at once: nothing
+                self._partition = value
+            case EqualTo():
+                self._narrow(value, value + 1)
+            case GreaterThan() if name == "offset":
+                self._narrow(value + 1, _NO_END)
+            case GreaterThanOrEqual() if name == "offset":
+                self._narrow(value, _NO_END)
+            case LessThan() if name == "offset":
+                self._narrow(0, value)
+            case LessThanOrEqual() if name == "offset":
+                self._narrow(0, value + 1)
+            case _:
+                return False
+        return True
+
+    def _narrow(self, first: int, end: int) -> None:
+        self._first = max(self._first, first)
+        self._end = min(self._end, end)
+
+    def _ranges(self, cluster: Cluster) -> list[OffsetRange]:
+        return [
+            each._replace(start=max(each.start, self._first), end=min(each.end, self._end))
+            for each in super()._ranges(cluster)
+            if self._partition in (None, each.partition)
+            and max(each.start, self._first) < min(each.end, self._end)
+        ]

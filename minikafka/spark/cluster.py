@@ -1,0 +1,255 @@
+"""A cluster as a Spark process sees it: who leads what, where logs begin and end."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple, TypeVar
+from uuid import UUID
+
+from minikafka.core.client.answers import STALE_METADATA, error_code
+from minikafka.kernel.cluster import CONSUMER_REPLICA_ID, ZERO_UUID, TopicPartition
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from minikafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from minikafka.protocol.schema import Message
+from minikafka.spark.client_options import ClientOptions
+from minikafka.spark.connection import Connection
+from minikafka.spark.offsets import Offsets, names
+from minikafka.spark.options import Subscription
+from minikafka.world.real.clock import RealClock
+
+T = TypeVar("T")
+
+_ASK_AGAIN: Final = STALE_METADATA | {
+    ErrorCode.OFFSET_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+}
+
+
+_ATTEMPTS_FOR_NEW_TOPICS: Final = 3
+
+
+class TopicView(NamedTuple):
+    """``leaders``: the broker of each partition, -1 for none. The id is zero from old brokers."""
+
+    topic_id: UUID
+    leaders: dict[int, int]
+
+
+class Cluster:
+    """One process, one thread: requests to the right broker, asked again after a failover.
+
+    Nothing is sent before the first call. ``close`` when done (or use as a context manager)."""
+
+    def __init__(self, options: ClientOptions) -> None:
+        self.options = options
+        self.topics: dict[str, TopicView] = {}
+        self._clock = RealClock()
+        self._addresses: dict[int, tuple[str, int]] = {}
+        self._connections: dict[tuple[str, int], Connection] = {}
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    def now_ms(self) -> int:
+        """The time of day."""
+        return self._clock.wall_ms()
+
+    # ---- asking
+
+    def retrying(self, ask: Callable[[], T], what: str, timeout_ms: int | None = None) -> T:
+        """What ``ask`` returns; called again while it fails in a way that passes. Raises its last
+        KafkaError, with ``what`` and the bootstrap servers in its text."""
+        limit_ms = self.options.metadata_timeout_ms if timeout_ms is None else timeout_ms
+        deadline_ms = self._clock.monotonic_ms() + limit_ms
+        while True:
+            try:
+                return ask()
+            except KafkaError as error:
+                passes = error.code in _ASK_AGAIN
+                if not passes or self._clock.monotonic_ms() >= deadline_ms:
+                    servers = ",".join(f"{h}:{p}" for h, p in self.options.bootstrap_servers)
+                    raise KafkaError(
+                        error.code,
+                        f"{what}: {error.message or error.code.name} (servers: {servers})",
+                    ) from error
+                self.topics.clear()
+                pause(self.options.retry_backoff_ms)
+
+    def connection(self, broker_id: int) -> Connection:
+        """Kept open. Raises KafkaError."""
+        address = self._addresses.get(broker_id)
+        if address is None:
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"broker {broker_id} is not there")
+        return self._open(address)
+
+    def new_connection(self, broker_id: int) -> Connection:
+        """One more, for requests in flight that nobody else may mix with. Who asks, closes it."""
+        address = self._addresses.get(broker_id)
+        if address is None:
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"broker {broker_id} is not there")
+        connection = Connection(*address, self.options)
+        connection.open()
+        return connection
+
+    def request_any(self, message: Message, at_most: int | None = None) -> Any:
+        """The answer of the first broker that gives one. Raises the last KafkaError."""
+        failure: KafkaError | None = None
+        known = [*self._connections, *self._addresses.values(), *self.options.bootstrap_servers]
+        for address in dict.fromkeys(known):
+            try:
+                return self._open(address).request(message, at_most)
+            except KafkaError as error:
+                failure = error
+        raise failure or KafkaError(ErrorCode.NETWORK_EXCEPTION, "no bootstrap servers")
+
+    def _open(self, address: tuple[str, int]) -> Connection:
+        connection = self._connections.get(address)
+        if connection is None:
+            connection = Connection(*address, self.options)
+            connection.open()
+            self._connections[address] = connection
+        elif not connection.is_open:
+            connection.close()
+            connection.open()
+        return connection
+
+    # ---- topics
+
+    def describe(self, topics: Iterable[str] | None) -> dict[str, ErrorCode]:
+        """Learn of ``topics`` (None: all). Returns the error of each that has one."""
+        wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
+        answer = self.request_any(
+            MetadataRequest(topics=wanted, allow_auto_topic_creation=False), 11
+        )
+        self._addresses = {b.node_id: (b.host, b.port) for b in answer.brokers}
+        errors: dict[str, ErrorCode] = {}
+        for topic in answer.topics:
+            code = error_code(topic.error_code)
+            if code is ErrorCode.NONE:
+                leaders = {p.partition_index: p.leader_id for p in topic.partitions}
+                self.topics[topic.name] = TopicView(topic.topic_id or ZERO_UUID, leaders)
+            else:
+                self.topics.pop(topic.name, None)
+                errors[topic.name] = code
+        return errors
+
+    def partitions(
+        self, subscription: Subscription, missing_is_error: bool = True
+    ) -> list[TopicPartition]:
+        """What a subscription holds now. Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION at once for
+        a named topic or partition that does not exist, unless that is no error."""
+        if subscription.pattern:
+            self.retrying(lambda: self.describe(None), "topics")
+            pattern = re.compile(subscription.pattern)
+            found = [name for name in self.topics if pattern.fullmatch(name)]
+            return _partitions_of(found, self.topics)
+        topics = subscription.topics or sorted({t for t, _ in subscription.partitions})
+        errors = self.retrying(lambda: self.describe(topics), "topics")
+        for _ in range(_ATTEMPTS_FOR_NEW_TOPICS):
+            if not errors or not missing_is_error:
+                break
+            pause(self.options.retry_backoff_ms)  # a topic just made is not known to all at once
+            errors = self.retrying(lambda: self.describe(topics), "topics")
+        if missing_is_error:
+            for name, code in errors.items():
+                raise KafkaError(code, f"topic {name}: {_reason(code)}")
+        there = _partitions_of([name for name in topics if name in self.topics], self.topics)
+        if subscription.partitions:
+            absent = set(subscription.partitions) - set(there)
+            if absent and missing_is_error:
+                raise KafkaError(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{names(absent)} does not exist"
+                )
+            return [each for each in subscription.partitions if each not in absent]
+        return there
+
+    def leader(self, partition: TopicPartition) -> int:
+        """Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE."""
+        if partition.topic not in self.topics:
+            code = self.describe([partition.topic]).get(partition.topic)
+            if code is not None:
+                raise KafkaError(code, f"topic {partition.topic}: {_reason(code)}")
+        leader = self.topics[partition.topic].leaders.get(partition.partition)
+        if leader is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{partition} does not exist")
+        if leader < 0:
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition} has no leader")
+        return leader
+
+    # ---- offsets
+
+    def list_offsets(self, timestamps: Mapping[TopicPartition, int]) -> Offsets:
+        """The first offset of that time or later, -1 if there is none. Of -1 the end, of -2 the
+        start of the log; the end is the last stable offset for those that read committed."""
+        found: Offsets = {}
+
+        def ask() -> Offsets:
+            left = [each for each in timestamps if each not in found]
+            if any(each.topic not in self.topics for each in left):
+                self.describe({each.topic for each in left})
+            by_leader: dict[int, list[TopicPartition]] = {}
+            for each in left:
+                by_leader.setdefault(self.leader(each), []).append(each)
+            for leader, partitions in by_leader.items():
+                self._list_offsets_of(leader, {p: timestamps[p] for p in partitions}, found)
+            return found
+
+        return self.retrying(ask, f"offsets of {names(timestamps)}")
+
+    def _list_offsets_of(
+        self, leader: int, timestamps: Mapping[TopicPartition, int], found: Offsets
+    ) -> None:
+        topics: dict[str, list[ListOffsetsPartition]] = {}
+        for (topic, partition), timestamp in timestamps.items():
+            row = ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
+            topics.setdefault(topic, []).append(row)
+        request = ListOffsetsRequest(
+            replica_id=CONSUMER_REPLICA_ID,
+            isolation_level=int(self.options.read_committed),
+            topics=[ListOffsetsTopic(name=t, partitions=rows) for t, rows in topics.items()],
+        )
+        answer = self.connection(leader).request(request)
+        failed: KafkaError | None = None
+        for topic in answer.topics:
+            for row in topic.partitions:
+                code = error_code(row.error_code)
+                if code is ErrorCode.NONE:
+                    found[TopicPartition(topic.name, row.partition_index)] = row.offset
+                else:
+                    failed = KafkaError(code, f"{topic.name}-{row.partition_index}")
+        if failed is not None:
+            raise failed
+
+
+def pause(milliseconds: int) -> None:
+    threading.Event().wait(milliseconds / 1000)
+
+
+def _reason(code: ErrorCode) -> str:
+    if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return "does not exist"
+    return code.name
+
+
+def _partitions_of(topics: Iterable[str], views: Mapping[str, TopicView]) -> list[TopicPartition]:
+    return sorted(TopicPartition(name, number) for name in topics for number in views[name].leaders)

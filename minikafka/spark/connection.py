@@ -1,0 +1,144 @@
+"""A blocking connection to one broker, for the short-lived processes that Spark starts."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+from collections import deque
+from typing import Any, Final
+
+from minikafka.core.client.answers import choose_version, error_code
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.protocol.buffer import DecodeError
+from minikafka.protocol.headers import RequestHeader, decode_response, encode_request
+from minikafka.protocol.messages.api_versions import ApiVersionsRequest
+from minikafka.protocol.messages.registry import response_class
+from minikafka.protocol.schema import Message
+from minikafka.spark.client_options import ClientOptions
+
+_SIZE: Final = struct.Struct(">i")
+_LARGEST_FRAME: Final = (1 << 31) - 1
+_MAX_CORRELATION_ID: Final = (1 << 31) - 1
+
+
+class Connection:
+    """Requests out, answers in, in that order. Every failure is a KafkaError NETWORK_EXCEPTION or
+    REQUEST_TIMED_OUT, after which the connection is closed."""
+
+    def __init__(self, host: str, port: int, options: ClientOptions) -> None:
+        self.peer = f"{host}:{port}"
+        self._address = (host, port)
+        self._options = options
+        self._socket: socket.socket | None = None
+        self._versions: dict[int, tuple[int, int]] = {}
+        self._waiting: deque[tuple[type[Message], int, int]] = deque()  # bound: its users'
+        self._next_correlation_id = 0
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def is_open(self) -> bool:
+        return self._socket is not None
+
+    def open(self) -> None:
+        """Connect and learn the versions. Raises KafkaError."""
+        try:
+            self._socket = socket.create_connection(
+                self._address, self._options.connection_setup_timeout_ms / 1000
+            )
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._socket.settimeout(self._options.request_timeout_ms / 1000)
+        except OSError as error:
+            raise self._failure(error, "cannot connect to") from error
+        self._send(ApiVersionsRequest(), 0)  # every broker answers version 0
+        answer = self.receive()
+        code = error_code(answer.error_code)
+        if code is not ErrorCode.NONE:
+            raise KafkaError(code, f"{self.peer} tells no versions")
+        self._versions = {r.api_key: (r.min_version, r.max_version) for r in answer.api_keys}
+
+    def version_for(self, message: Message, at_most: int | None = None) -> int:
+        """Raises KafkaError UNSUPPORTED_VERSION."""
+        spec = message.SPEC
+        assert spec.api_key is not None
+        version = choose_version(
+            (spec.versions.first, spec.versions.last), self._versions.get(spec.api_key), at_most
+        )
+        if version is None:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"{spec.api_key.api_name}: no version in common with {self.peer}",
+            )
+        return version
+
+    def send(self, message: Message, at_most: int | None = None) -> None:
+        """Send in the highest version that both sides speak, not above ``at_most``."""
+        self._send(message, self.version_for(message, at_most))
+
+    def send_and_forget(self, message: Message) -> None:
+        """What has no answer: Produce with acks=0."""
+        self._send(message, self.version_for(message))
+        self._waiting.pop()
+
+    def request(self, message: Message, at_most: int | None = None) -> Any:
+        """Send and take the answer; nothing else may be in flight."""
+        assert not self._waiting, "answers are awaited"
+        self.send(message, at_most)
+        return self.receive()
+
+    def receive(self) -> Any:
+        """The answer to the oldest request. Records in it are views that own their memory."""
+        if not self._waiting:
+            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, f"the connection to {self.peer} is gone")
+        answer_class, version, expected = self._waiting.popleft()
+        try:
+            (size,) = _SIZE.unpack(self._read(_SIZE.size))
+            if not 4 <= size <= _LARGEST_FRAME:
+                raise OSError(f"a frame of {size} bytes")
+            correlation_id, message = decode_response(answer_class, version, self._read(size))
+            if correlation_id != expected:
+                raise OSError(f"answer {correlation_id} to request {expected}")
+        except (OSError, DecodeError) as error:
+            raise self._failure(error, "lost") from error
+        return message
+
+    def close(self) -> None:
+        self._waiting.clear()
+        if self._socket is not None:
+            with contextlib.suppress(OSError):
+                self._socket.close()
+            self._socket = None
+
+    def _send(self, message: Message, version: int) -> None:
+        if self._socket is None:
+            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, f"not connected to {self.peer}")
+        correlation_id = self._next_correlation_id
+        self._next_correlation_id = (correlation_id + 1) & _MAX_CORRELATION_ID
+        key = message.SPEC.api_key
+        assert key is not None
+        header = RequestHeader(int(key), version, correlation_id, self._options.client_id)
+        self._waiting.append((response_class(message), version, correlation_id))
+        try:
+            self._socket.sendall(encode_request(header, message))
+        except OSError as error:
+            raise self._failure(error, "lost") from error
+
+    def _read(self, size: int) -> memoryview:
+        assert self._socket is not None, "closed while an answer is awaited"
+        view = memoryview(bytearray(size))
+        filled = 0
+        while filled < size:
+            count = self._socket.recv_into(view[filled:])
+            if count == 0:
+                raise OSError("closed by the broker")
+            filled += count
+        return view
+
+    def _failure(self, error: Exception, what: str) -> KafkaError:
+        self.close()
+        if isinstance(error, TimeoutError):
+            return KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"{self.peer} does not answer")
+        return KafkaError(ErrorCode.NETWORK_EXCEPTION, f"{what} {self.peer}: {error}")

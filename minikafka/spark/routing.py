@@ -1,0 +1,149 @@
+"""Where the rows of a DataFrame go: their topics and partitions, from columns and options."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.spark.murmur2 import partitions_of_keys
+from minikafka.spark.varints import Ints
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+CHUNK_ROWS = 65_536
+CHUNK_BYTES = 8 * 1024 * 1024
+_CONTENT = ("key", "value", "headers")
+
+
+class WriteError(ValueError):
+    """A column that cannot be written, or rows that say nothing of where to."""
+
+
+def check_columns(types: dict[str, str], topic: str | None) -> None:
+    """``types``: Spark's simple type names by column. Columns beyond the connector's are left out,
+    as the official one does. Raises WriteError."""
+    if "value" not in types:
+        raise WriteError("Required attribute 'value' not found")
+    if topic is None and "topic" not in types:
+        raise WriteError(
+            "topic option required when no 'topic' attribute is present. "
+            "Use the topic option for setting a topic."
+        )
+    text_or_bytes = ("string", "binary")
+    headers = ("array<struct<key:string,value:binary>>",)
+    allowed = {"key": text_or_bytes, "value": text_or_bytes, "topic": ("string",),
+               "partition": ("int",), "headers": headers}  # fmt: skip
+    for name, wanted in allowed.items():
+        if name in types and types[name] not in wanted:
+            raise WriteError(
+                f"{name} attribute unsupported type {types[name]}. "
+                f"{name} must be a(n) {' or '.join(wanted)}"
+            )
+
+
+def chunks_of(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, pa.Array]]:
+    """The columns of several small Arrow batches together, so that record batches are not small."""
+    held: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        held.append(batch)
+        rows += batch.num_rows
+        size += batch.nbytes
+        if rows >= CHUNK_ROWS or size >= CHUNK_BYTES:
+            yield _together(held)
+            held, rows, size = [], 0, 0
+    if held:
+        yield _together(held)
+
+
+def _together(batches: list[pa.RecordBatch]) -> dict[str, pa.Array]:
+    import pyarrow as pa
+
+    table = pa.Table.from_batches(batches).combine_chunks()
+    columns = {name: _one(table.column(name)) for name in table.schema.names}
+    for name in ("key", "value"):
+        if name in columns:
+            columns[name] = columns[name].cast(pa.binary())
+    return columns
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    import pyarrow as pa
+
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+
+
+class Router:
+    """Rows by partition. ``count_of`` knows how many partitions a topic has; ``draw`` is any
+    number: rows without a key and without a partition stay together, chunk by chunk."""
+
+    def __init__(
+        self, topic: str | None, count_of: Callable[[str], int], draw: Callable[[], int]
+    ) -> None:
+        self._topic = topic
+        self._count_of = count_of
+        self._draw = draw
+
+    def route(
+        self, columns: dict[str, pa.Array]
+    ) -> Iterator[tuple[TopicPartition, dict[str, pa.Array]]]:
+        """The content columns of each partition's rows, in their order. Raises WriteError."""
+        import pyarrow as pa
+
+        content = {name: columns[name] for name in _CONTENT if name in columns}
+        for topic, rows in self._topics(columns):
+            where = self._partitions(topic, columns, rows)
+            order = np.argsort(where, kind="stable")
+            found, firsts = np.unique(where[order], return_index=True)
+            picked = order if rows is None else rows[order]
+            for partition, chosen in zip(found, np.split(picked, firsts[1:]), strict=True):
+                taken = {name: column.take(pa.array(chosen)) for name, column in content.items()}
+                yield TopicPartition(topic, int(partition)), taken
+
+    def _topics(self, columns: dict[str, pa.Array]) -> Iterator[tuple[str, Ints | None]]:
+        if self._topic is not None:
+            yield self._topic, None
+            return
+        named = columns["topic"]
+        if named.null_count:
+            raise WriteError(
+                "null topic present in the data. Use the topic option for setting a topic."
+            )
+        encoded = named.dictionary_encode()
+        codes = encoded.indices.to_numpy()
+        topics = encoded.dictionary.to_pylist()
+        for code, topic in enumerate(topics):
+            yield topic, None if len(topics) == 1 else np.flatnonzero(codes == code)
+
+    def _partitions(self, topic: str, columns: dict[str, pa.Array], rows: Ints | None) -> Ints:
+        import pyarrow as pa
+
+        def of(name: str) -> Any:
+            column = columns.get(name)
+            return column if column is None or rows is None else column.take(pa.array(rows))
+
+        count = self._count_of(topic)
+        number = len(columns["value"]) if rows is None else len(rows)
+        where = np.full(number, self._draw() % count, np.int64)
+        key = of("key")
+        if key is not None and key.null_count < number:
+            keyed = np.asarray(key.is_valid())
+            where[keyed] = partitions_of_keys(key, count)[keyed]
+        given = of("partition")
+        if given is not None and given.null_count < number:
+            named = np.asarray(given.is_valid())
+            where[named] = given.fill_null(0).to_numpy()[named]
+            if (where < 0).any() or (where >= count).any():
+                wrong = where[(where < 0) | (where >= count)][0]
+                raise KafkaError(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                    f"partition {wrong} of topic {topic}, which has {count}",
+                )
+        return where

@@ -1,0 +1,37 @@
+"""Settings of a Spark session that this data source needs or runs faster with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from minikafka.spark.java import prepare_environment
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SETTINGS: Final = {
+    # Over TCP every Python task waits some 30 ms for a delayed acknowledgement.
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
+}
+LOCAL_SETTINGS: Final = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+
+def local_session(
+    name: str = "minikafka", master: str = "local[*]", settings: dict[str, str] | None = None
+) -> SparkSession:
+    """A session on this machine, with a Java that was found and this Python for the workers.
+
+    Raises JavaError when there is no Java."""
+    prepare_environment()
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName(name).master(master)
+    for key, value in {**SETTINGS, **LOCAL_SETTINGS, **(settings or {})}.items():
+        builder = builder.config(key, value)
+    session: SparkSession = builder.getOrCreate()
+    return session

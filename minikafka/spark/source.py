@@ -1,0 +1,93 @@
+"""The data source ``minikafka`` as Spark sees it. Imports little: every session loads this."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+)
+
+from minikafka.spark.given import OptionError
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+COLUMNS = {
+    "key": "binary",
+    "value": "binary",
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+    "timestampType": "int",
+}
+HEADERS = "array<struct<key:string,value:binary>>"
+
+
+class DefaultSource(DataSource):
+    """``spark.read.format("minikafka")``, ``readStream``, ``write``, ``writeStream``, and
+    ``USING minikafka`` in SQL.
+
+    Columns, options and offset JSON are those of Spark's Kafka connector. Beyond it, a schema may
+    name a part of the columns, and only these are decoded."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "minikafka"
+
+    def schema(self) -> str:
+        from minikafka.spark.options import include_headers
+
+        columns = dict(COLUMNS)
+        if include_headers(self.options):
+            columns["headers"] = HEADERS
+        return ", ".join(f"{name} {kind}" for name, kind in columns.items())
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        from minikafka.spark.batch_reader import batch_reader
+        from minikafka.spark.options import batch_options
+
+        check_schema(schema)
+        return batch_reader(schema, batch_options(self.options))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from minikafka.spark.options import stream_options
+        from minikafka.spark.stream_reader import StreamReader
+
+        check_schema(schema)
+        return StreamReader(schema, stream_options(self.options))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        from minikafka.spark.write_options import write_options
+        from minikafka.spark.writers import BatchWriter
+
+        if overwrite:
+            raise OptionError("save mode overwrite is not allowed for Kafka: use append")
+        return BatchWriter(write_options(self.options, types_of(schema)))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+        from minikafka.spark.write_options import write_options
+        from minikafka.spark.writers import StreamWriter
+
+        return StreamWriter(write_options(self.options, types_of(schema)))
+
+
+def types_of(schema: Any) -> dict[str, str]:
+    """Spark's short name of each column's type."""
+    return {field.name: field.dataType.simpleString() for field in schema.fields}
+
+
+def check_schema(schema: Any) -> None:
+    """A schema of the user's names some of our columns, with their types. Raises OptionError."""
+    known = {**COLUMNS, "headers": HEADERS}
+    for name, kind in types_of(schema).items():
+        if known.get(name) != kind:
+            raise OptionError(
+                f"column {name} {kind}: a schema for Kafka may hold "
+                + ", ".join(f"{column} {type_}" for column, type_ in known.items())
+            )

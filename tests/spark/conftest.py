@@ -1,0 +1,97 @@
+"""One cluster of three brokers and one Spark session for all tests of the data source."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minikafka.spark.java import JavaError, find_java_home
+from scripts.lib.cluster import Cluster
+
+MISSING = [name for name in ("pyspark", "pyarrow") if importlib.util.find_spec(name) is None]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All in one worker: one JVM."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.spark)
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@pytest.fixture(scope="session")
+def java_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if MISSING:
+        pytest.skip(f"not installed: {', '.join(MISSING)}")
+    try:
+        return find_java_home(os.environ, tmp_path_factory.mktemp("java"))
+    except JavaError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def cluster(java_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Cluster(tmp_path_factory.mktemp("cluster")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def spark(java_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    from minikafka.spark.session import local_session
+
+    place = tmp_path_factory.mktemp("spark")
+    os.environ["JAVA_HOME"] = str(java_home)
+    os.environ["JDK_JAVA_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    session = local_session(
+        "tests",
+        "local[2]",
+        {
+            "spark.ui.enabled": "false",
+            "spark.log.level": "ERROR",
+            "spark.sql.shuffle.partitions": "2",
+            "spark.sql.session.timeZone": "UTC",
+            "spark.sql.warehouse.dir": str(place / "warehouse"),
+            "spark.sql.streaming.stateStore.providerClass": (
+                "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+            ),
+        },
+    )
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def streams(spark: Any) -> Iterator[Any]:
+    """The session, rid of the queries that a test left running."""
+    yield spark
+    for query in spark.streams.active:
+        query.stop()
+
+
+@pytest.fixture
+def make_topic(cluster: Cluster) -> Callable[..., str]:
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+
+    def make(partitions: int = 3, name: str = "", **config: str) -> str:
+        topic = name or f"t-{uuid.uuid4().hex[:10]}"
+        settings = {key.replace("_", "."): value for key, value in config.items()}
+        new = NewTopic(topic, partitions, 3, config=settings)
+        admin.create_topics([new], operation_timeout=60)[topic].result(60)
+        return topic
+
+    make.admin = admin  # type: ignore[attr-defined]
+    return make
+
+
+@pytest.fixture
+def topic(make_topic: Callable[..., str]) -> str:
+    return make_topic()

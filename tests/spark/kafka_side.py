@@ -1,0 +1,78 @@
+"""Records as librdkafka writes and reads them: the other side of the data source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+Rows = list[tuple[Any, ...]]
+
+
+def produce(bootstrap: str, topic: str, messages: Iterable[Any], **settings: Any) -> None:
+    """``messages``: dicts of Producer.produce, or plain values."""
+    config = {key.replace("_", "."): value for key, value in settings.items()}
+    producer = Producer({"bootstrap.servers": bootstrap, **config})
+    failures: list[Any] = []
+    for message in messages:
+        given = message if isinstance(message, dict) else {"value": message}
+        producer.produce(
+            topic, on_delivery=lambda error, _: error and failures.append(error), **given
+        )
+    assert producer.flush(60) == 0
+    assert failures == []
+
+
+def consume(bootstrap: str, topic: str, partitions: int, isolation: str) -> Rows:
+    """(partition, offset, timestamp, key, value, headers) of everything, sorted."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "unused",
+            "enable.auto.commit": False,
+            "isolation.level": isolation,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+        }
+    )
+    consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
+    rows: Rows = []
+    ended: set[int] = set()
+    while len(ended) < partitions:
+        message = consumer.poll(60)
+        assert message is not None, "nothing came for a minute"
+        if message.error() is not None:
+            assert message.error().name() == "_PARTITION_EOF", message.error()
+            ended.add(message.partition())
+            continue
+        rows.append(
+            (
+                message.partition(),
+                message.offset(),
+                message.timestamp()[1],
+                message.key(),
+                message.value(),
+                message.headers(),
+            )
+        )
+    consumer.close()
+    return sorted(rows, key=lambda row: row[:2])
+
+
+def spark_rows(frame: Any) -> Rows:
+    """The same of a DataFrame with headers."""
+    rows = [
+        (
+            row.partition,
+            row.offset,
+            round(row.timestamp.timestamp() * 1000),
+            None if row.key is None else bytes(row.key),
+            None if row.value is None else bytes(row.value),
+            None
+            if row.headers is None
+            else [(h.key, None if h.value is None else bytes(h.value)) for h in row.headers],
+        )
+        for row in frame.collect()
+    ]
+    return sorted(rows, key=lambda row: row[:2])
