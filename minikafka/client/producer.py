@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from functools import partial
+from typing import Literal, TypeAlias, cast
 
 from minikafka.client.config import ClientConfig
 from minikafka.client.sender import Promise, RecordMetadata, Sender, SenderConfig
@@ -15,7 +16,6 @@ from minikafka.core.client.accumulator import (
     BATCH_OVERHEAD_BYTES,
     Accumulator,
     AccumulatorConfig,
-    Header,
     PendingRecord,
     record_size_bytes,
 )
@@ -29,33 +29,57 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import World
 from minikafka.protocol.records.compression import Compression
+from minikafka.protocol.records.record import Header
 
-__all__ = ["Producer", "ProducerConfig", "RecordMetadata"]
+__all__ = ["Partitioner", "Producer", "ProducerConfig", "RecordMetadata"]
 
+MAX_IDEMPOTENT_IN_FLIGHT = 5  # as many batches of a partition as a broker remembers
 _DRAW = 1 << 31
 _BYTES_OR_NONE = (bytes, bytearray, memoryview, type(None))
+
+DeliveryCallback: TypeAlias = Callable[[RecordMetadata | None, BaseException | None], None]
+# (topic, key, value, count of partitions, those with a leader) -> partition
+Partitioner: TypeAlias = Callable[[str, bytes | None, bytes | None, int, Sequence[int]], int]
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerConfig:
     """Kafka's producer keys in snake case, with the defaults of Kafka 3.9's producer.
 
-    ``acks``: 0, 1, or -1 for all. ``partitioner`` says what happens to records without key.
+    ``acks``: 0, 1, or -1 for all. ``partitioner`` says what happens to records without key: sticky
+    (since 2.4), round_robin (before), or decides of all by itself. ``enable_idempotence`` None:
+    with acks=-1, where the brokers can.
     """
 
     acks: int = -1
     compression: Compression = Compression.NONE
+    compression_level: int | None = None
     linger_ms: int = 0
     batch_size: int = 16_384
     buffer_memory: int = 33_554_432
     max_request_size: int = 1_048_576
     max_block_ms: int = 60_000
     delivery_timeout_ms: int = 120_000
-    partitioner: Literal["sticky", "round_robin"] = "sticky"
+    retries: int = 2_147_483_647
+    enable_idempotence: bool | None = None
+    partitioner: Literal["sticky", "round_robin"] | Partitioner = "sticky"
+
+    def idempotent(self, max_in_flight: int) -> bool | None:
+        """None: if the brokers can. Raises ValueError for keys that exclude each other."""
+        fits = self.acks == -1 and self.retries > 0 and max_in_flight <= MAX_IDEMPOTENT_IN_FLIGHT
+        if self.enable_idempotence and not fits:
+            raise ValueError(
+                "enable.idempotence needs acks=all, retries, and at most "
+                f"{MAX_IDEMPOTENT_IN_FLIGHT} requests in flight per connection"
+            )
+        if self.enable_idempotence is None:
+            return None if fits else False
+        return self.enable_idempotence
 
 
 class Producer(Client):
-    """At-least-once, in order per partition: a batch that fails is sent again before later ones.
+    """In order per partition, and each record once: batches carry sequence numbers. Without
+    idempotence a partition has one batch on its way at a time, and a retry may double it.
 
     After ``start`` any number of tasks may send. Records of one partition keep the order of the
     calls of one task.
@@ -66,6 +90,8 @@ class Producer(Client):
     ) -> None:
         super().__init__(world, config)
         self._config = producer_config or ProducerConfig()
+        in_flight = config.max_in_flight_requests_per_connection
+        idempotent = self._config.idempotent(in_flight)
         self._accumulator: Accumulator[Promise] = Accumulator(
             AccumulatorConfig(
                 batch_size=self._config.batch_size,
@@ -75,6 +101,8 @@ class Producer(Client):
                 delivery_timeout_ms=self._config.delivery_timeout_ms,
                 retry_backoff_ms=config.retry_backoff_ms,
                 retry_backoff_max_ms=config.retry_backoff_max_ms,
+                retries=self._config.retries,
+                in_flight=1 if idempotent is False else in_flight,
             )
         )
         self._settled = asyncio.Event()
@@ -84,13 +112,18 @@ class Producer(Client):
             SenderConfig(
                 acks=self._config.acks,
                 compression=self._config.compression,
+                compression_level=self._config.compression_level,
                 request_timeout_ms=config.request_timeout_ms,
-                max_in_flight=config.max_in_flight_requests_per_connection,
+                max_in_flight=in_flight,
+                idempotent=idempotent,
             ),
             self._settled.set,
         )
         self._sticky = StickyPartitions()
         self._turns = RoundRobinPartitions()
+        named = isinstance(self._config.partitioner, str)
+        self._custom = None if named else cast(Partitioner, self._config.partitioner)
+        self._blocked_ms = 0
         self._closed = False
 
     async def start(self, tasks: asyncio.TaskGroup) -> None:
@@ -106,8 +139,10 @@ class Producer(Client):
         partition: int | None = None,
         timestamp_ms: int | None = None,
         headers: Sequence[Header] = (),
+        on_delivery: DeliveryCallback | None = None,
     ) -> asyncio.Future[RecordMetadata]:
-        """Hand a record over. The future holds where it went, or a KafkaError.
+        """Hand a record over. The future holds where it went, or a KafkaError; ``on_delivery`` gets
+        the one or the other, with None for the other one.
 
         Waits up to ``max_block_ms`` for the topic's metadata and for room in the buffer; raises
         KafkaError: UNKNOWN_TOPIC_OR_PARTITION, MESSAGE_TOO_LARGE, REQUEST_TIMED_OUT (no room, or
@@ -128,12 +163,9 @@ class Producer(Client):
         ):
             view = await session.metadata.topic(topic, self._config.max_block_ms, partition)
         clock = session.world.clock
-        record: PendingRecord = (
-            clock.wall_ms() if timestamp_ms is None else timestamp_ms,
-            key,
-            value,
-            list(headers),
-        )
+        if timestamp_ms is None:
+            timestamp_ms = clock.wall_ms()
+        record: PendingRecord = (timestamp_ms, key, value, headers)
         size_bytes = record_size_bytes(record)
         if size_bytes + BATCH_OVERHEAD_BYTES > self._config.max_request_size:
             raise KafkaError(
@@ -142,10 +174,13 @@ class Producer(Client):
             )
         if not self._accumulator.has_memory(size_bytes):
             await self._wait_for_memory(size_bytes)
-        target = self._partition(view, key, partition, size_bytes)
+        target = self._partition(view, key, value, partition, size_bytes)
         promise: Promise = asyncio.get_running_loop().create_future()
         if self._accumulator.append(target, record, size_bytes, promise, clock.monotonic_ms()):
             self.sender.wake()
+            await asyncio.sleep(0)  # or who sends in a loop would never let the sender run
+        if on_delivery is not None:
+            promise.add_done_callback(partial(_call_back, on_delivery))
         return promise
 
     async def send_and_wait(
@@ -194,26 +229,54 @@ class Producer(Client):
         await self.sender.close()
         await self.session.close()
 
+    def metrics(self) -> dict[str, int]:
+        """Counters since the start, and gauges; names as Kafka's where it has them."""
+        counts = self.sender.counts
+        return {
+            "record-send-total": counts.records,
+            "record-error-total": counts.failed,
+            "record-retry-total": counts.retries,
+            "outgoing-byte-total": counts.bytes_sent,
+            "request-total": counts.requests,
+            "batch-total": counts.batches,
+            "buffer-available-bytes": self._config.buffer_memory - self._accumulator.used_bytes,
+            "bufferpool-wait-time-total-ms": self._blocked_ms,
+        }
+
     async def _wait_for_memory(self, size_bytes: int) -> None:
-        deadline_ms = self.session.deadline_ms(self._config.max_block_ms)
-        while not self._accumulator.has_memory(size_bytes):
-            self._settled.clear()
-            left_ms = deadline_ms - self.session.world.clock.monotonic_ms()
-            if not await wait_for_event(self._settled, left_ms):
-                raise KafkaError(
-                    ErrorCode.REQUEST_TIMED_OUT,
-                    f"no room in the buffer within {self._config.max_block_ms} ms",
-                )
-            if self._closed:
-                raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "the producer is closed")
+        begun_ms = self.session.world.clock.monotonic_ms()
+        deadline_ms = begun_ms + self._config.max_block_ms
+        try:
+            while not self._accumulator.has_memory(size_bytes):
+                self._settled.clear()
+                left_ms = deadline_ms - self.session.world.clock.monotonic_ms()
+                if not await wait_for_event(self._settled, left_ms):
+                    raise KafkaError(
+                        ErrorCode.REQUEST_TIMED_OUT,
+                        f"no room in the buffer within {self._config.max_block_ms} ms",
+                    )
+                if self._closed:
+                    raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "the producer is closed")
+        finally:
+            self._blocked_ms += self.session.world.clock.monotonic_ms() - begun_ms
 
     def _partition(
-        self, view: TopicView, key: bytes | None, partition: int | None, size_bytes: int
+        self,
+        view: TopicView,
+        key: bytes | None,
+        value: bytes | None,
+        partition: int | None,
+        size_bytes: int,
     ) -> TopicPartition:
         """The record's own choice, else its key's, else that of the partitioner."""
         topic, count = view.name, len(view.partitions)
         if partition is not None:
             return TopicPartition(topic, partition)
+        if self._custom is not None:
+            chosen = self._custom(topic, key, value, count, view.available)
+            if not 0 <= chosen < count:
+                raise ValueError(f"the partitioner chose {chosen} of {count} partitions")
+            return TopicPartition(topic, chosen)
         if key is not None:
             return TopicPartition(topic, partition_for_key(key, count))
         if self._config.partitioner == "round_robin":
@@ -232,3 +295,13 @@ class Producer(Client):
 
     def _draw(self) -> int:
         return self.session.world.entropy.randrange(_DRAW)
+
+
+def _call_back(callback: DeliveryCallback, promise: asyncio.Future[RecordMetadata]) -> None:
+    if promise.cancelled():
+        return
+    error = promise.exception()
+    if error is None:
+        callback(promise.result(), None)
+    else:
+        callback(None, error)

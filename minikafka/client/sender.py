@@ -7,12 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from minikafka.client.session import ClusterSession
+from minikafka.client.session import ClusterSession, raise_for
 from minikafka.client.waiting import wait_for_event
 from minikafka.core.client.accumulator import Accumulator, ProducerBatch
 from minikafka.core.client.answers import error_code
+from minikafka.core.client.sequences import Sequences, Verdict
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.protocol.messages.init_producer_id import InitProducerIdRequest
 from minikafka.protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -20,7 +22,6 @@ from minikafka.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from minikafka.protocol.records.builder import build_batch
 from minikafka.protocol.records.compression import Compression
 
 UNKNOWN_OFFSET = -1
@@ -39,17 +40,33 @@ Promise: TypeAlias = "asyncio.Future[RecordMetadata]"
 Batch: TypeAlias = ProducerBatch[Promise]
 
 
+@dataclass(slots=True)
+class SenderCounts:
+    """Since the start. ``retries`` and ``failed`` count records."""
+
+    records: int = 0
+    bytes_sent: int = 0
+    batches: int = 0
+    requests: int = 0
+    retries: int = 0
+    failed: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class SenderConfig:
+    """``idempotent`` None: if the brokers can."""
+
     acks: int
     compression: Compression
+    compression_level: int | None
     request_timeout_ms: int
     max_in_flight: int
+    idempotent: bool | None
 
 
 class Sender:
     """One loop that looks what is ready, and one task per request in flight (per broker at most
-    ``max_in_flight``; per partition one, so that retries keep the order)."""
+    ``max_in_flight``)."""
 
     def __init__(
         self,
@@ -58,6 +75,8 @@ class Sender:
         config: SenderConfig,
         on_settled: Callable[[], None],
     ) -> None:
+        self.sequences: Sequences | None = None if config.idempotent is False else Sequences()
+        self.counts = SenderCounts()
         self._session = session
         self._accumulator = accumulator
         self._config = config
@@ -67,19 +86,20 @@ class Sender:
         self._requests: set[asyncio.Task[None]] = set()
         self._tasks: asyncio.TaskGroup | None = None
         self._loop_task: asyncio.Task[None] | None = None
-        self.requests_sent = 0
-        self.batches_sent = 0
+        self._producer_id_task: asyncio.Task[None] | None = None
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
         self._tasks = tasks
         self._session.metadata.add_listener(self.wake)
-        self._loop_task = tasks.create_task(self._run(), name="producer-sender")
+        self._loop_task = tasks.create_task(self._run(), name="Sender")
 
     async def close(self) -> None:
         """End the tasks. What is still in flight or queued fails with NETWORK_EXCEPTION."""
         running = [*self._requests]
         if self._loop_task is not None:
             running.append(self._loop_task)
+        if self._producer_id_task is not None:
+            running.append(self._producer_id_task)
         for task in running:
             task.cancel()
         if running:
@@ -105,28 +125,83 @@ class Sender:
         assert self._tasks is not None
         accumulator, metadata = self._accumulator, self._session.metadata
         now_ms = self._session.world.clock.monotonic_ms()
-        for batch in accumulator.expire(now_ms):
-            self._fail(
-                batch,
-                KafkaError(
-                    ErrorCode.REQUEST_TIMED_OUT,
-                    f"{batch.topic_partition}: not delivered within "
-                    f"{accumulator.config.delivery_timeout_ms} ms",
-                ),
-            )
+        self._expire(now_ms)
+        if self.sequences is not None and not self.sequences.is_ready:
+            if not accumulator.is_empty:
+                self._want_producer_id()
+            return accumulator.ready(now_ms, {}).next_ms
         ready = accumulator.ready(now_ms, metadata.view.leaders)
         if ready.unknown_topics:
             metadata.request_update()
         for leader, partitions in sorted(ready.partitions_by_leader.items()):
             while self._in_flight.get(leader, 0) < self._config.max_in_flight:
-                batches = accumulator.drain(partitions)
+                batches = accumulator.drain(partitions, self._admit)
                 if not batches:
                     break
                 self._in_flight[leader] = self._in_flight.get(leader, 0) + 1
                 task = self._tasks.create_task(self._deliver(leader, batches))
                 self._requests.add(task)
                 task.add_done_callback(self._requests.discard)
+                partitions = self._still_ready(leader, now_ms)
         return ready.next_ms
+
+    def _still_ready(self, leader: int, now_ms: int) -> list[TopicPartition]:
+        leaders = self._session.metadata.view.leaders
+        return self._accumulator.ready(now_ms, leaders).partitions_by_leader.get(leader, [])
+
+    def _admit(self, batch: Batch, others_in_flight: bool) -> bool:
+        return self.sequences is None or self.sequences.stamp(batch, others_in_flight)
+
+    def _expire(self, now_ms: int) -> None:
+        for batch in self._accumulator.expire(now_ms):
+            if self.sequences is not None:
+                self.sequences.given_up(batch)
+            timeout_ms = self._accumulator.config.delivery_timeout_ms
+            text = f"{batch.topic_partition}: not delivered within {timeout_ms} ms"
+            self._fail(batch, KafkaError(ErrorCode.REQUEST_TIMED_OUT, text))
+
+    # -- the producer id
+
+    def _want_producer_id(self) -> None:
+        assert self._tasks is not None
+        if self._producer_id_task is None:
+            self._producer_id_task = self._tasks.create_task(self._get_producer_id())
+
+    async def _get_producer_id(self) -> None:
+        """Until there is one; batches expire meanwhile. Without brokers that can, and unless it was
+        asked for, the producer goes on without."""
+        request, failures = InitProducerIdRequest(None, 0), 0
+        session = self._session
+        try:
+            while True:
+                try:
+                    answer = await session.connections.request_any(request)
+                    raise_for(error_code(answer.error_code))
+                except KafkaError as error:
+                    if not error.code.retriable:
+                        self._no_producer_id(error)
+                        return
+                    session.metadata.note_error(error.code)
+                else:
+                    if self.sequences is not None:
+                        self.sequences.set_producer(answer.producer_id, answer.producer_epoch)
+                    return
+                delay_ms = session.backoff.delay_ms(failures, session.world.entropy)
+                failures += 1
+                await session.world.clock.sleep(delay_ms)
+        finally:
+            self._producer_id_task = None
+            self.wake()
+
+    def _no_producer_id(self, error: KafkaError) -> None:
+        if self._config.idempotent is None and error.code is ErrorCode.UNSUPPORTED_VERSION:
+            self.sequences = None
+            self._accumulator.one_in_flight()
+            return
+        for batch in self._accumulator.take_all():
+            self._fail(batch, error)
+
+    # -- requests
 
     async def _deliver(self, leader: int, batches: Sequence[Batch]) -> None:
         """One request from sending to settling. Cancelled, it leaves its batches to ``close``."""
@@ -134,7 +209,7 @@ class Sender:
             answers = await self._request(leader, batches)
         except KafkaError as error:
             for batch in batches:
-                self._retry_or_fail(batch, error)
+                self._refused(batch, error)
         else:
             for batch in batches:
                 self._settle(batch, answers[batch.topic_partition])
@@ -146,20 +221,22 @@ class Sender:
         self, leader: int, batches: Sequence[Batch]
     ) -> dict[TopicPartition, PartitionProduceResponse]:
         """The answer per partition. Raises KafkaError when there is none."""
+        config, counts = self._config, self.counts
         topics: dict[str, list[PartitionProduceData]] = {}
         for batch in batches:
             topic, partition = batch.topic_partition
-            records = build_batch(batch.records, compression=self._config.compression)
-            topics.setdefault(topic, []).append(PartitionProduceData(partition, records))
+            data = batch.build(config.compression, config.compression_level)
+            counts.bytes_sent += len(data)
+            topics.setdefault(topic, []).append(PartitionProduceData(partition, data))
         request = ProduceRequest(
-            acks=self._config.acks,
-            timeout_ms=self._config.request_timeout_ms,
+            acks=config.acks,
+            timeout_ms=config.request_timeout_ms,
             topic_data=[TopicProduceData(name, rows) for name, rows in topics.items()],
         )
-        self.requests_sent += 1
-        self.batches_sent += len(batches)
+        counts.requests += 1
+        counts.batches += len(batches)
         connections = self._session.connections
-        if self._config.acks == 0:
+        if config.acks == 0:
             await connections.send(leader, request)
             nothing = PartitionProduceResponse(base_offset=UNKNOWN_OFFSET)
             return {batch.topic_partition: nothing for batch in batches}
@@ -177,33 +254,47 @@ class Sender:
     def _settle(self, batch: Batch, answer: PartitionProduceResponse) -> None:
         code = error_code(answer.error_code)
         if code is ErrorCode.NONE:
-            self._accumulator.complete(batch)
-            self._keep_promises(batch, answer.base_offset, answer.log_append_time_ms)
-            self._on_settled()
+            if self.sequences is not None:
+                self.sequences.acknowledged(batch)
+            self._delivered(batch, answer.base_offset, answer.log_append_time_ms)
         elif code is ErrorCode.MESSAGE_TOO_LARGE and self._accumulator.split(batch):
             return
         else:
             text = answer.error_message or str(batch.topic_partition)
-            self._retry_or_fail(batch, KafkaError(code, text))
+            self._refused(batch, KafkaError(code, text))
 
-    def _retry_or_fail(self, batch: Batch, error: KafkaError) -> None:
+    def _refused(self, batch: Batch, error: KafkaError) -> None:
         self._session.metadata.note_error(error.code)
+        verdict = Verdict.RETRY if error.code.retriable else Verdict.FAIL
+        if self.sequences is not None:
+            verdict = self.sequences.refused(batch, error.code, error.code.retriable)
+        if verdict is Verdict.DELIVERED:
+            self._delivered(batch, UNKNOWN_OFFSET, -1)
+            return
         now_ms = self._session.world.clock.monotonic_ms()
-        if not (error.code.retriable and self._accumulator.retry(batch, now_ms)):
-            self._accumulator.complete(batch)
-            self._fail(batch, error)
+        if verdict is Verdict.RETRY and self._accumulator.retry(batch, now_ms):
+            self.counts.retries += batch.record_count
+            return
+        if self.sequences is not None:
+            self.sequences.given_up(batch)
+        self._accumulator.complete(batch)
+        self._fail(batch, error)
 
-    def _keep_promises(self, batch: Batch, base_offset: int, append_time_ms: int) -> None:
+    def _delivered(self, batch: Batch, base_offset: int, append_time_ms: int) -> None:
+        self._accumulator.complete(batch)
+        self.counts.records += batch.record_count
         topic, partition = batch.topic_partition
-        offset = base_offset
-        for promise, record in zip(batch.tokens, batch.records, strict=True):
-            timestamp = record[0] if append_time_ms == -1 else append_time_ms
+        offset, known = base_offset, base_offset != UNKNOWN_OFFSET
+        for promise, timestamp in zip(batch.tokens, batch.timestamps, strict=True):
             if not promise.done():
-                promise.set_result(RecordMetadata(topic, partition, offset, timestamp))
-            if offset != UNKNOWN_OFFSET:
+                at = timestamp if append_time_ms == -1 else append_time_ms
+                promise.set_result(RecordMetadata(topic, partition, offset, at))
+            if known:
                 offset += 1
+        self._on_settled()
 
     def _fail(self, batch: Batch, error: KafkaError) -> None:
+        self.counts.failed += batch.record_count
         for promise in batch.tokens:
             if not promise.done():
                 promise.set_exception(error)

@@ -6,7 +6,6 @@ import asyncio
 import itertools
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any, cast
 from uuid import UUID
 
@@ -47,8 +46,9 @@ from minikafka.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from minikafka.protocol.messages.registry import REQUESTS
-from minikafka.protocol.records.batch import parse_batches, stamp
-from minikafka.protocol.records.record import Record, decode_records
+from tests.support.fake_partition import FakePartition
+
+__all__ = ["HANG_UP", "SERVED", "SILENCE", "FakeCluster", "FakePartition"]
 
 SERVED = [
     ApiKey.PRODUCE,
@@ -64,37 +64,6 @@ SERVED = [
 ]
 HANG_UP = "hang up"
 SILENCE = "silence"
-
-
-@dataclass
-class FakePartition:
-    leader: int
-    leader_epoch: int = 0
-    log_start: int = 0
-    batches: list[bytes] = field(default_factory=list)
-
-    @property
-    def end(self) -> int:
-        return parse_batches(self.batches[-1])[-1].next_offset if self.batches else self.log_start
-
-    def append(self, data: bytes | memoryview) -> int:
-        base = self.end
-        batch = bytearray(data)
-        stamp(batch, 0, base, self.leader_epoch)
-        self.batches.append(bytes(batch))
-        return base
-
-    def read(self, offset: int, max_bytes: int) -> bytes:
-        out = b""
-        for batch in self.batches:
-            if parse_batches(batch)[-1].last_offset >= offset:
-                if out and len(out) + len(batch) > max_bytes:
-                    break
-                out += batch
-        return out
-
-    def records(self) -> list[Record]:
-        return [record for batch in self.batches for record in decode_records(batch)]
 
 
 class FakeCluster:
@@ -252,7 +221,7 @@ class FakeCluster:
                 code = fault or self._leader_error(broker, tp)
                 base = -1
                 if code is ErrorCode.NONE:
-                    base = self.partitions[tp].append(data.records)
+                    code, base = self.partitions[tp].produce(data.records)
                 rows.append(PartitionProduceResponse(data.index, code, base))
             topics.append(TopicProduceResponse(topic.name, rows))
         if request.acks:

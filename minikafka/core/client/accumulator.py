@@ -3,35 +3,36 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Generic, TypeAlias, TypeVar
+from typing import Generic
 
+from minikafka.core.client.producer_batch import (
+    BATCH_OVERHEAD_BYTES,
+    PendingRecord,
+    ProducerBatch,
+    Token,
+    record_size_bytes,
+)
 from minikafka.kernel.cluster import TopicPartition
 
-Token = TypeVar("Token")
+__all__ = [
+    "BATCH_OVERHEAD_BYTES",
+    "Accumulator",
+    "AccumulatorConfig",
+    "PendingRecord",
+    "ProducerBatch",
+    "Ready",
+    "record_size_bytes",
+]
 
-Header: TypeAlias = tuple[str, bytes | None]
-# timestamp in ms, key, value, headers
-PendingRecord: TypeAlias = tuple[int, bytes | None, bytes | None, list[Header]]
-
-BATCH_OVERHEAD_BYTES = 61
-RECORD_OVERHEAD_BYTES = 21  # upper bound: five varints, attributes, delta of a long
-HEADER_OVERHEAD_BYTES = 10
-
-
-def record_size_bytes(record: PendingRecord) -> int:
-    """An upper bound of what a record takes in a batch, uncompressed."""
-    _, key, value, headers = record
-    size = RECORD_OVERHEAD_BYTES + len(key or b"") + len(value or b"")
-    for name, content in headers:
-        size += HEADER_OVERHEAD_BYTES + len(name.encode()) + len(content or b"")
-    return size
+Admit = Callable[["ProducerBatch[Token]", bool], bool]
 
 
 @dataclass(frozen=True, slots=True)
 class AccumulatorConfig:
-    """The producer's keys of the same names. Sizes are uncompressed bytes."""
+    """The producer's keys of the same names. Sizes are uncompressed bytes. ``in_flight``: batches
+    of one partition that may be on their way at a time."""
 
     batch_size: int = 16_384
     linger_ms: int = 0
@@ -40,34 +41,8 @@ class AccumulatorConfig:
     delivery_timeout_ms: int = 120_000
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
-
-
-class ProducerBatch(Generic[Token]):
-    """Records of one partition that travel together. One token per record, the caller's own."""
-
-    __slots__ = (
-        "attempts",
-        "created_ms",
-        "not_before_ms",
-        "records",
-        "size_bytes",
-        "tokens",
-        "topic_partition",
-    )
-
-    def __init__(self, topic_partition: TopicPartition, created_ms: int) -> None:
-        self.topic_partition = topic_partition
-        self.created_ms = created_ms
-        self.not_before_ms = created_ms  # moved on by a retry's backoff
-        self.attempts = 0
-        self.size_bytes = BATCH_OVERHEAD_BYTES
-        self.records: list[PendingRecord] = []
-        self.tokens: list[Token] = []
-
-    def append(self, record: PendingRecord, token: Token, size_bytes: int) -> None:
-        self.records.append(record)
-        self.tokens.append(token)
-        self.size_bytes += size_bytes
+    retries: int = (1 << 31) - 1
+    in_flight: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,17 +59,20 @@ class Ready:
 class Accumulator(Generic[Token]):
     """Batches per partition, first in first out; bounded by ``buffer_memory``.
 
-    A partition with a batch in flight is muted until that batch is done or queued again, so that
-    retries never reorder. Every batch taken by ``drain`` comes back by ``complete``, ``retry`` or
-    ``split``.
+    A partition with ``in_flight`` batches on their way is muted. A batch that has to be sent again
+    goes alone, before all later ones. Every batch taken by ``drain`` comes back by ``complete``,
+    ``retry`` or ``split``.
     """
 
     def __init__(self, config: AccumulatorConfig) -> None:
         self.config = config
         self._queues: dict[TopicPartition, deque[ProducerBatch[Token]]] = {}
-        self._in_flight: dict[TopicPartition, ProducerBatch[Token]] = {}
+        self._in_flight: dict[TopicPartition, list[ProducerBatch[Token]]] = {}
+        self._open: dict[TopicPartition, ProducerBatch[Token]] = {}  # that still takes records
         self._used_bytes = 0
         self._flushes = 0
+        self._next_serial = 0
+        self._per_partition = config.in_flight
 
     @property
     def used_bytes(self) -> int:
@@ -105,6 +83,10 @@ class Accumulator(Generic[Token]):
         """Nothing waits and nothing is in flight."""
         return not self._queues and not self._in_flight
 
+    def one_in_flight(self) -> None:
+        """From now on a partition has one batch on its way: nothing else keeps the order."""
+        self._per_partition = 1
+
     def has_memory(self, size_bytes: int) -> bool:
         """Whether a record of this size may enter. An empty buffer takes any."""
         if self._used_bytes == 0:
@@ -113,11 +95,8 @@ class Accumulator(Generic[Token]):
 
     def fits_open_batch(self, topic_partition: TopicPartition, size_bytes: int) -> bool:
         """Whether ``append`` would go on with a batch instead of beginning a new one."""
-        queue = self._queues.get(topic_partition)
-        if not queue:
-            return False
-        last = queue[-1]
-        return last.attempts == 0 and last.size_bytes + size_bytes <= self.config.batch_size
+        batch = self._open.get(topic_partition)
+        return batch is not None and batch.size_bytes + size_bytes <= self.config.batch_size
 
     def append(
         self,
@@ -129,18 +108,19 @@ class Accumulator(Generic[Token]):
     ) -> bool:
         """Add a record whose ``record_size_bytes`` is given. True when there may be news for the
         sender: a batch has begun, or is full. Ask ``has_memory`` first."""
-        queue = self._queues.get(topic_partition)
-        if queue is None:
-            queue = self._queues[topic_partition] = deque()
+        batch = self._open.get(topic_partition)
+        limit = self.config.batch_size
         news = False
-        if not self.fits_open_batch(topic_partition, size_bytes):
-            queue.append(ProducerBatch(topic_partition, now_ms))
+        if batch is None or batch.size_bytes + size_bytes > limit:
+            batch = self._open[topic_partition] = ProducerBatch(topic_partition, now_ms)
+            batch.serial = self._next_serial
+            self._next_serial += 1
+            self._queues.setdefault(topic_partition, deque()).append(batch)
             self._used_bytes += BATCH_OVERHEAD_BYTES
             news = True
-        batch = queue[-1]
         batch.append(record, token, size_bytes)
         self._used_bytes += size_bytes
-        return news or batch.size_bytes >= self.config.batch_size
+        return news or batch.size_bytes >= limit
 
     def begin_flush(self) -> list[Token]:
         """From here to ``end_flush`` nothing lingers. Returns the last token of every batch that
@@ -160,7 +140,7 @@ class Accumulator(Generic[Token]):
             first = queue[0]
             # Whatever else it waits for, it does not wait beyond its delivery time-out.
             send_ms = first.created_ms + self.config.delivery_timeout_ms
-            if topic_partition not in self._in_flight:
+            if self._may_send(topic_partition, first):
                 due_ms = self._send_ms(queue)
                 if due_ms > now_ms:
                     send_ms = min(send_ms, due_ms)
@@ -174,25 +154,29 @@ class Accumulator(Generic[Token]):
             by_leader.setdefault(leaders[topic_partition], []).append(topic_partition)
         return Ready(by_leader, unknown, next_ms)
 
-    def drain(self, partitions: Iterable[TopicPartition]) -> list[ProducerBatch[Token]]:
+    def drain(
+        self, partitions: Iterable[TopicPartition], admit: Admit[Token] | None = None
+    ) -> list[ProducerBatch[Token]]:
         """Take the first batch of each, in the order given, as far as one request holds them.
 
-        The first is taken whatever its size. The partitions are muted.
+        The first is taken whatever its size. ``admit`` may refuse a batch, which stays; its second
+        argument says whether others of the partition are on their way.
         """
         batches: list[ProducerBatch[Token]] = []
         size_bytes = 0
         for topic_partition in partitions:
             queue = self._queues.get(topic_partition)
-            if not queue or topic_partition in self._in_flight:
+            if not queue or not self._may_send(topic_partition, queue[0]):
                 continue
-            size_bytes += queue[0].size_bytes
-            if batches and size_bytes > self.config.max_request_size:
+            batch = queue[0]
+            if batches and size_bytes + batch.size_bytes > self.config.max_request_size:
                 break
-            batch = queue.popleft()
-            if not queue:
-                del self._queues[topic_partition]
+            if admit is not None and not admit(batch, topic_partition in self._in_flight):
+                continue
+            size_bytes += batch.size_bytes
+            self._take_first(topic_partition, queue)
             batch.attempts += 1
-            self._in_flight[topic_partition] = batch
+            self._in_flight.setdefault(topic_partition, []).append(batch)
             batches.append(batch)
         return batches
 
@@ -202,10 +186,11 @@ class Accumulator(Generic[Token]):
         self._used_bytes -= batch.size_bytes
 
     def retry(self, batch: ProducerBatch[Token], now_ms: int) -> bool:
-        """Put a drained batch back in front, to be sent again after a backoff that doubles.
+        """Put a drained batch back, before all later ones, to be sent again after a backoff that
+        doubles.
 
-        False when its delivery time-out would strike first: then it is still in flight, and the
-        caller completes it.
+        False when its delivery time-out would strike first, or its retries are used up: then it
+        is still in flight, and the caller completes it.
         """
         config = self.config
         backoff_ms = min(
@@ -213,9 +198,11 @@ class Accumulator(Generic[Token]):
         )
         if now_ms + backoff_ms >= batch.created_ms + config.delivery_timeout_ms:
             return False
+        if batch.attempts > config.retries:
+            return False
         batch.not_before_ms = now_ms + backoff_ms
         self._unmute(batch)
-        self._push_front(batch)
+        self._put_back(batch)
         return True
 
     def split(self, batch: ProducerBatch[Token]) -> bool:
@@ -223,18 +210,20 @@ class Accumulator(Generic[Token]):
 
         False for a single record, which is still in flight then.
         """
-        count = len(batch.records)
+        count = batch.record_count
         if count < 2:
             return False
         self._unmute(batch)
         self._used_bytes -= batch.size_bytes
+        records = [record[1:] for record in batch.records()]
         for part in (slice(count // 2, None), slice(0, count // 2)):
             half: ProducerBatch[Token] = ProducerBatch(batch.topic_partition, batch.created_ms)
             half.attempts = batch.attempts  # closed: nothing is appended to it any more
-            for record, token in zip(batch.records[part], batch.tokens[part], strict=True):
+            half.serial = batch.serial
+            for record, token in zip(records[part], batch.tokens[part], strict=True):
                 half.append(record, token, record_size_bytes(record))
             self._used_bytes += half.size_bytes
-            self._push_front(half)
+            self._put_back(half)
         return True
 
     def expire(self, now_ms: int) -> list[ProducerBatch[Token]]:
@@ -242,11 +231,10 @@ class Accumulator(Generic[Token]):
         expired: list[ProducerBatch[Token]] = []
         for topic_partition, queue in list(self._queues.items()):
             while queue and queue[0].created_ms + self.config.delivery_timeout_ms <= now_ms:
-                batch = queue.popleft()
+                batch = queue[0]
+                self._take_first(topic_partition, queue)
                 self._used_bytes -= batch.size_bytes
                 expired.append(batch)
-            if not queue:
-                del self._queues[topic_partition]
         return expired
 
     def take_all(self) -> list[ProducerBatch[Token]]:
@@ -254,12 +242,13 @@ class Accumulator(Generic[Token]):
         taken = self._batches()
         self._queues.clear()
         self._in_flight.clear()
+        self._open.clear()
         self._used_bytes = 0
         return taken
 
     def _batches(self) -> list[ProducerBatch[Token]]:
         queued = [batch for queue in self._queues.values() for batch in queue]
-        return [*self._in_flight.values(), *queued]
+        return [*(batch for flying in self._in_flight.values() for batch in flying), *queued]
 
     def _send_ms(self, queue: deque[ProducerBatch[Token]]) -> int:
         first = queue[0]
@@ -272,9 +261,31 @@ class Accumulator(Generic[Token]):
             return first.not_before_ms
         return max(first.not_before_ms, first.created_ms + self.config.linger_ms)
 
-    def _push_front(self, batch: ProducerBatch[Token]) -> None:
-        self._queues.setdefault(batch.topic_partition, deque()).appendleft(batch)
+    def _may_send(self, topic_partition: TopicPartition, first: ProducerBatch[Token]) -> bool:
+        flying = self._in_flight.get(topic_partition)
+        if flying is None:
+            return True
+        return first.attempts == 0 and len(flying) < self._per_partition
+
+    def _take_first(
+        self, topic_partition: TopicPartition, queue: deque[ProducerBatch[Token]]
+    ) -> None:
+        batch = queue.popleft()
+        if not queue:
+            del self._queues[topic_partition]
+        if self._open.get(topic_partition) is batch:
+            del self._open[topic_partition]
+
+    def _put_back(self, batch: ProducerBatch[Token]) -> None:
+        """In the order of their beginnings, before its equals."""
+        queue = self._queues.setdefault(batch.topic_partition, deque())
+        place = 0
+        while place < len(queue) and queue[place].serial < batch.serial:
+            place += 1
+        queue.insert(place, batch)
 
     def _unmute(self, batch: ProducerBatch[Token]) -> None:
-        removed = self._in_flight.pop(batch.topic_partition, None)
-        assert removed is batch, "only what was drained can come back"
+        flying = self._in_flight[batch.topic_partition]
+        flying.remove(batch)  # raises if it was never drained: our own mistake
+        if not flying:
+            del self._in_flight[batch.topic_partition]

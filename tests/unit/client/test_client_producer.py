@@ -87,8 +87,8 @@ async def test_sticky_fills_batches_where_taking_turns_scatters():
                 await asyncio.sleep(0.001)
             await producer.flush()
             batches = [batch for p in cluster.partitions.values() for batch in p.batches]
-            requests[partitioner] = producer.sender.batches_sent
-            assert len(batches) == producer.sender.batches_sent
+            requests[partitioner] = producer.sender.counts.batches
+            assert len(batches) == producer.sender.counts.batches
             assert sum(len(p.records()) for p in cluster.partitions.values()) == 80
     assert requests["sticky"] * 3 < requests["round_robin"]
 

@@ -1,0 +1,175 @@
+"""Sequence numbers after every kind of error, against a broker that checks them."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from minikafka.core.client.accumulator import Accumulator, AccumulatorConfig, ProducerBatch
+from minikafka.core.client.producer_batch import record_size_bytes
+from minikafka.core.client.sequences import MAX_EPOCH, Sequences, Stamp, Verdict
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.errors import ErrorCode
+from minikafka.protocol.records.compression import Compression
+from tests.support.fake_partition import FakePartition
+
+TP = TopicPartition("t", 0)
+
+
+def batch(count: int = 1) -> ProducerBatch[int]:
+    made: ProducerBatch[int] = ProducerBatch(TP, 0)
+    for number in range(count):
+        made.append((0, None, b"v", []), number, 30)
+    return made
+
+
+def ready(*sent: ProducerBatch[int]) -> Sequences:
+    """One batch acknowledged, then others on their way."""
+    sequences = Sequences()
+    sequences.set_producer(7, 0)
+    first = batch()
+    assert sequences.stamp(first, False)
+    sequences.acknowledged(first)
+    for number, each in enumerate(sent):
+        assert sequences.stamp(each, number > 0)
+    return sequences
+
+
+def test_sequences_count_records():
+    a, b = batch(3), batch(2)
+    ready(a, b)
+    assert (a.stamp, b.stamp) == (Stamp(7, 0, 1), Stamp(7, 0, 4))
+
+
+def test_the_first_batch_of_a_partition_goes_alone():
+    sequences = Sequences()
+    assert not sequences.stamp(batch(), False), "no producer id yet"
+    sequences.set_producer(7, 0)
+    first = batch()
+    assert sequences.stamp(first, False)
+    assert not sequences.stamp(batch(), True)
+    sequences.acknowledged(first)
+    assert sequences.stamp(batch(), True)
+
+
+def test_behind_a_batch_that_failed_for_good_sequences_close_up():
+    a, b = batch(3), batch(2)
+    sequences = ready(a, b)
+    assert sequences.refused(a, ErrorCode.MESSAGE_TOO_LARGE, False) is Verdict.FAIL
+    sequences.given_up(a)
+    assert sequences.refused(b, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, False) is Verdict.RETRY
+    assert sequences.stamp(b, False)
+    assert b.stamp == Stamp(7, 0, 1), "the place of the one that is not there"
+
+
+def test_behind_a_batch_in_doubt_that_expired_the_epoch_rises():
+    a, b = batch(3), batch(2)
+    sequences = ready(a, b)
+    sequences.refused(a, ErrorCode.NETWORK_EXCEPTION, True)
+    sequences.given_up(a)
+    assert sequences.refused(b, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, False) is Verdict.RETRY
+    assert sequences.stamp(b, False)
+    assert b.stamp == Stamp(7, 1, 0)
+
+
+def test_an_answer_to_a_later_batch_tells_that_the_expired_one_was_written():
+    a, b = batch(3), batch(2)
+    sequences = ready(a, b)
+    for each in (a, b):
+        sequences.refused(each, ErrorCode.REQUEST_TIMED_OUT, True)
+    sequences.given_up(a)
+    assert sequences.stamp(b, False)
+    assert b.stamp == Stamp(7, 0, 4), "as before, or it might be doubled"
+    sequences.acknowledged(b)
+    c = batch()
+    assert sequences.stamp(c, False)
+    assert c.stamp == Stamp(7, 0, 6), "no new epoch is needed"
+
+
+def test_a_broker_that_lost_its_log():
+    a = batch()
+    sequences = ready(a)
+    code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert sequences.refused(a, code, False) is Verdict.FAIL, "acknowledged records are missing"
+    b = batch()
+    assert sequences.stamp(b, False)
+    assert b.stamp == Stamp(7, 1, 0)
+    assert sequences.refused(b, ErrorCode.UNKNOWN_PRODUCER_ID, False) is Verdict.RETRY
+    assert sequences.stamp(b, False)
+    assert b.stamp == Stamp(7, 2, 0)
+    assert sequences.refused(b, ErrorCode.DUPLICATE_SEQUENCE_NUMBER, False) is Verdict.DELIVERED
+
+
+def test_the_last_epoch_is_followed_by_another_producer_id():
+    a = batch()
+    sequences = Sequences()
+    sequences.set_producer(7, MAX_EPOCH)
+    sequences.stamp(a, False)
+    sequences.refused(a, ErrorCode.UNKNOWN_PRODUCER_ID, False)
+    assert not sequences.stamp(a, False)
+    assert not sequences.is_ready
+    sequences.set_producer(8, 0)
+    assert sequences.stamp(a, False)
+    assert a.stamp == Stamp(8, 0, 0)
+
+
+FATES = ["ok", "lost request", "lost answer", "not leader", "too large"]
+
+
+@pytest.mark.parametrize("seed", range(0, 300, 100))
+def test_nothing_is_doubled_or_reordered_whatever_gets_lost(seed: int):
+    """A hundred runs each."""
+    for number in range(seed, seed + 100):
+        play(random.Random(number))
+
+
+def play(dice: random.Random) -> None:
+    """Requests and answers get lost, batches are refused for good or given up in between; brokers
+    take requests in order and answer in any. What is told to be written is, once, in order."""
+    config = AccumulatorConfig(batch_size=1, in_flight=5, retry_backoff_ms=0)
+    accumulator: Accumulator[int] = Accumulator(config)
+    sequences = Sequences()
+    sequences.set_producer(7, 0)
+    broker = FakePartition(1)
+    fates = iter([dice.choice(FATES) for _ in range(dice.randrange(60))])
+    expiries = {dice.randrange(40) for _ in range(dice.randrange(4))}
+    told: set[int] = set()
+    failed: set[int] = set()
+    for number in range(20):
+        record = (0, None, b"%d" % number, [])
+        accumulator.append(TP, record, record_size_bytes(record), number, 0)
+    flying: list[tuple[ProducerBatch[int], ErrorCode]] = []
+    for step in range(400):
+        drained = accumulator.drain([TP], sequences.stamp)
+        for sent in drained:
+            fate = next(fates, "ok")
+            code = ErrorCode.NONE
+            if fate in ("ok", "lost answer"):
+                code, _ = broker.produce(sent.build(Compression.NONE))
+            if fate in ("lost request", "lost answer"):
+                code = ErrorCode.NETWORK_EXCEPTION
+            elif fate == "not leader":
+                code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            elif fate == "too large":
+                code = ErrorCode.MESSAGE_TOO_LARGE
+            flying.append((sent, code))
+        if flying and (len(flying) == 5 or not drained or dice.randrange(5) > 2):
+            sent, code = flying.pop(dice.randrange(len(flying)))
+            if code is ErrorCode.NONE:
+                sequences.acknowledged(sent)
+                accumulator.complete(sent)
+                told.update(sent.tokens)
+                continue
+            verdict = sequences.refused(sent, code, code.retriable)
+            if verdict is Verdict.DELIVERED:
+                accumulator.complete(sent)
+                told.update(sent.tokens)
+            elif step in expiries or verdict is Verdict.FAIL or not accumulator.retry(sent, 0):
+                sequences.given_up(sent)
+                accumulator.complete(sent)
+                failed.update(sent.tokens)
+    written = [int(record.value or b"") for record in broker.records()]
+    assert written == sorted(set(written))
+    assert told <= set(written)
+    assert told | failed == set(range(20))
