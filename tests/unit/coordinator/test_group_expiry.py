@@ -1,0 +1,68 @@
+"""Offsets that nobody consumes any more expire, and groups with them."""
+
+import pytest
+
+from minikafka.core.group.states import GroupState
+from minikafka.kernel.errors import ErrorCode
+from tests.support.group_lab import GROUP, GroupLab
+
+NONE = ErrorCode.NONE
+DAY_MS = 24 * 60 * 60 * 1000
+SUBSCRIBED_TO_T = b"\0\0" + b"\0\0\0\1" + b"\0\1t" + b"\xff\xff\xff\xff"
+
+
+@pytest.fixture
+def lab() -> GroupLab:
+    return GroupLab()
+
+
+def test_offsets_of_an_empty_group_expire_a_week_after_its_last_member(lab: GroupLab) -> None:
+    generation, _ = lab.stable("a")
+    lab.commit({("t", 0): 1}, "a", generation)
+    lab.clock.advance(10_000)
+    assert lab.group.state is GroupState.EMPTY
+    lab.clock.advance(7 * DAY_MS - 1)
+    lab.expire()
+    assert lab.committed() == {("t", 0): 1}
+    lab.clock.advance(1)
+    lab.expire()
+    assert lab.service.group(GROUP) is None
+    lab.resign()
+    lab.elect()
+    assert lab.service.group(GROUP) is None
+
+
+def test_offsets_of_who_assigns_himself_expire_a_week_after_the_commit(lab: GroupLab) -> None:
+    lab.commit({("t", 0): 1})
+    lab.clock.advance(4 * DAY_MS)
+    lab.commit({("t", 1): 1})
+    lab.clock.advance(3 * DAY_MS)
+    lab.expire()
+    assert lab.committed() == {("t", 1): 1}
+
+
+def test_offsets_of_topics_that_a_group_gave_up_expire(lab: GroupLab) -> None:
+    lab.commit({("t", 0): 1, ("u", 0): 1})
+    generation, _ = lab.stable("a", metadata=SUBSCRIBED_TO_T, session_ms=1_800_000)
+    for _ in range(7 * 24 * 3):
+        lab.clock.advance(1_200_000)
+        assert lab.beat("a", generation) is NONE
+    lab.expire()
+    assert lab.committed() == {("t", 0): 1}
+
+
+def test_a_client_may_have_asked_for_another_time(lab: GroupLab) -> None:
+    lab.commit({("t", 0): 1}, expire_ms=lab.clock.wall_ms() + 1_000)
+    lab.resign()
+    lab.elect()
+    lab.clock.advance(1_000)
+    lab.expire()
+    assert lab.service.group(GROUP) is None
+
+
+def test_a_group_that_never_was_is_forgotten(lab: GroupLab) -> None:
+    lab.join(new_id="a", must_know_id=True)
+    lab.clock.advance(10_000)
+    lab.expire()
+    assert lab.service.group(GROUP) is None
+    assert lab.log.batches == []
