@@ -1,4 +1,4 @@
-"""Who coordinates a group, and asking that broker, over all changes until a deadline."""
+"""Who coordinates a group or a transactional id; asking that broker, over all changes."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ from minikafka.protocol.schema import Message
 
 T = TypeVar("T")
 
-GROUP = 0  # the type of coordinator
+GROUP, TRANSACTION = 0, 1  # the types of coordinators
 ONE_KEY_VERSION = 3  # later ones name several keys, with no gain here
 
 
-async def find_coordinator(session: ClusterSession, group_id: str, deadline_ms: int) -> int:
+async def find_coordinator(
+    session: ClusterSession, key: str, deadline_ms: int, kind: int = GROUP
+) -> int:
     """The broker that any broker names, once its address is known. Raises KafkaError; to be
     retried."""
     answer = await session.connections.request(
         session.connections.any_node(),
-        FindCoordinatorRequest(group_id, GROUP),
+        FindCoordinatorRequest(key, kind),
         at_most=ONE_KEY_VERSION,
         timeout_ms=_request_timeout_ms(session, deadline_ms),
     )

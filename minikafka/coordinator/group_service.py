@@ -123,7 +123,7 @@ class GroupService:
         that is being loaded comes to the marker by itself."""
         for partition in partitions:
             runtime = self._shards.of_partition(partition)
-            if runtime is not None:
+            if runtime is not None and not runtime.loading:
                 runtime.shard.replay_end_of_transaction(producer_id, committed)
 
     def partition_for(self, group_id: str) -> int:

@@ -150,7 +150,7 @@ class ProducerStates:
         ended = end_marker(batch) if batch.attributes & CONTROL_FLAG else None
         entry = self._entries.get(batch.producer_id)
         if guard is not NOT_REQUIRED and ended is None and batch.attributes & TRANSACTIONAL_FLAG:
-            known = self._check_verified(entry, batch, guard)
+            known = self._check_verified(entry, batch, origin, guard)
             if known is not None:
                 return known
         if entry is None:
@@ -190,13 +190,18 @@ class ProducerStates:
         return None
 
     def _check_verified(
-        self, entry: ProducerEntry | None, batch: RecordBatch, guard: Verification | None
+        self,
+        entry: ProducerEntry | None,
+        batch: RecordBatch,
+        origin: AppendOrigin,
+        guard: Verification | None,
     ) -> BatchMetadata | None:
         """Nobody would end a transaction that begins here without its coordinator knowing.
         ``guard``: what the coordinator was asked with; a marker meanwhile has made that void."""
         if entry is not None and entry.current_txn_first_offset >= 0:
             return None
-        if entry is not None and batch.producer_epoch == entry.producer_epoch:
+        numbered = origin is AppendOrigin.CLIENT
+        if numbered and entry is not None and batch.producer_epoch == entry.producer_epoch:
             known = _duplicate(entry, batch)
             if known is not None:
                 return known

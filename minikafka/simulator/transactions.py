@@ -1,0 +1,188 @@
+"""Transactions in a simulated cluster, and what a reader of committed records may see of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from minikafka.client import Consumer, ConsumerConfig
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.errors import KafkaError
+from minikafka.simulator.cluster import LogEvent, SimCluster
+from minikafka.simulator.transactor import Fenced, SimTransactor
+
+LONGEST_PAUSE_MS = 300
+ABANDONED_ONE_IN = 12
+TIMEOUT_MS = 10_000
+
+
+@dataclass(slots=True)
+class Ran:
+    """One transaction: what was sent where, and how its producer knows it to have ended. ``ended``
+    None: nobody told, so all of it or nothing."""
+
+    name: str
+    sent: dict[TopicPartition, list[bytes]] = field(default_factory=lambda: defaultdict(list))
+    ended: bool | None = None
+
+
+class Transactors:
+    """``seats`` transactional ids, each with a producer that begins one transaction after the
+    other. Now and then it leaves one open: it starts again, or another takes its seat, or only
+    the time-out ends it."""
+
+    def __init__(
+        self, cluster: SimCluster, partitions: Sequence[TopicPartition], seats: int = 3
+    ) -> None:
+        self.ran: list[Ran] = []
+        self.committed_offsets: dict[str, int] = {}
+        self.offset_commits = 0
+        self._perhaps: dict[str, set[int]] = defaultdict(set)  # the last one, and what came of none
+        self._cluster = cluster
+        self._partitions = partitions
+        self._seats = seats
+        self._stopping = False
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def ended(self) -> int:
+        """How many transactions have come to a known end."""
+        return sum(ran.ended is not None for ran in self.ran)
+
+    @property
+    def committed(self) -> int:
+        return sum(ran.ended is True for ran in self.ran)
+
+    def start(self) -> None:
+        for seat in range(self._seats):
+            task = self._cluster.spawn_client(self._sit(seat), f"transactor-{seat}")
+            self._tasks.append(task)
+
+    async def stop(self) -> None:
+        """Everybody finishes what he is at."""
+        self._stopping = True
+        await asyncio.gather(*self._tasks)
+
+    async def _sit(self, seat: int) -> None:
+        name = f"seat-{seat}"
+        dice = self._cluster.simulation.entropy.fork(name)
+        while not self._stopping:
+            async with SimTransactor(self._cluster, name, TIMEOUT_MS) as transactor:
+                try:
+                    await transactor.begin()
+                    while not self._stopping:
+                        await self._one(transactor, dice)
+                except Fenced as error:
+                    self._cluster.note("transactor-fenced", name=name, why=str(error))
+
+    async def _one(self, transactor: SimTransactor, dice: Any) -> None:
+        """A transaction with some records for some partitions, and perhaps an offset."""
+        ran = Ran(f"{transactor.name}.{len(self.ran)}")
+        self.ran.append(ran)
+        commits = dice.randrange(4) > 0
+        clock = self._cluster.client_host.world.clock
+        try:
+            for number in range(dice.between(1, 4)):
+                where = self._partitions[dice.randrange(len(self._partitions))]
+                value = f"{ran.name}:{number}".encode()
+                ran.sent[where].append(value)
+                await transactor.send(where, value)
+                await clock.sleep(dice.randrange(LONGEST_PAUSE_MS))
+            offset = len(self.ran) if dice.randrange(2) else None
+            if offset is not None:
+                await transactor.commit_offset(self._partitions[0], offset)
+        except KafkaError as error:
+            # Something could not be done: it has to be undone, in the next epoch.
+            self._cluster.note("transaction-failed", name=ran.name, error=error.code.name)
+            ran.ended = False
+            await transactor.give_up()
+            return
+        if not dice.randrange(ABANDONED_ONE_IN):
+            ran.ended = False  # nobody ever asked for the commit
+            self._cluster.note("transaction-left-open", name=ran.name)
+            if dice.randrange(2):
+                await clock.sleep(2 * TIMEOUT_MS)
+            raise Fenced("left open")
+        await self._end(transactor, ran, commits, offset)
+
+    async def _end(
+        self, transactor: SimTransactor, ran: Ran, commits: bool, offset: int | None
+    ) -> None:
+        if commits and offset is not None:
+            self._perhaps[transactor.group].add(offset)
+        try:
+            ran.ended = await transactor.end(commits)
+        except KafkaError as error:
+            self._cluster.note("end-unknown", name=ran.name, error=error.code.name)
+            await transactor.give_up()
+            return
+        if commits and offset is not None:
+            self.committed_offsets[transactor.group] = offset
+            self._perhaps[transactor.group] = {offset}
+            self.offset_commits += 1
+
+    async def check_offsets(self) -> None:
+        """Each group's offset is that of its last transaction that committed one."""
+        for group, offset in self.committed_offsets.items():
+            async with SimTransactor(self._cluster, f"checks-{group}", TIMEOUT_MS) as asking:
+                found = await asking.committed_offset(group, self._partitions[0])
+            assert found in self._perhaps[group], f"{group}: {found}, {offset} was promised"
+
+
+class StableOffsetChecker:
+    """An observer: the last stable offset never goes back while one leader leads in one epoch."""
+
+    def __init__(self, cluster: SimCluster, partitions: Sequence[TopicPartition]) -> None:
+        self._cluster = cluster
+        self._partitions = partitions
+        self._seen: dict[tuple[TopicPartition, int, int], int] = {}
+
+    def __call__(self, event: LogEvent) -> None:
+        for topic_partition in self._partitions:
+            for broker_id, replica in self._cluster.replicas(topic_partition).items():
+                if not replica.is_leader or not replica.has_log:
+                    continue
+                key = (topic_partition, broker_id, replica.leader_epoch)
+                stable = replica.last_stable_offset
+                before = self._seen.get(key, 0)
+                assert stable >= before, f"{event}: {topic_partition} from {before} to {stable}"
+                self._seen[key] = stable
+
+
+def check_whole(ran: Sequence[Ran], seen: dict[TopicPartition, Counter[bytes]]) -> None:
+    """A reader of committed records sees all of a transaction, each record once, or nothing."""
+    for one in ran:
+        sent = Counter((tp, value) for tp, values in one.sent.items() for value in values)
+        found = Counter({(tp, value): seen[tp][value] for tp, value in sent})
+        total = found.total()
+        assert total in (0, sent.total()), f"{one.name} is half there: {found} of {sent}"
+        assert found == sent or total == 0, f"{one.name}: {found} of {sent}"
+        if one.ended is not None:
+            assert (total > 0) is one.ended, f"{one.name}: ended {one.ended}, {total} records seen"
+
+
+def none_hangs(cluster: SimCluster, partitions: Sequence[TopicPartition]) -> Callable[[], bool]:
+    """All transactions have ended, for all replicas of these partitions."""
+
+    def look() -> bool:
+        replicas = [r for tp in partitions for r in cluster.replicas(tp).values()]
+        return all(
+            r.has_log and r.last_stable_offset == r.high_watermark == r.log.log_end_offset
+            for r in replicas
+        )
+
+    return look
+
+
+async def read_committed(cluster: SimCluster, topic: str) -> dict[TopicPartition, Counter[bytes]]:
+    """All that a reader of committed records finds. Raises KafkaError."""
+    seen: dict[TopicPartition, Counter[bytes]] = defaultdict(Counter)
+    config = ConsumerConfig(auto_offset_reset="earliest", isolation_level="read_committed")
+    async with Consumer(cluster.client_host.world, cluster.client_config, config) as consumer:
+        await consumer.assign_topics(topic)
+        async for record in consumer.read_to():
+            seen[TopicPartition(topic, record.partition)][record.value or b""] += 1
+    return seen

@@ -1,0 +1,100 @@
+"""Transactions while brokers die, stop, and are cut off: a reader of committed records sees whole
+transactions or nothing, the last stable offset does not go back, nothing hangs when all is well."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from minikafka.core.coordinator_partition import partition_for
+from minikafka.kernel.cluster import (
+    GROUP_METADATA_TOPIC,
+    TRANSACTION_STATE_TOPIC,
+    TopicPartition,
+)
+from minikafka.simulator import faults
+from minikafka.simulator.cluster import SimCluster
+from minikafka.simulator.scenario import PARTITIONS, TOPIC, prepared
+from minikafka.simulator.transactions import (
+    StableOffsetChecker,
+    Transactors,
+    check_whole,
+    none_hangs,
+    read_committed,
+)
+
+COORDINATOR = TopicPartition(TRANSACTION_STATE_TOPIC, partition_for("seat-0", 2))
+OFFSETS = TopicPartition(GROUP_METADATA_TOPIC, 0)
+SETTINGS = {
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "2",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+    "min.insync.replicas": "2",
+}
+MORE = 12
+
+
+def play(seed: int, fault: Callable[[SimCluster], Awaitable[None]]) -> Transactors:
+    cluster = SimCluster(seed, settings=SETTINGS)
+    return cluster.run(lambda cluster: transacting(cluster, fault))
+
+
+async def transacting(
+    cluster: SimCluster, fault: Callable[[SimCluster], Awaitable[None]]
+) -> Transactors:
+    await prepared(cluster)
+    cluster.observers.append(StableOffsetChecker(cluster, PARTITIONS))
+    transactors = Transactors(cluster, PARTITIONS)
+    transactors.start()
+    await cluster.until("transactions", lambda: transactors.ended > MORE)
+    await fault(cluster)
+    before = transactors.committed
+    await cluster.until("commits go on", lambda: transactors.committed > before + MORE)
+    await cluster.until_whole(*PARTITIONS, COORDINATOR, OFFSETS)
+    await transactors.stop()
+    everywhere = [*PARTITIONS, OFFSETS]
+    await cluster.until("no transaction hangs", none_hangs(cluster, everywhere), 60)
+    check_whole(transactors.ran, await read_committed(cluster, TOPIC))
+    await transactors.check_offsets()
+    return transactors
+
+
+@pytest.mark.mission("DOP-5")
+@pytest.mark.parametrize("seed", range(2))
+def test_the_coordinator_is_killed(seed: int) -> None:
+    async def fault(cluster: SimCluster) -> None:
+        for _ in range(3):
+            await faults.killed(cluster, cluster.leader(COORDINATOR), 8)
+
+    assert play(seed, fault).offset_commits > 0
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_partitions_leader_loses_power(seed: int) -> None:
+    async def fault(cluster: SimCluster) -> None:
+        await faults.powerless(cluster, cluster.leader(PARTITIONS[0]), 8)
+
+    play(seed, fault)
+
+
+def test_the_coordinator_is_cut_off_but_for_its_producers() -> None:
+    """It goes on for a while, though another has taken over: none of its markers may count."""
+
+    async def fault(cluster: SimCluster) -> None:
+        await faults.isolated(cluster, cluster.leader(COORDINATOR), 25)
+
+    play(0, fault)
+
+
+def test_brokers_stop_in_order() -> None:
+    async def fault(cluster: SimCluster) -> None:
+        for broker_id in cluster.broker_ids:
+            await faults.stopped(cluster, broker_id, 1)
+
+    play(0, fault)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_storm(seed: int) -> None:
+    play(seed, lambda cluster: faults.storm(cluster, 6))

@@ -1,0 +1,116 @@
+"""Batches of transactions that have to be verified before they may begin one (KIP-890)."""
+
+from typing import Any
+
+import pytest
+
+from minikafka.core.log.append import AppendOrigin
+from minikafka.core.log.verification import Verification
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.protocol.records.builder import build_batch
+from minikafka.storage.unified_log import UnifiedLog
+from tests.support.logs import NOW, new_log
+from tests.support.transactions import marker
+
+PID = 7
+
+
+def begin(log: UnifiedLog, sequence: int = 0, epoch: int = 0) -> Verification | None:
+    return log.producers.states.verification_of(PID, epoch, sequence, NOW)
+
+
+def append(
+    log: UnifiedLog,
+    guard: Verification | None,
+    sequence: int = 0,
+    origin: AppendOrigin = AppendOrigin.CLIENT,
+    **fields: Any,
+) -> int:
+    """The offset that it got."""
+    fields = {"producer_id": PID, "producer_epoch": 0, "transactional": True, **fields}
+    batch = build_batch([(NOW, None, b"v", [])], base_sequence=sequence, **fields)
+    return log.append_as_leader(batch, 0, NOW, origin, guard).first_offset
+
+
+def end(log: UnifiedLog, commit: bool = True) -> None:
+    log.append_as_leader(marker(PID, 0, commit), 0, NOW, AppendOrigin.COORDINATOR)
+
+
+def refused(log: UnifiedLog, guard: Verification | None, sequence: int = 0) -> ErrorCode:
+    before = log.log_end_offset
+    with pytest.raises(KafkaError) as error:
+        append(log, guard, sequence)
+    assert log.log_end_offset == before
+    return error.value.code
+
+
+def test_only_the_first_batch_of_a_transaction_is_verified() -> None:
+    log = new_log()
+    assert refused(log, None) is ErrorCode.INVALID_TXN_STATE
+    guard = begin(log)
+    assert guard is not None
+    assert begin(log) is guard
+    append(log, guard, 0)
+    assert begin(log) is None
+    append(log, None, 1)
+    end(log)
+    assert begin(log) is not None
+
+
+def test_a_marker_makes_an_answer_void() -> None:
+    """Else the answer of a transaction that was aborted meanwhile would begin one that hangs."""
+    log = new_log()
+    late = begin(log)
+    end(log, commit=False)
+    assert refused(log, late) is ErrorCode.INVALID_TXN_STATE
+    again = begin(log)
+    assert again is not late
+    assert refused(log, late) is ErrorCode.INVALID_TXN_STATE
+    append(log, again)
+
+
+def test_a_retry_of_what_is_there_needs_no_verification() -> None:
+    log = new_log()
+    append(log, begin(log), 0)
+    end(log)
+    assert append(log, None, 0) == 0
+    assert log.log_end_offset == 2
+
+
+def test_no_batch_overtakes_one_that_waits() -> None:
+    log = new_log()
+    guard = begin(log, 0)
+    assert begin(log, 1) is guard
+    assert refused(log, guard, 1) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    append(log, guard, 0)
+    append(log, guard, 1)
+
+
+def test_the_lowest_sequence_is_that_of_the_latest_epoch() -> None:
+    log = new_log()
+    guard = begin(log, 5, epoch=0)
+    assert guard is not None
+    begin(log, 3, epoch=0)
+    assert guard.lowest_sequence == 3
+    begin(log, 4, epoch=1)
+    assert (guard.lowest_sequence, guard.producer_epoch) == (4, 1)
+    begin(log, 0, epoch=0)
+    assert guard.lowest_sequence == 4
+
+
+def test_offsets_have_no_sequence_numbers_and_are_never_repetitions() -> None:
+    """Those of a second transaction are not taken for those of the first."""
+    log = new_log()
+    for offset in (0, 2):
+        guard = begin(log, -1)
+        assert append(log, guard, -1, AppendOrigin.COORDINATOR) == offset
+        end(log)
+
+
+def test_verifications_that_lead_to_nothing_expire() -> None:
+    log = new_log()
+    guard = begin(log)
+    log.producers.states.expire(NOW + 999, 1000)
+    assert begin(log) is guard
+    log.producers.states.expire(NOW + 1000, 1000)
+    assert begin(log) is not guard
