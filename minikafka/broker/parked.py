@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from minikafka.broker.delayed_delete_records import DelayedDeleteRecords
@@ -24,6 +25,7 @@ class ParkedRequests:
         fetch_purge_interval: int = DEFAULT_PURGE_INTERVAL,
         delete_records_purge_interval: int = 1,
     ) -> None:
+        self._grown: dict[TopicPartition, None] = {}  # as a set that keeps its order
         self.produce: Reaper[DelayedProduce] = Reaper(
             clock,
             Purgatory("Produce", produce_purge_interval),
@@ -41,8 +43,16 @@ class ParkedRequests:
         )
 
     def appended(self, topic_partition: TopicPartition) -> None:
-        """The log end moved: followers may have waited for it."""
-        self.fetch.check_and_complete(topic_partition)
+        """The log end moved: followers may have waited for it. They are answered when all has been
+        appended that came by one read from a connection, with all of it."""
+        if not self._grown:
+            asyncio.get_running_loop().call_soon(self._wake_followers)
+        self._grown[topic_partition] = None
+
+    def _wake_followers(self) -> None:
+        grown, self._grown = self._grown, {}
+        for topic_partition in grown:
+            self.fetch.check_and_complete(topic_partition)
 
     def changed(self, topic_partition: TopicPartition) -> None:
         """A watermark moved, or the role, or the partition is gone."""
