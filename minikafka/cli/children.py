@@ -45,7 +45,9 @@ class Child:
     async def wait(self) -> int:
         assert self.process is not None
         status = await self.process.wait()
-        self.pid_path.unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            if self.pid_path.read_text() == f"{self.process.pid}\n":  # not somebody else's by now
+                self.pid_path.unlink()
         return status
 
     def send(self, number: signal.Signals) -> None:

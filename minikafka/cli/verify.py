@@ -13,7 +13,7 @@ from minikafka.kernel.ports import World
 from minikafka.verify.run import Progress, Run, RunConfig
 
 REQUEST_TIMEOUT_MS = 5_000  # how long a frozen broker is believed in
-PIPE_PROGRESS_MS = 10_000
+PIPE_PROGRESS_S = 10
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,6 +32,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--topic-config", metavar="KEY=VALUE", action="append", default=[])
     parser.add_argument(
         "--not-idempotent", action="store_true", help="records may be there more than once"
+    )
+    parser.add_argument(
+        "--progress-s",
+        type=float,
+        default=PIPE_PROGRESS_S,
+        help=f"between lines of progress in a pipe ({PIPE_PROGRESS_S})",
     )
     parser.add_argument("--json", action="store_true", help="the verdict as JSON")
 
@@ -52,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
         request_timeout_ms=REQUEST_TIMEOUT_MS,
     )
     client = client_config(args, request_timeout_ms=REQUEST_TIMEOUT_MS)
-    shown = ProgressLine()
+    shown = ProgressLine(int(args.progress_s * 1000))
 
     async def work(world: World) -> int:
         running = Run(world, client, config, shown.update)
@@ -76,7 +82,8 @@ def run(args: argparse.Namespace) -> int:
 class ProgressLine:
     """On standard error: one line that is written over, or in a pipe one now and then."""
 
-    def __init__(self) -> None:
+    def __init__(self, pause_ms: int) -> None:
+        self._pause_ms = pause_ms
         self._on_terminal = sys.stderr.isatty()
         self._next_ms = 0
         self._open = False
@@ -92,7 +99,7 @@ class ProgressLine:
             self._open = True
             print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
         elif progress.elapsed_ms >= self._next_ms:
-            self._next_ms = progress.elapsed_ms + PIPE_PROGRESS_MS
+            self._next_ms = progress.elapsed_ms + self._pause_ms
             print(text, file=sys.stderr, flush=True)
 
     def end(self) -> None:

@@ -44,10 +44,17 @@ def free_ports(count: int) -> list[int]:
 class Cluster:
     """`minikafka up` in a directory. ``bootstrap`` and ``seconds_to_ready`` are set by start."""
 
-    def __init__(self, directory: Path, brokers: int = 3, overrides: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        brokers: int = 3,
+        overrides: tuple[str, ...] = (),
+        zookeeper: str = "",
+    ) -> None:
         self.directory = directory
         self._brokers = brokers
         self._overrides = overrides
+        self._given_zookeeper = zookeeper  # it starts none of its own then
         self._up: subprocess.Popen[str] | None = None
         self._restarted: list[subprocess.Popen[bytes]] = []
         self.stderr: Path | None = None  # a file for what `up` complains of
@@ -60,6 +67,8 @@ class Cluster:
         command = [sys.executable, "-m", "minikafka.cli.main", "up"]
         command += ["--brokers", str(self._brokers), "--data-dir", str(self.directory)]
         command += ["--base-port", str(ports[0]), "--zookeeper-port", str(ports[-1])]
+        if self._given_zookeeper:
+            command += ["--zookeeper", self._given_zookeeper]
         for override in self._overrides:
             command += ["--override", override]
         started = time.monotonic()

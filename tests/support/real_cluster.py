@@ -51,8 +51,14 @@ def run_verb(*words: str, stdin: str | None = None, limit_s: float = 60) -> Any:
 class RealCluster(Cluster):
     """``minikafka up`` with what tests need. Broker ids are 1, 2, ..."""
 
-    def __init__(self, directory: Path, brokers: int = 3, overrides: tuple[str, ...] = ()) -> None:
-        super().__init__(directory, brokers, overrides)
+    def __init__(
+        self,
+        directory: Path,
+        brokers: int = 3,
+        overrides: tuple[str, ...] = (),
+        zookeeper: str = "",
+    ) -> None:
+        super().__init__(directory, brokers, overrides, zookeeper)
         self.seen: list[int] = []
         self.stderr = directory.with_name(directory.name + ".stderr")
 
@@ -89,10 +95,14 @@ class RealCluster(Cluster):
 
     def end_broker(self, broker_id: int, number: signal.Signals) -> None:
         """Send the signal and wait until the process has gone."""
-        pid_file = self.home(f"broker-{broker_id}") / "pid"
         pid = self.broker_pid(broker_id)
-        own = [process for process in self._restarted if process.pid == pid]
         os.kill(pid, number)
+        self.reap(broker_id, pid)
+
+    def reap(self, broker_id: int, pid: int) -> None:
+        """Wait until a broker has gone that was told to."""
+        pid_file = self.home(f"broker-{broker_id}") / "pid"
+        own = [process for process in self._restarted if process.pid == pid]
         if own:
             own[0].wait(timeout=60)
             pid_file.unlink()

@@ -1,0 +1,122 @@
+"""`minikafka verify` while brokers are killed and frozen, and while ZooKeeper is away."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.real_cluster import RealCluster, until
+from tests.support.verify_process import VerifyProcess
+
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+
+SESSION_S = 2
+LONGER_THAN_SESSION_S = 15
+TOPIC = "watched"
+
+
+@pytest.fixture
+def whole(trio: RealCluster) -> Iterator[RealCluster]:
+    trio.until_whole()
+    yield trio
+    for broker_id in trio.broker_ids:
+        if not (trio.home(f"broker-{broker_id}") / "pid").exists():
+            trio.restart_broker(broker_id)
+    if trio.znode(f"/brokers/topics/{TOPIC}"):
+        trio.topics("delete", "--topic", TOPIC)
+
+
+@pytest.fixture
+def load(whole: RealCluster, tmp_path: Path) -> Iterator[VerifyProcess]:
+    with VerifyProcess(whole.bootstrap, tmp_path, "--topic", TOPIC) as running:
+        whole.until_whole()
+        yield running
+
+
+def leader(cluster: RealCluster) -> int:
+    return int(cluster.state(TOPIC)["leader"])
+
+
+def follower(cluster: RealCluster) -> int:
+    return next(b for b in cluster.broker_ids if b not in (leader(cluster), controller(cluster)))
+
+
+def controller(cluster: RealCluster) -> int:
+    return int(cluster.znode("/controller")["brokerid"])
+
+
+ROLES: tuple[Callable[[RealCluster], int], ...] = (leader, follower, controller)
+
+
+@pytest.mark.mission("CRD-3", "PSM-9", "CFO-5")
+def test_leader_follower_and_controller_are_killed(whole: RealCluster, load: VerifyProcess) -> None:
+    for role in ROLES:
+        victim = role(whole)
+        whole.end_broker(victim, signal.SIGKILL)
+        until(lambda v=victim: leader(whole) not in (v, -1), "another leads", 60)
+        load.until_more()
+        whole.restart_broker(victim)
+        whole.until_whole()
+    load.until_more()
+    verdict = load.finish()
+    assert verdict["in_doubt"] == 0
+
+
+@pytest.mark.mission("CRD-3", "PRD-6")
+def test_leader_follower_and_controller_are_frozen(whole: RealCluster, load: VerifyProcess) -> None:
+    for role in ROLES:
+        victim = role(whole)
+        pid = whole.broker_pid(victim)
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            until(lambda v=victim: whole.znode(f"/brokers/ids/{v}") is None, "session over", 60)
+            load.until_more()
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        until(lambda v=victim: whole.znode(f"/brokers/ids/{v}") is not None, "back", 60)
+        whole.until_whole()
+    load.until_more()
+    load.finish()
+
+
+def test_zookeeper_is_away_for_longer_than_sessions_last(
+    whole: RealCluster, load: VerifyProcess
+) -> None:
+    """The data path goes on, and nobody is taken for dead when it is back."""
+    whole.kill_zookeeper()
+    away_until = time.monotonic() + SESSION_S + LONGER_THAN_SESSION_S
+    while time.monotonic() < away_until:
+        load.until_more()
+    whole.restart_zookeeper()
+    whole.until_whole()
+    load.until_more()
+    verdict = load.finish()
+    assert verdict["in_doubt"] == 0
+
+
+@pytest.mark.mission("CSH-1", "CSH-12")
+def test_a_frozen_controller_keeps_nobody_from_stopping(
+    whole: RealCluster, load: VerifyProcess
+) -> None:
+    frozen = controller(whole)
+    leaving = next(b for b in whole.broker_ids if b != frozen)
+    mark = len(whole.log(leaving))
+    pid = whole.broker_pid(frozen)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        whole.end_broker(leaving, signal.SIGTERM)  # within its 60 s
+        assert (whole.data(leaving) / ".kafka_cleanshutdown").exists()
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    said = whole.log(leaving)[mark:]
+    assert "stop_requested" in said
+    assert "controlled_shutdown_succeeded" in said or "unclean_shutdown" in said
+    whole.restart_broker(leaving)
+    whole.until_whole()
+    load.until_more()
+    load.finish()
