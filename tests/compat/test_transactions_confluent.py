@@ -9,6 +9,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from scripts.lib.cluster import Cluster
 
+pytestmark = [pytest.mark.compat, pytest.mark.xdist_group("compat")]
 TIMEOUT_S = 60
 
 
