@@ -1,4 +1,4 @@
-"""The verb `consume`: prints the records of a topic."""
+"""The verb `consume`: prints the records of topics."""
 
 from __future__ import annotations
 
@@ -6,68 +6,111 @@ import argparse
 import asyncio
 import signal
 import sys
+from collections.abc import Callable
+from functools import partial
 
+from minikafka.cli.client_properties import with_properties
 from minikafka.cli.connect import add_bootstrap_argument, client_config, pairs, run_client
+from minikafka.cli.record_text import (
+    FORMATTER_PROPERTIES,
+    check_properties,
+    json_line,
+    record_line,
+)
 from minikafka.client.consumer import Consumer, ConsumerConfig
 from minikafka.core.client.fetched import ConsumerRecord
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError
+from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import World
 
-PROPERTIES = {
-    "print.key", "print.value", "print.offset", "print.partition", "print.timestamp",
-    "print.headers", "key.separator", "line.separator", "null.literal",
-}  # fmt: skip
 POLL_MS = 200
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_bootstrap_argument(parser)
-    parser.add_argument("--topic", required=True)
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--topic")
+    what.add_argument(
+        "--include", metavar="PATTERN", help="all topics whose names match; needs --group"
+    )
     parser.add_argument("--partition", type=int, help="this one only (all)")
+    parser.add_argument("--group", help="share the records with others of this group, and commit")
     start = parser.add_mutually_exclusive_group()
-    start.add_argument("--from-beginning", action="store_true", help="the first record there is")
+    start.add_argument(
+        "--from-beginning",
+        action="store_true",
+        help="the first record there is; with a group where it has not committed",
+    )
     start.add_argument("--offset", help="a number, earliest or latest; needs --partition")
     parser.add_argument("--max-messages", type=int, help="stop after so many")
     parser.add_argument("--timeout-ms", type=int, help="stop when nothing comes for so long")
     levels = ["read_uncommitted", "read_committed"]
     parser.add_argument("--isolation-level", choices=levels, default=levels[0])
+    parser.add_argument("--json", action="store_true", help="one object a line")
+    parser.add_argument(
+        "--skip-message-on-error", action="store_true", help="pass what cannot be read"
+    )
     parser.add_argument(
         "--property",
         metavar="KEY=VALUE",
         action="append",
         default=[],
-        help=", ".join(sorted(PROPERTIES)),
+        help="how records are printed: " + ", ".join(FORMATTER_PROPERTIES),
+    )
+    parser.add_argument(
+        "--consumer-property",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="a setting of the consumer, such as fetch.min.bytes=1000",
     )
 
 
 def run(args: argparse.Namespace) -> int:
     properties = pairs(args.property, "--property")
-    if unknown := set(properties) - PROPERTIES:
-        raise ConfigError(f"unknown --property {', '.join(sorted(unknown))}")
+    check_properties(properties, FORMATTER_PROPERTIES)
     offset = start_offset(args)
-    config = client_config(args)
-    reset = "earliest" if args.from_beginning or args.offset == "earliest" else "latest"
-    consumer_config = ConsumerConfig(
-        auto_offset_reset="earliest" if reset == "earliest" else "latest",
-        isolation_level=args.isolation_level,
+    if args.group is not None and args.partition is not None:
+        raise ConfigError("the group decides about partitions: --partition has no place beside it")
+    if args.group is None and args.include is not None:
+        raise ConfigError("--include needs --group")
+    earliest = args.from_beginning or args.offset == "earliest"
+    config, consumer_config = with_properties(
+        pairs(args.consumer_property, "--consumer-property"),
+        client_config(args),
+        ConsumerConfig(
+            group_id=args.group,
+            auto_offset_reset="earliest" if earliest else "latest",
+            isolation_level=args.isolation_level,
+        ),
     )
+    show = json_line if args.json else partial(record_line, properties=properties)
 
     async def work(world: World) -> int:
         async with Consumer(world, config, consumer_config) as consumer:
-            partitions = await consumer.assign_topics(args.topic)
-            if args.partition is not None:
-                wanted = TopicPartition(args.topic, args.partition)
-                if wanted not in partitions:
-                    raise ConfigError(f"topic {args.topic} has no partition {args.partition}")
-                consumer.assign([wanted])
-                if offset is not None:
-                    consumer.seek(wanted, offset)
-            count = await until_stopped(consumer, args, properties)
+            await begin(consumer, args, offset)
+            count = await until_stopped(consumer, args, show)
         print(f"Processed a total of {count} messages", file=sys.stderr)
         return 0
 
     return run_client(work)
+
+
+async def begin(consumer: Consumer, args: argparse.Namespace, offset: int | None) -> None:
+    """Raises ConfigError, KafkaError."""
+    if args.group is not None:
+        consumer.subscribe([args.topic] if args.topic else [], pattern=args.include)
+        return
+    partitions = await consumer.assign_topics(args.topic)
+    if args.partition is None:
+        return
+    wanted = TopicPartition(args.topic, args.partition)
+    if wanted not in partitions:
+        raise ConfigError(f"topic {args.topic} has no partition {args.partition}")
+    consumer.assign([wanted])
+    if offset is not None:
+        consumer.seek(wanted, offset)
 
 
 def start_offset(args: argparse.Namespace) -> int | None:
@@ -84,7 +127,7 @@ def start_offset(args: argparse.Namespace) -> int | None:
 
 
 async def until_stopped(
-    consumer: Consumer, args: argparse.Namespace, properties: dict[str, str]
+    consumer: Consumer, args: argparse.Namespace, show: Callable[[ConsumerRecord], bytes]
 ) -> int:
     """Print records until a limit is reached or a signal comes; the number printed."""
     stop = asyncio.Event()
@@ -94,9 +137,15 @@ async def until_stopped(
     count, idle_since = 0, loop.time()
     while not stop.is_set() and (args.max_messages is None or count < args.max_messages):
         left = None if args.max_messages is None else args.max_messages - count
-        records = await consumer.poll(POLL_MS, left)
+        try:
+            records = await consumer.poll(POLL_MS, left)
+        except KafkaError as error:
+            if not args.skip_message_on_error or error.code is not ErrorCode.CORRUPT_MESSAGE:
+                raise
+            await skip(consumer, error)
+            continue
         for record in records:
-            sys.stdout.buffer.write(line_of(record, properties))
+            sys.stdout.buffer.write(show(record))
         sys.stdout.buffer.flush()
         count += len(records)
         if records:
@@ -106,29 +155,9 @@ async def until_stopped(
     return count
 
 
-def line_of(record: ConsumerRecord, properties: dict[str, str]) -> bytes:
-    """One record as Kafka's console consumer prints it."""
-
-    def wanted(name: str, default: str = "false") -> bool:
-        return properties.get(f"print.{name}", default).lower() == "true"
-
-    null = properties.get("null.literal", "null").encode()
-    parts: list[bytes] = []
-    if wanted("timestamp"):
-        parts.append(b"CreateTime:%d" % record.timestamp)
-    if wanted("partition"):
-        parts.append(b"Partition:%d" % record.partition)
-    if wanted("offset"):
-        parts.append(b"Offset:%d" % record.offset)
-    if wanted("headers"):
-        headers = [
-            name.encode(errors="surrogateescape") + b":" + (null if v is None else v)
-            for name, v in record.headers
-        ]
-        parts.append(b",".join(headers) or b"NO_HEADERS")
-    if wanted("key"):
-        parts.append(null if record.key is None else record.key)
-    if wanted("value", "true"):
-        parts.append(null if record.value is None else record.value)
-    separator = properties.get("key.separator", "\t").encode()
-    return separator.join(parts) + properties.get("line.separator", "\n").encode()
+async def skip(consumer: Consumer, error: KafkaError) -> None:
+    """Go on one offset further in the partition that the error names."""
+    print(f"minikafka: {error}", file=sys.stderr)
+    for tp in consumer.assignment:
+        if f"{tp}:" in str(error):
+            consumer.seek(tp, await consumer.position(tp) + 1)

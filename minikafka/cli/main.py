@@ -27,6 +27,7 @@ VERBS = {
     "delete-records": ("minikafka.cli.delete_records", "delete the oldest records of partitions"),
     "produce": ("minikafka.cli.produce", "send lines of standard input to a topic"),
     "consume": ("minikafka.cli.consume", "print the records of a topic"),
+    "perf": ("minikafka.cli.perf", "measure how fast records are taken, read, passed on"),
     "groups": ("minikafka.cli.groups", "show groups of consumers, reset or delete their offsets"),
     "verify": ("minikafka.cli.verify", "write and read for a while, and prove nothing is lost"),
     "debug": ("minikafka.cli.debug", "show what is going on inside one broker"),

@@ -5,12 +5,20 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import BinaryIO
 
+from minikafka.cli.client_properties import with_properties
 from minikafka.cli.connect import add_bootstrap_argument, client_config, pairs, run_client
+from minikafka.cli.record_text import (
+    READER_PROPERTIES,
+    OutgoingRecord,
+    check_properties,
+    parse_json_line,
+    parse_line,
+)
 from minikafka.client.producer import Producer, ProducerConfig, RecordMetadata
-from minikafka.kernel.config import ConfigError
 from minikafka.kernel.ports import World
 from minikafka.protocol.records.compression import Compression
 
@@ -26,37 +34,54 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     codecs = [codec.name.lower() for codec in Compression]
     parser.add_argument("--compression-codec", choices=codecs, default="none")
     parser.add_argument("--linger-ms", type=int, default=5)
+    parser.add_argument("--sync", action="store_true", help="one record after the other")
+    parser.add_argument(
+        "--json", action="store_true", help="lines are objects as consume --json prints them"
+    )
     parser.add_argument(
         "--property",
         metavar="KEY=VALUE",
         action="append",
         default=[],
-        help="parse.key=true, key.separator=TEXT (a tab), null.marker=TEXT",
+        help="how lines are read: " + ", ".join(READER_PROPERTIES),
+    )
+    parser.add_argument(
+        "--producer-property",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="a setting of the producer, such as batch.size=65536",
     )
 
 
 def run(args: argparse.Namespace) -> int:
     properties = pairs(args.property, "--property")
-    unknown = set(properties) - {"parse.key", "key.separator", "null.marker"}
-    if unknown:
-        raise ConfigError(f"unknown --property {', '.join(sorted(unknown))}")
-    config = client_config(args)
-    producer_config = ProducerConfig(
-        acks=ACKS[args.acks],
-        compression=Compression[args.compression_codec.upper()],
-        linger_ms=args.linger_ms,
+    check_properties(properties, READER_PROPERTIES)
+    config, producer_config = with_properties(
+        pairs(args.producer_property, "--producer-property"),
+        client_config(args),
+        ProducerConfig(
+            acks=ACKS[args.acks],
+            compression=Compression[args.compression_codec.upper()],
+            linger_ms=0 if args.sync else args.linger_ms,
+        ),
     )
+    read = parse_json_line if args.json else partial(parse_line, properties=properties)
 
     async def work(world: World) -> int:
         async with Producer(world, config, producer_config) as producer:
-            await send_lines(producer, args.topic, args.partition, properties)
+            await send_lines(producer, args.topic, args.partition, read, args.sync)
         return 0
 
     return run_client(work)
 
 
 async def send_lines(
-    producer: Producer, topic: str, partition: int | None, properties: dict[str, str]
+    producer: Producer,
+    topic: str,
+    partition: int | None,
+    read: Callable[[bytes], OutgoingRecord],
+    one_by_one: bool = False,
 ) -> None:
     """Every line is sent; the first one that cannot be is raised once all are settled."""
     loop = asyncio.get_running_loop()
@@ -64,8 +89,18 @@ async def send_lines(
     unsettled: list[asyncio.Future[RecordMetadata]] = []
     while chunk := await loop.run_in_executor(None, read_some, sys.stdin.buffer, lines):
         for line in chunk:
-            key, value = split(line, properties)
-            unsettled.append(await producer.send(topic, value, key, partition=partition))
+            record = read(line)
+            promise = await producer.send(
+                topic,
+                record.value,
+                record.key,
+                partition=record.partition if partition is None else partition,
+                timestamp_ms=record.timestamp_ms,
+                headers=record.headers,
+            )
+            unsettled.append(promise)
+            if one_by_one:
+                await promise
         if len(unsettled) >= UNSETTLED_LINES:
             await asyncio.gather(*unsettled)
             unsettled.clear()
@@ -91,19 +126,3 @@ def stream_is_idle(stream: BinaryIO) -> bool:
     """Whether reading on might wait for a person: nothing is buffered."""
     peek = getattr(stream, "peek", None)
     return stream.isatty() or peek is None or b"\n" not in peek(1)
-
-
-def split(line: bytes, properties: dict[str, str]) -> tuple[bytes | None, bytes | None]:
-    """Key and value of a line. Raises ConfigError when a key is wanted and none is there."""
-    text = line.rstrip(b"\n").removesuffix(b"\r")
-    key: bytes | None = None
-    value: bytes | None = text
-    if properties.get("parse.key", "false").lower() == "true":
-        separator = properties.get("key.separator", "\t").encode()
-        key, found, value = text.partition(separator)
-        if not found:
-            raise ConfigError(f"no key separator in line: {text.decode(errors='replace')}")
-    marker = properties.get("null.marker")
-    if marker is not None and value == marker.encode():
-        value = None
-    return key, value

@@ -7,11 +7,8 @@ from pathlib import Path
 import pytest
 
 from minikafka.cli import broker, main, output
-from minikafka.cli.consume import line_of
-from minikafka.cli.produce import split
 from minikafka.cli.topic_text import describe_text, parse_replica_assignment, topic_facts
 from minikafka.core.client.cluster_view import PartitionView, TopicView
-from minikafka.core.client.fetched import ConsumerRecord
 from minikafka.kernel.config import ConfigError
 
 
@@ -86,23 +83,6 @@ def test_replica_assignment() -> None:
     for wrong in ("1:1", "1:2,3", "a"):
         with pytest.raises(ConfigError):
             parse_replica_assignment(wrong)
-
-
-def test_lines_become_records() -> None:
-    assert split(b"value\r\n", {}) == (None, b"value")
-    keyed = {"parse.key": "true", "null.marker": "NULL"}
-    assert split(b"k\tv\tw\n", keyed) == (b"k", b"v\tw")
-    assert split(b"k\tNULL\n", keyed) == (b"k", None)
-    with pytest.raises(ConfigError, match="no key separator"):
-        split(b"value\n", keyed)
-
-
-def test_records_become_lines() -> None:
-    record = ConsumerRecord("t", 1, 7, 123, None, b"v", [("h", b"x")], 0)
-    assert line_of(record, {}) == b"v\n"
-    everything = {f"print.{name}": "true" for name in ("timestamp", "partition", "offset", "key")}
-    assert line_of(record, everything) == b"CreateTime:123\tPartition:1\tOffset:7\tnull\tv\n"
-    assert line_of(record, {"print.headers": "true", "key.separator": "|"}) == b"h:x|v\n"
 
 
 def test_rows_are_tab_separated_in_a_pipe(

@@ -1,0 +1,49 @@
+"""Kafka's client keys on the command line, brought into our configurations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, TypeVar
+
+from minikafka.kernel.config import ConfigError
+from minikafka.protocol.records.compression import Compression
+
+T = TypeVar("T")
+
+# Keys whose values are not those of our fields.
+_ACKS = {"0": 0, "1": 1, "-1": -1, "all": -1}
+_RENAMED = {"compression.type": "compression"}
+
+
+def with_properties(given: Mapping[str, str], *configs: Any) -> list[Any]:
+    """The configurations with each key where it belongs: ``linger.ms=5`` sets ``linger_ms``.
+    Raises ConfigError for a key that none has, or a value that it cannot take."""
+    results = list(configs)
+    for key, text in given.items():
+        name = _RENAMED.get(key, key.replace(".", "_"))
+        for place, config in enumerate(results):
+            assert is_dataclass(config)
+            if name in {field.name for field in fields(config)}:
+                results[place] = replace(config, **{name: _value(key, text, getattr(config, name))})  # type: ignore[type-var]
+                break
+        else:
+            raise ConfigError(f"unknown client setting {key}")
+    return results
+
+
+def _value(key: str, text: str, default: Any) -> Any:
+    try:
+        if key == "acks":
+            return _ACKS[text]
+        if key == "compression.type":
+            return Compression[text.upper()]
+        if key == "enable.idempotence" or isinstance(default, bool):
+            return {"true": True, "false": False}[text.lower()]
+        if isinstance(default, int) or key == "compression.level":
+            return int(text)
+        if isinstance(default, tuple):
+            return tuple(part.strip().rpartition(".")[2] for part in text.split(","))
+    except (KeyError, ValueError):
+        raise ConfigError(f"{key}={text}: no such value") from None
+    return text

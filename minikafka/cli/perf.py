@@ -1,0 +1,224 @@
+"""The verb `perf`: how fast a cluster takes records, hands them out, and passes them on."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from collections.abc import Callable
+from functools import partial
+
+from minikafka.cli.client_properties import with_properties
+from minikafka.cli.connect import add_bootstrap_argument, client_config, pairs, run_client
+from minikafka.cli.perf_stats import Measurement
+from minikafka.client.config import ClientConfig
+from minikafka.client.consumer import Consumer, ConsumerConfig
+from minikafka.client.producer import Producer, ProducerConfig, RecordMetadata
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.config import ConfigError
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.ports import World
+
+REPORT_S = 5.0
+PROGRESS_S = 0.5
+CHECK_RECORDS = 64  # between two looks at the clock
+POLL_MS = 200
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    ways = parser.add_subparsers(dest="way", required=True, metavar="produce|consume|e2e")
+    produce = ways.add_parser("produce", help="send records as fast as asked, or as they go")
+    produce.add_argument("--num-records", type=positive, required=True)
+    produce.add_argument(
+        "--throughput", type=float, default=-1, help="records a second (-1: no limit)"
+    )
+    consume = ways.add_parser("consume", help="read records that are there")
+    consume.add_argument("--messages", type=positive, required=True)
+    consume.add_argument("--group", help="as a member of this group (by assignment)")
+    consume.add_argument("--timeout", type=positive, default=10_000, help="ms without a record")
+    e2e = ways.add_parser("e2e", help="send one record, wait until it is read, again and again")
+    e2e.add_argument("--messages", type=positive, required=True)
+    for way in (produce, e2e):
+        way.add_argument("--record-size", type=positive, default=100, help="bytes")
+        way.add_argument("--producer-property", metavar="KEY=VALUE", action="append", default=[])
+    for way in (consume, e2e):
+        way.add_argument("--consumer-property", metavar="KEY=VALUE", action="append", default=[])
+    for way in (produce, consume, e2e):
+        add_bootstrap_argument(way)
+        way.add_argument("--topic", required=True)
+        way.add_argument("--json", action="store_true", help="print the figures as one object")
+
+
+def positive(text: str) -> int:
+    number = int(text)
+    if number <= 0:
+        raise ValueError(text)
+    return number
+
+
+def run(args: argparse.Namespace) -> int:
+    ways = {"produce": produce, "consume": consume, "e2e": end_to_end}
+    measured = run_client(partial(ways[args.way], args=args))
+    if args.json:
+        print(json.dumps(measured))
+    return 0
+
+
+class Progress:
+    """A line that is written over on a terminal; every five seconds one that stays."""
+
+    def __init__(self, measurement: Measurement, quiet: bool, wanted: int) -> None:
+        self._measurement = measurement
+        self._wanted = wanted
+        self._quiet = quiet
+        self._terminal = sys.stderr.isatty()
+        self._next_s = self._report_s = measurement.total.begun_s
+
+    def look(self, now_s: float) -> None:
+        if now_s < self._next_s:
+            return
+        self._next_s = now_s + PROGRESS_S
+        if now_s >= self._report_s + REPORT_S:
+            self._report_s = now_s
+            self.say(self._measurement.report(now_s))
+        elif self._terminal:
+            total = self._measurement.total
+            share = 100 * total.records // self._wanted
+            text = total.text(now_s, "so far")
+            print(f"\r{share:3} % {text[:90]:90}", end="", file=sys.stderr, flush=True)
+
+    def say(self, line: str) -> None:
+        if self._terminal:
+            print("\r" + " " * 100, end="\r", file=sys.stderr)
+        if not self._quiet:
+            print(line, flush=True)
+
+
+def settings(args: argparse.Namespace, which: str) -> dict[str, str]:
+    return pairs(getattr(args, f"{which}_property", []), f"--{which}-property")
+
+
+# ------------------------------------------------------------------------------------ produce
+
+
+async def produce(world: World, args: argparse.Namespace) -> dict[str, float]:
+    config, producer_config = with_properties(
+        settings(args, "producer"), client_config(args), ProducerConfig()
+    )
+    loop = asyncio.get_running_loop()
+    payload = world.entropy.random_bytes(args.record_size)
+    async with Producer(world, config, producer_config) as producer:
+        await producer.session.metadata.topic(args.topic, producer_config.max_block_ms)
+        begun_s = loop.time()
+        measurement = Measurement(begun_s, "sent")
+        progress = Progress(measurement, args.json, args.num_records)
+        failed: list[BaseException] = []
+
+        def settled(sent_s: float, promise: asyncio.Future[RecordMetadata]) -> None:
+            error = promise.exception()
+            if error is None:
+                measurement.add(args.record_size, (loop.time() - sent_s) * 1000)
+            else:
+                failed.append(error)
+
+        for number in range(args.num_records):
+            promise = await producer.send(args.topic, payload)
+            promise.add_done_callback(partial(settled, loop.time()))
+            if number % CHECK_RECORDS == 0:
+                await keep_pace(begun_s, number, args.throughput)
+                progress.look(loop.time())
+        await producer.flush()
+        await asyncio.sleep(0)
+    ended_s = loop.time()
+    progress.say(measurement.summary(ended_s))
+    if failed:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_SERVER_ERROR, f"{len(failed)} records failed, first: {failed[0]}"
+        )
+    return measurement.facts(ended_s)
+
+
+async def keep_pace(begun_s: float, sent: int, per_second: float) -> None:
+    """Wait until so many records may have been sent."""
+    if per_second > 0:
+        due_s = begun_s + sent / per_second
+        ahead_s = due_s - asyncio.get_running_loop().time()
+        if ahead_s > 0:
+            await asyncio.sleep(ahead_s)
+
+
+# ------------------------------------------------------------------------------------ consume
+
+
+async def consume(world: World, args: argparse.Namespace) -> dict[str, float]:
+    config, consumer_config = with_properties(
+        settings(args, "consumer"),
+        client_config(args),
+        ConsumerConfig(group_id=args.group, auto_offset_reset="earliest"),
+    )
+    loop = asyncio.get_running_loop()
+    async with Consumer(world, config, consumer_config) as consumer:
+        if args.group is None:
+            await consumer.assign_topics(args.topic)
+        else:
+            consumer.subscribe([args.topic])
+        begun_s = idle_since_s = loop.time()
+        measurement = Measurement(begun_s, "read")
+        progress = Progress(measurement, args.json, args.messages)
+        while measurement.total.records < args.messages:
+            left = args.messages - measurement.total.records
+            records = await consumer.poll(POLL_MS, min(left, consumer_config.max_poll_records))
+            for record in records:
+                measurement.add(len(record.key or b"") + len(record.value or b""))
+            now_s = loop.time()
+            progress.look(now_s)
+            if records:
+                idle_since_s = now_s
+            elif now_s - idle_since_s > args.timeout / 1000:
+                progress.say(f"nothing came for {args.timeout} ms")
+                break
+        ended_s = loop.time()
+    progress.say(measurement.summary(ended_s))
+    return measurement.facts(ended_s)
+
+
+# ------------------------------------------------------------------------------------ end to end
+
+
+async def end_to_end(world: World, args: argparse.Namespace) -> dict[str, float]:
+    """Kafka: ``EndToEndLatency``."""
+    loop = asyncio.get_running_loop()
+    client: ClientConfig = client_config(args)
+    config, producer_config = with_properties(settings(args, "producer"), client, ProducerConfig())
+    _, consumer_config = with_properties(settings(args, "consumer"), client, ConsumerConfig())
+    async with (
+        Producer(world, config, producer_config) as producer,
+        Consumer(world, config, consumer_config) as consumer,
+    ):
+        view = await producer.session.metadata.topic(args.topic, producer_config.max_block_ms)
+        partitions = [TopicPartition(args.topic, number) for number in view.partitions]
+        consumer.assign(partitions)
+        for tp in partitions:
+            await consumer.position(tp)  # the end as of now
+        measurement = Measurement(loop.time(), "passed on")
+        progress = Progress(measurement, args.json, args.messages)
+        read: Callable[[], bytes] = partial(world.entropy.random_bytes, args.record_size)
+        for _ in range(args.messages):
+            payload, sent_s = read(), loop.time()
+            await producer.send_and_wait(args.topic, payload)
+            await until_read(consumer, payload, client.default_api_timeout_ms)
+            measurement.add(args.record_size, (loop.time() - sent_s) * 1000)
+            progress.look(loop.time())
+        ended_s = loop.time()
+    progress.say(measurement.summary(ended_s))
+    return measurement.facts(ended_s)
+
+
+async def until_read(consumer: Consumer, payload: bytes, timeout_ms: int) -> None:
+    """Raises KafkaError when it does not come, ConfigError when another record does."""
+    records = await consumer.poll(timeout_ms)
+    if not records:
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the record did not come")
+    if len(records) > 1 or records[0].value != payload:
+        raise ConfigError("others write to this topic: take one of its own")
