@@ -16,6 +16,7 @@ from minikafka.cli.debug import eviction_text, group_tables
 from minikafka.cli.group_reset import datetime_ms, duration_ms
 from minikafka.cli.group_timeline import parse, show_timeline
 from minikafka.client.group_admin import GroupDescription, GroupMember, GroupOffset, assigned
+from minikafka.coordinator.group_facts import group_facts
 from minikafka.core.client.cluster_view import Node
 from minikafka.kernel import events
 from minikafka.kernel.cluster import TopicPartition
@@ -25,6 +26,7 @@ from minikafka.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerTopicPartitions,
 )
+from tests.support.group_lab import GroupLab
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 NODE = Node(1, "host", 9092)
@@ -179,19 +181,20 @@ def test_lines_that_are_no_events() -> None:
 
 
 @pytest.mark.mission("HB-7")
-def test_evictions_in_a_table() -> None:
+def test_groups_and_evictions_in_a_table() -> None:
     last = {"member": "m1", "reason": "session timed out", "at_ms": 0}
-    told = "m1: session timed out (1970-01-01T00:00:00+00:00)"
-    assert eviction_text(last) == told
+    assert eviction_text(last) == "m1: session timed out (1970-01-01T00:00:00+00:00)"
     assert eviction_text(None) is None
-    row = {
-        "group": "g",
-        "state": "Empty",
-        "generation": 3,
-        "protocol": None,
-        "num_members": 0,
-        "offsets": 2,
-        "last_eviction": last,
-    }
-    ((_, rows),) = group_tables(json.loads(json.dumps({"groups": [row]})))
-    assert rows == [("g", "Empty", 3, None, 0, 2, told)]
+    lab = GroupLab()
+    lab.stable("a", "b")
+    lab.commit({("t", 0): 1}, group_id="other")
+    lab.clock.advance(10_000)
+    shown = json.loads(json.dumps(group_facts(lab.shards, 10)))
+    ((columns, rows),) = group_tables(shown)
+    assert shown["num_groups"] == len(rows) == 2
+    by_name = [dict(zip(columns, row, strict=True)) for row in rows]
+    assert by_name[0]["last_eviction"].startswith("b: session timed out (")
+    assert [(row["group"], row["offsets"]) for row in by_name] == [("g", 0), ("other", 1)]
+    alone = group_facts(lab.shards, 10, "other")
+    assert [row["group"] for row in alone["groups"]] == ["other"]
+    assert group_facts(lab.shards, 10, "nobody")["groups"] == []
