@@ -29,6 +29,7 @@ VERBS = {
     "consume": ("minikafka.cli.consume", "print the records of a topic"),
     "perf": ("minikafka.cli.perf", "measure how fast records are taken, read, passed on"),
     "groups": ("minikafka.cli.groups", "show groups of consumers, reset or delete their offsets"),
+    "transactions": ("minikafka.cli.transactions", "show transactions, end those that hang"),
     "verify": ("minikafka.cli.verify", "write and read for a while, and prove nothing is lost"),
     "debug": ("minikafka.cli.debug", "show what is going on inside one broker"),
     "log-dirs": ("minikafka.cli.log_dirs", "show what lies in the log directories of brokers"),

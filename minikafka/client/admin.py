@@ -20,6 +20,7 @@ from minikafka.client.offsets import OffsetAndTimestamp, list_offsets
 from minikafka.client.placement_admin import PlacementAdmin
 from minikafka.client.record_deletion import DeletionOutcome, delete_records
 from minikafka.client.session import Client, raise_for
+from minikafka.client.transaction_admin import TransactionAdmin
 from minikafka.core.client.answers import error_code
 from minikafka.core.client.cluster_view import Node, TopicView, topic_view
 from minikafka.kernel.cluster import ZERO_UUID, TopicPartition
@@ -83,7 +84,7 @@ CreateOutcome: TypeAlias = CreatedTopic | KafkaError
 DescribeOutcome: TypeAlias = TopicView | KafkaError
 
 
-class Admin(Client, ConfigAdmin, PlacementAdmin, GroupAdmin):
+class Admin(Client, ConfigAdmin, PlacementAdmin, GroupAdmin, TransactionAdmin):
     """Each call goes on until ``timeout_ms`` (``default_api_timeout_ms``) over retriable errors.
 
     Calls about several topics return an outcome per topic; calls about one raise its KafkaError.

@@ -126,6 +126,10 @@ class SimTransactor(Client):
         await self._ask(TRANSACTION, request, error, at_most=CLIENTS_VERSION)
         self._added.add(where)
 
+    def pretend_added(self, where: TopicPartition) -> None:
+        """Send there without the coordinator knowing: what a faulty producer may do."""
+        self._added.add(where)
+
     async def commit_offset(self, where: TopicPartition, offset: int) -> None:
         add = AddOffsetsToTxnRequest(self.name, self._producer_id, self._epoch, self.group)
         await self._ask(TRANSACTION, add, _top_error)
