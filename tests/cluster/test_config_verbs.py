@@ -37,7 +37,6 @@ def altered(trio: RealCluster, *words: str) -> str:
     return str(done.stdout)
 
 
-@pytest.mark.mission("CFG-2")
 def test_settings_of_a_topic(trio: RealCluster, topic: str) -> None:
     given = "retention.ms=7000,cleanup.policy=[delete]"
     told = altered(trio, "--topic", topic, "--add-config", given)
@@ -59,7 +58,6 @@ def test_settings_of_a_topic(trio: RealCluster, topic: str) -> None:
     assert len(described(trio, "--topic", topic)) == 2
 
 
-@pytest.mark.mission("CFG-2")
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
@@ -76,7 +74,6 @@ def test_refused_with_the_reason(trio: RealCluster, topic: str, words: str, reas
     assert len(described(trio, "--topic", topic)) == 2
 
 
-@pytest.mark.mission("CFG-2", "CFG-3")
 def test_settings_of_brokers_and_of_all_of_them(trio: RealCluster) -> None:
     """What is set for one broker counts before what is set for all, and that before its file."""
     key = "log.cleaner.backoff.ms"

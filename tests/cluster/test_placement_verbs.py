@@ -74,7 +74,7 @@ def read(trio: RealCluster, topic: str) -> list[str]:
     return str(done.stdout).split()
 
 
-@pytest.mark.mission("REA-10", "REA-12", "REA-13", "CRS-1")
+@pytest.mark.mission("REA-10", "REA-12", "REA-13", "CRS-1", "R-8")
 def test_replicas_move_and_go_back(trio: RealCluster, topic: str, tmp_path: Path) -> None:
     a, b, c = trio.broker_ids
     path = plan(tmp_path, topic, c, b)

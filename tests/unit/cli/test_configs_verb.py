@@ -145,7 +145,6 @@ def test_kafkas_lines() -> None:
     assert entry_line(SECRET) == "  secret=null sensitive=true synonyms={}"
 
 
-@pytest.mark.mission("CFG-2")
 async def test_described_are_own_settings_or_all(capsys: pytest.CaptureFixture[str]) -> None:
     admin: Any = FakeAdmin()
     assert await configs.describe(admin, ResourceType.TOPIC, ["t"], False, False) == 0

@@ -108,7 +108,7 @@ async def test_the_table_of_values_in_zookeeper(new_cluster):
     ]
 
 
-@pytest.mark.mission("REA-10")
+@pytest.mark.mission("REA-10", "R-8")
 async def test_old_replicas_are_deleted_after_they_were_stopped(new_cluster, in_short):
     async with new_cluster() as cluster:
         await cluster.start(7, *ALL)
