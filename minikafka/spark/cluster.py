@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Any, Final, NamedTuple, TypeVar
 from uuid import UUID
 
@@ -32,12 +32,14 @@ _ASK_AGAIN: Final = STALE_METADATA | {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.UNSTABLE_OFFSET_COMMIT,
     ErrorCode.NOT_ENOUGH_REPLICAS,
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
 }
 
 
 _ATTEMPTS_FOR_NEW_TOPICS: Final = 3
+_BUSY_MS: Final = 10
 
 
 class TopicView(NamedTuple):
@@ -76,16 +78,23 @@ class Cluster:
 
     # ---- asking
 
-    def retrying(self, ask: Callable[[], T], what: str, timeout_ms: int | None = None) -> T:
-        """What ``ask`` returns; called again while it fails in a way that passes. Raises its last
-        KafkaError, with ``what`` and the bootstrap servers in its text."""
+    def retrying(
+        self,
+        ask: Callable[[], T],
+        what: str,
+        timeout_ms: int | None = None,
+        final: Container[ErrorCode] = (),
+    ) -> T:
+        """What ``ask`` returns; called again while it fails in a way that passes and is not
+        ``final``. Raises its last KafkaError, with ``what`` and the bootstrap servers in its text.
+        """
         limit_ms = self.options.metadata_timeout_ms if timeout_ms is None else timeout_ms
         deadline_ms = self._clock.monotonic_ms() + limit_ms
         while True:
             try:
                 return ask()
             except KafkaError as error:
-                passes = error.code in _ASK_AGAIN
+                passes = error.code in _ASK_AGAIN and error.code not in final
                 if not passes or self._clock.monotonic_ms() >= deadline_ms:
                     servers = ",".join(f"{h}:{p}" for h, p in self.options.bootstrap_servers)
                     raise KafkaError(
@@ -93,7 +102,12 @@ class Cluster:
                         f"{what}: {error.message or error.code.name} (servers: {servers})",
                     ) from error
                 self.topics.clear()
-                pause(self.options.retry_backoff_ms)
+                busy = error.code is ErrorCode.CONCURRENT_TRANSACTIONS  # for some milliseconds
+                pause(_BUSY_MS if busy else self.options.retry_backoff_ms)
+
+    def learn(self, broker_id: int, host: str, port: int) -> None:
+        """Where a broker is, heard otherwise than by metadata."""
+        self._addresses[broker_id] = (host, port)
 
     def connection(self, broker_id: int) -> Connection:
         """Kept open. Raises KafkaError."""
@@ -198,9 +212,14 @@ class Cluster:
 
     # ---- offsets
 
-    def list_offsets(self, timestamps: Mapping[TopicPartition, int]) -> Offsets:
+    def list_offsets(
+        self, timestamps: Mapping[TopicPartition, int], missing_is_final: bool = False
+    ) -> Offsets:
         """The first offset of that time or later, -1 if there is none. Of -1 the end, of -2 the
-        start of the log; the end is the last stable offset for those that read committed."""
+        start of the log; the end is the last stable offset for those that read committed.
+
+        Raises KafkaError; UNKNOWN_TOPIC_OR_PARTITION after some time, or at once if that is final.
+        """
         found: Offsets = {}
 
         def ask() -> Offsets:
@@ -214,7 +233,8 @@ class Cluster:
                 self._list_offsets_of(leader, {p: timestamps[p] for p in partitions}, found)
             return found
 
-        return self.retrying(ask, f"offsets of {names(timestamps)}")
+        final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,) if missing_is_final else ()
+        return self.retrying(ask, f"offsets of {names(timestamps)}", final=final)
 
     def _list_offsets_of(
         self, leader: int, timestamps: Mapping[TopicPartition, int], found: Offsets

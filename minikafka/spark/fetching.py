@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from minikafka.core.client.answers import STALE_METADATA, error_code
@@ -143,6 +144,7 @@ class RangeReader:
         if first > self.position:
             self._lost(f"{self._partition}: offsets {self.position} to {first - 1} are gone")
             self.position = min(first, self._wanted.end)
+            self._slice = replace(self._slice, start=first)  # its batch may hold older ones still
         else:
             self._lost(f"{self._partition} ends before offset {self.position}")
             self.position = self._wanted.end

@@ -74,7 +74,7 @@ class DefaultSource(DataSource):
         from minikafka.spark.write_options import write_options
         from minikafka.spark.writers import StreamWriter
 
-        return StreamWriter(write_options(self.options, types_of(schema)))
+        return StreamWriter(write_options(self.options, types_of(schema), streaming=True))
 
 
 def types_of(schema: Any) -> dict[str, str]:

@@ -14,6 +14,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from minikafka.kernel.cluster import ZERO_UUID, TopicPartition
+from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.spark.batch_reader import RangePartition, read_range
 from minikafka.spark.cluster import Cluster, pause
 from minikafka.spark.offsets import EARLIEST, LATEST, Offsets, offsets_json, offsets_of
@@ -134,12 +135,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return latest
 
     def _ask_latest(self, begin: Mapping[TopicPartition, int]) -> Offsets:
-        """Asked again where an end is below what was read: a broker may lag behind."""
-        for _ in range(max(1, self._options.fetch_retries)):
+        """Asked again where an end is below what was read, for a broker may lag behind, and where
+        a topic was deleted since its partitions were asked for."""
+        last = max(1, self._options.fetch_retries) - 1
+        for attempt in range(last + 1):
             partitions = self._current_partitions()
-            latest = self._cluster.list_offsets(dict.fromkeys(partitions, LATEST))
-            if all(latest[each] >= begin.get(each, 0) for each in partitions):
-                break
+            try:
+                latest = self._cluster.list_offsets(
+                    dict.fromkeys(partitions, LATEST), missing_is_final=attempt < last
+                )
+            except KafkaError as error:
+                if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or attempt == last:
+                    raise
+                self._partitions_at_ms = None
+            else:
+                if all(latest[each] >= begin.get(each, 0) for each in partitions):
+                    break
             pause(self._options.fetch_retry_interval_ms)
         return latest
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -18,14 +20,20 @@ _REFUSED: Final = ("key.serializer", "value.serializer")
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """``topic`` None: each row names its own."""
+    """``topic`` None: each row names its own. ``sink_id``: the name of a batch job."""
 
     client: ClientOptions
     topic: str | None = None
     batch_bytes: int = BATCH_BYTES
+    exactly_once: bool = False
+    sink_id: str | None = None
+    transaction_timeout_ms: int = 60_000
+    plan: str = ""
 
 
-def write_options(options: Mapping[str, str], types: Mapping[str, str]) -> WriteOptions:
+def write_options(
+    options: Mapping[str, str], types: Mapping[str, str], streaming: bool = False
+) -> WriteOptions:
     """Raises OptionError, and WriteError for columns."""
     given = Options.of(options)
     if not (given.get("kafka.bootstrap.servers") or "").strip():
@@ -38,21 +46,45 @@ def write_options(options: Mapping[str, str], types: Mapping[str, str]) -> Write
                 f"Kafka option '{name}' is not supported: keys and values are written as the bytes "
                 "they are"
             )
-    delivery = (given.get("delivery") or AT_LEAST_ONCE).lower()
-    if delivery == EXACTLY_ONCE:
-        raise OptionError(
-            "delivery=exactly-once is not there yet: the sink writes no transactions. "
-            "delivery=at-least-once is (an idempotent producer)"
-        )
-    if delivery != AT_LEAST_ONCE:
-        raise OptionError(f"delivery must be {AT_LEAST_ONCE}, not {delivery!r}")
+    sink_id = given.get("sink.id")
+    exactly_once = _exactly_once(given, streaming, sink_id)
     topic = given.get("topic")
     topic = topic.strip() if topic is not None else None
     check_columns(dict(types), topic)
     batch_bytes = given.number("kafka.batch.size", 1)
     client = client_options(given.values)
+    if exactly_once and client.acks != -1:
+        raise OptionError("delivery=exactly-once needs kafka.acks=all")
     return WriteOptions(
         client=client,
         topic=topic,
         batch_bytes=min(batch_bytes or BATCH_BYTES, client.max_request_size),
+        exactly_once=exactly_once,
+        sink_id=sink_id,
+        transaction_timeout_ms=given.number("kafka.transaction.timeout.ms", 1) or 60_000,
+        plan=fingerprint(topic, types),
     )
+
+
+def _exactly_once(given: Options, streaming: bool, sink_id: str | None) -> bool:
+    """A stream is delivered exactly once unless it is asked otherwise; a batch when it has a name
+    by which a second run knows the first."""
+    delivery = given.get("delivery")
+    if delivery is not None and delivery.lower() not in (AT_LEAST_ONCE, EXACTLY_ONCE):
+        raise OptionError(f"delivery must be {EXACTLY_ONCE} or {AT_LEAST_ONCE}, not {delivery!r}")
+    if streaming and sink_id is not None:
+        raise OptionError("sink.id is for batches: a stream has the id in its checkpoint")
+    if delivery is None:
+        return streaming or sink_id is not None
+    if delivery.lower() == EXACTLY_ONCE and not streaming and sink_id is None:
+        raise OptionError(
+            "delivery=exactly-once needs the option sink.id in a batch: a name of the job, by "
+            "which a second run knows what the first has written"
+        )
+    return delivery.lower() == EXACTLY_ONCE
+
+
+def fingerprint(topic: str | None, types: Mapping[str, str]) -> str:
+    """Of what must not change between two runs of one batch."""
+    text = json.dumps({"topic": topic, "columns": dict(types)})
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

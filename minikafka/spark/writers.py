@@ -1,12 +1,12 @@
-"""Writes DataFrames to topics: tasks write, idempotently, and the driver has nothing to add."""
+"""Writes DataFrames to topics: ``df.write`` and ``df.writeStream``."""
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
     DataSourceStreamArrowWriter,
@@ -14,20 +14,26 @@ from pyspark.sql.datasource import (
 )
 
 from minikafka.spark.cluster import Cluster
-from minikafka.spark.options import Subscription
+from minikafka.spark.exactly_once import Task, TaskResult, abort_batch, commit_batch, write_task
 from minikafka.spark.producing import Identity, Producing, idempotent_identity
-from minikafka.spark.routing import Router, chunks_of
+from minikafka.spark.sending import send_rows
 from minikafka.spark.write_options import WriteOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+# Spark tells a sink neither of them; these are where its own code finds them.
+_BATCH_ID: Final = "streaming.sql.batchId"
+_QUERY_ID: Final = "sql.streaming.queryId"
+_JOB: Final = 0  # the batch number of what is not a stream
+
 
 class Written(WriterCommitMessage):
-    """What a task wrote."""
+    """What a task wrote. ``result`` is None where nothing is left to do."""
 
-    def __init__(self, records: int) -> None:
+    def __init__(self, records: int, result: TaskResult | None = None) -> None:
         self.records = records
+        self.result = result
 
 
 def write_at_least_once(batches: Iterator[pa.RecordBatch], options: WriteOptions) -> int:
@@ -36,60 +42,65 @@ def write_at_least_once(batches: Iterator[pa.RecordBatch], options: WriteOptions
     with Cluster(options.client) as cluster:
         identity = idempotent_identity(cluster) if options.client.acks == -1 else Identity()
         with closing(Producing(cluster, identity, options.batch_bytes)) as producing:
-            write_all(batches, options, cluster, producing)
+            send_rows(batches, options.topic, cluster, producing, lambda _: None)
             return producing.records
 
 
-def write_all(
-    batches: Iterator[pa.RecordBatch],
-    options: WriteOptions,
-    cluster: Cluster,
-    producing: Producing,
-) -> None:
-    """Encode, send and wait for all rows."""
-    counts: dict[str, int] = {}
+def _write(
+    batches: Iterator[pa.RecordBatch], options: WriteOptions, query: str | None
+) -> WriterCommitMessage:
+    if not options.exactly_once:
+        return Written(write_at_least_once(batches, options))
+    context = TaskContext.get()
+    assert context is not None, "not in a task of Spark"
+    batch: str | int | None = _JOB
+    if query is None:
+        query = context.getLocalProperty(_QUERY_ID)
+        batch = context.getLocalProperty(_BATCH_ID)
+        if query is None or batch is None:
+            raise RuntimeError(
+                "this Spark does not tell a sink its query and batch: use delivery=at-least-once"
+            )
+    result = write_task(batches, options, Task(query, int(batch or 0), context.partitionId()))
+    return Written(result.rows, result)
 
-    def count_of(topic: str) -> int:
-        if topic not in counts:
-            counts[topic] = len(cluster.partitions(Subscription(topics=(topic,))))
-        return counts[topic]
 
-    dice = random.SystemRandom()
-    router = Router(options.topic, count_of, lambda: dice.randrange(1 << 31))
-    for chunk in chunks_of(batches):
-        for partition, columns in router.route(chunk):
-            producing.add(partition, columns)
-        producing.settle()
-    producing.flush()
+def _results(messages: Sequence[WriterCommitMessage | None]) -> list[TaskResult]:
+    return [m.result for m in messages if isinstance(m, Written) and m.result is not None]
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """``df.write``."""
+    """With a ``sink.id`` a job that is run again writes nothing twice."""
 
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return Written(write_at_least_once(iterator, self._options))
+        return _write(iterator, self._options, self._options.sink_id)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Everything is in when the tasks are done."""
+        if self._options.exactly_once:
+            commit_batch(_results(messages), self._options)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """What was written stays."""
+        if self._options.exactly_once:
+            abort_batch(_results(messages), self._options)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """``df.writeStream``."""
+    """Spark makes one per batch in a process of its own, sends it to the tasks, and makes another
+    to commit: all that is known of a batch is in the messages."""
 
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return Written(write_at_least_once(iterator, self._options))
+        return _write(iterator, self._options, None)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Everything is in when the tasks are done."""
+        if self._options.exactly_once:
+            commit_batch(_results(messages), self._options)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """What was written stays."""
+        if self._options.exactly_once:
+            abort_batch(_results(messages), self._options)

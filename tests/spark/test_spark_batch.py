@@ -147,9 +147,8 @@ def test_wrong_options_are_one_clear_error(
 
 @pytest.mark.mission("SPK-1")
 def test_records_that_are_gone(spark: Any, cluster: Cluster, topic: str) -> None:
-    from scripts.lib.records import delete_records_before
-
-    from minikafka.kernel.cluster import TopicPartition
+    from confluent_kafka import TopicPartition
+    from confluent_kafka.admin import AdminClient
 
     produce(cluster.bootstrap, topic, [{"value": b"x", "partition": 0} for _ in range(10)])
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})

@@ -1,0 +1,136 @@
+"""The exactly-once sink: each task writes in a transaction of its own, the driver commits them.
+
+With the rows goes a marker, in the same transaction: rows are visible if and only if the marker is.
+
+1. A task (partition p of batch b of query q) takes the transactional id ``mk-q-p``, which fences
+   every older attempt and waits until its transaction is over. If the marker says b, an earlier
+   attempt is in, and the task writes nothing. Otherwise it writes its rows and leaves the
+   transaction open.
+2. The driver, when all tasks are done, adds each marker and commits each transaction. A driver that
+   dies half-way finds the markers of what it committed when the batch is run again; the rest was
+   aborted by step 1 and is written again.
+
+This holds if a task of the repeated batch gets the same rows, as it does for planned offset ranges
+and for shuffles. A changed query may break it: then the markers of what is in do not fit the new
+plan, and the batch fails with PlanChangedError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from minikafka.kernel.errors import KafkaError
+from minikafka.spark.cluster import Cluster
+from minikafka.spark.coordination import Marker, Transactions
+from minikafka.spark.producing import Identity, Producing
+from minikafka.spark.sending import send_rows
+from minikafka.spark.write_options import WriteOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class PlanChangedError(RuntimeError):
+    """A batch that is in by half was planned anew in another way."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """Which part of which batch of which query."""
+
+    query: str
+    batch: int
+    partition: int
+
+    @property
+    def name(self) -> str:
+        """Its transactional id and its group."""
+        return f"mk-{self.query}-{self.partition}"
+
+
+@dataclass(frozen=True)
+class TaskResult:
+    """An open transaction; or the marker of an earlier attempt that is in; or, of a task without
+    rows, neither."""
+
+    task: Task
+    rows: int = 0
+    identity: Identity | None = None
+    topic: str = ""
+    marker: Marker | None = None
+
+
+def write_task(batches: Iterator[pa.RecordBatch], options: WriteOptions, task: Task) -> TaskResult:
+    """Step 1. Raises PlanChangedError, WriteError, KafkaError."""
+    with Cluster(options.client) as cluster:
+        transactions = Transactions(cluster)
+        first = next((batch for batch in batches if batch.num_rows), None)
+        if first is None:
+            return TaskResult(task)
+        identity = transactions.begin(task.name, options.transaction_timeout_ms)
+        marker = transactions.marker(task.name)
+        if marker is not None and marker.batch >= task.batch:
+            _check_marker(marker, options, task)
+            for _ in batches:
+                pass
+            return TaskResult(task, marker.rows, marker=marker)
+        with closing(Producing(cluster, identity, options.batch_bytes)) as producing:
+            topics = send_rows(
+                _with_first(first, batches),
+                options.topic,
+                cluster,
+                producing,
+                lambda partitions: transactions.add_partitions(identity, partitions),
+            )
+            return TaskResult(task, producing.records, identity, min(topics))
+
+
+def _with_first(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield first
+    yield from rest
+
+
+def _check_marker(marker: Marker, options: WriteOptions, task: Task) -> None:
+    if marker.batch > task.batch:
+        raise PlanChangedError(
+            f"{task.name} has written batch {marker.batch} already, and shall write batch "
+            f"{task.batch}: the checkpoint is older than the topic. Go on with the newer "
+            "checkpoint, or with a new query"
+        )
+    if marker.plan != options.plan:
+        raise PlanChangedError(
+            f"batch {task.batch} is in the topic in part, written with other columns or to another "
+            "topic. Let the query finish this batch as it was, and change it then"
+        )
+
+
+def commit_batch(results: Sequence[TaskResult], options: WriteOptions) -> None:
+    """Step 2. Raises PlanChangedError, KafkaError."""
+    for result in results:
+        if result.marker is not None and result.marker.tasks != len(results):
+            raise PlanChangedError(
+                f"batch {result.task.batch} is in the topic in part, written by "
+                f"{result.marker.tasks} tasks; now there are {len(results)}. Let the query finish "
+                "this batch with the settings it had (minPartitions, shuffle partitions)"
+            )
+    with Cluster(options.client) as cluster:
+        transactions = Transactions(cluster)
+        for result in results:
+            if result.identity is not None:
+                task = result.task
+                marker = Marker(task.query, task.batch, len(results), result.rows, options.plan)
+                transactions.mark(result.identity, task.name, result.topic, marker)
+                transactions.end(result.identity, committed=True)
+
+
+def abort_batch(results: Sequence[TaskResult], options: WriteOptions) -> None:
+    """As far as it goes: what stays open is aborted by the next attempt, or by its time-out."""
+    with Cluster(options.client) as cluster:
+        transactions = Transactions(cluster)
+        for result in results:
+            if result.identity is not None:
+                with suppress(KafkaError):
+                    transactions.end(result.identity, committed=False)

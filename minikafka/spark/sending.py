@@ -1,0 +1,48 @@
+"""All rows of a task to their partitions, for every kind of delivery."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.spark.cluster import Cluster
+from minikafka.spark.options import Subscription
+from minikafka.spark.producing import Producing
+from minikafka.spark.routing import Router, chunks_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def send_rows(
+    batches: Iterator[pa.RecordBatch],
+    topic: str | None,
+    cluster: Cluster,
+    producing: Producing,
+    announce: Callable[[set[TopicPartition]], None],
+) -> set[str]:
+    """Encode, send, and wait until all is in; the topics that got rows. ``announce`` is told of
+    partitions before anything is sent to them. Raises WriteError, KafkaError."""
+    counts: dict[str, int] = {}
+    announced: set[TopicPartition] = set()
+
+    def count_of(name: str) -> int:
+        if name not in counts:
+            counts[name] = len(cluster.partitions(Subscription(topics=(name,))))
+        return counts[name]
+
+    dice = random.SystemRandom()
+    router = Router(topic, count_of, lambda: dice.randrange(1 << 31))
+    for chunk in chunks_of(batches):
+        routed = list(router.route(chunk))
+        new = {partition for partition, _ in routed} - announced
+        if new:
+            announce(new)
+            announced |= new
+        for partition, columns in routed:
+            producing.add(partition, columns)
+        producing.settle()
+    producing.flush()
+    return {partition.topic for partition in announced}

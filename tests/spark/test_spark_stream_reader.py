@@ -1,0 +1,182 @@
+"""The streaming reader by itself, as Spark calls it: no JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from scripts.lib.cluster import Cluster
+from tests.spark.kafka_side import produce
+
+pytest.importorskip("pyspark")
+
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from pyspark.sql.types import BinaryType, StructField, StructType
+
+from minikafka.spark.options import stream_options
+from minikafka.spark.planning import DataLossError
+from minikafka.spark.stream_reader import StreamReader
+
+pytestmark = pytest.mark.mission("SPK-2")
+
+SCHEMA = StructType([StructField("value", BinaryType())])
+ALL = ReadAllAvailable()
+
+MakeReader = Callable[..., StreamReader]
+
+
+@pytest.fixture
+def reader_of(cluster: Cluster) -> Iterator[MakeReader]:
+    made: list[StreamReader] = []
+
+    def make(topic: str, **options: str) -> StreamReader:
+        given = {
+            "kafka.bootstrap.servers": cluster.bootstrap,
+            "subscribe": topic,
+            "startingOffsets": "earliest",
+            **options,
+        }
+        made.append(StreamReader(SCHEMA, stream_options(given)))
+        return made[-1]
+
+    yield make
+    for reader in made:
+        reader.stop()
+
+
+def fill(cluster: Cluster, topic: str, *counts: int) -> None:
+    produce(
+        cluster.bootstrap,
+        topic,
+        [
+            {"value": b"%d-%d" % (partition, number), "partition": partition}
+            for partition, count in enumerate(counts)
+            for number in range(count)
+        ],
+    )
+
+
+def values(reader: StreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[bytes]:
+    return [
+        value
+        for partition in reader.partitions(start, end)
+        for batch in reader.read(partition)
+        for value in batch.column(0).to_pylist()
+    ]
+
+
+def test_the_first_batch_is_an_empty_one_that_pins_the_start(
+    cluster: Cluster, topic: str, reader_of: MakeReader
+) -> None:
+    fill(cluster, topic, 3)
+    reader = reader_of(topic, startingOffsets="latest")
+    start = reader.initialOffset()
+    assert start == {topic: {"0": 3, "1": 0, "2": 0}}
+    assert reader.initialOffset() is start
+    fill(cluster, topic, 2)
+    assert reader.latestOffset(start, ALL) is start
+    assert reader.partitions(start, start) == []
+    end = reader.latestOffset(start, ALL)
+    assert end == {topic: {"0": 5, "1": 0, "2": 0}}
+    assert values(reader, start, end) == [b"0-0", b"0-1"]
+    assert reader.latestOffset(end, ALL) is end
+    assert reader.reportLatestOffset() == end
+
+
+def test_after_a_restart_it_goes_on_where_the_checkpoint_is(
+    cluster: Cluster, topic: str, reader_of: MakeReader
+) -> None:
+    fill(cluster, topic, 4, 1)
+    start = {topic: {"0": 2, "1": 1, "2": 0}}
+    reader = reader_of(topic)  # initialOffset is not asked for
+    end = reader.latestOffset(start, ALL)
+    assert values(reader, start, end) == [b"0-2", b"0-3"]
+
+
+def test_a_limit_is_shared_and_available_now_ends_where_it_began(
+    cluster: Cluster, topic: str, reader_of: MakeReader
+) -> None:
+    fill(cluster, topic, 40, 10, 0)
+    reader = reader_of(topic, maxOffsetsPerTrigger="10")
+    limit = reader.getDefaultReadLimit()
+    assert isinstance(limit, ReadMaxRows)
+    assert limit.max_rows == 10
+    reader.prepareForTriggerAvailableNow()
+    start = reader.initialOffset()
+    reader.latestOffset(start, limit)  # the empty batch
+    end = reader.latestOffset(start, limit)
+    assert end == {topic: {"0": 8, "1": 2, "2": 0}}
+    fill(cluster, topic, 5, 5, 5)
+    seen = values(reader, start, end)
+    while (following := reader.latestOffset(end, limit)) != end:
+        seen += values(reader, end, following)
+        end = following
+    assert end == {topic: {"0": 40, "1": 10, "2": 0}}
+    assert len(seen) == 50
+
+
+def test_it_waits_for_enough_records_but_not_for_ever(
+    cluster: Cluster, topic: str, reader_of: MakeReader
+) -> None:
+    reader = reader_of(topic, minOffsetsPerTrigger="5", maxTriggerDelay="1h")
+    start = {topic: {"0": 0, "1": 0, "2": 0}}
+    fill(cluster, topic, 1)
+    first = reader.latestOffset(start, ALL)  # nothing was triggered yet: at once
+    assert first != start
+    fill(cluster, topic, 4)
+    assert reader.latestOffset(first, ALL) is first
+    fill(cluster, topic, 1)
+    assert reader.latestOffset(first, ALL) == {topic: {"0": 6, "1": 0, "2": 0}}
+    hasty = reader_of(topic, minOffsetsPerTrigger="50", maxTriggerDelay="0s")
+    hasty.latestOffset(start, ALL)
+    assert hasty.latestOffset(start, ALL) != start
+
+
+def test_new_partitions_are_read_from_their_start(
+    cluster: Cluster, topic: str, reader_of: MakeReader, make_topic: Any
+) -> None:
+    from confluent_kafka.admin import NewPartitions
+
+    reader = reader_of(topic, startingOffsets="latest")
+    start = reader.initialOffset()
+    make_topic.admin.create_partitions([NewPartitions(topic, 4)])[topic].result(60)
+    produce(cluster.bootstrap, topic, [{"value": b"new", "partition": 3}])
+    end = until(lambda: reader.latestOffset(start, ALL), lambda end: "3" in end[topic])
+    assert end[topic]["3"] == 1
+    assert values(reader, start, end) == [b"new"]
+
+
+def until(ask: Callable[[], Any], wanted: Callable[[Any], bool]) -> Any:
+    """The reader itself waits a little each time there is no news."""
+    for _ in range(1000):
+        answer = ask()
+        if wanted(answer):
+            return answer
+    raise AssertionError(answer)
+
+
+def test_a_deleted_topic_is_a_loss_and_so_is_one_that_was_made_again(
+    cluster: Cluster, topic: str, reader_of: MakeReader, make_topic: Any
+) -> None:
+    fill(cluster, topic, 3)
+    strict, mild = reader_of(topic), reader_of(topic, failOnDataLoss="false")
+    start = strict.initialOffset()
+    strict.latestOffset(start, ALL)
+    end = strict.latestOffset(start, ALL)
+    mild.latestOffset(start, ALL)
+    make_topic.admin.delete_topics([topic], operation_timeout=60)[topic].result(60)
+    gone = until(lambda: mild.latestOffset(end, ALL), lambda answer: answer == {})
+    assert mild.partitions(end, gone) == []
+    with pytest.raises(DataLossError, match=f"{topic}-0.* gone"):
+        strict.partitions(end, gone)
+    make_topic(3, name=topic)
+    fill(cluster, topic, 9)
+    with pytest.raises(DataLossError, match="was deleted and made again"):
+        until(lambda: strict.latestOffset(end, ALL), lambda _: False)
+
+
+def test_an_unknown_topic_is_named_at_once(reader_of: MakeReader) -> None:
+    with pytest.raises(Exception, match="topic no-such-topic: does not exist"):
+        reader_of("no-such-topic").initialOffset()
