@@ -70,6 +70,11 @@ async def estranged(cluster: SimCluster, broker_id: int, away_s: float) -> None:
     await _cut(cluster, broker_id, [host_name(other)], away_s)
 
 
+async def unreachable(cluster: SimCluster, broker_id: int, away_s: float) -> None:
+    """Cut off from its clients alone."""
+    await _cut(cluster, broker_id, [CLIENT], away_s)
+
+
 async def _cut(cluster: SimCluster, broker_id: int, others: list[str], away_s: float) -> None:
     simulation, name = cluster.simulation, host_name(broker_id)
     for other in others:

@@ -74,6 +74,16 @@ def test_the_coordinator_is_cut_off_but_for_its_members(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(2))
+def test_the_members_are_cut_off_from_their_coordinator(seed: int) -> None:
+    """For longer than their sessions: it puts all of them out, and takes them in again."""
+
+    async def fault(cluster: SimCluster) -> None:
+        await faults.unreachable(cluster, cluster.leader(OFFSETS), 25)
+
+    play(seed, fault)
+
+
+@pytest.mark.parametrize("seed", range(2))
 def test_brokers_stop_in_order(seed: int) -> None:
     async def fault(cluster: SimCluster) -> None:
         for broker_id in cluster.broker_ids:
