@@ -164,7 +164,7 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _int("offsets.retention.minutes", 7 * 24 * 60, "How long offsets are kept once nobody consumes.", at_least(1)),
     _long("offsets.retention.check.interval.ms", 600000, "How often it is looked for offsets to delete.", at_least(1)),
     _int("offsets.topic.num.partitions", 50, "Partitions of the offsets topic, when it is created.", at_least(1)),
-    _int("offsets.topic.replication.factor", 3, "Replicas of the offsets topic, when it is created; no more than brokers are alive.", at_least(1)),
+    _int("offsets.topic.replication.factor", 3, "Replicas of the offsets topic: at first no more than brokers are alive, the others when brokers come.", at_least(1)),
     _int("offsets.topic.segment.bytes", 100 * 1024 * 1024, "Segment size of the offsets topic, when it is created.", at_least(1)),
     _int("offsets.topic.compression.codec", 0, "Codec in which groups and offsets are stored: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.", between(0, 4)),
     # -- transactions
@@ -174,7 +174,7 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _int("transaction.abort.timed.out.transaction.cleanup.interval.ms", 10000, "How often it is looked for transactions that are open for too long.", at_least(1)),
     _int("transaction.remove.expired.transaction.cleanup.interval.ms", 3600000, "How often it is looked for transactional ids to delete.", at_least(1)),
     _int("transaction.state.log.num.partitions", 50, "Partitions of the transaction topic, when it is created.", at_least(1)),
-    _int("transaction.state.log.replication.factor", 3, "Replicas of the transaction topic, when it is created; no more than brokers are alive.", at_least(1)),
+    _int("transaction.state.log.replication.factor", 3, "Replicas of the transaction topic: at first no more than brokers are alive, the others when brokers come.", at_least(1)),
     _int("transaction.state.log.min.isr", 2, "min.insync.replicas of the transaction topic, when it is created.", at_least(1)),
     _int("transaction.state.log.segment.bytes", 100 * 1024 * 1024, "Segment size of the transaction topic, when it is created.", at_least(1)),
     _int("transaction.state.log.load.buffer.size", 5 * 1024 * 1024, "Bytes read at a time when transactions are loaded.", at_least(1)),
