@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import time
 from collections.abc import Callable, Iterator
 
 import pytest
 
+from minikafka.broker.controlled_shutdown import ControlledShutdownConfig
 from tests.support import docker_engine as engine
 
 pytestmark = [pytest.mark.docker, pytest.mark.xdist_group("cluster")]
 
 PORTS = (9092, 9093, 9094)
 BOOTSTRAP = ",".join(f"localhost:{port}" for port in PORTS)
+INSIDE = "broker-1:29092,broker-2:29092,broker-3:29092"
+SERVICES = ("broker-1", "broker-2", "broker-3")
 TOPIC = "containers"
 RECORDS = 1_000
-PATIENCE_S = 90
+PATIENCE_S = 180
 
 
 class Compose:
@@ -35,17 +39,21 @@ class Compose:
         return engine.run("docker", "inspect", "-f", template, self.container(service)).strip()
 
     def wait_until_healthy(self) -> None:
-        for service in ("broker-1", "broker-2", "broker-3"):
+        for service in SERVICES:
             until(
                 f"{service} healthy",
                 lambda s=service: self.state(s, "{{.State.Health.Status}}") == "healthy",
+                lambda s=service: self.state(s, "{{json .State.Health.Log}}") + self("logs", s),
             )
 
 
-def until(what: str, reached: Callable[[], bool]) -> None:
+def until(
+    what: str, reached: Callable[[], bool], last_words: Callable[[], str] = lambda: ""
+) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while not reached():
-        assert time.monotonic() < deadline, f"{what}: not within {PATIENCE_S} s"
+        if time.monotonic() >= deadline:
+            pytest.fail(f"{what}: not within {PATIENCE_S} s\n{last_words()[-5000:]}")
         time.sleep(0.2)
 
 
@@ -97,7 +105,33 @@ def consume(count: int) -> list[int]:
     return sorted(found)
 
 
-@pytest.mark.mission("CRD-6", "CRD-7", "CRD-5")
+def inside(compose: Compose, *verb: str) -> str:
+    """A client in another container, by the inner listeners."""
+    image = ("--network", "minikafka", "--entrypoint", "minikafka", "minikafka")
+    return engine.run("docker", "run", "--rm", *image, *verb)
+
+
+def check_containers(compose: Compose) -> None:
+    """Nobody is root, the broker gets the signals itself and has time for them; clients in
+    containers write and read, too."""
+    for service in SERVICES:
+        assert compose("exec", "-T", service, "id", "-u").strip() == "1000"
+        said = compose("exec", "-T", service, "cat", "/proc/1/cmdline").split("\0")
+        assert [word.rpartition("/")[2] for word in said[1:3]] == ["minikafka", "broker"]
+        limit_s = int(compose.state(service, "{{.Config.StopTimeout}}"))
+        assert limit_s * 1000 > ControlledShutdownConfig().limit_ms
+    verdict = inside(
+        compose,
+        *("verify", "--bootstrap-server", INSIDE, "--duration-s", "5", "--json"),
+    )
+    assert json.loads(verdict)["ok"]
+    assert json.loads(verdict)["acknowledged"] > 0
+    read = ("--topic", TOPIC, "--from-beginning", "--max-messages", str(RECORDS))
+    told = inside(compose, "consume", "--bootstrap-server", INSIDE, *read)
+    assert sorted(map(int, told.split())) == list(range(RECORDS))
+
+
+@pytest.mark.mission("CRD-6", "CRD-7", "CRD-5", "CSH-1")
 def test_compose(compose: Compose) -> None:
     from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -106,6 +140,7 @@ def test_compose(compose: Compose) -> None:
     admin = AdminClient({"bootstrap.servers": BOOTSTRAP})
     admin.create_topics([NewTopic(TOPIC, 3, 3)])[TOPIC].result(30)
     produce(0)
+    check_containers(compose)
 
     compose("kill", "-s", "SIGTERM", "broker-2")
     until("broker-2 gone", lambda: compose.state("broker-2", "{{.State.Running}}") == "false")
@@ -125,6 +160,4 @@ def test_compose(compose: Compose) -> None:
     compose.wait_until_healthy()
     until("every ISR whole", lambda: all(isr == [1, 2, 3] for _, isr in leaders_and_isrs()))
     assert consume(2 * RECORDS) == list(range(2 * RECORDS))
-    verb = ("minikafka", "topics", "list", "--bootstrap-server", "broker-1:29092")
-    listed = compose("exec", "-T", "broker-3", *verb)
-    assert TOPIC in listed.split()
+    assert TOPIC in inside(compose, "topics", "list", "--bootstrap-server", INSIDE).split()
