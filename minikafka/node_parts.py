@@ -208,7 +208,7 @@ class BrokerParts:
             host,
             port,
             f"broker-{self._broker_id}-fetcher",
-            ChannelConfig(max_in_flight=1),
+            ChannelConfig(max_in_flight=1, reuse_memory=True),
         )
 
     def routes(self) -> list[Route]:

@@ -20,11 +20,14 @@ MAX_CORRELATION_ID = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class ChannelConfig:
-    """``max_in_flight`` bounds unanswered requests: more of them wait for their turn."""
+    """``max_in_flight`` bounds unanswered requests: more of them wait for their turn. With
+    ``reuse_memory``, for one in flight only, what a response brings is gone with the next request:
+    for callers that are done with it by then."""
 
     connection_setup_timeout_ms: int = 10_000
     max_in_flight: int = 5
     max_response_bytes: int = 2**31 - 1
+    reuse_memory: bool = False
 
 
 class _InFlight:
@@ -51,7 +54,7 @@ class Channel(asyncio.BufferedProtocol):
     """A connection to one broker. Not reused after it is closed: open another one.
 
     Requests leave in the order of the calls, and are answered in that order. Records in a response
-    are memoryviews that own their memory.
+    are memoryviews that own their memory, unless it is reused.
     """
 
     def __init__(
@@ -63,7 +66,7 @@ class Channel(asyncio.BufferedProtocol):
         self._client_id = client_id
         self._config = config
         self._log = log
-        self._reader = FrameReader(config.max_response_bytes, reuse=False)
+        self._reader = FrameReader(config.max_response_bytes, config.reuse_memory)
         self._transport: asyncio.Transport | None = None
         self._in_flight: deque[_InFlight] = deque()  # bound: max_in_flight
         self._turns = asyncio.Semaphore(config.max_in_flight)
