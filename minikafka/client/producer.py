@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, TypeAlias, cast
+from typing import Literal, NamedTuple, TypeAlias, cast
 
 from minikafka.client.config import ClientConfig
 from minikafka.client.sender import Promise, RecordMetadata, Sender, SenderConfig
@@ -19,7 +19,7 @@ from minikafka.core.client.accumulator import (
     PendingRecord,
     record_size_bytes,
 )
-from minikafka.core.client.cluster_view import TopicView
+from minikafka.core.client.cluster_view import ClusterView
 from minikafka.core.client.partitioner import (
     RoundRobinPartitions,
     StickyPartitions,
@@ -77,6 +77,14 @@ class ProducerConfig:
         return self.enable_idempotence
 
 
+class _Route(NamedTuple):
+    """A topic as of one view of the cluster: all partitions, and the numbers of those with a
+    leader."""
+
+    all: dict[int, TopicPartition]
+    available: list[int]
+
+
 class Producer(Client):
     """In order per partition, and each record once: batches carry sequence numbers. Without
     idempotence a partition has one batch on its way at a time, and a retry may double it.
@@ -125,8 +133,13 @@ class Producer(Client):
         self._custom = None if named else cast(Partitioner, self._config.partitioner)
         self._blocked_ms = 0
         self._closed = False
+        self._routes: dict[str, _Route] = {}
+        self._routes_of: ClusterView | None = None  # the view that they are taken from
+        self._wall_ms = world.clock.wall_ms
+        self._new_promise: Callable[[], Promise]
 
     async def start(self, tasks: asyncio.TaskGroup) -> None:
+        self._new_promise = asyncio.get_running_loop().create_future
         self.session.start(tasks)
         self.sender.start(tasks)
 
@@ -149,24 +162,48 @@ class Producer(Client):
         no such partition of a topic that is there).
         Keys and values are bytes: TypeError for anything else.
         """
-        if not (isinstance(value, _BYTES_OR_NONE) and isinstance(key, _BYTES_OR_NONE)):
-            raise TypeError("keys and values are bytes or None")
-        if self._closed:
-            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "the producer is closed")
-        session = self.session
-        view = session.metadata.view.topics.get(topic)
-        if (
-            view is None
-            or not view.partitions
-            or view.error is not ErrorCode.NONE
-            or (partition is not None and partition not in view.partitions)
+        if (type(value) is not bytes or type(key) is not bytes) and not (
+            isinstance(value, _BYTES_OR_NONE) and isinstance(key, _BYTES_OR_NONE)
         ):
-            view = await session.metadata.topic(topic, self._config.max_block_ms, partition)
-        clock = session.world.clock
+            raise TypeError("keys and values are bytes or None")
+        view = self.session.metadata.view
+        if view is not self._routes_of:
+            self._routes_of = view
+            self._routes.clear()
+        route = self._routes.get(topic)
+        if route is None or self._closed or (partition is not None and partition not in route.all):
+            route = await self._route(topic, partition)
         if timestamp_ms is None:
-            timestamp_ms = clock.wall_ms()
+            timestamp_ms = self._wall_ms()
         record: PendingRecord = (timestamp_ms, key, value, headers)
         size_bytes = record_size_bytes(record)
+        promise: Promise = self._new_promise()
+        target = self._partition(route, key, value, partition, size_bytes)
+        full = self._accumulator.append_to_open(target, record, size_bytes, promise)
+        if full is None:
+            await self._append(target, record, size_bytes, promise)
+        elif full:
+            self.sender.wake()
+            await asyncio.sleep(0)  # or who sends in a loop would never let the sender run
+        if on_delivery is not None:
+            promise.add_done_callback(partial(_call_back, on_delivery))
+        return promise
+
+    async def _route(self, topic: str, partition: int | None) -> _Route:
+        """Raises KafkaError when the topic, or the partition, is not found in time."""
+        if self._closed:
+            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "the producer is closed")
+        metadata = self.session.metadata
+        view = await metadata.topic(topic, self._config.max_block_ms, partition)
+        route = _Route({n: TopicPartition(topic, n) for n in view.partitions}, view.available)
+        if metadata.view is self._routes_of:
+            self._routes[topic] = route
+        return route
+
+    async def _append(
+        self, target: TopicPartition, record: PendingRecord, size_bytes: int, promise: Promise
+    ) -> None:
+        """A batch has to begin, perhaps after others have gone. Raises KafkaError."""
         if size_bytes + BATCH_OVERHEAD_BYTES > self._config.max_request_size:
             raise KafkaError(
                 ErrorCode.MESSAGE_TOO_LARGE,
@@ -174,14 +211,10 @@ class Producer(Client):
             )
         if not self._accumulator.has_memory(size_bytes):
             await self._wait_for_memory(size_bytes)
-        target = self._partition(view, key, value, partition, size_bytes)
-        promise: Promise = asyncio.get_running_loop().create_future()
-        if self._accumulator.append(target, record, size_bytes, promise, clock.monotonic_ms()):
+        now_ms = self.session.world.clock.monotonic_ms()
+        if self._accumulator.append(target, record, size_bytes, promise, now_ms):
             self.sender.wake()
-            await asyncio.sleep(0)  # or who sends in a loop would never let the sender run
-        if on_delivery is not None:
-            promise.add_done_callback(partial(_call_back, on_delivery))
-        return promise
+            await asyncio.sleep(0)
 
     async def send_and_wait(
         self,
@@ -262,36 +295,32 @@ class Producer(Client):
 
     def _partition(
         self,
-        view: TopicView,
+        route: _Route,
         key: bytes | None,
         value: bytes | None,
         partition: int | None,
         size_bytes: int,
     ) -> TopicPartition:
         """The record's own choice, else its key's, else that of the partitioner."""
-        topic, count = view.name, len(view.partitions)
         if partition is not None:
-            return TopicPartition(topic, partition)
+            return route.all[partition]
+        topic, count = route.all[0].topic, len(route.all)
         if self._custom is not None:
-            chosen = self._custom(topic, key, value, count, view.available)
+            chosen = self._custom(topic, key, value, count, route.available)
             if not 0 <= chosen < count:
                 raise ValueError(f"the partitioner chose {chosen} of {count} partitions")
-            return TopicPartition(topic, chosen)
+            return route.all[chosen]
         if key is not None:
-            return TopicPartition(topic, partition_for_key(key, count))
+            return route.all[partition_for_key(key, count)]
         if self._config.partitioner == "round_robin":
-            return TopicPartition(
-                topic, self._turns.next(topic, count, view.available, self._draw())
-            )
+            return route.all[self._turns.next(topic, count, route.available, self._draw())]
         current = self._sticky.current(topic)
         if current is not None:
-            target = TopicPartition(topic, current)
+            target = route.all[current]
             if self._accumulator.fits_open_batch(target, size_bytes):
                 return target
         previous = -1 if current is None else current
-        return TopicPartition(
-            topic, self._sticky.next(topic, count, view.available, previous, self._draw())
-        )
+        return route.all[self._sticky.next(topic, count, route.available, previous, self._draw())]
 
     def _draw(self) -> int:
         return self.session.world.entropy.randrange(_DRAW)

@@ -36,6 +36,8 @@ class RecordMetadata(NamedTuple):
     timestamp: int
 
 
+_new_metadata = tuple.__new__
+
 Promise: TypeAlias = "asyncio.Future[RecordMetadata]"
 Batch: TypeAlias = ProducerBatch[Promise]
 
@@ -288,7 +290,8 @@ class Sender:
         for promise, timestamp in zip(batch.tokens, batch.timestamps, strict=True):
             if not promise.done():
                 at = timestamp if append_time_ms == -1 else append_time_ms
-                promise.set_result(RecordMetadata(topic, partition, offset, at))
+                row = (topic, partition, offset, at)
+                promise.set_result(_new_metadata(RecordMetadata, row))
             if known:
                 offset += 1
         self._on_settled()

@@ -73,6 +73,8 @@ class Accumulator(Generic[Token]):
         self._flushes = 0
         self._next_serial = 0
         self._per_partition = config.in_flight
+        self._batch_size = config.batch_size
+        self._buffer_memory = config.buffer_memory
 
     @property
     def used_bytes(self) -> int:
@@ -97,6 +99,22 @@ class Accumulator(Generic[Token]):
         """Whether ``append`` would go on with a batch instead of beginning a new one."""
         batch = self._open.get(topic_partition)
         return batch is not None and batch.size_bytes + size_bytes <= self.config.batch_size
+
+    def append_to_open(
+        self, topic_partition: TopicPartition, record: PendingRecord, size_bytes: int, token: Token
+    ) -> bool | None:
+        """``append`` for the usual case: a batch is open, and has room. None when not so, or the
+        buffer is full; else whether the batch is full now."""
+        batch = self._open.get(topic_partition)
+        if batch is None:
+            return None
+        filled = batch.size_bytes + size_bytes
+        used = self._used_bytes + size_bytes
+        if filled > self._batch_size or used > self._buffer_memory:
+            return None
+        self._used_bytes = used
+        batch.append(record, token, size_bytes)
+        return filled >= self._batch_size
 
     def append(
         self,

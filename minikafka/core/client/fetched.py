@@ -63,8 +63,18 @@ class FetchedChunk:
     again with it, and batches that show nothing are passed.
     """
 
-    __slots__ = ("_aborted", "_batches", "_check_crcs", "_error", "_ready", "_start", "_tp", "end",
-                 "size_bytes")  # fmt: skip
+    __slots__ = (
+        "_aborted",
+        "_at",
+        "_batches",
+        "_check_crcs",
+        "_error",
+        "_ready",
+        "_start",
+        "_tp",
+        "end",
+        "size_bytes",
+    )
 
     def __init__(
         self,
@@ -79,7 +89,8 @@ class FetchedChunk:
         self._start = start.offset
         self._aborted = AbortedTransactions(aborted)
         self._check_crcs = check_crcs
-        self._ready: deque[ConsumerRecord] = deque()
+        self._ready: list[ConsumerRecord] = []  # of the batch that is open, from ``_at`` on
+        self._at = 0
         self._batches: deque[RecordBatch] = deque()
         self._error: KafkaError | None = None  # comes after the batches before it
         try:
@@ -103,13 +114,12 @@ class FetchedChunk:
         place: Place | None = None
         while len(taken) < limit:
             if self._ready:
-                room = limit - len(taken)
-                if room >= len(self._ready):
-                    taken.extend(self._ready)
-                    self._ready.clear()
-                else:
-                    taken.extend(self._ready.popleft() for _ in range(room))
-                place = Place(taken[-1].offset + 1, taken[-1].leader_epoch)
+                some = self._ready[self._at : self._at + limit - len(taken)]
+                self._at += len(some)
+                if self._at == len(self._ready):
+                    self._ready, self._at = [], 0
+                taken += some
+                place = Place(some[-1].offset + 1, some[-1].leader_epoch)
             elif self._batches:
                 try:
                     place = self._open(self._batches[0]) or place
@@ -134,7 +144,7 @@ class FetchedChunk:
             )
         after = batch.next_offset
         if not self._aborted.hides(batch) and after > self._start:
-            self._ready.extend(consumer_records(self._tp, batch, self._start))
+            self._ready = consumer_records(self._tp, batch, self._start)
         if self._ready or after <= self._start:
             return None
         return Place(after, batch.partition_leader_epoch)

@@ -80,7 +80,7 @@ class ProducerBatch(Generic[Token]):
         self.size_bytes = BATCH_OVERHEAD_BYTES
         self.body = bytearray()
         self.record_count = 0
-        self.max_timestamp = -1
+        self.max_timestamp = -(1 << 63)
         self.timestamps: list[int] = []
         self.tokens: list[Token] = []
 

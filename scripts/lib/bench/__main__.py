@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from scripts.lib.bench import codec, controller, groups, log, produce, start, timer
+from scripts.lib.bench import clients, codec, controller, groups, log, produce, start, timer, transactions
 from scripts.lib.bench.report import Report
 
 BENCHMARKS = {
@@ -18,6 +18,8 @@ BENCHMARKS = {
     "timer": timer.run,
     "controller": controller.run,
     "groups": groups.run,
+    "client": clients.run,
+    "transactions": transactions.run,
 }
 
 

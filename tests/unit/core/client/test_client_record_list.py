@@ -1,0 +1,80 @@
+"""The quick decoder of consumer records against the plain one, and against broken bytes."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from minikafka.core.client.producer_batch import ProducerBatch
+from minikafka.core.client.record_list import consumer_records
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.protocol.records.batch import CorruptRecordError, parse_batches
+from minikafka.protocol.records.builder import build_batch
+from minikafka.protocol.records.compression import Compression
+from minikafka.protocol.records.record import Record, decode_batch
+
+TP = TopicPartition("t", 3)
+
+lengths = st.sampled_from([0, 1, 62, 63, 64, 65, 120, 8191, 8192, 9000])
+contents = st.one_of(st.none(), lengths.map(lambda length: b"x" * length))
+headers = st.lists(st.tuples(st.sampled_from(["", "h", "ключ"]), contents), max_size=2)
+times = st.sampled_from([0, 1, 63, 64, 65, 8_192, 1 << 40, -1, -64, -65])
+rows = st.lists(st.tuples(times, contents, contents, headers), min_size=1, max_size=12)
+
+
+def as_plain(data: bytes, start: int = 0) -> list[tuple[object, ...]]:
+    (batch,) = parse_batches(data)
+    epoch = batch.partition_leader_epoch
+    return [("t", 3, *record, epoch) for record in decode_batch(batch) if record.offset >= start]
+
+
+@given(
+    rows=rows,
+    gaps=st.lists(st.sampled_from([1, 1, 1, 70, 9_000]), min_size=12, max_size=12),
+    base=st.sampled_from([0, 5, 1 << 40]),
+    skip=st.integers(0, 3),
+)
+@settings(max_examples=120, deadline=None)
+def test_both_decoders_agree(rows: list, gaps: list[int], base: int, skip: int):
+    plain = build_batch(rows, base_offset=base, leader_epoch=4)
+    offset, compacted = base, []
+    for row, gap in zip(rows, gaps, strict=False):
+        compacted.append(Record(offset, *row))
+        offset += gap
+    with_gaps = build_batch(compacted, base_offset=base, compression=Compression.LZ4)
+    for data in (plain, with_gaps):
+        (batch,) = parse_batches(data)
+        assert consumer_records(TP, batch, base + skip) == as_plain(data, base + skip)
+
+
+@pytest.mark.parametrize("count", [63, 64, 65, 8_191, 8_192, 8_193, 9_000])
+def test_offsets_are_counted_over_the_lengths_of_their_varints(count: int):
+    data = build_batch([(0, None, b"%d" % number, []) for number in range(count)])
+    (batch,) = parse_batches(data)
+    assert consumer_records(TP, batch) == as_plain(data)
+
+
+@given(rows=rows)
+@settings(max_examples=60, deadline=None)
+def test_what_a_producer_encodes_is_what_the_builder_builds(rows: list):
+    batch: ProducerBatch[int] = ProducerBatch(TP, 0)
+    for number, row in enumerate(rows):
+        batch.append(row, number, 1)
+    assert batch.build(Compression.NONE) == build_batch(rows)
+    assert [record[1:] for record in batch.records()] == [tuple(row) for row in rows]
+
+
+@given(rows=rows, at=st.floats(0, 0.999), byte=st.integers(0, 255), cut=st.integers(0, 3))
+@settings(max_examples=150, deadline=None)
+def test_broken_bytes_are_an_error_or_other_records(rows: list, at: float, byte: int, cut: int):
+    data = bytearray(build_batch(rows))
+    place = 61 + int(at * (len(data) - 61))
+    data[place] = byte
+    (batch,) = parse_batches(bytes(data))
+    batch = batch._replace(record_count=batch.record_count + cut)
+    try:
+        consumer_records(TP, batch)
+    except CorruptRecordError:
+        return
+    assert cut == 0
