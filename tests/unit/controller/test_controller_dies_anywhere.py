@@ -1,0 +1,230 @@
+"""The controller dies, or is paused, at every await of what it does: its successor finishes."""
+
+import asyncio
+import json
+
+import pytest
+
+from minikafka.core.controller.states import PartitionState
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.zookeeper import paths
+from minikafka.zookeeper.store import ZkStore
+from minikafka.zookeeper.znodes import ControllerEpochZnode
+from tests.support.reassigning import DeathAt, catch_up
+
+BROKERS = (1, 2, 3)
+CONTROLLERS = (7, 8, 9)  # lead nothing, so that only their office is lost with them
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+class Creation:
+    async def prepare(self, cluster):
+        pass
+
+    async def begin(self, cluster):
+        store = ZkStore(cluster.tree.open())
+        await store.create_topic("t", None, {0: (1, 2), 1: (2, 3)}, {})
+
+    async def check(self, cluster):
+        assert await cluster.state(T0) == (1, (1, 2), 0)
+        assert await cluster.state(T1) == (2, (2, 3), 0)
+        context = cluster.active.context
+        assert context.partition_state(T0) is context.partition_state(T1) is PartitionState.ONLINE
+        assert context.topic_ids["t"]
+
+
+class Growth:
+    async def prepare(self, cluster):
+        await cluster.create_topic("t", (1, 2))
+
+    async def begin(self, cluster):
+        node = json.loads(cluster.tree.nodes[paths.topic("t")].data)
+        node["partitions"]["1"] = [2, 3]
+        cluster.tree.set(paths.topic("t"), json.dumps(node).encode())
+
+    check = Creation.check
+
+
+class Deletion:
+    async def prepare(self, cluster):
+        await cluster.create_topic("t", (1, 2), (2, 3))
+
+    async def begin(self, cluster):
+        cluster.tree.create(f"{paths.DELETE_TOPICS}/t", b"")
+
+    async def check(self, cluster):
+        left = [path for path in cluster.tree.nodes if path.rpartition("/")[2] == "t"]
+        assert left == []
+        assert "t" not in cluster.active.context.all_topics
+
+
+class OfflineElection:
+    async def prepare(self, cluster):
+        await cluster.create_topic("t", (1, 2), (2, 1))
+
+    async def begin(self, cluster):
+        gone = cluster.nodes.pop(1)
+        await gone.controller.stop()
+        cluster.brokers.down.add(1)
+        cluster.tree.expire(gone.session.session_id)
+
+    async def check(self, cluster):
+        for partition in (T0, T1):
+            leader, isr, _ = await cluster.state(partition)
+            assert (leader, isr) == (2, (2,))
+
+
+class PreferredElection:
+    async def prepare(self, cluster):
+        await cluster.create_topic("t", (1, 2), (2, 1))
+        await cluster.kill(1)
+        cluster.brokers.down.discard(1)
+        await cluster.start(1)
+        for partition in (T0, T1):
+            await catch_up(cluster, partition)
+        assert (await cluster.state(T0))[:2] == (2, (2, 1))
+
+    async def begin(self, cluster):
+        rows = [{"topic": "t", "partition": 0}, {"topic": "t", "partition": 1}]
+        data = json.dumps({"version": 1, "partitions": rows}).encode()
+        cluster.tree.create(paths.PREFERRED_REPLICA_ELECTION, data)
+
+    async def check(self, cluster):
+        assert (await cluster.state(T0))[0] == 1
+        assert (await cluster.state(T1))[0] == 2
+        assert paths.PREFERRED_REPLICA_ELECTION not in cluster.tree.nodes
+
+
+class Shutdown(OfflineElection):
+    """What the broker that leaves was not relieved of, its death brings."""
+
+    async def begin(self, cluster):
+        self.asked = asyncio.ensure_future(cluster.active.controlled_shutdown(1, -1))
+        self.asked.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    async def check(self, cluster):
+        self.asked.cancel()
+        await OfflineElection.begin(self, cluster)
+        await cluster.settle()
+        await super().check(cluster)
+
+
+OPERATIONS = [Creation, Growth, Deletion, OfflineElection, PreferredElection, Shutdown]
+
+
+async def consistent(cluster):
+    """The controller in office knows what the znodes say, and every epoch is its own or older."""
+    context = cluster.active.context
+    data = cluster.tree.nodes[paths.CONTROLLER_EPOCH].data
+    assert context.epoch == ControllerEpochZnode.decode(data).epoch
+    for partition in context.all_partitions():
+        known = context.leadership[partition].leader_and_isr
+        assert (known.leader, known.isr, known.leader_epoch) == await cluster.state(partition)
+
+
+@pytest.mark.mission("CEL-17", "CFO-5", "DEL-4", "CCB-6", "CTX-1", "LEL-1")
+@pytest.mark.parametrize("before", [True, False])
+@pytest.mark.parametrize("operation", OPERATIONS)
+async def test_killed(new_cluster, operation, before):
+    n, lived = 0, False
+    while not lived:
+        n += 1
+        assert n < 100
+        async with new_cluster(auto_leader_rebalance_enable=False) as cluster:
+            await cluster.start(*CONTROLLERS, *BROKERS)
+            what = operation()
+            await what.prepare(cluster)
+            death = DeathAt(cluster.nodes[7].session, n, before)
+            await what.begin(cluster)
+            lived = not await death.awaited()
+            await cluster.kill(7)
+            await what.check(cluster)
+            await consistent(cluster)
+    assert n > 2
+
+
+@pytest.mark.mission("CFO-1", "CFO-5", "CEL-11", "CEL-17")
+@pytest.mark.parametrize("before", [True, False])
+@pytest.mark.parametrize("operation", [Growth, Deletion, OfflineElection])
+async def test_killed_while_taking_office(new_cluster, operation, before):
+    """The work waits when the second controller takes office, and dies there; the third does it."""
+    n, lived = 0, False
+    while not lived:
+        n += 2
+        assert n < 100
+        async with new_cluster(auto_leader_rebalance_enable=False) as cluster:
+            await cluster.start(*CONTROLLERS, *BROKERS)
+            what = operation()
+            await what.prepare(cluster)
+            DeathAt(cluster.nodes[7].session, 1, True)  # deaf from here on
+            await what.begin(cluster)
+            death = DeathAt(cluster.nodes[8].session, n, before)
+            DeathAt(cluster.nodes[9].session, 10**9, True)
+            for broker in BROKERS:
+                if broker in cluster.nodes:
+                    cluster.nodes[broker].controller._elector._may_stand = False
+            seven = cluster.nodes.pop(7)
+            await die(cluster, seven)
+            lived = not await death.awaited()
+            await cluster.kill(8)
+            await cluster.settle()
+            await what.check(cluster)
+            await consistent(cluster)
+    assert n > 10
+
+
+async def die(cluster, node):
+    """kill -9, and nobody waits for what comes of it."""
+    node.controller._running = False
+    node.controller._task.cancel()
+    await asyncio.wait([node.controller._task])
+    await node.controller._channels.shutdown()
+    cluster.brokers.down.add(node.id)
+    cluster.tree.expire(node.session.session_id)
+
+
+class PauseAt(DeathAt):
+    """It goes on when ``go_on`` is set."""
+
+    def __init__(self, session, n, before):
+        super().__init__(session, n, before)
+        self.go_on = asyncio.Event()
+
+    async def _die(self):
+        self.came = True
+        await self.go_on.wait()
+
+
+@pytest.mark.mission("CEL-16", "CEL-15", "R-13")
+@pytest.mark.parametrize("operation", OPERATIONS)
+async def test_paused_while_another_was_elected(new_cluster, operation):
+    """Its session lives on, its office went by hand: whatever it does then changes nothing."""
+    n, lived = 0, False
+    while not lived:
+        n += 1
+        assert n < 100
+        async with new_cluster(auto_leader_rebalance_enable=False) as cluster:
+            await cluster.start(*CONTROLLERS, *BROKERS)
+            what = operation()
+            await what.prepare(cluster)
+            pause = PauseAt(cluster.nodes[7].session, n, True)
+            await what.begin(cluster)
+            lived = not await pause.awaited()
+            zombie = cluster.nodes.pop(7)  # nobody waits for it to come to rest
+            epoch = zombie.controller.context.epoch
+            cluster.tree.delete(paths.CONTROLLER)
+            await cluster.settle()
+            await what.check(cluster)
+            await consistent(cluster)
+            cluster.brokers.take()
+            before = {path: (n.data, n.version) for path, n in cluster.tree.nodes.items()}
+            pause.go_on.set()
+            cluster.nodes[7] = zombie
+            await cluster.settle()
+            after = {path: (n.data, n.version) for path, n in cluster.tree.nodes.items()}
+            assert after == before
+            assert not zombie.controller.is_active
+            for _, message in cluster.brokers.take():
+                assert message.controller_epoch <= epoch  # which every broker refuses by now
+            await consistent(cluster)
+    assert n > 2
