@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -27,7 +28,7 @@ def whole(trio: RealCluster) -> Iterator[RealCluster]:
     for broker_id in trio.broker_ids:
         if not (trio.home(f"broker-{broker_id}") / "pid").exists():
             trio.restart_broker(broker_id)
-    if trio.znode(f"/brokers/topics/{TOPIC}"):
+    if trio.znode(f"/brokers/topics/{TOPIC}"):  # kept, because something was found
         trio.topics("delete", "--topic", TOPIC)
 
 
@@ -80,6 +81,7 @@ def test_leader_follower_and_controller_are_frozen(whole: RealCluster, load: Ver
             os.kill(pid, signal.SIGCONT)
         until(lambda v=victim: whole.znode(f"/brokers/ids/{v}") is not None, "back", 60)
         whole.until_whole()
+        assert whole.broker_pid(victim) == pid, "it was the same process all the time"
     load.until_more()
     load.finish()
 
@@ -88,12 +90,15 @@ def test_zookeeper_is_away_for_longer_than_sessions_last(
     whole: RealCluster, load: VerifyProcess
 ) -> None:
     """The data path goes on, and nobody is taken for dead when it is back."""
+    marks = {b: len(whole.log(b)) for b in whole.broker_ids}
     whole.kill_zookeeper()
     away_until = time.monotonic() + SESSION_S + LONGER_THAN_SESSION_S
     while time.monotonic() < away_until:
         load.until_more()
+    assert all("zookeeper_unreachable" in whole.log(b)[mark:] for b, mark in marks.items())
     whole.restart_zookeeper()
     whole.until_whole()
+    whole.create_topic("together-again")
     load.until_more()
     verdict = load.finish()
     assert verdict["in_doubt"] == 0
@@ -120,3 +125,20 @@ def test_a_frozen_controller_keeps_nobody_from_stopping(
     whole.until_whole()
     load.until_more()
     load.finish()
+
+
+def test_it_says_so_when_records_are_gone(whole: RealCluster, tmp_path: Path) -> None:
+    """The only replica's files are deleted under a dead broker."""
+    options = ("--topic", TOPIC, "--replication-factor", "1", "--partitions", "1")
+    with VerifyProcess(whole.bootstrap, tmp_path, *options) as load:
+        victim = leader(whole)
+        whole.end_broker(victim, signal.SIGKILL)
+        shutil.rmtree(whole.data(victim) / f"{TOPIC}-0")
+        whole.restart_broker(victim)
+        load.until_more()
+        verdict = load.verdict(1)
+    assert not verdict["ok"]
+    assert verdict["counts"]["lost"] > 0
+    found = next(row for row in verdict["findings"] if row["kind"] == "lost")
+    assert "acknowledged at offset" in found["history"][0]
+    assert found["history"][-1] == "  final reading: did not see it"

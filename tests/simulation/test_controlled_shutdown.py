@@ -10,7 +10,10 @@ import pytest
 
 from minikafka.client import Admin
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.simulator.cluster import SimCluster, host_name
+from minikafka.kernel.errors import ErrorCode
+from minikafka.network.channel import Channel, ChannelConfig
+from minikafka.protocol.messages.controlled_shutdown import ControlledShutdownRequest
+from minikafka.simulator.cluster import PORT, SimCluster, host_name
 from tests.support.verified import PARTITIONS, Events, up, verified
 
 SESSION_S = 6
@@ -88,6 +91,36 @@ def test_only_who_was_killed_has_to_recover() -> None:
         await verified(cluster, death)
 
     simulated(4).run(scenario)
+
+
+@pytest.mark.mission("CSH-7")
+def test_the_controller_answers_every_version() -> None:
+    """Version 0 has a request header of its own, without a client id."""
+
+    async def scenario(cluster: SimCluster) -> None:
+        await up(cluster)
+        await cluster.until("a controller", lambda: cluster.controller_id() is not None)
+        world, controller = cluster.client_host.world, cluster.controller_id()
+        assert controller is not None
+        channel = await Channel.open(
+            world.network, world.clock, host_name(controller), PORT, None, ChannelConfig()
+        )
+        leaving = next(b for b in cluster.broker_ids if b != controller)
+        answers = {leaving: ErrorCode.NONE, 99: ErrorCode.BROKER_NOT_AVAILABLE}
+        versions = ControlledShutdownRequest.SPEC.versions
+        assert (versions.first, versions.last) == (0, 3)
+        for version in range(4):
+            for broker_id, code in (
+                (leaving, ErrorCode.NONE),
+                (99, ErrorCode.BROKER_NOT_AVAILABLE),
+            ):
+                request = ControlledShutdownRequest(broker_id=broker_id)
+                answer = await channel.request(request, version, 5_000)
+                assert answer.error_code == code
+                assert answer.remaining_partitions == []
+        channel.close()
+
+    simulated(8).run(scenario)
 
 
 @pytest.mark.mission("CSH-4")

@@ -115,6 +115,7 @@ class RealCluster(Cluster):
         java = psutil.Process(pid).children()
         os.kill(pid, signal.SIGKILL)
         until(lambda: not any(is_alive(child.pid) for child in java), "Java ended")
+        pid_file.unlink(missing_ok=True)
 
     def restart_zookeeper(self) -> None:
         home = self.home("zookeeper")
@@ -126,6 +127,7 @@ class RealCluster(Cluster):
                 stderr=log,
                 start_new_session=True,
             )
+        (home / "pid").write_text(f"{process.pid}\n")
         self._restarted.append(process)
 
     @contextlib.contextmanager

@@ -56,12 +56,17 @@ class VerifyProcess:
         until(more, f"{count} more acknowledged", limit_s)
 
     def finish(self) -> dict[str, Any]:
-        """End the load; the verdict."""
+        """End the load; the verdict, which is good."""
+        verdict = self.verdict(0)
+        assert verdict["ok"]
+        return verdict
+
+    def verdict(self, expected_status: int) -> dict[str, Any]:
+        """End the load; whatever the verdict is."""
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
         status = self._process.wait(timeout=180)
         said = self._out.read_text()
-        assert status == 0, said or self._err.read_text()
+        assert status == expected_status, said or self._err.read_text()
         verdict: dict[str, Any] = json.loads(said)
-        assert verdict["ok"]
         return verdict
