@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import repeat
 from typing import Final, NamedTuple
@@ -15,7 +15,8 @@ from minikafka.protocol.records.record import Header
 
 
 class ConsumerRecord(NamedTuple):
-    """One record as an application gets it. ``timestamp`` is milliseconds since 1970, or -1."""
+    """One record as an application gets it. ``timestamp`` is milliseconds since 1970, or -1;
+    ``headers`` pairs of name and value."""
 
     topic: str
     partition: int
@@ -23,7 +24,7 @@ class ConsumerRecord(NamedTuple):
     timestamp: int
     key: bytes | None
     value: bytes | None
-    headers: list[Header]
+    headers: Sequence[Header]
     leader_epoch: int
 
 
@@ -86,7 +87,7 @@ class _Columns(NamedTuple):
     timestamps: list[int]
     keys: list[bytes | None]
     values: list[bytes | None]
-    headers: list[list[Header]]
+    headers: list[Sequence[Header]]
 
 
 def _decode_dense(
@@ -131,7 +132,7 @@ def _decode_dense(
             value, position = _field(data, position, end)
             add_value(value)
         if data[position] == 0:
-            add_headers([])
+            add_headers(())  # a list would be one more object for the garbage collector
             position += 1
         else:
             headers, position = _headers(data, position, end)

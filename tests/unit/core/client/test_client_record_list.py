@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from minikafka.core.client import record_list
 from minikafka.core.client.producer_batch import ProducerBatch
-from minikafka.core.client.record_list import consumer_records
+from minikafka.core.client.record_list import ConsumerRecord
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.protocol.records.batch import CorruptRecordError, parse_batches
+from minikafka.protocol.records.batch import CorruptRecordError, RecordBatch, parse_batches
 from minikafka.protocol.records.builder import build_batch
 from minikafka.protocol.records.compression import Compression
 from minikafka.protocol.records.record import Record, decode_batch
@@ -21,6 +22,12 @@ contents = st.one_of(st.none(), lengths.map(lambda length: b"x" * length))
 headers = st.lists(st.tuples(st.sampled_from(["", "h", "ключ"]), contents), max_size=2)
 times = st.sampled_from([0, 1, 63, 64, 65, 8_192, 1 << 40, -1, -64, -65])
 rows = st.lists(st.tuples(times, contents, contents, headers), min_size=1, max_size=12)
+
+
+def consumer_records(tp: TopicPartition, batch: RecordBatch, start: int = 0) -> list[object]:
+    found = record_list.consumer_records(tp, batch, start)
+    assert all(type(record) is ConsumerRecord for record in found)
+    return [record._replace(headers=list(record.headers)) for record in found]
 
 
 def as_plain(data: bytes, start: int = 0) -> list[tuple[object, ...]]:
