@@ -125,17 +125,20 @@ class LogReader:
             return LogRead(b"", start, start)
         return LogRead(data, int.from_bytes(data[:8], "big"), start)
 
-    def with_aborted(self, read: LogRead, bound: int) -> LogRead:
-        """Kafka: ``LocalLog.addAbortedTransactions``. Nothing from ``bound`` on was read."""
-        found: list[AbortedTxn] = []
-        if read.records:
-            self.collect_aborted(read.start_offset, bound, found)
-        if not found:
+    def with_aborted(self, read: LogRead, extent: Extent) -> LogRead:
+        """Kafka: ``LocalLog.addAbortedTransactions``. What was read ends with the last batch after
+        an index entry: neither all batches nor the rest of the log are looked at."""
+        if not read.records:
             return read
+        segment, position = extent.place
+        last = position + len(read.records) - 1
+        indexed = segment.offset_index.lookup_position(last).position
         end = 0
-        for batch in iterate_batches(read.records):
+        for batch in iterate_batches(memoryview(read.records)[max(indexed - position, 0) :]):
             end = batch.next_offset
-        return read._replace(aborted=tuple(txn for txn in found if txn.first_offset < end))
+        found: list[AbortedTxn] = []
+        self.collect_aborted(read.start_offset, end, found)
+        return read._replace(aborted=tuple(found)) if found else read
 
     def collect_aborted(self, start: int, bound: int, found: list[AbortedTxn]) -> None:
         """Add the aborted transactions that touch ``[start, bound)``, in the order of markers."""

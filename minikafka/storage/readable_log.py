@@ -83,7 +83,7 @@ class ReadableLog:
         if extent is None:
             return LogRead(b"", start_offset, start_offset)
         found = self._reader.read(extent, start_offset)
-        return self._reader.with_aborted(found, upper_bound_offset) if include_aborted else found
+        return self._reader.with_aborted(found, extent) if include_aborted else found
 
     async def read_cold(
         self,
@@ -111,7 +111,7 @@ class ReadableLog:
             if truncations == self._truncations:
                 found = self._reader.trim(extent, data, start_offset)
                 if include_aborted:
-                    found = self._reader.with_aborted(found, upper_bound_offset)
+                    found = self._reader.with_aborted(found, extent)
                 return found
 
     def aborted_transactions(self, start_offset: int, bound: int) -> list[AbortedTxn]:

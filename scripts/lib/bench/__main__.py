@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import sys
 
-from scripts.lib.bench import clients, codec, controller, groups, log, produce, start, timer, transactions
+from scripts.lib.bench import (
+    clients,
+    codec,
+    controller,
+    groups,
+    log,
+    produce,
+    start,
+    timer,
+    transactions,
+)
 from scripts.lib.bench.report import Report
 
 BENCHMARKS = {
@@ -12,7 +22,7 @@ BENCHMARKS = {
     "log": log.run,
     "produce": produce.run_produce,
     "fetch": produce.run_fetch,
-    "replication": produce.run_replication,
+    "replication": replication.run,
     "latency": produce.run_latency,
     "start": start.run,
     "timer": timer.run,
