@@ -11,6 +11,7 @@ from scripts.lib.bench import (
     groups,
     log,
     produce,
+    replication,
     start,
     timer,
     transactions,
