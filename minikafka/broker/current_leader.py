@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from minikafka.broker.cluster_view import ClusterView
+from minikafka.broker.hosted_partitions import HostedPartitions
 from minikafka.kernel.cluster import NO_EPOCH, NO_LEADER, Broker, Endpoint, TopicPartition
 
 
@@ -17,9 +18,17 @@ class LeaderHint(NamedTuple):
     endpoint: Endpoint | None
 
 
-def leader_hint(cluster: ClusterView, topic_partition: TopicPartition, listener: str) -> LeaderHint:
-    """As far as the metadata cache knows; the endpoint is that of the asker's listener."""
-    leader, leader_epoch = cluster.partition_leader(topic_partition) or (NO_LEADER, NO_EPOCH)
+def leader_hint(
+    cluster: ClusterView, hosted: HostedPartitions, topic_partition: TopicPartition, listener: str
+) -> LeaderHint:
+    """A replica knows best: LeaderAndIsr comes before UpdateMetadata, and a leader of a moment ago
+    is asked before that. Else as far as the metadata cache knows. The endpoint is that of the
+    asker's listener."""
+    partition = hosted.get(topic_partition)
+    if partition is not None and partition.leader_epoch >= 0:
+        leader, leader_epoch = partition.state.leader, partition.leader_epoch
+    else:
+        leader, leader_epoch = cluster.partition_leader(topic_partition) or (NO_LEADER, NO_EPOCH)
     broker = cluster.broker(leader) if leader >= 0 else None
     endpoint = broker.endpoint(listener) if broker is not None else None
     return LeaderHint(leader, leader_epoch, broker, endpoint)

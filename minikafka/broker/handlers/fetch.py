@@ -198,7 +198,7 @@ class FetchHandler:
         data: PartitionData,
         response: FetchResponse,
     ) -> None:
-        hint = leader_hint(self._cluster, topic_partition, context.listener)
+        hint = leader_hint(self._cluster, self._replicas.hosted, topic_partition, context.listener)
         data.current_leader = LeaderIdAndEpoch(hint.leader, hint.leader_epoch)
         if (
             hint.endpoint is not None

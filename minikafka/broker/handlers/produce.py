@@ -153,7 +153,7 @@ class ProduceHandler:
         answer: PartitionProduceResponse,
         response: ProduceResponse,
     ) -> None:
-        hint = leader_hint(self._cluster, topic_partition, context.listener)
+        hint = leader_hint(self._cluster, self._replicas.hosted, topic_partition, context.listener)
         answer.current_leader = LeaderIdAndEpoch(hint.leader, hint.leader_epoch)
         if (
             hint.endpoint is not None

@@ -179,6 +179,16 @@ async def test_who_leads_instead_is_named_from_version_10_on() -> None:
         assert older.current_leader is None
 
 
+async def test_a_replica_knows_of_its_leader_before_the_metadata_do() -> None:
+    async with ReplicaCluster([1]) as cluster:
+        await cluster.elect(2, epoch=4, tell=[1])
+        cluster.metadata.leaders[TP] = (1, 3)  # UpdateMetadata is still to come
+        answer = cluster[1].ask(request((TOPIC, {0: batch("v")})), 10)[0]
+        told = answer.responses[0].partition_responses[0].current_leader
+        assert (told.leader_id, told.leader_epoch) == (2, 4)
+        assert [node.node_id for node in answer.node_endpoints] == [2]
+
+
 async def test_a_partition_elsewhere_is_not_unknown() -> None:
     async with ReplicaCluster([1]) as cluster:
         await cluster.elect(2, isr=[2], replicas=[2], tell=[])
