@@ -90,17 +90,6 @@ def run_produce(report: Report) -> None:
             report.row(name, "1/s", rate(ours), rate(bare), aim)
 
 
-def run_replication(report: Report) -> None:
-    report.section("produce acks=all, three brokers, RF 3, five in flight (requests/s)")
-    with tempfile.TemporaryDirectory() as home, Cluster(Path(home), 3, OVERRIDES) as cluster:
-        create(cluster, "bench", 3)
-        for size, count in ((1 << 10, 5_000), (16 << 10, 2_000), (256 << 10, 300)):
-            frame = requests.produce_frame("bench", size, acks=-1)
-            ours, bare = compare(leader_port(cluster, "bench"), frame, count, Path(home))
-            name = f"{size >> 10} KB, {rate(ours) * size / 1e6:,.0f} MB/s"
-            report.row(name, "1/s", rate(ours), rate(bare))
-
-
 def run_latency(report: Report) -> None:
     report.section("one request at a time, 1 KB, three brokers (ms)")
     with tempfile.TemporaryDirectory() as home, Cluster(Path(home), 3) as cluster:
