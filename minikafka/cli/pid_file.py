@@ -5,13 +5,11 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 NAME = "minikafka.pid"  # in the first log directory
-LOOKS = 10  # somebody who only looks holds the lock for a moment
-LOOK_S = 0.02
+TRIES = 100  # somebody who only looks holds the lock for some microseconds
 
 
 @contextlib.contextmanager
@@ -45,14 +43,13 @@ def _make(directory: Path) -> None:
 
 
 def _claim(path: Path) -> bool:
-    for _ in range(LOOKS):
+    for _ in range(TRIES):
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         if _try_lock(descriptor, fcntl.LOCK_EX) and _is_at(descriptor, path):
             os.ftruncate(descriptor, 0)
             os.write(descriptor, f"{os.getpid()}\n".encode())
             return True
         os.close(descriptor)
-        time.sleep(LOOK_S)
     return False
 
 

@@ -6,15 +6,16 @@ import argparse
 import contextlib
 import os
 import signal
-import time
 from pathlib import Path
 
 from minikafka.cli.broker import load_config
+from minikafka.cli.connect import run_client
 from minikafka.cli.pid_file import Holder
 from minikafka.kernel.config import Config, ConfigError
+from minikafka.kernel.ports import Clock
 from minikafka.node_config import log_dirs
 
-POLL_S = 0.05
+POLL_MS = 50
 DEFAULT_TIMEOUT_S = 120  # more than a controlled shutdown that nobody answers takes
 
 
@@ -36,25 +37,32 @@ def run(args: argparse.Namespace) -> int:
     config = find_config(args)
     broker_id = config.integer("broker.id")
     name = f"broker {broker_id}" if broker_id >= 0 else "the broker"
-    started = time.monotonic()
     try:
         holder = Holder(Path(log_dirs(config)[0]))
     except FileNotFoundError:
         raise ConfigError(f"{name} is not running") from None
     with contextlib.closing(holder):
-        pid = holder.pid()
-        if pid is None:
-            raise ConfigError(f"{name} is not running")
-        ask_to_stop(pid, name)
-        while holder.pid() is not None:
-            if time.monotonic() - started >= args.timeout_s:
-                raise ConfigError(
-                    f"{name} (pid {pid}) still runs after {args.timeout_s} s; "
-                    f"kill -9 {pid} ends it at once"
-                )
-            time.sleep(POLL_S)
-    print(f"{name} stopped (pid {pid}, {time.monotonic() - started:.1f} s)")
+        told = run_client(lambda world: stop(world.clock, holder, name, args.timeout_s * 1000))
+    print(told)
     return 0
+
+
+async def stop(clock: Clock, holder: Holder, name: str, timeout_ms: int) -> str:
+    """Send the signal and wait until the process has gone; what there is to say of it. Raises
+    ConfigError where it does not go, or where that is not ours to ask."""
+    started_ms = clock.monotonic_ms()
+    pid = holder.pid()
+    if pid is None:
+        raise ConfigError(f"{name} is not running")
+    ask_to_stop(pid, name)
+    while holder.pid() is not None:
+        if clock.monotonic_ms() - started_ms >= timeout_ms:
+            raise ConfigError(
+                f"{name} (pid {pid}) still runs after {timeout_ms // 1000} s; "
+                f"kill -9 {pid} ends it at once"
+            )
+        await clock.sleep(POLL_MS)
+    return f"{name} stopped (pid {pid}, {(clock.monotonic_ms() - started_ms) / 1000:.1f} s)"
 
 
 def find_config(args: argparse.Namespace) -> Config:
