@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, TypeAlias
 
 from minikafka.controller.config import ControllerConfig
+from minikafka.controller.spoken import SpokenChannel
 from minikafka.core.controller.answers import answer_event
 from minikafka.core.controller.events import BrokerUnresponsive, ControllerEvent
 from minikafka.core.controller.request_batch import BrokerRequest, ControlRequest
@@ -17,7 +18,6 @@ from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import Clock, Network
 from minikafka.network.channel import Channel, ChannelConfig
 from minikafka.protocol.messages.registry import version_range
-from minikafka.protocol.schema import Message
 
 # A broker that is this far behind is told everything anew instead.
 MAX_QUEUED_REQUESTS = 10_000
@@ -27,7 +27,9 @@ RETRY_BACKOFF_MS = 100
 class ControlChannel(Protocol):
     """What is needed of a connection to a broker."""
 
-    async def request(self, message: Message, version: int, timeout_ms: int) -> Any: ...
+    async def request(self, message: ControlRequest, version: int, timeout_ms: int) -> Any:
+        """In ``version``, or an older one that the broker speaks."""
+        ...
 
     def close(self) -> None: ...
 
@@ -45,7 +47,7 @@ def connector(network: Network, clock: Clock, config: ControllerConfig) -> Conne
                 f"broker {broker.id} has no listener {config.inter_broker_listener_name}"
             )
         # One request at a time: a broker takes the controller's orders in their order.
-        return await Channel.open(
+        channel = await Channel.open(
             network,
             clock,
             endpoint.host,
@@ -53,6 +55,7 @@ def connector(network: Network, clock: Clock, config: ControllerConfig) -> Conne
             client_id=str(config.broker_id),
             config=ChannelConfig(max_in_flight=1),
         )
+        return await SpokenChannel.ask(channel, config.controller_socket_timeout_ms)
 
     return connect
 

@@ -18,6 +18,7 @@ import psutil
 from minikafka.cli.connect import run_client
 from minikafka.cli.up import DEBUG_PORT_OFFSET
 from minikafka.client import Admin, ClientConfig
+from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import World
 from scripts.lib.bench.report import Report
 from scripts.lib.cluster import Cluster
@@ -141,7 +142,12 @@ class Lab:
         async def work(world: World) -> None:
             config = ClientConfig(self.cluster.bootstrap, default_api_timeout_ms=PATIENCE_S * 1000)
             async with Admin(world, config) as admin:
-                await admin.create_topic(name, partitions, replicas)
+                try:
+                    await admin.create_topic(name, partitions, replicas)
+                except KafkaError as error:
+                    # Made by a first try whose answer a dying controller kept.
+                    if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                        raise
 
         run_client(work)
         self.sizes[name] = partitions

@@ -1,0 +1,169 @@
+"""Requests for older brokers: decoded as those do, they say the same."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from minikafka.broker.handlers.leader_and_isr import instructions
+from minikafka.broker.handlers.stop_replica import stops
+from minikafka.controller.spoken import SpokenChannel
+from minikafka.core.controller.older_versions import for_version
+from minikafka.core.metadata_image import MetadataImage, apply
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.protocol.codec import decode, encode
+from minikafka.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from minikafka.protocol.messages.leader_and_isr import (
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+)
+from minikafka.protocol.messages.stop_replica import (
+    StopReplicaPartitionError,
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    StopReplicaTopicState,
+)
+from tests.support.cluster_metadata import partition_state, update
+
+ID = UUID(int=5)
+
+
+def leader_and_isr() -> LeaderAndIsrRequest:
+    states = [
+        LeaderAndIsrPartitionState("", n, 3, 1, 4, [1, 2], 5, [1, 2, 3], [3], [1], True, n)
+        for n in range(2)
+    ]
+    return LeaderAndIsrRequest(
+        controller_id=9,
+        controller_epoch=3,
+        broker_epoch=77,
+        topic_states=[
+            LeaderAndIsrTopicState("t", ID, states),
+            LeaderAndIsrTopicState("u", ID, states[:1]),
+        ],
+    )
+
+
+def over_the_wire(request, version):
+    return [decode(type(r), version, encode(r, version)) for r in for_version(request, version)]
+
+
+@pytest.mark.parametrize("version", range(8))
+def test_leader_and_isr(version: int) -> None:
+    (sent,) = over_the_wire(leader_and_isr(), version)
+    told = list(instructions(sent))
+    assert [i.topic_partition for i in told] == [
+        TopicPartition("t", 0),
+        TopicPartition("t", 1),
+        TopicPartition("u", 0),
+    ]
+    for instruction in told:
+        role = instruction.leader_and_isr
+        assert (role.leader, role.leader_epoch, role.isr, role.zk_version) == (1, 4, (1, 2), 5)
+        assert instruction.assignment.replicas == (1, 2, 3)
+        assert instruction.assignment.adding == ((3,) if version >= 3 else ())
+        assert instruction.is_new == (version >= 1)
+        assert instruction.topic_id == (ID if version >= 5 else None)
+    recovery = [i.leader_and_isr.leader_recovery_state for i in told]
+    assert recovery == ([0, 1, 0] if version >= 6 else [0, 0, 0])
+
+
+def stop_replica() -> StopReplicaRequest:
+    return StopReplicaRequest(
+        controller_epoch=3,
+        topic_states=[
+            StopReplicaTopicState(
+                "t",
+                [
+                    StopReplicaPartitionState(0, 4, False),
+                    StopReplicaPartitionState(1, -2, True),
+                ],
+            ),
+            StopReplicaTopicState("u", [StopReplicaPartitionState(7, -2, True)]),
+        ],
+    )
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_stop_replica(version: int) -> None:
+    sent = over_the_wire(stop_replica(), version)
+    assert len(sent) == (1 if version >= 3 else 2)
+    told = [stop for request in sent for stop in stops(request)]
+    assert [(stop.topic_partition, stop.delete) for stop in told] == [
+        (TopicPartition("t", 0), False),
+        (TopicPartition("t", 1), True),
+        (TopicPartition("u", 7), True),
+    ]
+
+
+@pytest.mark.parametrize("version", range(9))
+def test_update_metadata(version: int) -> None:
+    states = {"t": [partition_state(0, 1, topic="t"), partition_state(1, 2, topic="t")]}
+    request = update(states, brokers=(1, 2))
+    (sent,) = over_the_wire(request, version)
+    image, _ = apply(MetadataImage(), sent)
+    assert sorted(image.topics["t"]) == [0, 1]
+    assert image.topics["t"][1].leader == 2
+    if version == 0:
+        assert [(b.v0_host, b.v0_port) for b in sent.live_brokers] == [
+            ("host1", 9001),
+            ("host2", 9002),
+        ]
+    else:
+        assert image.brokers[1].endpoints[0].port == 9001
+
+
+class Old:
+    """A broker of Kafka 2.0, and the requests that it got."""
+
+    def __init__(self) -> None:
+        self.got = []
+        self.closed = False
+
+    async def request(self, message, version, timeout_ms):
+        self.got.append((type(message).__name__, version))
+        if len(self.got) == 1:
+            rows = [ApiVersion(4, 0, 1), ApiVersion(5, 0, 0), ApiVersion(6, 0, 4)]
+            return ApiVersionsResponse(api_keys=rows)
+        if isinstance(message, StopReplicaRequest):
+            (one, *_) = stops(message)
+            return StopReplicaResponse(
+                partition_errors=[StopReplicaPartitionError(*one.topic_partition, 0)]
+            )
+        return None
+
+    def close(self) -> None:
+        self.closed = True
+
+
+async def test_a_broker_is_asked_what_it_speaks() -> None:
+    broker = Old()
+    channel = await SpokenChannel.ask(broker, 1000)
+    await channel.request(leader_and_isr(), 7, 1000)
+    answer = await channel.request(stop_replica(), 4, 1000)
+    await channel.request(update({"t": [partition_state(0, 1)]}), 8, 1000)
+    assert broker.got == [
+        ("ApiVersionsRequest", 0),
+        ("LeaderAndIsrRequest", 1),
+        ("StopReplicaRequest", 0),
+        ("StopReplicaRequest", 0),
+        ("UpdateMetadataRequest", 4),
+    ]
+    assert [(e.topic_name, e.partition_index) for e in answer.partition_errors] == [
+        ("t", 0),
+        ("t", 1),
+    ]
+
+
+async def test_one_that_does_not_answer_is_given_up() -> None:
+    class Silent(Old):
+        async def request(self, message, version, timeout_ms):
+            raise TimeoutError("it did not answer")
+
+    broker = Silent()
+    with pytest.raises(TimeoutError):
+        await SpokenChannel.ask(broker, 1000)
+    assert broker.closed
