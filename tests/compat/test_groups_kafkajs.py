@@ -27,7 +27,8 @@ pytestmark = [
 @pytest.fixture(scope="session")
 def node_modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("kafkajs")
-    command = ["npm", "install", "--prefix", str(home), "--no-audit", "--no-fund", KAFKAJS]
+    command = ["npm", "install", "--prefix", str(home), "--no-audit", "--no-fund"]
+    command += ["--fetch-retries=1", KAFKAJS]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_LIMIT_S)
     except subprocess.TimeoutExpired:
