@@ -1,1 +1,1 @@
-"""The PySpark data source and pipeline (to come; nothing else imports PySpark)."""
+"""The PySpark data source ``minikafka``; nothing else imports PySpark."""

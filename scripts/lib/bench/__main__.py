@@ -12,6 +12,7 @@ from scripts.lib.bench import (
     log,
     produce,
     replication,
+    spark,
     start,
     timer,
     transactions,
@@ -31,6 +32,7 @@ BENCHMARKS = {
     "groups": groups.run,
     "client": clients.run,
     "transactions": transactions.run,
+    "spark": spark.run,
 }
 
 
