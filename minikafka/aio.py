@@ -1,0 +1,111 @@
+"""Producer, Consumer and Admin for applications: Kafka's keys as keyword arguments."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any, TypeVar, cast
+
+from minikafka import client
+from minikafka.client import (
+    ClientConfig,
+    CommitFailedError,
+    ConsumerConfig,
+    ConsumerRecord,
+    NewTopic,
+    OffsetAndMetadata,
+    ProducerConfig,
+    RebalanceListener,
+    RecordMetadata,
+)
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.ports import Coordination, World
+from minikafka.protocol.records.compression import Compression
+from minikafka.world.real.clock import RealClock
+from minikafka.world.real.entropy import RealEntropy
+from minikafka.world.real.files import RealFiles
+from minikafka.world.real.network import RealNetwork
+
+__all__ = [
+    "Admin",
+    "CommitFailedError",
+    "Compression",
+    "Consumer",
+    "ConsumerRecord",
+    "ErrorCode",
+    "KafkaError",
+    "NewTopic",
+    "OffsetAndMetadata",
+    "Producer",
+    "RebalanceListener",
+    "RecordMetadata",
+    "TopicPartition",
+]
+
+T = TypeVar("T", ClientConfig, ProducerConfig, ConsumerConfig)
+
+
+def _world() -> World:
+    """This machine, as far as clients need it: they never ask ZooKeeper."""
+    return World(RealClock(), RealNetwork(), RealFiles(), cast(Coordination, None), RealEntropy())
+
+
+class Producer(client.Producer):
+    """``async with Producer("host:9092", linger_ms=5) as producer``; the other keys are those of
+    ``ProducerConfig`` and ``ClientConfig``. TypeError for one that is neither's."""
+
+    def __init__(
+        self, bootstrap_servers: str = "localhost:9092", *, world: World | None = None, **keys: Any
+    ) -> None:
+        common, own = _sorted_out(bootstrap_servers, ProducerConfig(), keys)
+        super().__init__(world or _world(), common, own)
+
+
+class Consumer(client.Consumer):
+    """``async with Consumer("host:9092", group_id="g", topics=["t"]) as consumer``; the other keys
+    are those of ``ConsumerConfig`` and ``ClientConfig``. With a group, ``topics`` are subscribed
+    to; without one, all their partitions are assigned. TypeError for a key that is neither's."""
+
+    def __init__(
+        self,
+        bootstrap_servers: str = "localhost:9092",
+        *,
+        topics: tuple[str, ...] | list[str] = (),
+        world: World | None = None,
+        **keys: Any,
+    ) -> None:
+        if isinstance(topics, str):
+            raise TypeError("topics is a list: [name]")
+        common, own = _sorted_out(bootstrap_servers, ConsumerConfig(), keys)
+        super().__init__(world or _world(), common, own)
+        self._wanted = tuple(topics)
+
+    async def __aenter__(self) -> Consumer:
+        await super().__aenter__()
+        if self._wanted and self._group is not None:
+            self.subscribe(self._wanted)
+        elif self._wanted:
+            try:
+                await self.assign_topics(*self._wanted)
+            except BaseException as error:
+                await self.__aexit__(type(error), error, error.__traceback__)
+                raise
+        return self
+
+
+class Admin(client.Admin):
+    """``async with Admin("host:9092") as admin``; the other keys are those of ``ClientConfig``."""
+
+    def __init__(
+        self, bootstrap_servers: str = "localhost:9092", *, world: World | None = None, **keys: Any
+    ) -> None:
+        common = replace(ClientConfig(bootstrap_servers), **keys)
+        super().__init__(world or _world(), common)
+
+
+def _sorted_out(bootstrap_servers: str, own: T, keys: dict[str, Any]) -> tuple[ClientConfig, T]:
+    """Each key to the configuration that knows it."""
+    names = {field.name for field in fields(own)}
+    mine = {key: value for key, value in keys.items() if key in names}
+    rest = {key: value for key, value in keys.items() if key not in names}
+    return replace(ClientConfig(bootstrap_servers), **rest), replace(own, **mine)

@@ -1,0 +1,1 @@
+"""For the tests of applications: clusters as pytest fixtures."""

@@ -1,0 +1,49 @@
+"""The pytest plugin: ``minikafka_cluster`` of real processes, ``simulated_cluster`` under a seed.
+
+Imports nothing of minikafka until a fixture is used, so that it costs other test runs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from minikafka.testing.processes import ClusterProcesses
+    from minikafka.testing.simulated import Play
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addini("minikafka_brokers", "how many brokers minikafka_cluster has (1)", default="1")
+    parser.addini(
+        "minikafka_settings", "broker settings, one key=value a line", type="linelist", default=[]
+    )
+
+
+@pytest.fixture(scope="session")
+def minikafka_cluster(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ClusterProcesses]:
+    """Brokers and a ZooKeeper of this test session's own, on free ports; ``bootstrap`` says where.
+    With pytest-xdist each worker has one. Tests share it: name topics after the test."""
+    from minikafka.testing.processes import ClusterProcesses
+
+    config = request.config
+    cluster = ClusterProcesses(
+        tmp_path_factory.mktemp("minikafka"),
+        int(config.getini("minikafka_brokers")),
+        config.getini("minikafka_settings"),
+    )
+    with cluster:
+        yield cluster
+
+
+@pytest.fixture
+def simulated_cluster() -> Play:
+    """``simulated_cluster(scenario, seed=1)`` plays a coroutine function that gets a cluster, in
+    simulated time; see ``minikafka.testing.simulated``."""
+    from minikafka.testing.simulated import play
+
+    return play

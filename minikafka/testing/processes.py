@@ -1,0 +1,169 @@
+"""A cluster of real processes for tests: ZooKeeper and brokers on free ports of this machine."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+ATTEMPTS = 5  # somebody else may take a port between our look and the broker's
+PORT_RANGE = 20_000, 60_000
+READY = re.compile(r"ready bootstrap=(\S+) zookeeper=(\S+)")
+DEBUG_PORT_OFFSET = 10_000  # where `minikafka up` puts the debug listeners of its brokers
+STOP_TIMEOUT_S = 60
+DEFAULTS = (
+    "group.initial.rebalance.delay.ms=0",
+    "zookeeper.session.timeout.ms=3000",
+)
+
+
+class ClusterNotStarted(RuntimeError):
+    """With the last words of its processes."""
+
+
+class ClusterProcesses:
+    """``minikafka up`` as a child process. ``bootstrap`` and ``zookeeper`` are set by ``start``.
+
+    Brokers are numbered from 1. Everything lies in ``directory``.
+    """
+
+    def __init__(self, directory: Path, brokers: int = 1, settings: Sequence[str] = ()) -> None:
+        self.directory = directory
+        self.brokers = brokers
+        self.bootstrap = ""
+        self.zookeeper = ""
+        factor = min(3, brokers)
+        self._settings = [
+            *DEFAULTS,
+            f"offsets.topic.replication.factor={factor}",
+            f"transaction.state.log.replication.factor={factor}",
+            f"transaction.state.log.min.isr={max(1, factor - 1)}",
+            *settings,
+        ]
+        self._up: subprocess.Popen[str] | None = None
+        self._restarted: list[subprocess.Popen[bytes]] = []
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Returns when all brokers serve. Raises ClusterNotStarted."""
+        for attempt in range(ATTEMPTS):
+            if self._try_to_start(self.directory / f"cluster-{attempt}"):
+                return
+        raise ClusterNotStarted(f"not within {ATTEMPTS} attempts: {self._last_words()}")
+
+    def _try_to_start(self, home: Path) -> bool:
+        ports = free_ports(self.brokers + 1)
+        command = [sys.executable, "-m", "minikafka.cli.main", "up", "--data-dir", str(home)]
+        command += ["--brokers", str(self.brokers)]
+        command += ["--base-port", str(ports[0]), "--zookeeper-port", str(ports[-1])]
+        for setting in self._settings:
+            command += ["--override", setting]
+        home.parent.mkdir(parents=True, exist_ok=True)
+        with (self.directory / "stderr").open("ab") as stderr:
+            self._up = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=stderr, text=True, start_new_session=True
+            )
+        assert self._up.stdout is not None
+        found = READY.match(self._up.stdout.readline())
+        if found is None:
+            self.stop()
+            return False
+        self.home = home
+        self.bootstrap, self.zookeeper = found.groups()
+        return True
+
+    def stop(self) -> None:
+        """In order; what hangs is killed."""
+        processes: list[subprocess.Popen[Any]] = [*self._restarted]
+        if self._up is not None:
+            processes.append(self._up)
+        self._restarted, self._up = [], None
+        for process in processes:
+            if process.poll() is None:
+                process.terminate()
+            try:
+                process.wait(timeout=STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
+
+    def kill_broker(self, broker_id: int) -> None:
+        """SIGKILL."""
+        pid = int((self._broker_home(broker_id) / "pid").read_text())
+        os.kill(pid, signal.SIGKILL)
+
+    def restart_broker(self, broker_id: int) -> None:
+        """Start a broker that was killed, on its old data and port. Returns at once."""
+        home = self._broker_home(broker_id)
+        command = [sys.executable, "-m", "minikafka.cli.main", "broker"]
+        with (home / "log").open("ab") as log:
+            process = subprocess.Popen(
+                [*command, "--config", str(home / "server.properties")],
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        (home / "pid").write_text(f"{process.pid}\n")
+        self._restarted.append(process)
+
+    def create_topic(self, name: str, partitions: int = 1, replication_factor: int = 1) -> None:
+        """Returns when it can be used. Raises ClusterNotStarted with what the verb says."""
+        command = [sys.executable, "-m", "minikafka.cli.main", "topics", "create"]
+        command += ["--bootstrap-server", self.bootstrap, "--topic", name]
+        command += ["--partitions", str(partitions)]
+        command += ["--replication-factor", str(replication_factor)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise ClusterNotStarted(done.stderr.strip())
+
+    def _broker_home(self, broker_id: int) -> Path:
+        return self.home / f"broker-{broker_id}"
+
+    def _last_words(self) -> str:
+        path = self.directory / "stderr"
+        return path.read_text(errors="replace")[-2000:] if path.exists() else ""
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports in a row that nobody listens on now, nor on those of their debug listeners."""
+    for _ in range(100):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            first = probe.getsockname()[1]
+        if not PORT_RANGE[0] <= first < PORT_RANGE[1] - DEBUG_PORT_OFFSET:
+            first = PORT_RANGE[0] + first % 30_000
+        wanted = list(range(first, first + count))
+        if all(
+            _is_free(port) for number in wanted for port in (number, number + DEBUG_PORT_OFFSET)
+        ):
+            return wanted
+    raise ClusterNotStarted("no free ports")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True

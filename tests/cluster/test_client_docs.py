@@ -1,0 +1,50 @@
+"""The examples of docs/client.md on a real broker, started by our own pytest plugin."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from minikafka.testing.processes import ClusterProcesses
+
+pytestmark = pytest.mark.cluster
+
+ROOT = Path(__file__).parents[2]
+BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs/client.md").read_text(), re.DOTALL)
+EXAMPLES = [block for block in BLOCKS if "def test_" not in block]
+TESTS = [block for block in BLOCKS if "def test_" in block]
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcesses]:
+    with ClusterProcesses(tmp_path_factory.mktemp("docs")) as cluster:
+        cluster.create_topic("orders", partitions=3)
+        yield cluster
+
+
+@pytest.mark.parametrize("number", range(len(EXAMPLES)))
+async def test_an_example(number: int, shop: ClusterProcesses):
+    """In the order of the page: later ones read what earlier ones wrote."""
+    names: dict[str, object] = {}
+    exec(EXAMPLES[number], names)
+    (main,) = (each for name, each in names.items() if name in ("produce", "read", "administrate"))
+    await main(shop.bootstrap)  # type: ignore[operator]
+
+
+def test_the_fixtures_in_a_users_own_test_run(tmp_path: Path):
+    """Two workers at a time, each with a cluster of its own."""
+    assert len(TESTS) == 2
+    for number, block in enumerate(TESTS):
+        (tmp_path / f"test_{number}.py").write_text(block)
+    (tmp_path / "pytest.ini").write_text("[pytest]\nasyncio_mode = auto\n")
+    command = [sys.executable, "-m", "pytest", "-n", "2", "--dist", "each", str(tmp_path)]
+    installed = subprocess.run([*command, "--fixtures"], capture_output=True, text=True)
+    if "minikafka_cluster" not in installed.stdout:
+        command += ["-p", "minikafka.testing.plugin"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=300)
+    assert done.returncode == 0, done.stdout[-5000:]

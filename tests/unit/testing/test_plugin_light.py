@@ -1,0 +1,60 @@
+"""The pytest plugin costs a test run nothing until it is used; keys of minikafka.aio."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from minikafka import aio
+from minikafka.core.client.assignors.catalogue import DEFAULT_STRATEGY
+
+
+def test_the_plugin_imports_nothing_of_the_rest():
+    program = (
+        "import sys, minikafka.testing.plugin; "
+        "print([name for name in sys.modules if name.startswith(('minikafka', 'kazoo', 'uvloop'))])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    names = ["minikafka", "minikafka.testing", "minikafka.testing.plugin"]
+    assert done.stdout.strip() == repr(names), done.stderr
+
+
+def test_applications_need_no_zookeeper_library():
+    program = "import sys, minikafka.aio; print('kazoo' in sys.modules, 'uvloop' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.strip() == "False False", done.stderr
+
+
+@pytest.mark.mission("CFG-1", "CFG-5")
+def test_keys_find_their_configuration():
+    producer = aio.Producer("h:1", linger_ms=3, client_id="me")
+    assert producer._config.linger_ms == 3
+    assert producer.session.config.client_id == "me"
+    assert producer.session.config.bootstrap_servers == "h:1"
+    assert producer._config.max_block_ms == 60_000
+    assert producer.session.config.request_timeout_ms == 30_000
+    consumer = aio.Consumer(group_id="g", max_poll_records=5)
+    assert consumer._config.partition_assignment_strategy == DEFAULT_STRATEGY
+    assert consumer._config.fetch_min_bytes == 1
+    assert consumer._config.isolation_level == "read_uncommitted"
+    for make in (aio.Producer, aio.Consumer, aio.Admin):
+        with pytest.raises(TypeError, match="nope"):
+            make(nope=1)
+    with pytest.raises(TypeError, match="list"):
+        aio.Consumer(topics="t")
+
+
+@pytest.mark.mission("CFG-4")
+def test_group_timeouts_are_checked():
+    group = aio.Consumer(group_id="g")._config.group()
+    assert group is not None
+    assert (group.session_timeout_ms, group.heartbeat_interval_ms) == (45_000, 3_000)
+    old = aio.Consumer(group_id="g", session_timeout_ms=10_000)._config.group()
+    assert old is not None
+    assert old.session_timeout_ms == 10_000  # the default before Kafka 3.0
+    with pytest.raises(ValueError, match=r"heartbeat\.interval\.ms"):
+        aio.Consumer(group_id="g", heartbeat_interval_ms=50_000)
+    with pytest.raises(ValueError, match=r"group\.id"):
+        aio.Consumer(group_id="")
