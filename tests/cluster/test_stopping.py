@@ -72,6 +72,25 @@ def test_a_second_sigterm_ends_even_a_frozen_broker(pair: RealCluster) -> None:
     until_all_gone(pair)
 
 
+@pytest.mark.mission("CSH-1")
+def test_a_second_sigterm_cuts_a_controlled_shutdown_short(pair: RealCluster) -> None:
+    """The controller is frozen. The logs are brought to an end all the same."""
+    pair.create_topic("held", replication_factor=2)
+    controller = pair.znode("/controller")["brokerid"]
+    leaving = 3 - controller
+    frozen, pid = pair.broker_pid(controller), pair.broker_pid(leaving)
+    os.kill(frozen, signal.SIGSTOP)
+    try:
+        os.kill(pid, signal.SIGTERM)
+        until(lambda: "stop_requested" in pair.log(leaving), "the first signal is heard", 60)
+        pair.end_broker(leaving, signal.SIGTERM)
+    finally:
+        os.kill(frozen, signal.SIGCONT)
+    assert "hurried=True" in pair.log(leaving)
+    assert "unclean_shutdown" in pair.log(leaving)
+    assert (pair.data(leaving) / ".kafka_cleanshutdown").exists()
+
+
 def test_children_end_with_a_killed_supervisor(pair: RealCluster) -> None:
     pair.create_topic("busy", replication_factor=2)
     pair.remember_processes()
