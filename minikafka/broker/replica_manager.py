@@ -129,6 +129,9 @@ class ReplicaManager:
             clock, self.hosted, self.parked, self._forget, announce, self._log
         )
         self._background: list[asyncio.Task[None]] = []
+        self._count(metrics)
+
+    def _count(self, metrics: Metrics) -> None:
         counter = metrics.counter
         self._bytes_out = counter("kafka.server:BytesOutPerSec")
         self._replicated_out = counter("kafka.server:ReplicationBytesOutPerSec")
