@@ -108,6 +108,9 @@ class Sender:
             await asyncio.wait(running)
         for batch in self._accumulator.take_all():
             self._fail(batch, KafkaError(ErrorCode.NETWORK_EXCEPTION, "the producer was closed"))
+            for promise in batch.tokens:
+                if not promise.cancelled():
+                    promise.exception()  # who gave the producer up need not look at each
 
     def wake(self) -> None:
         """There is something new to look at."""

@@ -228,3 +228,36 @@ def test_unsubscribing_and_misuse():
             assert [str(group) for group in await admin.list_groups()]
 
     simulated(scenario)
+
+
+def test_a_consumer_cancelled_at_any_moment_leaves_nothing_behind():
+    """Before, while, and after it joins; others go on without it."""
+
+    async def scenario(cluster: SimCluster) -> None:
+        other = Reader(cluster).start()
+        await until_shared(cluster, other)
+        for delay_ms in (0, 1, 3, 20, 120, 700, 1_500, 4_000):
+            before = client_tasks()
+            reader = Reader(cluster)
+
+            async def read(reader: Reader = reader) -> None:
+                async with reader.consumer:
+                    reader.consumer.subscribe([TOPIC], listener=reader.heard)
+                    await reader.read_on()
+
+            task = cluster.client_host.spawn(read(), "cancelled")
+            await asyncio.sleep(delay_ms / 1000)
+            task.cancel()
+            await asyncio.wait([task])
+            assert task.cancelled()
+            await asyncio.sleep(0.5)
+            left = {each.get_name() for each in client_tasks() - before}
+            assert not left & {"heartbeat", "join-group", "metadata", "cancelled"}, delay_ms
+        await until_shared(cluster, other)
+        await other.stop()
+
+    simulated(scenario)
+
+
+def client_tasks() -> set[asyncio.Task[object]]:
+    return set(asyncio.all_tasks())
