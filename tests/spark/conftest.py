@@ -17,15 +17,6 @@ from scripts.lib.cluster import Cluster
 MISSING = [name for name in ("pyspark", "pyarrow") if importlib.util.find_spec(name) is None]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All in one worker: one JVM."""
-    here = Path(__file__).parent
-    for item in items:
-        if here in item.path.parents:
-            item.add_marker(pytest.mark.spark)
-            item.add_marker(pytest.mark.xdist_group("spark"))
-
-
 @pytest.fixture(scope="session")
 def java_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if MISSING:

@@ -11,6 +11,8 @@ import pytest
 from scripts.lib.cluster import Cluster
 from tests.spark.kafka_side import consume, produce, spark_rows
 
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
 
 def read(spark: Any, cluster: Cluster, **options: Any) -> Any:
     names = {"kafka.bootstrap.servers": cluster.bootstrap, **options}

@@ -25,7 +25,11 @@ from minikafka.spark.exactly_once import (  # noqa: E402
 )
 from minikafka.spark.write_options import WriteOptions, write_options  # noqa: E402
 
-pytestmark = pytest.mark.mission("SPK-4")
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.mission("SPK-4"),
+]
 
 COLUMNS = {"value": "binary"}
 

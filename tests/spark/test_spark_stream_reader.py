@@ -19,7 +19,11 @@ from minikafka.spark.options import stream_options
 from minikafka.spark.planning import DataLossError
 from minikafka.spark.stream_reader import StreamReader
 
-pytestmark = pytest.mark.mission("SPK-2")
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.mission("SPK-2"),
+]
 
 SCHEMA = StructType([StructField("value", BinaryType())])
 ALL = ReadAllAvailable()
