@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from uuid import UUID
 
 from minikafka.broker.leadership import Stop
@@ -18,7 +18,8 @@ from minikafka.storage.log_manager import LogManager
 
 class StrayReplicas:
     """A reassignment tells the replicas it removes to go, and waits for none: one whose broker is
-    dead, or without its session, does not hear of it. In Kafka such a replica stays: an old leader
+    dead, or without its session, does not hear of it. The controller tells it when it is back,
+    unless it is another one by then. Else such a replica would stay, as in Kafka: an old leader
     goes on to take records, an old follower to ask, and the disk is never freed.
 
     When the broker is back, or the controller is another, it is told of all partitions, and so also
@@ -49,7 +50,7 @@ class StrayReplicas:
         strays = [
             TopicPartition(topic.topic_name, state.partition_index)
             for topic in request.topic_states
-            for state in self._elsewhere(topic.partition_states)
+            for state in topic.partition_states
             if self._is_stray(topic.topic_name, topic.topic_id, state)
         ]
         if not strays:
@@ -61,27 +62,24 @@ class StrayReplicas:
                 self._deleted(topic_partition)
         await self._replicas.delete_logs(to_delete)
 
-    def _elsewhere(
-        self, states: Iterable[UpdateMetadataPartitionState]
-    ) -> Iterable[UpdateMetadataPartitionState]:
-        """Partitions that this broker is no replica of. While it is in the ISR it may still be
-        elected, should the controller die before the reassignment ends."""
-        me = self._broker_id
-        return (
-            state
-            for state in states
-            if me not in state.replicas
-            and me not in state.isr
-            and state.leader != LEADER_DURING_DELETE
-        )
-
     def _is_stray(self, topic: str, topic_id: UUID, state: UpdateMetadataPartitionState) -> bool:
-        """Whether there is a replica of the very same topic here, and of an older leader epoch."""
+        """A. Of an earlier topic of this name, which has been deleted since: whoever has a replica
+        of the new one makes it then.
+        B. Of the very same topic, under an older leader epoch, on no broker that has a replica.
+        While this one is in the ISR it may still be elected, should the controller die before the
+        reassignment ends."""
         topic_partition = TopicPartition(topic, state.partition_index)
         log = self._logs.get(topic_partition)
-        if log is None or topic_id == ZERO_UUID or log.topic_id != topic_id:
+        if log is None or state.leader == LEADER_DURING_DELETE:
             return False
-        partition = self._replicas.hosted.get(topic_partition)
+        if ZERO_UUID in (topic_id, log.topic_id or ZERO_UUID):
+            return False
+        if log.topic_id != topic_id:  # case A
+            return True
+        me = self._broker_id
+        if me in state.replicas or me in state.isr:
+            return False
+        partition = self._replicas.hosted.get(topic_partition)  # case B
         if partition is not None:
             return partition.leader_epoch < state.leader_epoch
         return (log.latest_epoch or 0) <= state.leader_epoch

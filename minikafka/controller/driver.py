@@ -263,9 +263,7 @@ class KafkaController:
             ),
             events.IsrChangeNotification: lambda _: self._on_isr_change(),
             events.TopicDeletion: lambda _: self._deletions.on_topic_deletion(),
-            events.TopicDeletionStopReplicaResponseReceived: (
-                self._deletions.on_stop_replica_response
-            ),
+            events.TopicDeletionStopReplicaResponseReceived: self._on_stop_replica_response,
             events.ControlledShutdown: self._shutdowns.on_controlled_shutdown,
             events.ZkPartitionReassignment: lambda _: self._reassignments.on_znode(),
             events.PartitionReassignmentIsrChange: lambda e: self._and_widen(
@@ -347,6 +345,12 @@ class KafkaController:
     async def _on_isr_change(self) -> None:
         moved = await self._topics.on_isr_change()
         await self._and_widen(lambda: self._reassignments.on_isr_change(moved))
+
+    async def _on_stop_replica_response(
+        self, answer: events.TopicDeletionStopReplicaResponseReceived
+    ) -> None:
+        self._reassignments.on_stop_replica_response(answer)
+        await self._deletions.on_stop_replica_response(answer)
 
     async def _on_list_reassignments(
         self, wish: events.ListPartitionReassignments

@@ -299,11 +299,13 @@ class StateMachines:
         self._batch.add_update_metadata(broker_ids, partitions)
         self._flush()
 
-    def send_stop_replicas(self, broker_id: int, partitions: Iterable[TopicPartition]) -> None:
+    def send_stop_replicas(
+        self, broker_id: int, partitions: Iterable[TopicPartition], delete: bool = False
+    ) -> None:
         """Tell a broker to stop following, ahead of what ZooKeeper takes its time for."""
         self._batch.new_batch()
         for partition in partitions:
-            self._batch.add_stop_replica((broker_id,), partition, delete=False)
+            self._batch.add_stop_replica((broker_id,), partition, delete)
         self._flush()
 
     def _flush(self) -> None:

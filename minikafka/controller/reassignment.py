@@ -13,6 +13,7 @@ from minikafka.core.controller.election import ElectionStrategy
 from minikafka.core.controller.events import (
     ApiPartitionReassignment,
     ListPartitionReassignments,
+    TopicDeletionStopReplicaResponseReceived,
 )
 from minikafka.core.controller.states import PartitionState, ReplicaState
 from minikafka.kernel.cluster import PartitionAndReplica, ReplicaAssignment, TopicPartition
@@ -50,6 +51,9 @@ class Reassignments:
         self._machines = tools.machines
         self._deletions = deletions
         self._log = tools.log
+        # Replicas that were told to go and have not answered, by broker. Whoever is the controller
+        # next does not know of them; by UpdateMetadata their brokers do.
+        self._going: dict[int, set[TopicPartition]] = {}
 
     # ----------------------------------------------------------------------------------- events
 
@@ -104,11 +108,15 @@ class Reassignments:
 
     async def resume_all(self) -> None:
         """After a failover. A wish that came meanwhile replaces what is under way."""
+        self._going.clear()
         begun = await self.on_znode()
         await self._go_on(sorted(self._context.partitions_being_reassigned.difference(begun)))
 
     async def resume_on(self, broker_ids: Collection[int]) -> None:
         """These brokers are back: they have to be told again, or were waited for."""
+        for broker_id in broker_ids:
+            gone = self._going.pop(broker_id, set())
+            self._tell_to_go(broker_id, [tp for tp in sorted(gone) if not self._on(tp, broker_id)])
         moving = sorted(self._context.partitions_being_reassigned)
         await self._go_on(
             [
@@ -117,6 +125,23 @@ class Reassignments:
                 if not set(self._context.assignment(tp).replicas).isdisjoint(broker_ids)
             ]
         )
+
+    def on_stop_replica_response(self, answer: TopicDeletionStopReplicaResponseReceived) -> None:
+        """Replicas that are gone are not told again."""
+        going = self._going.get(answer.broker_id)
+        if going is not None:
+            going.difference_update(
+                tp for tp, error in answer.partition_errors.items() if error is ErrorCode.NONE
+            )
+
+    def _tell_to_go(self, broker_id: int, partitions: Sequence[TopicPartition]) -> None:
+        if partitions:
+            self._log.info("removed_replicas_told_again", broker=broker_id, count=len(partitions))
+            self._going[broker_id] = set(partitions)
+            self._machines.send_stop_replicas(broker_id, partitions, delete=True)
+
+    def _on(self, partition: TopicPartition, broker_id: int) -> bool:
+        return broker_id in self._context.assignment(partition).replicas
 
     # ------------------------------------------------------------------------ assignment (phase U)
 
@@ -291,7 +316,10 @@ class Reassignments:
         await self._machines.change_replicas(_replicas(removed), ReplicaState.OFFLINE)
 
     async def _delete(self, removed: Mapping[TopicPartition, Sequence[int]]) -> None:
-        """Told to the brokers that are alive; nobody waits for the answer, as in Kafka."""
+        """Told to the brokers that are alive; nobody waits for the answer, as in Kafka. Who is
+        dead, or dies before it answers, is told again when it is back, which Kafka does not do."""
+        for partition, broker_id in _replicas(removed):
+            self._going.setdefault(broker_id, set()).add(partition)
         for state in (
             ReplicaState.DELETION_STARTED,
             ReplicaState.DELETION_SUCCESSFUL,

@@ -12,7 +12,7 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.simulator import faults
 from minikafka.simulator.checkers import check_leaders_know, check_replicas_alike
 from minikafka.simulator.cluster import SimCluster
-from minikafka.simulator.reassignments import moved_under_load, until_moved
+from minikafka.simulator.reassignments import assignment, moved_under_load, until_moved
 from minikafka.simulator.scenario import REST_S
 
 BROKERS = (1, 2, 3, 4, 5)
@@ -80,3 +80,44 @@ def test_a_replica_moved_away_from_a_broker_that_was_not_there(
         check_replicas_alike(cluster, TP, [*others, elsewhere])
 
     SimCluster(1, BROKERS).run(scenario)
+
+
+@pytest.mark.mission("REA-10", "DEL-2")
+@pytest.mark.parametrize("anew", [False, True])
+def test_a_replica_left_behind_of_a_topic_that_is_gone(anew: bool) -> None:
+    """Moved away from a dead broker, then deleted (and made anew): back, it finds nothing to
+    keep."""
+
+    async def scenario(cluster: SimCluster) -> None:
+        cluster.start()
+        await cluster.until("brokers up", lambda: len(cluster.nodes()) == len(BROKERS))
+        async with Admin(cluster.client_host.world, cluster.client_config) as admin:
+            await admin.create_topic(TP.topic, 1, 3)
+            await admin.wait_for_topic(TP.topic, 1)
+            controller = cluster.controller_id()
+            isr = cluster.state(TP).leader_and_isr.isr
+            victim = next(broker for broker in isr if broker != controller)
+            others = [broker for broker in isr if broker != victim]
+            silence = asyncio.ensure_future(faults.killed(cluster, victim, 30))
+            await cluster.until(
+                "it is out", lambda: victim not in cluster.state(TP).leader_and_isr.isr
+            )
+            assert await admin.alter_partition_reassignments({TP: others}) == {TP: None}
+            await until_reassigned(cluster, TP, others)
+            await admin.delete_topic(TP.topic)
+            await cluster.until("it is gone", lambda: not cluster.replicas(TP))
+            if anew:
+                await asyncio.sleep(1)
+                await admin.create_topic(TP.topic, 1, 4)
+            await silence
+        await asyncio.sleep(REST_S)
+        assert cluster.nodes()[victim].parts.replicas.hosted.get(TP) is None
+        assert not cluster.host(victim).world.files.exists(f"/data/{TP}")
+        if anew:
+            check_leaders_know(cluster, TP)
+
+    SimCluster(1, BROKERS).run(scenario)
+
+
+async def until_reassigned(cluster: SimCluster, partition: TopicPartition, to: list[int]) -> None:
+    await cluster.until("reassigned", lambda: list(assignment(cluster, partition).replicas) == to)

@@ -55,6 +55,17 @@ async def test_what_was_reassigned_meanwhile_goes() -> None:
         assert gone == [TP, TP]
 
 
+@pytest.mark.mission("DEL-2", "REA-10")
+async def test_what_is_left_of_an_earlier_topic_of_that_name_goes() -> None:
+    async with ReplicaCluster() as cluster:
+        await cluster.elect(1, epoch=3)
+        for broker_id, replicas in ((1, ELSEWHERE), (2, (1, 2, 3))):
+            node = cluster[broker_id]
+            news = told(replicas=replicas, epoch=0, topic_id=UUID(int=99))
+            await StrayReplicas(node.replicas, node.logs).drop(news)
+            assert not is_here(node)
+
+
 @pytest.mark.parametrize(
     "request_",
     [
@@ -62,7 +73,6 @@ async def test_what_was_reassigned_meanwhile_goes() -> None:
         pytest.param(told(isr=(1, 4)), id="in sync: it may be elected yet"),
         pytest.param(told(epoch=3), id="nothing new"),
         pytest.param(told(epoch=2), id="old news"),
-        pytest.param(told(topic_id=UUID(int=99)), id="another topic of that name"),
         pytest.param(told(topic_id=UUID(int=0)), id="a topic without id"),
         pytest.param(told(leader=LEADER_DURING_DELETE), id="deleted, which StopReplica tells"),
         pytest.param(UpdateMetadataRequest(broker_epoch=101), id="no word of it"),
