@@ -34,6 +34,7 @@ VERBS = {
     "debug": ("minikafka.cli.debug", "show what is going on inside one broker"),
     "log-dirs": ("minikafka.cli.log_dirs", "show what lies in the log directories of brokers"),
     "dump-log": ("minikafka.cli.dump_log", "print what is in log and index files"),
+    "doctor": ("minikafka.cli.doctor", "say which Java, jars and packages are found"),
 }
 OK, FAILED, USAGE = 0, 1, 2
 
