@@ -1,0 +1,286 @@
+"""The handlers of transactions in all their versions, on a coordinator and a leader of their own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from minikafka.broker.context import RequestContext
+from minikafka.broker.handlers.add_offsets_to_txn import AddOffsetsToTxnHandler
+from minikafka.broker.handlers.add_partitions_to_txn import AddPartitionsToTxnHandler
+from minikafka.broker.handlers.describe_producers import DescribeProducersHandler
+from minikafka.broker.handlers.describe_transactions import DescribeTransactionsHandler
+from minikafka.broker.handlers.end_txn import EndTxnHandler
+from minikafka.broker.handlers.init_producer_id import InitProducerIdHandler
+from minikafka.broker.handlers.list_transactions import ListTransactionsHandler
+from minikafka.broker.handlers.txn_offset_commit import TxnOffsetCommitHandler
+from minikafka.broker.handlers.write_txn_markers import WriteTxnMarkersHandler
+from minikafka.broker.transaction_verification import TransactionVerification, VerificationItem
+from minikafka.core.log.append import AppendOrigin
+from minikafka.core.transaction.states import TransactionState
+from minikafka.kernel.cluster import GROUP_METADATA_TOPIC, TopicPartition
+from minikafka.kernel.errors import ErrorCode
+from minikafka.kernel.metrics import Metrics
+from minikafka.protocol.codec import decode, encode
+from minikafka.protocol.headers import RequestHeader
+from minikafka.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from minikafka.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from minikafka.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from minikafka.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from minikafka.protocol.messages.end_txn import EndTxnRequest
+from minikafka.protocol.messages.init_producer_id import InitProducerIdRequest
+from minikafka.protocol.messages.list_transactions import ListTransactionsRequest
+from minikafka.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from minikafka.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+from minikafka.protocol.records.builder import build_batch
+from tests.support.cluster_metadata import cache_with, partition_state, update
+from tests.support.group_lab import GROUP, GroupLab
+from tests.support.logs import NOW
+from tests.support.manual_clock import ManualClock
+from tests.support.replicas import TOPIC, TP, Node, ReplicaCluster
+from tests.support.transaction_lab import ID, P0, P1, TransactionLab
+
+E = ErrorCode
+
+
+def ask(handler: Any, version: int, request: Any) -> Any:
+    replies: list[Any] = []
+    context = RequestContext(RequestHeader(0, version, 1), "OUT", "h")
+    handler(context, decode(type(request), version, encode(request, version)), replies.append)
+    (reply,) = replies
+    return decode(type(reply), version, encode(reply, version))
+
+
+def metadata() -> Any:
+    cache = cache_with()
+    cache.update(update({"flights": [partition_state(0, 1), partition_state(1, 1)]}))
+    return cache
+
+
+def fenced(version: int, first: int) -> ErrorCode:
+    """Before that version INVALID_PRODUCER_EPOCH meant the same."""
+    return E.PRODUCER_FENCED if version >= first else E.INVALID_PRODUCER_EPOCH
+
+
+# -- AddPartitionsToTxn
+
+
+def add(lab: TransactionLab, version: int, epoch: int, *indexes: int, verify: bool = False) -> Any:
+    topics = [AddPartitionsToTxnTopic("flights", list(indexes))]
+    if version < 4:
+        request = AddPartitionsToTxnRequest([], ID, 100, epoch, topics)
+    else:
+        transaction = AddPartitionsToTxnTransaction(ID, 100, epoch, verify, topics)
+        request = AddPartitionsToTxnRequest([transaction])
+    response = ask(AddPartitionsToTxnHandler(lab.service, metadata()), version, request)
+    if version < 4:
+        (topic,) = response.results_by_topic_v3_and_below
+    else:
+        (result,) = response.results_by_transaction
+        assert result.transactional_id == ID
+        (topic,) = result.topic_results
+    return {row.partition_index: row.partition_error_code for row in topic.results_by_partition}
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_partitions_are_added(version: int) -> None:
+    lab = TransactionLab()
+    lab.begun()
+    assert add(lab, version, 0, 0, 1) == {0: 0, 1: 0}
+    assert lab.transaction().facts.partitions == {P0, P1}
+    assert add(lab, version, 7, 0) == {0: fenced(version, 2)}
+
+
+@pytest.mark.parametrize("version", [0, 3, 4, 5])
+def test_all_partitions_are_added_or_none(version: int) -> None:
+    lab = TransactionLab()
+    lab.begun()
+    told = add(lab, version, 0, 0, 9)
+    assert told == {0: E.OPERATION_NOT_ATTEMPTED, 9: E.UNKNOWN_TOPIC_OR_PARTITION}
+    assert lab.state is TransactionState.EMPTY
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_brokers_only_ask(version: int) -> None:
+    lab = TransactionLab()
+    lab.begun()
+    add(lab, version, 0, 0)
+    told = add(lab, version, 0, 0, 1, verify=True)
+    assert told == {0: 0, 1: E.TRANSACTION_ABORTABLE}
+    assert lab.transaction().facts.partitions == {P0}
+    handler = AddPartitionsToTxnHandler(lab.service, metadata())
+    assert ask(handler, version, AddPartitionsToTxnRequest()).results_by_transaction == []
+
+
+# -- AddOffsetsToTxn, EndTxn, InitProducerId
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_offsets_are_added_and_the_transaction_ends(version: int) -> None:
+    lab = TransactionLab()
+    lab.begun()
+    handler = AddOffsetsToTxnHandler(lab.service, lambda group: len(group))
+    assert ask(handler, version, AddOffsetsToTxnRequest(ID, 100, 0, "four")).error_code == 0
+    offsets = TopicPartition(GROUP_METADATA_TOPIC, 4)
+    assert lab.transaction().facts.partitions == {offsets}
+    stale = AddOffsetsToTxnRequest(ID, 100, 9, "four")
+    assert ask(handler, version, stale).error_code == fenced(version, 2)
+    ends = EndTxnHandler(lab.service)
+    assert ask(ends, version, EndTxnRequest(ID, 100, 9, True)).error_code == fenced(version, 2)
+    assert ask(ends, version, EndTxnRequest(ID, 100, 0, True)).error_code == 0
+    assert lab.state is TransactionState.PREPARE_COMMIT
+
+
+@pytest.mark.parametrize("version", range(6))
+async def test_a_producer_begins(version: int) -> None:
+    lab = TransactionLab()
+    handler = InitProducerIdHandler(lab.service)
+    context = RequestContext(RequestHeader(0, version, 1), "OUT", "h")
+    for epoch in range(2):
+        answer = await handler(context, InitProducerIdRequest(ID, 1000))
+        assert (answer.error_code, answer.producer_id) == (0, 100)
+        assert answer.producer_epoch == epoch
+    late = await handler(context, InitProducerIdRequest(ID, 1000, 99, 0))
+    assert late.error_code == fenced(version, 4)
+
+
+# -- administration
+
+
+def test_describe_and_list() -> None:
+    lab = TransactionLab()
+    lab.add(lab.begun(), P0)
+    described = ask(
+        DescribeTransactionsHandler(lab.service), 0, DescribeTransactionsRequest([ID, "none"])
+    )
+    assert [(row.transactional_id, row.error_code) for row in described.transaction_states] == [
+        (ID, 0),
+        ("none", E.TRANSACTIONAL_ID_NOT_FOUND),
+    ]
+    for version in (0, 1):
+        listed = ask(ListTransactionsHandler(lab.service), version, ListTransactionsRequest())
+        assert [row.transaction_state for row in listed.transaction_states] == ["Ongoing"]
+
+
+# -- at a leader
+
+
+async def led(cluster: ReplicaCluster) -> Node:
+    await cluster.elect(1, isr=[1], replicas=[1], partitions=[0, 1])
+    node = cluster[1]
+    data = build_batch(
+        [(NOW, None, b"v", [])],
+        producer_id=7,
+        producer_epoch=0,
+        base_sequence=0,
+        transactional=True,
+    )
+    node.replicas.append_records([(TP, data)], -1, 1000, lambda _: None, origin=AppendOrigin.CLIENT)
+    return node
+
+
+def marker(committed: bool, coordinator_epoch: int, *indexes: int) -> WritableTxnMarker:
+    topics = [WritableTxnMarkerTopic(TOPIC, list(indexes))]
+    return WritableTxnMarker(7, 0, committed, topics, coordinator_epoch)
+
+
+@pytest.mark.parametrize("version", [0, 1])
+@pytest.mark.parametrize("committed", [True, False])
+async def test_markers_are_written(version: int, committed: bool) -> None:
+    async with ReplicaCluster([1]) as cluster:
+        node = await led(cluster)
+        assert (node.partition().last_stable_offset, node.partition().high_watermark) == (0, 1)
+        handler = WriteTxnMarkersHandler(node.replicas, ManualClock(), lambda *_: None, 1000)
+        request = WriteTxnMarkersRequest([marker(committed, 5, 0, 9), marker(committed, 4, 0)])
+        answer = ask(handler, version, request)
+        codes = [
+            [(row.partition_index, row.error_code) for row in told.topics[0].partitions]
+            for told in answer.markers
+        ]
+        assert codes == [
+            [(0, 0), (9, E.UNKNOWN_TOPIC_OR_PARTITION)],
+            [(0, E.TRANSACTION_COORDINATOR_FENCED)],
+        ]
+        assert node.partition().last_stable_offset == node.partition().high_watermark == 2
+        aborted = node.partition().log.aborted_transactions(0, 2)
+        assert len(aborted) == (0 if committed else 1)
+        assert ask(handler, version, WriteTxnMarkersRequest()).markers == []
+
+
+async def test_producers_are_described_by_their_leader() -> None:
+    async with ReplicaCluster([1]) as cluster:
+        node = await led(cluster)
+        handler = DescribeProducersHandler(node.replicas.hosted)
+        request = DescribeProducersRequest([TopicRequest(TOPIC, [0, 1, 9])])
+        told, quiet, unknown = ask(handler, 0, request).topics[0].partitions
+        (producer,) = told.active_producers
+        assert (producer.producer_id, producer.producer_epoch) == (7, 0)
+        assert (producer.last_sequence, producer.last_timestamp) == (0, NOW)
+        assert (producer.coordinator_epoch, producer.current_txn_start_offset) == (-1, 0)
+        assert (quiet.error_code, quiet.active_producers) == (0, [])
+        assert unknown.error_code == E.UNKNOWN_TOPIC_OR_PARTITION
+
+
+# -- TxnOffsetCommit
+
+
+class Committing:
+    """A group coordinator, asked with the verification of one broker that leads the offsets."""
+
+    def __init__(self, node: Node) -> None:
+        self.lab = GroupLab()
+        self.asked: list[VerificationItem] = []
+        self.verification = TransactionVerification(
+            True,
+            ManualClock(),
+            node.replicas.hosted,
+            lambda _: 1,
+            lambda _, item: self.asked.append(item),
+            Metrics(),
+        )
+        clock = ManualClock()
+        service = self.lab.service
+        self.handler = TxnOffsetCommitHandler(service, metadata(), self.verification, clock)
+
+    def commit(self, version: int, *indexes: int) -> list[Any]:
+        """The list gets the answer."""
+        rows = [TxnOffsetCommitRequestPartition(index, 5) for index in indexes]
+        topics = [TxnOffsetCommitRequestTopic("flights", rows)]
+        request = TxnOffsetCommitRequest(ID, GROUP, 7, 0, topics=topics)
+        context = RequestContext(RequestHeader(0, version, 1), "OUT", "h")
+        replies: list[Any] = []
+        self.handler(context, request, replies.append)
+        return replies
+
+
+def codes(replies: list[Any]) -> dict[int, int]:
+    (reply,) = replies
+    (topic,) = reply.topics
+    return {row.partition_index: row.error_code for row in topic.partitions}
+
+
+@pytest.mark.parametrize("version", range(5))
+async def test_offsets_are_committed_in_a_transaction(version: int) -> None:
+    async with ReplicaCluster([1]) as cluster:
+        await cluster.elect(1, isr=[1], replicas=[1], partitions=[0])
+        committing = Committing(cluster[1])
+        answer = committing.commit(version, 0, 9)
+        assert codes(answer) == {0: 0, 9: E.UNKNOWN_TOPIC_OR_PARTITION}
+        assert committing.lab.group.offsets.is_unstable(P0)
+        committing.lab.resign()
+        assert codes(committing.commit(version, 0)) == {0: E.NOT_COORDINATOR}
+        nothing: list[Any] = committing.commit(version, 9)
+        assert codes(nothing) == {9: E.UNKNOWN_TOPIC_OR_PARTITION}
