@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import (
@@ -18,6 +19,7 @@ from pyspark.sql.datasource import (
 
 from minikafka.spark.cluster import Cluster
 from minikafka.spark.fetching import RangeReader
+from minikafka.spark.offline import SegmentRange, read_segment, segment_ranges
 from minikafka.spark.options import ReadOptions
 from minikafka.spark.planning import OffsetRange
 from minikafka.spark.resolving import batch_ranges
@@ -32,7 +34,7 @@ _NO_END = (1 << 63) - 1
 class RangePartition(InputPartition):
     """A range for one task."""
 
-    def __init__(self, wanted: OffsetRange) -> None:
+    def __init__(self, wanted: OffsetRange | SegmentRange) -> None:
         super().__init__(wanted)
 
 
@@ -44,17 +46,22 @@ def read_range(
 
     if partition.value is None:
         return
+    arrow_schema = to_arrow_schema(schema, timezone="UTC")
+    if isinstance(partition.value, SegmentRange):
+        yield from read_segment(partition.value, arrow_schema, options.client.check_crcs)
+        return
     with Cluster(options.client) as cluster:
         reader = RangeReader(
             cluster, partition.value, options.fail_on_data_loss, options.poll_timeout_ms
         )
-        yield from reader.read(to_arrow_schema(schema, timezone="UTC"))
+        yield from reader.read(arrow_schema)
 
 
 def batch_reader(schema: StructType, options: ReadOptions) -> DataSourceReader:
     """Spark refuses a reader that can push filters where the session does not allow it, so that
     one is asked for by the option ``pushdown``."""
-    return (PushdownReader if options.pushdown else BatchReader)(schema, options)
+    pushdown = options.pushdown and options.path is None
+    return (PushdownReader if pushdown else BatchReader)(schema, options)
 
 
 class BatchReader(DataSourceReader):
@@ -65,6 +72,11 @@ class BatchReader(DataSourceReader):
         self._options = options
 
     def partitions(self) -> Sequence[InputPartition]:
+        if self._options.path is not None:
+            return [
+                RangePartition(each)
+                for each in segment_ranges(Path(self._options.path), self._options)
+            ]
         with Cluster(self._options.client) as cluster:
             return [RangePartition(each) for each in self._ranges(cluster)]
 

@@ -86,6 +86,7 @@ class ReadOptions:
     fetch_retries: int = 3
     fetch_retry_interval_ms: int = 10
     pushdown: bool = False
+    path: str | None = None  # a log directory to read instead of asking brokers
     notes: tuple[str, ...] = field(default=(), compare=False)  # options without effect here
 
 
@@ -119,6 +120,8 @@ def batch_options(options: Mapping[str, str]) -> ReadOptions:
 def stream_options(options: Mapping[str, str]) -> ReadOptions:
     """For ``spark.readStream``. Raises OptionError."""
     given = Options.of(options)
+    if given.get("path") is not None:
+        raise OptionError("option path is for batches: a stream needs kafka.bootstrap.servers")
     if given.get("endingOffsets") is not None:
         raise OptionError("ending offset not valid in streaming queries")
     for name in ("endingOffsetsByTimestamp", "endingTimestamp"):
@@ -132,7 +135,7 @@ def _general(given: Options, starting: Limit, ending: Limit, notes: tuple[str, .
     for name, why in _REFUSED.items():
         if given.get(f"kafka.{name}") is not None:
             raise OptionError(f"Kafka option '{name}' is not supported: {why}")
-    if not (given.get("kafka.bootstrap.servers") or "").strip():
+    if given.get("path") is None and not (given.get("kafka.bootstrap.servers") or "").strip():
         raise OptionError(
             "Option 'kafka.bootstrap.servers' must be specified for configuring Kafka consumer"
         )
@@ -163,6 +166,7 @@ def _general(given: Options, starting: Limit, ending: Limit, notes: tuple[str, .
         fetch_retries=given.count("fetchOffset.numRetries", 3),
         fetch_retry_interval_ms=given.count("fetchOffset.retryIntervalMs", 10),
         pushdown=given.flag("pushdown", False),
+        path=given.get("path"),
         notes=notes,
     )
 

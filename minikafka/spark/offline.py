@@ -1,0 +1,182 @@
+"""Reads topics from a broker's log directory, without the broker: ``option("path", LOG_DIR)``."""
+
+from __future__ import annotations
+
+import mmap
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from minikafka.core.log.aborted_txn import ENTRY, ENTRY_BYTES, AbortedTxn
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.protocol.records.batch import iterate_batches
+from minikafka.spark.decode import Slice, decode_to_arrow
+from minikafka.spark.offsets import EARLIEST, Offsets, names
+from minikafka.spark.options import AtOffsets, Edge, Limit, ReadOptions, Subscription
+from minikafka.spark.planning import ADVICE_FAIL, DataLossError, check_same_partitions
+from minikafka.storage.checkpoints import LOG_START_OFFSET, REPLICATION_OFFSET, decode_offsets
+from minikafka.storage.names import (
+    LOG_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    directory_name,
+    file_name,
+    offsets_of,
+    parse_directory_name,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_NO_END = (1 << 63) - 1
+
+
+class SegmentRange(NamedTuple):
+    """Offsets to read in one segment file, and the aborted transactions that touch it."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    file: str
+    aborted: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class _Log:
+    """What is known of one partition's directory."""
+
+    segments: tuple[tuple[int, Path], ...]  # base offset, file
+    start: int
+    high_watermark: int
+    aborted: tuple[AbortedTxn, ...]
+
+
+def segment_ranges(directory: Path, options: ReadOptions) -> list[SegmentRange]:
+    """One range per segment, up to the high watermark that the broker has written down (it does so
+    every few seconds), or for readers of committed records up to the last stable offset.
+
+    Raises ValueError for what is not there; DataLossError for offsets below a log's start."""
+    logs = _logs(directory, options.subscription)
+    ends = {
+        each: _last_stable_offset(log) if options.client.read_committed else log.high_watermark
+        for each, log in logs.items()
+    }
+    starts = {each: log.start for each, log in logs.items()}
+    start = _resolve(options.starting, starts, ends, "startingOffsets")
+    end = _resolve(options.ending, starts, ends, "endingOffsets")
+    ranges: list[SegmentRange] = []
+    for each, log in logs.items():
+        first, last = start[each], min(end[each], ends[each])
+        if first < log.start and options.fail_on_data_loss:
+            raise DataLossError(
+                f"{each}: offsets {first} to {log.start - 1} are gone. {ADVICE_FAIL}"
+            )
+        committed = options.client.read_committed
+        ranges += _ranges_of(each, log, max(first, log.start), last, committed)
+    return ranges
+
+
+def read_segment(
+    wanted: SegmentRange, schema: pa.Schema, check_crcs: bool
+) -> Iterator[pa.RecordBatch]:
+    """Raises OSError when the file is gone, CorruptRecordError."""
+    data = _mapped(Path(wanted.file))
+    yield from decode_to_arrow(data, Slice(*wanted[:4]), schema, wanted.aborted, check_crcs)
+
+
+def _mapped(file: Path) -> memoryview:
+    """The mapping lives as long as views into it do."""
+    with file.open("rb") as opened:
+        if opened.seek(0, 2) == 0:  # an empty file cannot be mapped
+            return memoryview(b"")
+        return memoryview(mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ))
+
+
+def _logs(directory: Path, wanted: Subscription) -> dict[TopicPartition, _Log]:
+    found = sorted(
+        each
+        for path in directory.iterdir()
+        if path.is_dir() and (each := parse_directory_name(path.name)) is not None
+    )
+    if wanted.pattern:
+        pattern = re.compile(wanted.pattern)
+        chosen = [each for each in found if pattern.fullmatch(each.topic)]
+    elif wanted.topics:
+        chosen = [each for each in found if each.topic in wanted.topics]
+        if missing := set(wanted.topics) - {each.topic for each in chosen}:
+            raise ValueError(f"topic {min(missing)} is not in {directory}")
+    else:
+        chosen = list(wanted.partitions)
+        if absent := set(chosen) - set(found):
+            raise ValueError(f"{names(absent)} not in {directory}")
+    high_watermarks = _checkpoint(directory / REPLICATION_OFFSET)
+    log_starts = _checkpoint(directory / LOG_START_OFFSET)
+    return {
+        each: _log(directory / directory_name(each), log_starts.get(each, 0), high_watermarks[each])
+        for each in chosen
+        if each in high_watermarks
+    }
+
+
+def _checkpoint(path: Path) -> Mapping[TopicPartition, int]:
+    return decode_offsets(path.read_bytes()) if path.is_file() else {}
+
+
+def _log(directory: Path, log_start: int, high_watermark: int) -> _Log:
+    files = [path.name for path in directory.iterdir()]
+    bases = offsets_of(files, LOG_SUFFIX)
+    aborted: list[AbortedTxn] = []
+    for base in offsets_of(files, TXN_INDEX_SUFFIX):
+        data = (directory / file_name(base, TXN_INDEX_SUFFIX)).read_bytes()
+        whole = len(data) - len(data) % ENTRY_BYTES
+        aborted += [AbortedTxn(*row[1:]) for row in ENTRY.iter_unpack(data[:whole])]
+    return _Log(
+        tuple((base, directory / file_name(base, LOG_SUFFIX)) for base in bases),
+        max(log_start, bases[0] if bases else 0),
+        high_watermark,
+        tuple(aborted),
+    )
+
+
+def _last_stable_offset(log: _Log) -> int:
+    """The start of the first transaction that has no marker below the high watermark."""
+    started: dict[int, int] = {}
+    for _, file in log.segments:
+        for batch in iterate_batches(_mapped(file)):
+            if batch.last_offset >= log.high_watermark:
+                break
+            if batch.is_control:
+                started.pop(batch.producer_id, None)
+            elif batch.is_transactional:
+                started.setdefault(batch.producer_id, batch.base_offset)
+    return min(started.values(), default=log.high_watermark)
+
+
+def _resolve(limit: Limit, starts: Offsets, ends: Offsets, option: str) -> Offsets:
+    if limit is Edge.EARLIEST:
+        return starts
+    if limit is Edge.LATEST:
+        return ends
+    if not isinstance(limit, AtOffsets):
+        raise ValueError("option path: timestamps are not looked up offline, name offsets")
+    check_same_partitions(limit.offsets, list(starts), option)
+    edges = {each: starts[each] if offset == EARLIEST else ends[each]
+             for each, offset in limit.offsets.items() if offset < 0}  # fmt: skip
+    return limit.offsets | edges
+
+
+def _ranges_of(
+    partition: TopicPartition, log: _Log, start: int, end: int, read_committed: bool
+) -> Iterator[SegmentRange]:
+    bases = [base for base, _ in log.segments]
+    for (base, file), following in zip(log.segments, [*bases[1:], _NO_END], strict=True):
+        first, last = max(start, base), min(end, following)
+        if first < last:
+            aborted = tuple(
+                (each.producer_id, each.first_offset)
+                for each in log.aborted
+                if read_committed and each.last_offset >= base and each.first_offset < last
+            )
+            yield SegmentRange(*partition, first, last, str(file), aborted)

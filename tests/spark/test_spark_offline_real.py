@@ -1,0 +1,32 @@
+"""A live broker's log directory read without asking the broker."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from scripts.lib.cluster import Cluster
+from tests.spark.kafka_side import consume, produce, spark_rows
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+
+@pytest.mark.mission("SPK-1")
+def test_equal_to_what_the_broker_serves(spark: Any, cluster: Cluster, topic: str) -> None:
+    from minikafka.spark.offline import segment_ranges
+    from minikafka.spark.options import batch_options
+
+    messages = [
+        {"key": b"%d" % n, "value": b"v" * n, "partition": n % 3, "headers": [("n", b"%d" % n)]}
+        for n in range(300)
+    ]
+    produce(cluster.bootstrap, topic, messages, compression_type="snappy")
+    (directory,) = {path.parent for path in cluster.directory.rglob(f"{topic}-0")
+                    if "1" in path.parent.name}  # fmt: skip
+    options = {"path": str(directory), "subscribe": topic, "includeHeaders": "true"}
+    # The broker writes high watermarks down every few seconds.
+    while sum(r.end - r.start for r in segment_ranges(directory, batch_options(options))) < 300:
+        pass
+    frame = spark.read.format("minikafka").options(**options).load()
+    assert spark_rows(frame) == consume(cluster.bootstrap, topic, 3, "read_committed")

@@ -1,0 +1,130 @@
+"""Reading a log directory: high watermark, last stable offset, aborted transactions, segments."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pa = pytest.importorskip("pyarrow")
+
+from minikafka.core.log.aborted_txn import ENTRY  # noqa: E402
+from minikafka.kernel.cluster import TopicPartition  # noqa: E402
+from minikafka.protocol.records.builder import build_batch  # noqa: E402
+from minikafka.protocol.records.control import (  # noqa: E402
+    ControlRecordType,
+    EndTxnMarker,
+    encode_end_txn_marker,
+)
+from minikafka.spark.offline import read_segment, segment_ranges  # noqa: E402
+from minikafka.spark.options import batch_options, stream_options  # noqa: E402
+from minikafka.spark.planning import DataLossError  # noqa: E402
+from minikafka.storage.checkpoints import encode_offsets  # noqa: E402
+
+pytestmark = pytest.mark.mission("SPK-1")
+
+P0 = TopicPartition("t", 0)
+SCHEMA = pa.schema([("offset", pa.int64()), ("value", pa.binary())])
+
+
+def plain(offset: int, *values: bytes) -> bytes:
+    return build_batch([(1, None, value, []) for value in values], base_offset=offset)
+
+
+def of_producer(offset: int, producer: int, *values: bytes) -> bytes:
+    return build_batch(
+        [(1, None, value, []) for value in values], base_offset=offset, producer_id=producer,
+        producer_epoch=0, base_sequence=0, transactional=True,
+    )  # fmt: skip
+
+
+def marker(offset: int, producer: int, kind: ControlRecordType) -> bytes:
+    key, value = encode_end_txn_marker(EndTxnMarker(kind, 0))
+    return build_batch(
+        [(1, key, value, [])], base_offset=offset, producer_id=producer, producer_epoch=0,
+        transactional=True, control=True,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def log_dir(tmp_path: Path) -> Path:
+    """Two segments; producer 1 aborts over both, 2 commits, 3 is open at the end, and a torn batch
+    lies beyond the high watermark."""
+    first = plain(0, b"a", b"b") + of_producer(2, 1, b"gone") + of_producer(3, 2, b"c")
+    second = (
+        marker(4, 2, ControlRecordType.COMMIT)
+        + of_producer(5, 1, b"gone too")
+        + marker(6, 1, ControlRecordType.ABORT)
+        + of_producer(7, 1, b"d")
+        + marker(8, 1, ControlRecordType.COMMIT)
+        + of_producer(9, 3, b"open")
+        + plain(10, b"e")
+        + plain(11, b"not replicated")
+        + plain(12, b"torn")[:-3]
+    )
+    partition = tmp_path / "t-0"
+    partition.mkdir()
+    (partition / f"{0:020d}.log").write_bytes(first)
+    (partition / f"{4:020d}.log").write_bytes(second)
+    (partition / f"{4:020d}.txnindex").write_bytes(ENTRY.pack(0, 1, 2, 6, 7))
+    (tmp_path / "u-0.0123456789abcdef0123456789abcdef-delete").mkdir()
+    (tmp_path / "replication-offset-checkpoint").write_bytes(encode_offsets({P0: 11}))
+    return tmp_path
+
+
+def rows(directory: Path, **more: str) -> list[tuple[int, bytes]]:
+    given = {"path": str(directory), "subscribe": "t", **more}
+    ranges = segment_ranges(directory, batch_options(given))
+    return [
+        (row["offset"], row["value"])
+        for wanted in ranges
+        for batch in read_segment(wanted, SCHEMA, True)
+        for row in batch.to_pylist()
+    ]
+
+
+COMMITTED = {"kafka.isolation.level": "read_committed"}
+
+
+def test_up_to_the_high_watermark(log_dir: Path) -> None:
+    assert [offset for offset, _ in rows(log_dir)] == [0, 1, 2, 3, 5, 7, 9, 10]
+
+
+def test_committed_records_up_to_the_last_stable_offset(log_dir: Path) -> None:
+    expected = [(0, b"a"), (1, b"b"), (3, b"c"), (7, b"d")]
+    assert rows(log_dir, **COMMITTED) == expected
+
+
+def test_a_range_of_offsets_across_segments(log_dir: Path) -> None:
+    more = {"startingOffsets": '{"t":{"0":1}}', "endingOffsets": '{"t":{"0":8}}'}
+    assert [value for _, value in rows(log_dir, **more, **COMMITTED)] == [b"b", b"c", b"d"]
+    more = {"startingOffsets": '{"t":{"0":7}}', "endingOffsets": '{"t":{"0":-1}}'}
+    assert [value for _, value in rows(log_dir, **more)] == [b"d", b"open", b"e"]
+
+
+def test_deleted_records_are_a_loss(log_dir: Path) -> None:
+    (log_dir / "log-start-offset-checkpoint").write_bytes(encode_offsets({P0: 1}))
+    assert rows(log_dir, **COMMITTED)[0] == (1, b"b")
+    more = {"startingOffsets": '{"t":{"0":0}}', **COMMITTED}
+    with pytest.raises(DataLossError, match="t-0: offsets 0 to 0 are gone"):
+        rows(log_dir, **more)
+    assert rows(log_dir, failOnDataLoss="false", **more)[0] == (1, b"b")
+
+
+@pytest.mark.parametrize(
+    ("more", "complaint"),
+    [
+        ({"subscribe": "u"}, "topic u is not in"),
+        ({"startingTimestamp": "5"}, "timestamps are not looked up offline"),
+        ({"startingOffsets": '{"t":{"1":0}}'}, "must specify all partitions"),
+    ],
+)
+def test_what_is_not_there(log_dir: Path, more: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        rows(log_dir, **more)
+
+
+def test_a_stream_needs_brokers(log_dir: Path) -> None:
+    with pytest.raises(ValueError, match="option path is for batches"):
+        stream_options({"path": str(log_dir), "subscribe": "t"})
