@@ -22,7 +22,6 @@ POLL_MS = 200
 PROGRESS_MS = 1_000
 MOST_COMPLAINTS = 10
 NEVER = (ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.CORRUPT_MESSAGE)  # to one who reads on
-CATCH_UP_MS = 30_000  # how long a new leader may take to know what is committed
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,24 +211,32 @@ class Run:
             reading.note_mark(tp.partition, consumer.high_watermark(tp))
 
     async def _read_all(self, history: History) -> None:
-        """The final reading, when every acknowledged record can be read, or after some patience."""
+        """The final reading: to the ends, and to whatever was acknowledged beyond them. A leader
+        that is new learns within the patience of a client what is committed; what cannot be read
+        then is not there."""
+        config = ConsumerConfig(auto_offset_reset="earliest")
+        run, promised = self._run.encode(), self._promised()
+        async with Consumer(self._world, self._client, config) as consumer:
+            consumer.assign(self._partitions())
+            ends = await consumer.end_offsets()
+            history.ends = {tp.partition: end for tp, end in ends.items()}
+            try:
+                async for record in consumer.read_to(
+                    {tp: max(end, promised[tp.partition]) for tp, end in ends.items()}
+                ):
+                    found = identify(run, record.value)
+                    history.final.see(record.partition, record.offset, found, self._now_ms())
+                    history.ends[record.partition] = max(
+                        history.ends[record.partition], record.offset + 1
+                    )
+            except KafkaError as error:
+                if error.code is not ErrorCode.REQUEST_TIMED_OUT:
+                    raise
+
+    def _promised(self) -> dict[int, int]:
+        """By partition, the end of what was acknowledged."""
         promised = dict.fromkeys(range(self._config.partitions), 0)
         for written in self._written:
             for sent in written:
                 promised[sent.partition] = max(promised[sent.partition], sent.offset + 1)
-        run = self._run.encode()
-        clock = self._world.clock
-        deadline_ms = clock.monotonic_ms() + CATCH_UP_MS
-        config = ConsumerConfig(auto_offset_reset="earliest")
-        async with Consumer(self._world, self._client, config) as consumer:
-            consumer.assign(self._partitions())
-            ends = await consumer.end_offsets()
-            while clock.monotonic_ms() < deadline_ms and any(
-                end < promised[tp.partition] for tp, end in ends.items()
-            ):
-                await clock.sleep(POLL_MS)
-                ends = await consumer.end_offsets()
-            async for record in consumer.read_to(ends):
-                found = identify(run, record.value)
-                history.final.see(record.partition, record.offset, found, self._now_ms())
-        history.ends = {tp.partition: end for tp, end in ends.items()}
+        return promised

@@ -62,13 +62,20 @@ class Hasty(FakePartition):
         return parse_batches(data)[0].next_offset
 
 
+class Amnesiac(FakePartition):
+    """Does not know what it has already."""
+
+    def produce(self, data: bytes | memoryview) -> tuple[ErrorCode, int]:
+        return ErrorCode.NONE, self.append(data)
+
+
 class Planted(FakeCluster):
     kind: type[FakePartition] = FakePartition
 
     def create(self, topic: str, partitions: int = 2) -> None:
         super().create(topic, partitions)
         for tp, made in self.partitions.items():
-            if tp.partition == 0:
+            if tp.partition == 0 or self.kind is Amnesiac:
                 self.partitions[tp] = self.kind(made.leader)
 
 
@@ -118,7 +125,7 @@ def test_one_that_does_not(kind: type[FakePartition], expected: str):
 
 
 @jumping
-async def test_a_broker_that_does_not_know_what_it_has_already():
+async def test_an_answer_that_is_lost_on_the_way():
     class Deaf(Planted):
         """Appends, and hangs up instead of answering, once."""
 
@@ -133,16 +140,18 @@ async def test_a_broker_that_does_not_know_what_it_has_already():
             self.stop_broker(broker)
             asyncio.get_running_loop().create_task(self.start_broker(broker))
 
-    async def verdict_of(idempotent: bool) -> Verdict:
+    async def verdict_of(kind: type[FakePartition], idempotent: bool) -> Verdict:
         world = memory_world()
         cluster = Deaf(world)
+        cluster.kind = kind
         await cluster.start()
         client = ClientConfig(bootstrap_servers=cluster.bootstrap, request_timeout_ms=5_000)
         config = RunConfig(2_000, 1, 1, 2, records_per_s=100, idempotent=idempotent)
         return await Run(world, client, config).execute()
 
-    assert (await verdict_of(True)).as_json()["counts"].keys() == {"doubled"}
-    assert (await verdict_of(False)).ok
+    assert (await verdict_of(FakePartition, True)).ok
+    assert (await verdict_of(Amnesiac, True)).as_json()["counts"].keys() == {"doubled"}
+    assert (await verdict_of(Amnesiac, False)).ok
 
 
 @jumping
