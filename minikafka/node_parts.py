@@ -172,7 +172,7 @@ class BrokerParts:
     def _make_transactions(self, listener: str, metrics: Metrics) -> TransactionParts:
         return TransactionParts(
             self._world,
-            self._config,
+            self._dynamic,
             self._broker_id,
             listener,
             self.replicas,

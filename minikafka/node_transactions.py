@@ -9,6 +9,7 @@ from minikafka import node_config as views
 from minikafka.broker.apis import Route
 from minikafka.broker.coordinator_log import CoordinatorLog
 from minikafka.broker.coordinator_lookup import CoordinatorLookup
+from minikafka.broker.dynamic_config import DynamicBrokerConfig
 from minikafka.broker.handlers.add_offsets_to_txn import AddOffsetsToTxnHandler
 from minikafka.broker.handlers.add_partitions_to_txn import AddPartitionsToTxnHandler
 from minikafka.broker.handlers.describe_producers import DescribeProducersHandler
@@ -35,7 +36,6 @@ from minikafka.coordinator.transaction_service import TransactionService
 from minikafka.coordinator.transaction_shards import TransactionShards
 from minikafka.core.coordinator_partition import partition_for
 from minikafka.kernel.cluster import NO_LEADER, TRANSACTION_STATE_TOPIC, TopicPartition
-from minikafka.kernel.config import Config
 from minikafka.kernel.events import event_log
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import World
@@ -53,7 +53,7 @@ class TransactionParts:
     def __init__(
         self,
         world: World,
-        config: Config,
+        dynamic: DynamicBrokerConfig,
         broker_id: int,
         listener: str,
         replicas: ReplicaManager,
@@ -85,7 +85,7 @@ class TransactionParts:
             CoordinatorLog(replicas, TRANSACTION_STATE_TOPIC, REQUEST_TIMEOUT_MS),
             cache,
             self.markers.put,
-            views.transaction_coordinator(config),
+            views.transaction_coordinator(dynamic.current),
             lambda: lookup.partition_count(CoordinatorType.TRANSACTION),
             events,
         )
@@ -101,7 +101,7 @@ class TransactionParts:
             event_log("transaction-verification", broker=broker_id),
         )
         self.verification = TransactionVerification(
-            config.boolean("transaction.partition.verification.enable"),
+            lambda: dynamic.current.boolean("transaction.partition.verification.enable"),
             world.clock,
             replicas.hosted,
             self._coordinator_of,

@@ -40,21 +40,21 @@ class VerificationItem:
 class TransactionVerification:
     """Kafka's ``AddPartitionsToTxnManager`` (KIP-890). ``coordinator_of`` a transactional id: a
     broker, None while there is none. ``put`` queues a question for a broker, and what comes of it
-    is told to ``answered``. ``enabled``: ``transaction.partition.verification.enable``.
+    is told to ``answered``. ``enabled``: ``transaction.partition.verification.enable``, now.
 
     Whoever parks requests behind a question bounds their number.
     """
 
     def __init__(
         self,
-        enabled: bool,
+        enabled: Callable[[], bool],
         clock: Clock,
         hosted: HostedPartitions,
         coordinator_of: Callable[[str], int | None],
         put: Callable[[int, VerificationItem], None],
         metrics: Metrics,
     ) -> None:
-        self.enabled = enabled
+        self._enabled = enabled
         self._clock = clock
         self._hosted = hosted
         self._coordinator_of = coordinator_of
@@ -62,6 +62,10 @@ class TransactionVerification:
         self._failures = metrics.counter(
             "kafka.server:type=AddPartitionsToTxnManager,name=VerificationFailureRate"
         )
+
+    @property
+    def enabled(self) -> bool:
+        return self._enabled()
 
     def begin(
         self,

@@ -19,7 +19,7 @@ _OTHERS = """
     max.connection.creation.rate
     num.network.threads num.io.threads num.replica.fetchers num.recovery.threads.per.data.dir
     background.threads
-    metric.reporters producer.id.expiration.ms
+    metric.reporters producer.id.expiration.ms transaction.partition.verification.enable
 """
 # Of the broker keys that stand for one topic key, Kafka takes the finest unit only.
 _COARSE = (".hours", ".minutes", ".scheduler.interval.ms")
@@ -33,9 +33,10 @@ _TOPIC_DEFAULTS = frozenset(
 # Kafka's AllDynamicConfigs, without listeners and TLS, which change by a restart only here.
 DYNAMIC_BROKER_SETTINGS = _TOPIC_DEFAULTS | frozenset(_OTHERS.split())
 
+_AT_ONCE = frozenset({"max.connections", "transaction.partition.verification.enable"})
 # Of these, what this broker does differently from the moment on. The others are kept, and told.
 EFFECTIVE_AT_ONCE = frozenset(
-    row.name for row in BROKER_SETTINGS if row.name in _TOPIC_DEFAULTS | {"max.connections"}
+    row.name for row in BROKER_SETTINGS if row.name in _TOPIC_DEFAULTS | _AT_ONCE
 )
 
 # Settings that exist only at run time: no file has them.

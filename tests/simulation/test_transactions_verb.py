@@ -11,6 +11,7 @@ import pytest
 
 from minikafka.cli import transactions as verb
 from minikafka.client import Admin
+from minikafka.client.config_admin import ResourceType
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import ErrorCode, KafkaError
@@ -125,6 +126,24 @@ def test_long_transactions_that_the_coordinator_knows_do_not_hang(
             await cluster.client_host.world.clock.sleep(61_000)
             words = ("--topic", WHERE.topic, "--max-transaction-timeout", "1")
             assert await shown(capsys, cluster, admin, "find-hanging", *words) == []
+
+    lone(scenario)
+
+
+def test_verification_is_switched_on_while_the_broker_runs() -> None:
+    async def scenario(cluster: SimCluster, admin: Admin) -> None:
+        await admin.alter_configs(
+            ResourceType.BROKER, "1", {"transaction.partition.verification.enable": "true"}
+        )
+        transactions = cluster.nodes()[1].parts.transactions
+        await cluster.until("it is on", lambda: transactions.verification.enabled)
+        async with SimTransactor(cluster, "tx", 60_000) as transactor:
+            await transactor.begin()
+            transactor.pretend_added(WHERE)
+            with pytest.raises(KafkaError) as error:
+                await transactor.send(WHERE, b"v")
+            assert error.value.code is ErrorCode.TRANSACTION_ABORTABLE
+        assert cluster.replicas(WHERE)[1].log.log_end_offset == 0
 
     lone(scenario)
 

@@ -22,7 +22,7 @@ from tests.support.logs import NOW
 def unverified_appends(replicas: ReplicaManager) -> TransactionalAppends:
     """As with ``transaction.partition.verification.enable`` off."""
     nobody: Any = None
-    off = TransactionVerification(False, nobody, replicas.hosted, nobody, nobody, Metrics())
+    off = TransactionVerification(lambda: False, nobody, replicas.hosted, nobody, nobody, Metrics())
     return TransactionalAppends(replicas, off)
 
 

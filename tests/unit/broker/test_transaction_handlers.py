@@ -1,4 +1,4 @@
-"""The handlers of transactions in all their versions, on a coordinator and a leader of their own."""
+"""The handlers of transactions in all versions, on a coordinator and on a leader of their own."""
 
 from __future__ import annotations
 
@@ -244,7 +244,7 @@ class Committing:
         self.lab = GroupLab()
         self.asked: list[VerificationItem] = []
         self.verification = TransactionVerification(
-            True,
+            lambda: True,
             ManualClock(),
             node.replicas.hosted,
             lambda _: 1,

@@ -56,7 +56,7 @@ class Asked:
         self.items: list[VerificationItem] = []
         self.brokers: list[int] = []
         self.verification = TransactionVerification(
-            enabled,
+            lambda: enabled,
             ManualClock(),
             node.replicas.hosted,
             lambda transactional_id: coordinator,
