@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from enum import IntEnum
-from typing import Any
 
-from minikafka.core.client.answers import error_code
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from minikafka.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
 )
 from minikafka.protocol.messages.end_txn import EndTxnRequest
-from minikafka.protocol.messages.find_coordinator import FindCoordinatorRequest
 from minikafka.protocol.messages.init_producer_id import InitProducerIdRequest
 from minikafka.protocol.messages.offset_fetch import OffsetFetchRequest
 from minikafka.protocol.messages.txn_offset_commit import (
@@ -25,20 +20,13 @@ from minikafka.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from minikafka.protocol.schema import Message
-from minikafka.spark.cluster import Cluster
+from minikafka.spark.coordinators import CoordinatorKind, Coordinators
 from minikafka.spark.encode import ProducerStamp
 from minikafka.spark.producing import Identity
 
-_FIND_BY_ONE_KEY = 3
 _OFFSETS_OF_ONE_GROUP = 7
 _PARTITIONS_OF_ONE_TRANSACTION = 3
 _END_KEEPS_THE_EPOCH = 4  # later versions raise it, and the driver is not who wrote
-
-
-class CoordinatorKind(IntEnum):
-    GROUP = 0
-    TRANSACTION = 1
 
 
 @dataclass(frozen=True)
@@ -65,28 +53,23 @@ class Marker:
         return marker
 
 
-class Transactions:
-    """Asks coordinators. Every method asks again while a coordinator moves or is busy, for at most
-    ``delivery.timeout.ms``, and raises KafkaError then, or at once for what does not pass (fenced
-    by a later attempt, timed out)."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-        self._coordinators: dict[tuple[CoordinatorKind, str], int] = {}
+class Transactions(Coordinators):
+    """The requests of a transactional producer. All raise KafkaError as ``ask``; what does not pass
+    is for example to be fenced by a later attempt, or to be timed out."""
 
     def begin(self, transactional_id: str, timeout_ms: int) -> Identity:
         """Fences every older attempt, and waits until its transaction is over."""
         request = InitProducerIdRequest(
             transactional_id=transactional_id, transaction_timeout_ms=timeout_ms
         )
-        answer = self._ask(CoordinatorKind.TRANSACTION, transactional_id, request)
+        answer = self.ask(CoordinatorKind.TRANSACTION, transactional_id, request)
         stamp = ProducerStamp(answer.producer_id, answer.producer_epoch, transactional=True)
         return Identity(stamp, transactional_id)
 
     def marker(self, group: str) -> Marker | None:
         """The last one that was committed. Raises ValueError for a foreign one."""
         request = OffsetFetchRequest(group_id=group, topics=None, require_stable=True)
-        answer = self._ask(CoordinatorKind.GROUP, group, request, _OFFSETS_OF_ONE_GROUP)
+        answer = self.ask(CoordinatorKind.GROUP, group, request, _OFFSETS_OF_ONE_GROUP)
         found = [row for topic in answer.topics for row in topic.partitions]
         if not found:
             return None
@@ -106,7 +89,7 @@ class Transactions:
                 for name, numbers in topics.items()
             ],
         )
-        self._ask(
+        self.ask(
             CoordinatorKind.TRANSACTION,
             _id_of(identity),
             request,
@@ -116,7 +99,7 @@ class Transactions:
     def mark(self, identity: Identity, group: str, topic: str, marker: Marker) -> None:
         """Put the marker into the transaction: of partition 0 of a topic, for there must be one."""
         stamp = identity.stamp
-        self._ask(
+        self.ask(
             CoordinatorKind.TRANSACTION,
             _id_of(identity),
             AddOffsetsToTxnRequest(
@@ -131,7 +114,7 @@ class Transactions:
             committed_offset=marker.batch + 1,
             committed_metadata=json.dumps(asdict(marker)),
         )
-        self._ask(
+        self.ask(
             CoordinatorKind.GROUP,
             group,
             TxnOffsetCommitRequest(
@@ -150,50 +133,9 @@ class Transactions:
             producer_epoch=identity.stamp.producer_epoch,
             committed=committed,
         )
-        self._ask(CoordinatorKind.TRANSACTION, _id_of(identity), request, _END_KEEPS_THE_EPOCH)
-
-    def _ask(
-        self, kind: CoordinatorKind, key: str, request: Message, at_most: int | None = None
-    ) -> Any:
-        def ask() -> Any:
-            try:
-                answer = self._cluster.connection(self._find(kind, key)).request(request, at_most)
-                for code in _codes(answer):
-                    if code is not ErrorCode.NONE:
-                        raise KafkaError(code, key)
-            except KafkaError:
-                self._coordinators.pop((kind, key), None)
-                raise
-            return answer
-
-        name = type(request).__name__.removesuffix("Request")
-        return self._cluster.retrying(
-            ask, f"{name} of {key}", self._cluster.options.delivery_timeout_ms
-        )
-
-    def _find(self, kind: CoordinatorKind, key: str) -> int:
-        known = self._coordinators.get((kind, key))
-        if known is None:
-            request = FindCoordinatorRequest(key=key, key_type=int(kind))
-            answer = self._cluster.request_any(request, _FIND_BY_ONE_KEY)
-            code = error_code(answer.error_code)
-            if code is not ErrorCode.NONE:
-                raise KafkaError(code, f"coordinator of {key}")
-            self._cluster.learn(answer.node_id, answer.host, answer.port)
-            known = self._coordinators[kind, key] = answer.node_id
-        return known
+        self.ask(CoordinatorKind.TRANSACTION, _id_of(identity), request, _END_KEEPS_THE_EPOCH)
 
 
 def _id_of(identity: Identity) -> str:
     assert identity.transactional_id is not None, "not transactional"
     return identity.transactional_id
-
-
-def _codes(answer: Any) -> Sequence[ErrorCode]:
-    """Every error in one of the answers above."""
-    values = [getattr(answer, "error_code", 0)]
-    for topic in getattr(answer, "results_by_topic_v3_and_below", ()):
-        values += [row.partition_error_code for row in topic.results_by_partition]
-    for topic in getattr(answer, "topics", ()):
-        values += [row.error_code for row in topic.partitions]
-    return [error_code(value) for value in values]

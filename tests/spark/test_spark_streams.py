@@ -7,11 +7,13 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from scripts.lib.cluster import Cluster
 from tests.spark.kafka_side import consume, produce
@@ -56,7 +58,12 @@ def committed(cluster: Cluster, topic: str) -> list[int]:
 def test_a_restart_goes_on_exactly(
     streams: Any, cluster: Cluster, make_topic: Callable[..., str], tmp_path: Path
 ) -> None:
+    from minikafka.spark.progress import ProgressListener
+
     source, target = make_topic(3), make_topic(3)
+    lines: list[str] = []
+    listener = ProgressListener(cluster.bootstrap, lines.append)
+    streams.streams.addListener(listener)
     options = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "40"}
     produce(cluster.bootstrap, source, numbered(0, 100))
     query = copy_query(streams, cluster, source, target, tmp_path, **options)
@@ -71,6 +78,15 @@ def test_a_restart_goes_on_exactly(
     # The offsets in the checkpoint are those of the official connector.
     last = max((tmp_path / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
     assert json.loads(last.read_text().splitlines()[2]) == {source: {"0": 50, "1": 50, "2": 50}}
+    # The listener, which Spark calls a little later, has told all of it, and a group knows it.
+    while sum(line.endswith(" ended") for line in lines) < 2:
+        threading.Event().wait(0.05)
+    streams.streams.removeListener(listener)
+    assert sum(int(line.split("rows=")[1].split()[0]) for line in lines if " rows=" in line) == 150
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": f"spark-{query.id}"})
+    known = consumer.committed([TopicPartition(source, number) for number in range(3)], 60)
+    consumer.close()
+    assert [each.offset for each in known] == [50, 50, 50]
 
 
 @pytest.mark.mission("SPK-2")
