@@ -111,6 +111,34 @@ def test_offsets_in_transactions_of_kafka_python(cluster: Cluster, made_topic: s
     reader.close()
 
 
+def test_kafka_python_describes_transactions(cluster: Cluster, made_topic: str) -> None:
+    name, where = f"tx-{made_topic}", TopicPartition(made_topic, 0)
+    writer = producer(cluster, name)
+    admin: Any = KafkaAdminClient(bootstrap_servers=cluster.bootstrap.split(","))
+    writer.begin_transaction()
+    writer.send(made_topic, b"v").get(TIMEOUT_S)
+    described = admin.describe_transactions([name])[name]
+    assert described.state.value == "Ongoing"
+    assert described.topic_partitions == {where}
+    listed = admin.list_transactions(state_filters=["Ongoing"])
+    assert name in [row.transactional_id for rows in listed.values() for row in rows]
+    (known,) = admin.describe_producers([where])[where].active_producers
+    assert (known.producer_id, known.producer_epoch) == (
+        described.producer_id,
+        described.producer_epoch,
+    )
+    assert known.current_transaction_start_offset == 0
+    assert not admin.find_hanging_transactions()
+    writer.commit_transaction()
+    until(
+        lambda: admin.describe_transactions([name])[name].state.value == "CompleteCommit",
+        "it is over",
+        TIMEOUT_S,
+    )
+    writer.close()
+    admin.close()
+
+
 # -- aiokafka
 
 
