@@ -80,7 +80,8 @@ class DelayedFetch(DelayedOperation):
                 return True  # A, B, C, D, E
             end = partition.log.log_end_offset if to_log_end else end_of(partition, isolation)
             if entry.fetch_offset == end:
-                if partition.tells_high_watermark and partition.is_news_to(replica_id):
+                answers = partition.answers
+                if answers.telling and answers.is_news(replica_id, partition.high_watermark):
                     return True  # I
                 continue
             if entry.fetch_offset > end:

@@ -75,6 +75,23 @@ class ReadResult(NamedTuple):
     aborted: tuple[AbortedTxn, ...] = ()
     preferred_read_replica: int = NO_PREFERENCE
 
+    @property
+    def size(self) -> int:
+        return len(self.records)
+
+    @property
+    def is_error(self) -> bool:
+        return self.error is not ErrorCode.NONE
+
+    @property
+    def is_urgent(self) -> bool:
+        """To be told at once, and every time."""
+        return (
+            self.error is not ErrorCode.NONE
+            or self.diverging is not None
+            or self.preferred_read_replica >= 0
+        )
+
 
 class Reading(NamedTuple):
     """What each partition has; the partitions whose high or low watermark moved by the asking; and
@@ -109,6 +126,27 @@ def divergence(partition: Partition, entry: FetchEntry) -> EpochEndOffset | None
     return end if diverges(entry.last_fetched_epoch, entry.fetch_offset, end) else None
 
 
+def nothing_new(
+    partition: Partition, replica_id: int, entry: FetchEntry, now_ms: int | None
+) -> ReadResult | None:
+    """What this follower was answered last, if all is as it was then: most partitions of most of
+    its fetches are like that. ``now_ms`` as in ``FetchReader.read``."""
+    known: ReadResult | None = partition.answers.last(replica_id, entry)
+    if known is None or not partition.is_leader:
+        return None
+    log, high_watermark = partition.log, partition.high_watermark
+    if (
+        entry.fetch_offset != log.log_end_offset
+        or known.high_watermark != high_watermark
+        or known.log_start_offset != log.log_start_offset
+        or partition.answers.is_news(replica_id, high_watermark)
+    ):
+        return None
+    if now_ms is not None and not partition.still_caught_up(replica_id, now_ms):
+        return None
+    return known
+
+
 class FetchReader:
     """Reads in request order under one limit for all, and one for each partition.
 
@@ -138,13 +176,18 @@ class FetchReader:
         With a list for ``cold`` the disk is not waited for: what is not in the page cache is put
         there instead of being read.
         """
-        may_wait = cold is None
+        may_wait, from_follower = cold is None, params.replica_id >= 0
         reading = Reading([], [], [])
         left = params.max_bytes
         first_always = True
         for entry in entries:
             try:
                 partition = self._hosted.require(entry.topic_partition)
+                if from_follower:
+                    known = nothing_new(partition, params.replica_id, entry, now_ms)
+                    if known is not None:
+                        reading.results.append(known)
+                        continue
                 limit = min(entry.max_bytes, left)
                 result = self._read_one(
                     params, entry, partition, limit, first_always, may_wait, now_ms, reading
@@ -207,10 +250,10 @@ class FetchReader:
             ):
                 reading.advanced.append(entry.topic_partition)
             if now_ms is None:
-                partition.told(replica_id)
-            elif partition.is_news_to(replica_id):
+                partition.answers.told(replica_id, partition.high_watermark)
+            elif partition.answers.is_news(replica_id, partition.high_watermark):
                 reading.untold.append(entry.topic_partition)
-        return ReadResult(
+        result = ReadResult(
             entry.topic_partition,
             ErrorCode.NONE,
             records,
@@ -221,6 +264,9 @@ class FetchReader:
             aborted,
             preferred,
         )
+        if replica_id >= 0 and diverging is None and not records:
+            partition.answers.keep(replica_id, entry, result)
+        return result
 
 
 def _error_for(entry: FetchEntry, error: KafkaError) -> ErrorCode:

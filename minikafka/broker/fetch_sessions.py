@@ -13,7 +13,6 @@ from minikafka.core.replication.fetch_session import (
     NO_SESSION,
     FetchSession,
     PartitionKey,
-    Told,
     is_full,
 )
 from minikafka.core.replication.fetch_session_cache import FetchSessionCache
@@ -99,7 +98,7 @@ class FetchSessions:
         session: FetchSession[FetchEntry] = FetchSession(self._new_id(), privileged, by_id, now_ms)
         session.fill(
             [(key, wanted[place]) for key, place in keyed.items()],
-            [told_of(results[place]) for place in keyed.values()],
+            [results[place] for place in keyed.values()],
         )
         self.cache.add(session, now_ms)
         return Answer(session.id, wanted, results)
@@ -122,17 +121,17 @@ class FetchSessions:
             self._clock.monotonic_ms(),
         )
         epoch = session.epoch
-        keys = list(session.partitions)
+        asked = list(session.partitions.items())
         entries = self._entries(session)
-        self._request_saved.mark((len(keys) - len(wanted)) * version.partition_bytes)
+        self._request_saved.mark((len(asked) - len(wanted)) * version.partition_bytes)
 
         def answer(results: Sequence[ReadResult]) -> Answer:
             if session.epoch != epoch:  # the next request has overtaken this one
                 return Answer(session.id, (), (), ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-            places = session.news(keys, [told_of(result) for result in results])
-            self._answer_saved.mark((len(keys) - len(places)) * version.answer_bytes)
+            places = session.news(asked, results)
+            self._answer_saved.mark((len(asked) - len(places)) * version.answer_bytes)
             return Answer(
-                session.id if keys else NO_SESSION,
+                session.id if asked else NO_SESSION,
                 [entries[place] for place in places],
                 [results[place] for place in places],
             )
@@ -154,16 +153,6 @@ class FetchSessions:
 def key_of(entry: FetchEntry) -> PartitionKey:
     topic, partition = entry.topic_partition
     return topic if entry.topic_id is None else entry.topic_id, partition
-
-
-def told_of(result: ReadResult) -> Told:
-    return Told(
-        len(result.records),
-        result.high_watermark,
-        result.log_start_offset,
-        result.error is not ErrorCode.NONE,
-        result.diverging is not None or result.preferred_read_replica >= 0,
-    )
 
 
 def forgotten_keys(topics: Iterable[ForgottenTopic], by_id: bool) -> list[PartitionKey]:

@@ -44,6 +44,6 @@ class HighWatermarkNews:
         for topic_partition in due:
             partition = self._hosted.get(topic_partition)
             if partition is not None and partition.is_leader:
-                partition.tells_high_watermark = True
+                partition.answers.telling = True
                 self._wake(topic_partition)
-                partition.tells_high_watermark = False
+                partition.answers.telling = False

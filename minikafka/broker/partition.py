@@ -6,6 +6,7 @@ from collections.abc import Callable, Container
 from dataclasses import dataclass
 from uuid import UUID
 
+from minikafka.broker.follower_answers import FollowerAnswers
 from minikafka.broker.replica import Replica
 from minikafka.broker.topic_config import TopicConfig
 from minikafka.core.log.append import AppendOrigin, LogAppendInfo, UnexpectedAppendOffset
@@ -56,10 +57,9 @@ class Partition(Replica):
         "_live",
         "_min_isr",
         "_submit_isr",
-        "_told",
+        "answers",
         "config",
         "followers",
-        "tells_high_watermark",
     )
 
     def __init__(
@@ -73,8 +73,7 @@ class Partition(Replica):
         super().__init__(topic_partition, broker_id)
         self.config = TopicConfig()
         self.followers: dict[int, FollowerState] = {}
-        self.tells_high_watermark = False  # while parked fetches are looked at for that
-        self._told: dict[int, int] = {}  # the high watermarks that followers know of
+        self.answers = FollowerAnswers()
         self._lag_time_max_ms = lag_time_max_ms
         self._live = live
         self._submit_isr = submit_isr
@@ -124,7 +123,7 @@ class Partition(Replica):
         log = self.log
         leader_and_isr = instruction.leader_and_isr
         new_leader = not self.is_leader
-        self._told.clear()
+        self.answers.clear()
         new_epoch = leader_and_isr.leader_epoch > self.state.leader_epoch
         if new_epoch:
             log.assign_epoch_start_offset(leader_and_isr.leader_epoch, log.log_end_offset)
@@ -287,13 +286,17 @@ class Partition(Replica):
             return True
         return before.log_start_offset != after.log_start_offset
 
-    def told(self, replica_id: int) -> None:
-        """An answer with the high watermark goes to this follower."""
-        self._told[replica_id] = self.high_watermark
-
-    def is_news_to(self, replica_id: int) -> bool:
-        """Whether this follower has yet to be told the high watermark."""
-        return replica_id >= 0 and self._told.get(replica_id) != self.high_watermark
+    def still_caught_up(self, replica_id: int, now_ms: int) -> bool:
+        """The member of the ISR that was at the end of the log asks the same again. False when it
+        is not at the end any more, or no member: nothing has changed then."""
+        follower = self.followers[replica_id]
+        if (
+            follower.log_end_offset != self.log.log_end_offset
+            or replica_id not in self.state.isr.committed
+        ):
+            return False
+        self.followers[replica_id] = facts.still_caught_up(follower, now_ms)
+        return True
 
     # ---------------------------------------------------------------------------------------- ISR
 

@@ -284,11 +284,7 @@ class ReplicaManager:
         reason = params.max_wait_ms <= 0 or not entries
         for result in reading.results:
             size += len(result.records)
-            if (
-                result.error is not ErrorCode.NONE
-                or result.diverging is not None
-                or result.preferred_read_replica >= 0
-            ):
+            if result.is_urgent:
                 reason = True
         operation: DelayedFetch | None = None
         if not reason and size < params.min_bytes:
@@ -318,7 +314,7 @@ class ReplicaManager:
         for topic_partition in untold:
             partition = self.hosted.get(topic_partition)
             if partition is not None:
-                partition.told(params.replica_id)
+                partition.answers.told(params.replica_id, partition.high_watermark)
 
     def _counting(self, params: FetchParams, reply: FetchReply) -> FetchReply:
         def counted(results: Sequence[ReadResult]) -> None:

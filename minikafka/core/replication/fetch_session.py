@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 from uuid import UUID
 
 R = TypeVar("R")
@@ -30,39 +30,53 @@ def is_full(epoch: int) -> bool:
     return epoch in (INITIAL_EPOCH, FINAL_EPOCH)
 
 
-class Told(NamedTuple):
-    """What an answer says of one partition, as far as sessions look at it. ``urgent``: an error is
-    told every time, and so are a divergence and a preferred replica."""
+class Told(Protocol):
+    """What was read of one partition, as far as sessions look at it. ``is_urgent``: told every
+    time: an error, a divergence, a preferred replica."""
 
-    size: int
-    high_watermark: int
-    log_start_offset: int
-    is_error: bool = False
-    urgent: bool = False
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def high_watermark(self) -> int: ...
+
+    @property
+    def log_start_offset(self) -> int: ...
+
+    @property
+    def is_error(self) -> bool: ...
+
+    @property
+    def is_urgent(self) -> bool: ...
 
 
 class CachedPartition(Generic[R]):
     """What the owner asks for (``wanted``), and the offsets it has been told last."""
 
-    __slots__ = ("high_watermark", "log_start_offset", "wanted")
+    __slots__ = ("_told", "high_watermark", "log_start_offset", "wanted")
 
     def __init__(self, wanted: R) -> None:
         self.wanted = wanted
         self.high_watermark = UNTOLD
         self.log_start_offset = UNTOLD
+        self._told: Told | None = None
 
     def note(self, told: Told) -> bool:
-        """Take note of what is read now. True when there is anything to tell."""
+        """Take note of what is read now. True when there is anything to tell. The very object that
+        was noted last has no news."""
+        if told is self._told:
+            return False
+        size, is_error = told.size, told.is_error
         news = (
-            told.size > 0
-            or told.is_error
-            or told.urgent
+            size > 0
+            or told.is_urgent
             or told.high_watermark != self.high_watermark
             or told.log_start_offset != self.log_start_offset
         )
         # After an error the partition is told again, though nothing else has changed.
-        self.high_watermark = UNTOLD if told.is_error else told.high_watermark
+        self.high_watermark = UNTOLD if is_error else told.high_watermark
         self.log_start_offset = told.log_start_offset
+        self._told = None if size or told.is_urgent else told
         return news
 
 
@@ -102,16 +116,16 @@ class FetchSession(Generic[R]):
         """The first answer, which has all partitions."""
         for (key, want), answer in zip(wanted, told, strict=True):
             cached = self.partitions[key] = CachedPartition(want)
-            cached.high_watermark = answer.high_watermark
-            cached.log_start_offset = answer.log_start_offset
+            cached.note(answer)
 
-    def news(self, keys: Sequence[PartitionKey], told: Sequence[Told]) -> list[int]:
-        """The places in ``told`` (what was read for ``keys``) of what is to be answered. Those with
-        records go to the end of the order."""
+    def news(
+        self, asked: Sequence[tuple[PartitionKey, CachedPartition[R]]], told: Iterable[Told]
+    ) -> list[int]:
+        """The places in ``told`` (what was read for the partitions ``asked``) of what is to be
+        answered. Those with records go to the end of the order."""
         partitions = self.partitions
         places = []
-        for place, (key, answer) in enumerate(zip(keys, told, strict=True)):
-            cached = partitions[key]
+        for place, ((key, cached), answer) in enumerate(zip(asked, told, strict=True)):
             if not cached.note(answer):
                 continue
             places.append(place)

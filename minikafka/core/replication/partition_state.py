@@ -65,6 +65,12 @@ def after_fetch(
     )
 
 
+def still_caught_up(state: FollowerState, now_ms: int) -> FollowerState:
+    """``after_fetch`` where the follower is at the leader's end, as it was at its last fetch."""
+    end = state.log_end_offset
+    return FollowerState(end, state.log_start_offset, end, now_ms, now_ms)
+
+
 def after_election(
     state: FollowerState, leader_end_offset: int, in_isr: bool, new_leader: bool, now_ms: int
 ) -> FollowerState:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -13,11 +14,19 @@ from minikafka.core.replication.fetch_session import (
     FINAL_EPOCH,
     FetchSession,
     PartitionKey,
-    Told,
     is_full,
 )
 from minikafka.core.replication.fetch_session_cache import FetchSessionCache
 from minikafka.kernel.errors import ErrorCode, KafkaError
+
+
+class Told(NamedTuple):
+    size: int
+    high_watermark: int
+    log_start_offset: int = 0
+    is_error: bool = False
+    is_urgent: bool = False
+
 
 A, B, C = ("t", 0), ("t", 1), ("u", 0)
 
@@ -91,7 +100,9 @@ class Leader:
             except KafkaError as error:
                 return error.code, 0, {}
             keys = list(session.partitions)
-            places = session.news(keys, [self._told(session, key) for key in keys])
+            places = session.news(
+                list(session.partitions.items()), [self._told(session, key) for key in keys]
+            )
             session_id = session.id if keys else 0
             return ErrorCode.NONE, session_id, {keys[i]: self.truth[keys[i]] for i in places}
         self.cache.close(fetch.session_id)

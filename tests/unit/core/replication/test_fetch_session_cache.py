@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -13,7 +14,6 @@ from minikafka.core.replication.fetch_session import (
     MAX_EPOCH,
     FetchSession,
     PartitionKey,
-    Told,
     is_full,
     next_epoch,
 )
@@ -21,6 +21,14 @@ from minikafka.core.replication.fetch_session_cache import FetchSessionCache
 from minikafka.kernel.errors import ErrorCode, KafkaError
 
 EVICTION_MS = 120_000
+
+
+class Told(NamedTuple):
+    size: int
+    high_watermark: int
+    log_start_offset: int
+    is_error: bool = False
+    is_urgent: bool = False
 
 
 def wanted(count: int, value: str = "w") -> dict[PartitionKey, str]:
@@ -102,16 +110,22 @@ def test_no_slots_no_sessions() -> None:
 def test_only_news_are_told_and_errors_are_told_again() -> None:
     session: FetchSession[str] = FetchSession(1, False, False, 0)
     keys = list(wanted(3))
+
+    def news(told: list[Told]) -> list[int]:
+        return session.news([(key, session.partitions[key]) for key in keys], told)
+
     quiet = Told(0, 5, 0)
     session.fill(list(wanted(3).items()), [quiet] * 3)
-    assert session.news(keys, [quiet] * 3) == []
-    assert session.news(keys, [quiet, Told(9, 5, 0), quiet]) == [1]
+    assert news([quiet] * 3) == []
+    assert news([quiet, Told(9, 5, 0), quiet]) == [1]
     assert list(session.partitions) == [keys[0], keys[2], keys[1]]  # it had its turn
-    assert session.news(keys, [Told(0, 6, 0), quiet, Told(0, 5, 1)]) == [0, 2]
-    assert session.news(keys, [Told(0, 6, 0), Told(0, -1, -1, is_error=True), Told(0, 5, 1)]) == [1]
-    assert session.news(keys, [Told(0, 6, 0), quiet, Told(0, 5, 1)]) == [1]
-    urgent = Told(0, 5, 0, urgent=True)
-    assert session.news(keys, [Told(0, 6, 0), urgent, Told(0, 5, 1)]) == [1]
+    assert news([Told(0, 6, 0), quiet, Told(0, 5, 1)]) == [0, 2]
+    assert news([Told(0, 6, 0), Told(0, -1, -1, is_error=True, is_urgent=True), Told(0, 5, 1)]) == [
+        1
+    ]
+    assert news([Told(0, 6, 0), quiet, Told(0, 5, 1)]) == [1]
+    urgent = Told(0, 5, 0, is_urgent=True)
+    assert news([Told(0, 6, 0), urgent, Told(0, 5, 1)]) == [1]
 
 
 # ------------------------------------------------------------------------ beside a cache that scans
