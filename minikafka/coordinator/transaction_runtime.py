@@ -88,7 +88,11 @@ class TransactionRuntime:
     # -- the log
 
     def _write_later(self, write: Write) -> None:
-        self._around.clock.call_later(RETRY_MS, lambda: self._write(write))
+        def again() -> None:
+            if not self.shard.is_closed:
+                self._write(write)
+
+        self._around.clock.call_later(RETRY_MS, again)
 
     def _write(self, write: Write) -> None:
         def done(error: ErrorCode, base_offset: int) -> None:

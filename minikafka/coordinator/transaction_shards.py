@@ -58,6 +58,12 @@ class TransactionShards(CoordinatedPartitions[TransactionRuntime]):
         self.start_task(self._abort_forever(), "transaction-abort")
         self.start_task(self._expire_forever(), "transactionalId-expiration")
 
+    def close(self) -> None:
+        """What waits to be tried again is left to the next coordinator, too."""
+        super().close()
+        for runtime in list(self.loaded()):
+            runtime.unloaded()
+
     async def _abort_forever(self) -> None:
         while True:
             await self.clock.sleep(self._config.abort_timed_out_interval_ms)

@@ -1,5 +1,6 @@
 """Transactions of confluent-kafka (librdkafka): commit, abort, zombies, time-outs, offsets."""
 
+import time
 import uuid
 from typing import Any
 
@@ -116,6 +117,42 @@ def test_a_transaction_that_takes_too_long_is_aborted(cluster: Cluster, made_top
         reader.close()
     with pytest.raises(KafkaException):
         slow.commit_transaction(TIMEOUT_S)
+
+
+def test_offsets_are_those_of_a_member_of_this_generation(
+    cluster: Cluster, made_topic: str
+) -> None:
+    """KIP-447: who has left the group cannot commit for it, whatever its transactional id."""
+    group = f"g-{made_topic}"
+    writer = producer(cluster, f"tx-{made_topic}")
+    settings = {"bootstrap.servers": cluster.bootstrap, "group.id": group}
+    position = [TopicPartition(made_topic, 0, 42)]
+    before = member(settings, made_topic)
+    stale = before.consumer_group_metadata()
+    writer.begin_transaction()
+    writer.send_offsets_to_transaction(position, stale, TIMEOUT_S)
+    writer.commit_transaction(TIMEOUT_S)
+    before.close()
+    after = member(settings, made_topic)
+    writer.begin_transaction()
+    with pytest.raises(KafkaException) as refused:
+        writer.send_offsets_to_transaction([TopicPartition(made_topic, 0, 7)], stale, TIMEOUT_S)
+    assert refused.value.args[0].txn_requires_abort()
+    writer.abort_transaction(TIMEOUT_S)
+    (committed,) = after.committed([TopicPartition(made_topic, 0)], TIMEOUT_S)
+    assert committed.offset == 42
+    after.close()
+
+
+def member(settings: dict[str, Any], topic: str) -> Any:
+    """A consumer that has its partition."""
+    made = Consumer(settings)
+    made.subscribe([topic])
+    deadline = time.monotonic() + TIMEOUT_S
+    while not made.assignment():
+        made.poll(0.1)
+        assert time.monotonic() < deadline, "not assigned within a minute"
+    return made
 
 
 def test_offsets_go_with_the_transaction(cluster: Cluster, made_topic: str) -> None:

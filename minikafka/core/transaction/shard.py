@@ -46,7 +46,7 @@ class TransactionShard:
     def __init__(self, config: TransactionConfig) -> None:
         self.transactions: dict[str, Transaction] = {}
         self._config = config
-        self._closed = False
+        self.is_closed = False
 
     # -- loading and unloading
 
@@ -76,7 +76,7 @@ class TransactionShard:
 
     def unloaded(self, now_ms: int) -> CoordinatorResult:
         """Another broker coordinates these now. Writes under way come to nothing here."""
-        self._closed = True
+        self.is_closed = True
         for transaction in self.transactions.values():
             transaction.markers = None
         self.transactions.clear()
@@ -246,13 +246,13 @@ class TransactionShard:
         REQUEST_TIMED_OUT nobody knows."""
         result = CoordinatorResult()
         told = not_written(error)
-        if self._closed:
+        if self.is_closed:
             told = ErrorCode.NOT_COORDINATOR
         elif error is ErrorCode.NONE:
             for record in write.records:
                 self.replay(record)
         then: Then = write.then
-        if told is not ErrorCode.NONE and not self._closed:
+        if told is not ErrorCode.NONE and not self.is_closed:
             if isinstance(then, Completed) and told is ErrorCode.COORDINATOR_NOT_AVAILABLE:
                 result.retries.append(write)  # and it stays pending
                 return result

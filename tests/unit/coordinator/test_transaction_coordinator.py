@@ -226,6 +226,18 @@ def test_completion_is_written_until_it_is() -> None:
     assert lab.state is S.COMPLETE_COMMIT
 
 
+def test_a_coordinator_that_stops_tries_nothing_again() -> None:
+    lab = TransactionLab()
+    lab.end(begun(lab, P0, P1))
+    lab.log.refusal = E.NOT_ENOUGH_REPLICAS
+    lab.write_markers()
+    lab.log.refusal = None
+    written = len(lab.log.batches)
+    lab.shards.close()
+    lab.clock.advance(1000)
+    assert (len(lab.log.batches), lab.sent) == (written, [])
+
+
 # -- markers
 
 
