@@ -22,8 +22,9 @@ def test_equal_to_what_the_broker_serves(spark: Any, cluster: Cluster, topic: st
         for n in range(300)
     ]
     produce(cluster.bootstrap, topic, messages, compression_type="snappy")
-    (directory,) = {path.parent for path in cluster.directory.rglob(f"{topic}-0")
-                    if "1" in path.parent.name}  # fmt: skip
+    (directory,) = {
+        path.parent for path in cluster.directory.rglob(f"{topic}-0") if "broker-1" in path.parts
+    }
     options = {"path": str(directory), "subscribe": topic, "includeHeaders": "true"}
     # The broker writes high watermarks down every few seconds.
     while sum(r.end - r.start for r in segment_ranges(directory, batch_options(options))) < 300:

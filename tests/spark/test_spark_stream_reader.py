@@ -161,6 +161,19 @@ def until(ask: Callable[[], Any], wanted: Callable[[Any], bool]) -> Any:
     raise AssertionError(answer)
 
 
+def is_made(make_topic: Any, topic: str) -> bool:
+    """False while the old one of that name is still being deleted."""
+    from confluent_kafka import KafkaException
+
+    try:
+        make_topic(3, name=topic)
+    except KafkaException as error:
+        if error.args[0].name() != "TOPIC_ALREADY_EXISTS":
+            raise
+        return False
+    return True
+
+
 def test_a_deleted_topic_is_a_loss_and_so_is_one_that_was_made_again(
     cluster: Cluster, topic: str, reader_of: MakeReader, make_topic: Any
 ) -> None:
@@ -175,7 +188,7 @@ def test_a_deleted_topic_is_a_loss_and_so_is_one_that_was_made_again(
     assert mild.partitions(end, gone) == []
     with pytest.raises(DataLossError, match=f"{topic}-0.* gone"):
         strict.partitions(end, gone)
-    make_topic(3, name=topic)
+    until(lambda: is_made(make_topic, topic), bool)
     fill(cluster, topic, 9)
     with pytest.raises(DataLossError, match="was deleted and made again"):
         until(lambda: strict.latestOffset(end, ALL), lambda _: False)
