@@ -10,6 +10,7 @@ from minikafka.client.consumer import (
     OffsetAndMetadata,
     RebalanceListener,
 )
+from minikafka.client.group_offsets import GroupMetadata
 from minikafka.client.offsets import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -31,6 +32,7 @@ __all__ = [
     "ConsumerConfig",
     "ConsumerRecord",
     "CreatedTopic",
+    "GroupMetadata",
     "LogTruncationError",
     "NewTopic",
     "OffsetAndMetadata",

@@ -10,7 +10,12 @@ from minikafka.client.config import ClientConfig
 from minikafka.client.consumer_config import ConsumerConfig
 from minikafka.client.fetcher import Fetcher, FetcherConfig
 from minikafka.client.group_consumer import GroupConsumer
-from minikafka.client.group_offsets import CommitFailedError, OffsetAndMetadata
+from minikafka.client.group_offsets import (
+    CommitFailedError,
+    GroupMetadata,
+    OffsetAndMetadata,
+    with_metadata,
+)
 from minikafka.client.offsets import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -35,9 +40,6 @@ __all__ = [
     "RebalanceListener",
 ]
 
-_RESET_TIMESTAMPS = {"earliest": EARLIEST_TIMESTAMP, "latest": LATEST_TIMESTAMP, "none": None}
-_ISOLATION_LEVELS = {"read_uncommitted": 0, "read_committed": 1}
-
 
 class Consumer(Client):
     """Reads partitions. One task uses it at a time.
@@ -55,8 +57,8 @@ class Consumer(Client):
     ) -> None:
         super().__init__(world, config)
         self._config = consumer_config or ConsumerConfig()
-        self._reset_timestamp = _RESET_TIMESTAMPS[self._config.auto_offset_reset]
-        self._isolation_level = _ISOLATION_LEVELS[self._config.isolation_level]
+        self._reset_timestamp = self._config.reset_timestamp
+        self._isolation_level = self._config.isolation
         self._positions = Positions(self._config.fetch_max_bytes)
         self._fetcher = Fetcher(
             self.session,
@@ -109,7 +111,6 @@ class Consumer(Client):
             await self.session.close()
 
     # -- where to read
-
     def subscribe(
         self,
         topics: Iterable[str] = (),
@@ -225,7 +226,7 @@ class Consumer(Client):
         RuntimeError without a group.
         """
         group = self._the_group()
-        wanted = group.consumed() if offsets is None else _with_metadata(offsets)
+        wanted = group.consumed() if offsets is None else with_metadata(offsets)
         await group.offsets.commit(wanted, self.session.deadline_ms())
 
     async def committed(
@@ -237,12 +238,17 @@ class Consumer(Client):
         return await self._the_group().offsets.committed(wanted, self.session.deadline_ms())
 
     @property
-    def membership(self) -> tuple[str, int]:
-        """The member id and the generation, as the coordinator gave them; "", -1: in no group."""
-        if self._group is None:
-            return "", -1
-        membership = self._group.member.membership
-        return membership.member_id, membership.generation
+    def group_metadata(self) -> GroupMetadata:
+        """Who this is in its group, for ``Producer.send_offsets_to_transaction``. RuntimeError."""
+        member = self._the_group().member.membership
+        group = member.config
+        return GroupMetadata(
+            group.group_id, member.generation, member.member_id, group.group_instance_id
+        )
+
+    def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """How far the records that were handed out go: what ``commit`` commits. RuntimeError."""
+        return self._the_group().consumed()
 
     def _the_group(self) -> GroupConsumer:
         if self._group is None:
@@ -392,9 +398,3 @@ class Consumer(Client):
             found["rebalance-total"] = member.rebalances
             found["heartbeat-total"] = member.heartbeats
         return found
-
-
-def _with_metadata(
-    offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
-) -> dict[TopicPartition, OffsetAndMetadata]:
-    return {tp: OffsetAndMetadata(at) if isinstance(at, int) else at for tp, at in offsets.items()}

@@ -8,6 +8,7 @@ from typing import Literal
 from minikafka.core.client.assignors.catalogue import DEFAULT_STRATEGY, resolve_strategy
 from minikafka.core.client.assignors.model import Assignor
 from minikafka.core.client.membership import GroupConfig
+from minikafka.core.client.positions import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,17 @@ class ConsumerConfig:
     max_partition_fetch_bytes: int = 1_048_576
     check_crcs: bool = True
     client_rack: str = ""
+
+    @property
+    def reset_timestamp(self) -> int | None:
+        """What ``auto_offset_reset`` means to a lookup of offsets; None: an error instead."""
+        stamps = {"earliest": EARLIEST_TIMESTAMP, "latest": LATEST_TIMESTAMP}
+        return stamps.get(self.auto_offset_reset)
+
+    @property
+    def isolation(self) -> int:
+        """``isolation_level`` as it stands in requests."""
+        return int(self.isolation_level == "read_committed")
 
     def group(self) -> GroupConfig | None:
         """None without a group. Raises ValueError for time-outs or strategies that cannot be."""

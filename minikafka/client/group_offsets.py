@@ -32,6 +32,15 @@ class OffsetAndMetadata(NamedTuple):
     leader_epoch: int = NO_EPOCH
 
 
+class GroupMetadata(NamedTuple):
+    """Who consumes, for transactions that commit offsets; by group id alone nobody is fenced."""
+
+    group_id: str
+    generation: int = NO_GENERATION
+    member_id: str = ""
+    group_instance_id: str | None = None
+
+
 class CommitFailedError(KafkaError):
     """The group went on without this consumer: others have its partitions, and may have read what
     was to be committed. Kafka: CommitFailedException, RebalanceInProgressException."""
@@ -151,3 +160,10 @@ class GroupOffsets:
             self._member.forget_coordinator()
         if code is not ErrorCode.NONE:
             raise KafkaError(code)
+
+
+def with_metadata(
+    offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Bare offsets made whole."""
+    return {tp: OffsetAndMetadata(at) if isinstance(at, int) else at for tp, at in offsets.items()}

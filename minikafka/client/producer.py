@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
-from typing import Literal, NamedTuple, TypeAlias, cast
+from typing import NamedTuple, TypeAlias, cast
 
 from minikafka.client.config import ClientConfig
+from minikafka.client.group_offsets import GroupMetadata, OffsetAndMetadata, with_metadata
+from minikafka.client.producer_config import Partitioner, ProducerConfig
 from minikafka.client.sender import Promise, RecordMetadata, Sender, SenderConfig
 from minikafka.client.session import Client
+from minikafka.client.transactions import Transactions
 from minikafka.client.waiting import wait_for_event
 from minikafka.core.client.accumulator import (
     BATCH_OVERHEAD_BYTES,
@@ -28,53 +31,14 @@ from minikafka.core.client.partitioner import (
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import World
-from minikafka.protocol.records.compression import Compression
 from minikafka.protocol.records.record import Header
 
 __all__ = ["Partitioner", "Producer", "ProducerConfig", "RecordMetadata"]
 
-MAX_IDEMPOTENT_IN_FLIGHT = 5  # as many batches of a partition as a broker remembers
 _DRAW = 1 << 31
 _BYTES_OR_NONE = (bytes, bytearray, memoryview, type(None))
 
 DeliveryCallback: TypeAlias = Callable[[RecordMetadata | None, BaseException | None], None]
-# (topic, key, value, count of partitions, those with a leader) -> partition
-Partitioner: TypeAlias = Callable[[str, bytes | None, bytes | None, int, Sequence[int]], int]
-
-
-@dataclass(frozen=True, slots=True)
-class ProducerConfig:
-    """Kafka's producer keys in snake case, with the defaults of Kafka 3.9's producer.
-
-    ``acks``: 0, 1, or -1 for all. ``partitioner`` says what happens to records without key: sticky
-    (since 2.4), round_robin (before), or decides of all by itself. ``enable_idempotence`` None:
-    with acks=-1, where the brokers can.
-    """
-
-    acks: int = -1
-    compression: Compression = Compression.NONE
-    compression_level: int | None = None
-    linger_ms: int = 0
-    batch_size: int = 16_384
-    buffer_memory: int = 33_554_432
-    max_request_size: int = 1_048_576
-    max_block_ms: int = 60_000
-    delivery_timeout_ms: int = 120_000
-    retries: int = 2_147_483_647
-    enable_idempotence: bool | None = None
-    partitioner: Literal["sticky", "round_robin"] | Partitioner = "sticky"
-
-    def idempotent(self, max_in_flight: int) -> bool | None:
-        """None: if the brokers can. Raises ValueError for keys that exclude each other."""
-        fits = self.acks == -1 and self.retries > 0 and max_in_flight <= MAX_IDEMPOTENT_IN_FLIGHT
-        if self.enable_idempotence and not fits:
-            raise ValueError(
-                "enable.idempotence needs acks=all, retries, and at most "
-                f"{MAX_IDEMPOTENT_IN_FLIGHT} requests in flight per connection"
-            )
-        if self.enable_idempotence is None:
-            return None if fits else False
-        return self.enable_idempotence
 
 
 class _Route(NamedTuple):
@@ -124,9 +88,21 @@ class Producer(Client):
                 request_timeout_ms=config.request_timeout_ms,
                 max_in_flight=in_flight,
                 idempotent=idempotent,
+                transactional=self._config.transactional_id is not None,
             ),
             self._settled.set,
         )
+        self._transactions: Transactions | None = None
+        if self._config.transactional_id is not None:
+            assert self.sender.sequences is not None
+            self._transactions = Transactions(
+                self.session,
+                self.sender.sequences,
+                self._config.transactional_id,
+                self._config.transaction_timeout_ms,
+            )
+            self.sender.on_failure = self._transactions.note_failure
+            self.sender.transactional_id = self._config.transactional_id
         self._sticky = StickyPartitions()
         self._turns = RoundRobinPartitions()
         named = isinstance(self._config.partitioner, str)
@@ -179,6 +155,8 @@ class Producer(Client):
         size_bytes = record_size_bytes(record)
         promise: Promise = self._new_promise()
         target = self._partition(route, key, value, partition, size_bytes)
+        if self._transactions is not None:
+            await self._transactions.admit(target)
         full = self._accumulator.append_to_open(target, record, size_bytes, promise)
         if full is None:
             await self._append(target, record, size_bytes, promise)
@@ -261,6 +239,55 @@ class Producer(Client):
     async def _end(self) -> None:
         await self.sender.close()
         await self.session.close()
+
+    # -- transactions. All raise KafkaError, RuntimeError without a ``transactional_id``.
+
+    async def init_transactions(self) -> None:
+        """Once, before the first. Fences a producer that had the transactional id before."""
+        await self._of_transactions().initialize()
+
+    def begin_transaction(self) -> None:
+        self._of_transactions().begin()
+
+    async def send_offsets_to_transaction(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
+        group: GroupMetadata | str,
+    ) -> None:
+        """Commit these for the group with the transaction. ``group``: ``consumer.group_metadata``,
+        or the id of a group that nobody else can be a member of."""
+        metadata = GroupMetadata(group) if isinstance(group, str) else group
+        await self._of_transactions().send_offsets(with_metadata(offsets), metadata)
+
+    async def commit_transaction(self) -> None:
+        """Raises what a record of the transaction failed with: then it can only be aborted."""
+        await self.flush()
+        await self._of_transactions().end(commit=True)
+
+    async def abort_transaction(self) -> None:
+        """Records that are not sent yet fail with INVALID_TXN_STATE."""
+        transactions = self._of_transactions()
+        await self.sender.drop(
+            KafkaError(ErrorCode.INVALID_TXN_STATE, "the transaction was aborted")
+        )
+        await transactions.end(commit=False)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[None]:
+        """``async with producer.transaction():`` commits, or aborts on an exception."""
+        self.begin_transaction()
+        try:
+            yield
+            await self.commit_transaction()
+        except BaseException:
+            if self._of_transactions().is_open:
+                await self.abort_transaction()
+            raise
+
+    def _of_transactions(self) -> Transactions:
+        if self._transactions is None:
+            raise RuntimeError("there are no transactions: transactional_id is not set")
+        return self._transactions
 
     def metrics(self) -> dict[str, int]:
         """Counters since the start, and gauges; names as Kafka's where it has them."""

@@ -56,7 +56,8 @@ class SenderCounts:
 
 @dataclass(frozen=True, slots=True)
 class SenderConfig:
-    """``idempotent`` None: if the brokers can."""
+    """``idempotent`` None: if the brokers can. ``transactional``: somebody else gets the producer
+    id, and hears of each batch that fails."""
 
     acks: int
     compression: Compression
@@ -64,6 +65,7 @@ class SenderConfig:
     request_timeout_ms: int
     max_in_flight: int
     idempotent: bool | None
+    transactional: bool = False
 
 
 class Sender:
@@ -77,7 +79,12 @@ class Sender:
         config: SenderConfig,
         on_settled: Callable[[], None],
     ) -> None:
-        self.sequences: Sequences | None = None if config.idempotent is False else Sequences()
+        self.sequences: Sequences | None = None
+        if config.idempotent is not False:
+            self.sequences = Sequences(config.transactional)
+        self.on_failure: Callable[[KafkaError], None] | None = None
+        self.transactional_id: str | None = None
+        self._aborting = False
         self.counts = SenderCounts()
         self._session = session
         self._accumulator = accumulator
@@ -112,6 +119,19 @@ class Sender:
                 if not promise.cancelled():
                     promise.exception()  # who gave the producer up need not look at each
 
+    async def drop(self, error: KafkaError) -> None:
+        """Fail what is not sent, and wait for the rest: a transaction is aborted."""
+        self._aborting = True
+        try:
+            for batch in self._accumulator.take_queued():
+                if self.sequences is not None:
+                    self.sequences.given_up(batch)
+                self._fail(batch, error)
+            while self._requests:
+                await asyncio.wait(set(self._requests))
+        finally:
+            self._aborting = False
+
     def wake(self) -> None:
         """There is something new to look at."""
         self._wake.set()
@@ -132,7 +152,7 @@ class Sender:
         now_ms = self._session.world.clock.monotonic_ms()
         self._expire(now_ms)
         if self.sequences is not None and not self.sequences.is_ready:
-            if not accumulator.is_empty:
+            if not accumulator.is_empty and not self._config.transactional:
                 self._want_producer_id()
             return accumulator.ready(now_ms, {}).next_ms
         ready = accumulator.ready(now_ms, metadata.view.leaders)
@@ -230,10 +250,11 @@ class Sender:
         topics: dict[str, list[PartitionProduceData]] = {}
         for batch in batches:
             topic, partition = batch.topic_partition
-            data = batch.build(config.compression, config.compression_level)
+            data = batch.build(config.compression, config.compression_level, config.transactional)
             counts.bytes_sent += len(data)
             topics.setdefault(topic, []).append(PartitionProduceData(partition, data))
         request = ProduceRequest(
+            transactional_id=self.transactional_id,
             acks=config.acks,
             timeout_ms=config.request_timeout_ms,
             topic_data=[TopicProduceData(name, rows) for name, rows in topics.items()],
@@ -277,6 +298,8 @@ class Sender:
             self._delivered(batch, UNKNOWN_OFFSET, -1)
             return
         now_ms = self._session.world.clock.monotonic_ms()
+        if self._aborting:
+            verdict = Verdict.FAIL
         if verdict is Verdict.RETRY and self._accumulator.retry(batch, now_ms):
             self.counts.retries += batch.record_count
             return
@@ -301,7 +324,11 @@ class Sender:
 
     def _fail(self, batch: Batch, error: KafkaError) -> None:
         self.counts.failed += batch.record_count
+        if self.on_failure is not None:
+            self.on_failure(error)
         for promise in batch.tokens:
             if not promise.done():
                 promise.set_exception(error)
+                if self.on_failure is not None:
+                    promise.exception()  # the transaction's end tells it
         self._on_settled()

@@ -130,7 +130,7 @@ def test_who_does_not_poll_loses_its_partitions():
             assert consumer.metrics()["heartbeat-total"] >= beats + 4, "every 3 s"
             await consumer.commit()
             await asyncio.sleep(10)
-            assert consumer.membership == ("", -1)
+            assert consumer.group_metadata == ("g", -1, "", None)
             with pytest.raises(CommitFailedError):
                 await consumer.commit()
             await consumer.poll(100)

@@ -120,7 +120,7 @@ async def until_shared(cluster: SimCluster, *readers: Reader, partitions: int = 
 
     def shared() -> bool:
         owned = sorted(number for reader in readers for number in reader.partitions)
-        generations = {reader.consumer.membership[1] for reader in readers}
+        generations = {reader.consumer.group_metadata.generation for reader in readers}
         return (
             owned == list(range(partitions))
             and all(reader.partitions for reader in readers)

@@ -255,6 +255,14 @@ class Accumulator(Generic[Token]):
                 expired.append(batch)
         return expired
 
+    def take_queued(self) -> list[ProducerBatch[Token]]:
+        """Take out, for good, what is not on its way."""
+        queued = [batch for queue in self._queues.values() for batch in queue]
+        self._queues.clear()
+        self._open.clear()
+        self._used_bytes -= sum(batch.size_bytes for batch in queued)
+        return queued
+
     def take_all(self) -> list[ProducerBatch[Token]]:
         """Take out, for good, whatever is here or in flight: the producer closes."""
         taken = self._batches()

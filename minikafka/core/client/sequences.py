@@ -76,7 +76,8 @@ class Sequences:
     """One producer id. Several batches of a partition may be on their way; a broker takes them in
     the order of their sequences only, so retries cannot reorder or double anything."""
 
-    def __init__(self) -> None:
+    def __init__(self, transactional: bool = False) -> None:
+        self._transactional = transactional  # epochs are the coordinator's: none is made up here
         self.producer_id = -1
         self.epoch = -1
         self._partitions: dict[TopicPartition, _Partition] = {}
@@ -105,6 +106,8 @@ class Sequences:
         elif state.restart:
             if batch.in_doubt:
                 return True  # as before: the answer will tell whether the one given up was written
+            if self._transactional:
+                return False
             self._bump(state)
             if not self.is_ready:
                 return False
@@ -155,6 +158,8 @@ class Sequences:
             if state.restart or stamp.sequence != state.acknowledged:
                 return Verdict.RETRY  # one before it is missing
             state.lost = True
+            return Verdict.FAIL
+        if code in _FORGOTTEN and self._transactional:
             return Verdict.FAIL
         if code in _FORGOTTEN:
             batch.in_doubt = False

@@ -1,0 +1,152 @@
+"""Our producer's transactions on a simulated cluster: all or nothing, offsets with them."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from minikafka.core.client.fetched import ConsumerRecord
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.testing.simulated import SimulatedCluster, play
+
+ONE = {"transaction.state.log.num.partitions": "1"}
+
+
+def settings(brokers: int) -> dict[str, str]:
+    factor = str(min(3, brokers))
+    return ONE | {
+        "transaction.state.log.replication.factor": factor,
+        "transaction.state.log.min.isr": "1",
+    }
+
+
+async def committed(cluster: SimulatedCluster, topic: str) -> list[bytes | None]:
+    keys = {"auto_offset_reset": "earliest", "isolation_level": "read_committed"}
+    async with cluster.consumer(**keys) as consumer:
+        await consumer.assign_topics(topic)
+        return [record.value async for record in consumer.read_to()]
+
+
+def test_what_is_committed_is_seen_and_what_is_aborted_is_not():
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", 3)
+        async with cluster.producer(transactional_id="x") as producer:
+            with pytest.raises(KafkaError) as early:
+                await producer.send("t", b"no transaction")
+            assert early.value.code is ErrorCode.INVALID_TXN_STATE
+            await producer.init_transactions()
+            async with producer.transaction():
+                for number in range(9):
+                    await producer.send("t", b"%d" % number, partition=number % 3)
+            producer.begin_transaction()
+            flushed = await producer.send("t", b"aborted", partition=0)
+            await producer.flush()
+            await producer.send("t", b"aborted too", partition=1)
+            await producer.abort_transaction()
+            assert flushed.result().offset > 0
+            with pytest.raises(RuntimeError, match="enough"):
+                await failing(producer)
+            producer.begin_transaction()
+            await producer.commit_transaction()  # nothing in it
+            async with producer.transaction():
+                await producer.send("t", b"9", partition=0)
+        values = await committed(cluster, "t")
+        assert sorted(values) == [b"%d" % number for number in range(10)]
+
+    play(scenario, brokers=1, settings=settings(1))
+
+
+async def failing(producer: object) -> None:
+    async with producer.transaction():  # type: ignore[attr-defined]
+        await producer.send("t", b"not this either", partition=2)  # type: ignore[attr-defined]
+        raise RuntimeError("enough")
+
+
+def test_a_second_producer_fences_the_first():
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", 1)
+        async with cluster.producer(transactional_id="x") as first:
+            await first.init_transactions()
+            first.begin_transaction()
+            await first.send_and_wait("t", b"of the first", partition=0)
+            async with cluster.producer(transactional_id="x") as second:
+                await second.init_transactions()
+                async with second.transaction():
+                    await second.send("t", b"of the second", partition=0)
+            fencing = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
+            for _ in range(2):
+                with pytest.raises(KafkaError) as caught:
+                    await first.commit_transaction()
+                assert caught.value.code in fencing
+        assert await committed(cluster, "t") == [b"of the second"]
+
+    play(scenario, brokers=1, settings=settings(1))
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_read_process_write_is_exactly_once_while_brokers_die(seed: int):
+    """Each input is copied once, though the leader of everything is killed in between."""
+
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("in", 2)
+        await cluster.create_topic("out", 2)
+        async with cluster.producer() as producer:
+            for number in range(200):
+                await producer.send("in", b"%d" % number, partition=number % 2)
+        stop = asyncio.Event()
+        tasks = [
+            cluster.simulation.spawn_client(copy(cluster, f"copier-{number}", stop), f"c{number}")
+            for number in range(2)
+        ]
+        for broker_id in (1, 2):
+            await asyncio.sleep(3)
+            await cluster.kill_broker(broker_id)
+            await asyncio.sleep(12)
+            await cluster.restart_broker(broker_id)
+        for _ in range(300):
+            if len(await committed(cluster, "out")) >= 200:
+                break
+            await asyncio.sleep(1)
+        stop.set()
+        await asyncio.wait(tasks)
+        values = sorted(int(value or b"") for value in await committed(cluster, "out"))
+        assert values == list(range(200))
+
+    play(scenario, seed=seed, brokers=3, settings=settings(3))
+
+
+async def copy(cluster: SimulatedCluster, name: str, stop: asyncio.Event) -> None:
+    """Start again after every error, as a supervisor would."""
+    while not stop.is_set():
+        try:
+            await copy_once(cluster, name, stop)
+        except KafkaError:
+            await asyncio.sleep(1)
+
+
+async def copy_once(cluster: SimulatedCluster, name: str, stop: asyncio.Event) -> None:
+    keys = {
+        "group_id": "copiers",
+        "auto_offset_reset": "earliest",
+        "isolation_level": "read_committed",
+        "enable_auto_commit": False,
+        "max_poll_records": 20,
+    }
+    async with (
+        cluster.producer(transactional_id=name) as producer,
+        cluster.consumer(**keys) as consumer,
+    ):
+        await producer.init_transactions()
+        consumer.subscribe(["in"])
+        while not stop.is_set():
+            records: list[ConsumerRecord] = await consumer.poll(500)
+            if not records:
+                continue
+            async with producer.transaction():
+                for record in records:
+                    await producer.send("out", record.value, partition=record.partition)
+                await producer.send_offsets_to_transaction(
+                    consumer.consumed(), consumer.group_metadata
+                )
+                await asyncio.sleep(0.2)
