@@ -10,6 +10,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 PARTITIONS = 4
 ROUNDS = 3
 SIZES = {100: 1_000_000, 1000: 200_000}  # bytes of a value: records
-STREAM_BATCH = 200_000
+STREAM_BATCHES = 5
 EMPTY_BATCHES = 12
 
 
@@ -44,10 +45,10 @@ def run(report: Report) -> None:
         report.section("Spark: into Arrow, no JVM, one process", "minikafka", "confluent")
         for size, topic in topics.items():
             fill(bootstrap, topic, size, SIZES[size])
-            ours = best(lambda topic=topic: read_raw(bootstrap, topic), SIZES[size])
-            theirs = best(
-                lambda topic=topic, size=size: read_confluent(bootstrap, topic, SIZES[size]),
+            ours, theirs = best(
                 SIZES[size],
+                partial(read_raw, bootstrap, topic),
+                partial(read_confluent, bootstrap, topic, SIZES[size]),
             )
             report.row(f"read, {size} B", "krec/s", ours, theirs, 1.7)
             report.row(f"read, {size} B", "MB/s", ours * size / 1000)
@@ -70,15 +71,16 @@ def fill(bootstrap: str, topic: str, size: int, count: int) -> None:
     assert producer.flush(120) == 0
 
 
-def best(read: Callable[[], int], expected: int) -> float:
-    """Thousands a second, of the fastest round."""
-    rates = []
+def best(expected: int, *reads: Callable[[], int]) -> list[float]:
+    """Thousands a second, of the fastest round of each; they take turns."""
+    rates: list[list[float]] = [[] for _ in reads]
     for _ in range(ROUNDS):
-        began = time.monotonic()
-        count = read()
-        rates.append(count / (time.monotonic() - began) / 1000)
-        assert count == expected, (count, expected)
-    return max(rates)
+        for read, found in zip(reads, rates, strict=True):
+            began = time.monotonic()
+            count = read()
+            found.append(count / (time.monotonic() - began) / 1000)
+            assert count == expected, (count, expected)
+    return [max(found) for found in rates]
 
 
 def read_raw(bootstrap: str, topic: str) -> int:
@@ -148,15 +150,18 @@ def run_spark(report: Report, bootstrap: str, topics: dict[int, str], home: Path
                 **{"kafka.bootstrap.servers": bootstrap, "subscribe": topic}
             )
             ready = spark.read.format("ready").option("size", size).option("count", count)
-            ceiling = best(lambda ready=ready, count=count: to_noop(ready, count), count)
-            ours = best(lambda frame=frame, count=count: to_noop(frame, count), count)
+            ours, ceiling = best(
+                count, partial(to_noop, frame, count), partial(to_noop, ready, count)
+            )
             report.row(f"batch, {size} B", "krec/s", ours, ceiling, 0.4)
             report.row(f"batch, {size} B", "MB/s", ours * size / 1000)
         report.section("Spark: micro-batches, local[2]", "minikafka")
         for size, topic in topics.items():
-            rate, _ = stream(spark, bootstrap, topic, home / f"noop-{size}", STREAM_BATCH, None)
+            limit = SIZES[size] // STREAM_BATCHES
+            rate, _ = stream(spark, bootstrap, topic, home / f"noop-{size}", limit, None)
             report.row(f"stream to noop, {size} B", "krec/s", rate)
-        rate, _ = stream(spark, bootstrap, topics[100], home / "copy", STREAM_BATCH, "out")
+        limit = SIZES[100] // STREAM_BATCHES
+        rate, _ = stream(spark, bootstrap, topics[100], home / "copy", limit, "out")
         report.row("topic to topic exactly once, 100 B", "krec/s", rate, aim=250)
         few = EMPTY_BATCHES * PARTITIONS * 10
         end = {str(number): SIZES[100] // PARTITIONS - few // PARTITIONS for number in range(4)}
