@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -60,6 +61,8 @@ def read_range(
 def batch_reader(schema: StructType, options: ReadOptions) -> DataSourceReader:
     """Spark refuses a reader that can push filters where the session does not allow it, so that
     one is asked for by the option ``pushdown``."""
+    for note in options.notes:
+        warnings.warn(note, stacklevel=2)
     pushdown = options.pushdown and options.path is None
     return (PushdownReader if pushdown else BatchReader)(schema, options)
 
