@@ -66,7 +66,7 @@ class Producer(Client):
         idempotent = self._config.idempotent(in_flight)
         self._accumulator: Accumulator[Promise] = Accumulator(
             AccumulatorConfig(
-                batch_size=self._config.batch_size,
+                batch_size=min(self._config.batch_size, self._config.max_request_size),
                 linger_ms=self._config.linger_ms,
                 buffer_memory=self._config.buffer_memory,
                 max_request_size=self._config.max_request_size,

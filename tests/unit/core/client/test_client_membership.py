@@ -1,0 +1,233 @@
+"""Membership in a group: what every answer means to a member."""
+
+from __future__ import annotations
+
+import pytest
+
+from minikafka.core.client.assignors.catalogue import ASSIGNORS, resolve_strategy
+from minikafka.core.client.assignors.claims import sticky_user_data
+from minikafka.core.client.assignors.wire import (
+    decode_assignment,
+    decode_subscription,
+    encode_subscription,
+)
+from minikafka.core.client.membership import GroupConfig, Membership, MemberState, Next
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
+from minikafka.protocol.messages.sync_group import SyncGroupResponse
+
+E = ErrorCode
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def member(*strategy: str, instance: str | None = None) -> Membership:
+    return Membership(GroupConfig("g", resolve_strategy(strategy or ("range",)), instance))
+
+
+def joined(membership: Membership, generation: int = 5, leader: str = "me") -> Next:
+    membership.join_request(["t"], [])
+    return membership.on_join(
+        JoinGroupResponse(
+            generation_id=generation,
+            protocol_type="consumer",
+            protocol_name=membership.config.strategy[0].name,
+            leader=leader,
+            member_id="me",
+        )
+    )
+
+
+def stable(membership: Membership, generation: int = 5) -> Membership:
+    assert joined(membership, generation) is Next.GO_ON
+    assert membership.on_sync(SyncGroupResponse()) is Next.GO_ON
+    membership.remember([T0])
+    return membership
+
+
+def test_a_member_joins_syncs_and_is_stable():
+    membership = member()
+    assert (membership.state, membership.rejoin_needed) == (MemberState.UNJOINED, True)
+    assert joined(membership) is Next.GO_ON
+    assert (membership.state, membership.beats) == (MemberState.SYNCING, True)
+    assert (membership.member_id, membership.generation) == ("me", 5)
+    assert membership.is_leader
+    assert not membership.rejoin_needed
+    request = membership.sync_request({"me": [T0], "you": [T1]})
+    assert [each.member_id for each in request.assignments] == ["me", "you"]
+    assert decode_assignment(request.assignments[1].assignment) == (T1,)
+    assert membership.on_sync(SyncGroupResponse()) is Next.GO_ON
+    assert membership.state is MemberState.STABLE
+
+
+def test_what_a_join_says():
+    membership = member("sticky", "cooperative-sticky", instance="static")
+    request = membership.join_request(["u", "t"], [], "rack")
+    assert (request.group_id, request.group_instance_id) == ("g", "static")
+    assert (request.session_timeout_ms, request.rebalance_timeout_ms) == (45_000, 300_000)
+    assert [each.name for each in request.protocols] == ["sticky", "cooperative-sticky"]
+    first = decode_subscription(request.protocols[0].metadata)
+    assert (first.topics, first.user_data, first.rack_id) == (("t", "u"), None, "rack")
+    stable(membership)
+    again = decode_subscription(membership.join_request(["t"], []).protocols[0].metadata)
+    assert again.user_data == sticky_user_data([T0], 5)
+    assert again.generation == -1, "nothing owned"
+    cooperative = stable(member("cooperative-sticky"), 8)
+    assert cooperative.config.cooperative
+    assert not membership.config.cooperative, "only if all are"
+    owning = decode_subscription(cooperative.join_request(["t"], [T0]).protocols[0].metadata)
+    assert (owning.owned, owning.generation) == ((T0,), 8)
+
+
+def test_the_leader_hears_of_all_members_unless_told_to_skip():
+    membership = member()
+    membership.join_request(["t"], [])
+    wanted = encode_subscription(decode_subscription(b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"))
+    rows = [
+        JoinGroupResponseMember("a", "static", wanted),
+        JoinGroupResponseMember("b", None, wanted),
+    ]
+    answer = JoinGroupResponse(
+        generation_id=1, protocol_name="range", leader="a", member_id="a", members=rows
+    )
+    membership.on_join(answer)
+    assert membership.subscriptions()["a"].group_instance_id == "static"
+    assert membership.subscriptions()["b"].topics == ("t",)
+    answer.skip_assignment = True
+    membership.on_join(answer)
+    assert not membership.is_leader
+
+
+def test_a_protocol_that_nobody_proposed_is_an_error():
+    for name, kind in (("other", "consumer"), ("range", "connect")):
+        membership = member()
+        membership.join_request(["t"], [])
+        with pytest.raises(KafkaError) as caught:
+            membership.on_join(JoinGroupResponse(protocol_name=name, protocol_type=kind))
+        assert caught.value.code is E.INCONSISTENT_GROUP_PROTOCOL
+
+
+@pytest.mark.parametrize(
+    ("code", "step"),
+    [
+        (E.MEMBER_ID_REQUIRED, Next.AT_ONCE),
+        (E.UNKNOWN_MEMBER_ID, Next.AT_ONCE),
+        (E.COORDINATOR_LOAD_IN_PROGRESS, Next.LATER),
+        (E.REBALANCE_IN_PROGRESS, Next.LATER),
+        (E.NOT_COORDINATOR, Next.OTHER_COORDINATOR),
+        (E.COORDINATOR_NOT_AVAILABLE, Next.OTHER_COORDINATOR),
+    ],
+)
+def test_joins_that_are_tried_again(code: ErrorCode, step: Next):
+    membership = member()
+    membership.join_request(["t"], [])
+    assert membership.on_join(JoinGroupResponse(error_code=code, member_id="given")) is step
+    assert membership.state is MemberState.UNJOINED
+    assert membership.rejoin_needed
+    assert membership.member_id == ("given" if code is E.MEMBER_ID_REQUIRED else "")
+    assert not membership.lost, "there was nothing to lose"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [E.FENCED_INSTANCE_ID, E.INCONSISTENT_GROUP_PROTOCOL, E.GROUP_MAX_SIZE_REACHED,
+     E.INVALID_SESSION_TIMEOUT, E.GROUP_AUTHORIZATION_FAILED, E.INVALID_GROUP_ID],
+)  # fmt: skip
+def test_what_cannot_be_helped_is_raised(code: ErrorCode):
+    membership = member()
+    membership.join_request(["t"], [])
+    with pytest.raises(KafkaError) as caught:
+        membership.on_join(JoinGroupResponse(error_code=code))
+    assert caught.value.code is code
+
+
+@pytest.mark.parametrize(
+    ("code", "step", "member_id", "lost"),
+    [
+        (E.REBALANCE_IN_PROGRESS, Next.JOIN_AGAIN, "me", False),
+        (E.ILLEGAL_GENERATION, Next.JOIN_AGAIN, "me", True),
+        (E.UNKNOWN_MEMBER_ID, Next.JOIN_AGAIN, "", True),
+        (E.NOT_COORDINATOR, Next.OTHER_COORDINATOR, "me", False),
+    ],
+)
+def test_syncs_that_failed(code: ErrorCode, step: Next, member_id: str, lost: bool):
+    membership = member()
+    joined(membership)
+    assert membership.on_sync(SyncGroupResponse(error_code=code)) is step
+    assert membership.rejoin_needed
+    assert (membership.member_id, membership.lost) == (member_id, lost)
+
+
+@pytest.mark.parametrize(
+    ("code", "step", "rejoin", "lost"),
+    [
+        (E.NONE, Next.GO_ON, False, False),
+        (E.COORDINATOR_LOAD_IN_PROGRESS, Next.GO_ON, False, False),
+        (E.REBALANCE_IN_PROGRESS, Next.GO_ON, True, False),
+        (E.NOT_COORDINATOR, Next.OTHER_COORDINATOR, False, False),
+        (E.ILLEGAL_GENERATION, Next.JOIN_AGAIN, True, True),
+        (E.UNKNOWN_MEMBER_ID, Next.JOIN_AGAIN, True, True),
+    ],
+)
+def test_heartbeats(code: ErrorCode, step: Next, rejoin: bool, lost: bool):
+    membership = stable(member())
+    asked = membership.heartbeat_request()
+    assert membership.on_heartbeat(code, asked) is step
+    assert (membership.rejoin_needed, membership.lost) == (rejoin, lost)
+
+
+def test_an_answer_to_an_older_generation_says_nothing():
+    membership = stable(member())
+    asked = membership.heartbeat_request()
+    stable(membership, 6)
+    assert membership.on_heartbeat(E.ILLEGAL_GENERATION, asked) is Next.GO_ON
+    assert membership.generation == 6
+    with pytest.raises(KafkaError):
+        membership.on_heartbeat(E.FENCED_INSTANCE_ID, membership.heartbeat_request())
+
+
+@pytest.mark.parametrize(
+    ("code", "step", "lost"),
+    [
+        (E.REBALANCE_IN_PROGRESS, Next.JOIN_AGAIN, False),
+        (E.ILLEGAL_GENERATION, Next.JOIN_AGAIN, True),
+        (E.UNKNOWN_MEMBER_ID, Next.JOIN_AGAIN, True),
+        (E.COORDINATOR_LOAD_IN_PROGRESS, Next.LATER, False),
+        (E.NOT_COORDINATOR, Next.OTHER_COORDINATOR, False),
+    ],
+)
+def test_commits_that_were_refused(code: ErrorCode, step: Next, lost: bool):
+    membership = stable(member())
+    assert membership.on_commit(code, 5) is step
+    assert membership.lost is lost
+    later = stable(member(), 6)
+    assert later.on_commit(E.ILLEGAL_GENERATION, 5) is Next.JOIN_AGAIN
+    assert not later.lost, "that was an older one"
+
+
+def test_who_lost_its_generation_while_syncing_has_to_join_again():
+    membership = member()
+    joined(membership)
+    membership.lose("no poll")
+    assert membership.on_sync(SyncGroupResponse()) is Next.JOIN_AGAIN
+    assert membership.state is MemberState.UNJOINED
+
+
+def test_leaving():
+    assert member().leave_request("why", 5) is None, "no member yet"
+    assert stable(member(instance="static")).leave_request("why", 5) is None
+    membership = stable(member())
+    new = membership.leave_request("x" * 300, 5)
+    assert new is not None
+    assert [(each.member_id, len(each.reason or "")) for each in new.members] == [("me", 255)]
+    old = membership.leave_request("why", 2)
+    assert old is not None
+    assert (old.member_id, old.members) == ("me", [])
+
+
+def test_the_reason_of_a_rejoin_is_the_first_one():
+    membership = stable(member())
+    membership.want_rejoin("one")
+    membership.want_rejoin("two")
+    assert membership.join_request(["t"], []).reason == "one"
+    assert list(ASSIGNORS) == ["range", "roundrobin", "sticky", "cooperative-sticky"]
