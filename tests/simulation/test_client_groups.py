@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from minikafka.client import Admin, CommitFailedError, OffsetAndMetadata
+from minikafka.client import Admin, CommitFailedError, OffsetAndMetadata, RebalanceListener
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.simulator.cluster import SimCluster
@@ -261,3 +261,52 @@ def test_a_consumer_cancelled_at_any_moment_leaves_nothing_behind():
 
 def client_tasks() -> set[asyncio.Task[object]]:
     return set(asyncio.all_tasks())
+
+
+def test_a_listener_may_seek_and_commit():
+    async def scenario(cluster: SimCluster) -> None:
+        await write(cluster, 0, 40)
+
+        class FromTheFifth(RebalanceListener):
+            async def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
+                for tp in partitions:
+                    consumer.seek(tp, 5)
+
+            async def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
+                await consumer.commit(dict.fromkeys(partitions, 7))
+
+        async with Reader(cluster, enable_auto_commit=False).consumer as consumer:
+            consumer.subscribe([TOPIC], listener=FromTheFifth())
+            records = []
+            while len(records) < 20:
+                records += await consumer.poll(500)
+            assert {record.offset for record in records} == {5, 6, 7, 8, 9}
+        async with Reader(cluster).consumer as consumer:
+            found = await consumer.committed(*TPS)
+            assert [at and at.offset for at in found.values()] == [7, 7, 7, 7]
+
+    simulated(scenario)
+
+
+def test_cooperative_members_read_on_while_others_join():
+    """What stays is read all the while; only what moves pauses."""
+
+    async def scenario(cluster: SimCluster) -> None:
+        keys = {"partition_assignment_strategy": ("cooperative-sticky",)}
+        first = Reader(cluster, **keys).start()
+        await until_shared(cluster, first)
+        second = Reader(cluster, **keys).start()
+        number, joining = 0, []
+        while len(second.partitions) < 2:
+            await write(cluster, number, 4)
+            number += 4
+            await asyncio.sleep(0.1)
+            if second.consumer.group_metadata.generation == -1 or not second.partitions:
+                joining.append(len(first.records))
+        await cluster.until("all", lambda: len(first.records + second.records) == number)
+        assert len(set(joining)) > 3, "records came while the other one joined"
+        assert not any(line.startswith("- t-0") for line in first.heard.lines)
+        await first.stop()
+        await second.stop()
+
+    simulated(scenario)

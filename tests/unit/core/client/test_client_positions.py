@@ -216,3 +216,25 @@ def test_a_log_that_was_cut():
         assert positions.take(9) == [], "what is buffered may be wrong"
     assert positions.validated(A, doubt, Place(0, 0)) == 0, "a late answer"
     assert positions.position(A) == 2
+
+
+def test_records_taken_for_an_iteration_are_not_consumed_yet():
+    positions = assigned((A, 0), (B, 0))
+    positions.fetched(A, chunk(A, 0, 1, 2, epoch=4), 3)
+    positions.fetched(B, chunk(B, 0, 1), 2)
+    positions.unread.extend(positions.take(10))
+    assert (positions.position(A), positions.position(B)) == (0, 0)
+    assert positions.unread.popleft().offset == 0
+    assert positions.place(A) == Place(1, 4)
+    positions.pause(A)
+    assert [record.partition for record in positions.unread] == [1, 1]
+    assert positions.position(A) == 1, "what waits unread is fetched again"
+    positions.seek(B, 1)
+    assert not positions.unread
+    positions.fetched(B, chunk(B, 1), 2)
+    positions.unread.extend(positions.take(10))
+    assert [record.offset for record in positions.take(10)] == [1], "a poll in between gets them"
+    positions.fetched(B, chunk(B, 2), 3)
+    positions.unread.extend(positions.take(10))
+    positions.assign([A], None)
+    assert not positions.unread
