@@ -94,11 +94,12 @@ class ReadResult(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """What each partition has; the partitions whose high or low watermark moved by the asking; and
-    those of which the asking follower has not been told the high watermark yet."""
+    """What each partition has; the partitions whose high watermark moved by the asking, those whose
+    low one may have, and those of which the asking follower has not been told the high one yet."""
 
     results: list[ReadResult]
     advanced: list[TopicPartition]
+    lowered: list[TopicPartition]
     untold: list[TopicPartition]
 
 
@@ -177,7 +178,7 @@ class FetchReader:
         there instead of being read.
         """
         may_wait, from_follower = cold is None, params.replica_id >= 0
-        reading = Reading([], [], [])
+        reading = Reading([], [], [], [])
         left = params.max_bytes
         first_always = True
         for entry in entries:
@@ -241,14 +242,13 @@ class FetchReader:
             )
             records, aborted = read.records, read.aborted
         if replica_id >= 0:
-            if (
-                diverging is None
-                and now_ms is not None
-                and partition.record_follower_fetch(
+            if diverging is None and now_ms is not None:
+                if entry.log_start_offset != partition.followers[replica_id].log_start_offset:
+                    reading.lowered.append(entry.topic_partition)
+                if partition.record_follower_fetch(
                     replica_id, entry.fetch_offset, entry.log_start_offset, now_ms
-                )
-            ):
-                reading.advanced.append(entry.topic_partition)
+                ):
+                    reading.advanced.append(entry.topic_partition)
             if now_ms is None:
                 partition.answers.told(replica_id, partition.high_watermark)
             elif partition.answers.is_news(replica_id, partition.high_watermark):

@@ -60,6 +60,10 @@ class ParkedRequests:
         self.produce.check_and_complete(topic_partition)
         self.delete_records.check_and_complete(topic_partition)
 
+    def low_watermark_changed(self, topic_partition: TopicPartition) -> None:
+        """It may have moved, and nothing else."""
+        self.delete_records.check_and_complete(topic_partition)
+
     @property
     def reapers(self) -> tuple[Reaper[Any], ...]:
         """All there are: to be shown, and to be closed."""

@@ -274,17 +274,14 @@ class Partition(Replica):
         self, replica_id: int, fetch_offset: int, log_start_offset: int, now_ms: int
     ) -> bool:
         """The follower holds everything below ``fetch_offset``, from ``log_start_offset`` on. True
-        when that moved the high watermark, or may have moved the low one. The follower may join
-        the ISR by it."""
+        when that moved the high watermark. The follower may join the ISR by it."""
         before = self.followers[replica_id]
         after = facts.after_fetch(
             before, fetch_offset, log_start_offset, self.log.log_end_offset, now_ms
         )
         self.followers[replica_id] = after
         self._maybe_expand(replica_id, after)
-        if before.log_end_offset != after.log_end_offset and self.advance_high_watermark(now_ms):
-            return True
-        return before.log_start_offset != after.log_start_offset
+        return before.log_end_offset != after.log_end_offset and self.advance_high_watermark(now_ms)
 
     def still_caught_up(self, replica_id: int, now_ms: int) -> bool:
         """The member of the ISR that was at the end of the log asks the same again. False when it

@@ -12,7 +12,7 @@ from uuid import UUID
 from minikafka.broker.cluster_view import ClusterView, LiveBrokers
 from minikafka.broker.cold_reads import ColdReads
 from minikafka.broker.delayed_fetch import DelayedFetch, FetchReply
-from minikafka.broker.fetch_reader import FetchEntry, FetchParams, FetchReader, ReadResult
+from minikafka.broker.fetch_reader import FetchEntry, FetchParams, FetchReader, Reading, ReadResult
 from minikafka.broker.follower_logs import FollowerLogs
 from minikafka.broker.high_watermark_news import HighWatermarkNews
 from minikafka.broker.hosted_partitions import HostedPartitions
@@ -275,8 +275,7 @@ class ReplicaManager:
     ) -> None:
         reading = self._reader.read(params, entries, self._clock.monotonic_ms(), cold)
         if cold:
-            for topic_partition in reading.advanced:
-                self.parked.changed(topic_partition)
+            self._moved(reading)
             proceed = partial(self._fetch, params, entries, reply, None)
             self._cold_reads.then(params, cold, proceed)
             return
@@ -294,9 +293,8 @@ class ReplicaManager:
             operation = DelayedFetch(
                 params, entries, self.hosted, self._reader, counted, self._expired
             )
+        self._moved(reading)
         if reading.advanced:
-            for topic_partition in reading.advanced:
-                self.parked.changed(topic_partition)
             self._news.add(reading.advanced)
         if operation is None:
             self._count_out(params, size)
@@ -315,6 +313,14 @@ class ReplicaManager:
             partition = self.hosted.get(topic_partition)
             if partition is not None:
                 partition.answers.told(params.replica_id, partition.high_watermark)
+
+    def _moved(self, reading: Reading) -> None:
+        """A follower's first fetch tells of every log start: only deletions wait for that. Parked
+        fetches look at all that they wait for, which may be thousands of partitions."""
+        for topic_partition in reading.advanced:
+            self.parked.changed(topic_partition)
+        for topic_partition in reading.lowered:
+            self.parked.low_watermark_changed(topic_partition)
 
     def _counting(self, params: FetchParams, reply: FetchReply) -> FetchReply:
         def counted(results: Sequence[ReadResult]) -> None:
