@@ -146,7 +146,7 @@ def test_dump_log(trio: RealCluster, topic: str) -> None:
     assert first == f"Dumping {log}"
     assert second == "Log starting offset: 0"
     assert all(
-        re.match(r"baseOffset: \d lastOffset: \d count: \d baseSequence: -1 ", b) for b in batches
+        re.match(r"baseOffset: \d lastOffset: \d count: \d baseSequence: \d ", b) for b in batches
     )
     assert all(line.endswith("isvalid: true") for line in batches)
     assert not any(line.startswith("|") for line in batches)
