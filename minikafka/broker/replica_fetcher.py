@@ -11,10 +11,11 @@ from minikafka.broker.leader_session import LeaderSession, ReplicaFetcherConfig
 from minikafka.core.replication import fetch_state as states
 from minikafka.core.replication.fetch_state import PartitionFetchState
 from minikafka.core.replication.follower import restart_below_leader_end
+from minikafka.core.replication.partition_state import NEVER_MS
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import EventLog
-from minikafka.kernel.ports import Clock
+from minikafka.kernel.ports import Clock, TimerHandle
 from minikafka.protocol.messages.fetch import FetchResponse, PartitionData
 from minikafka.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -87,6 +88,8 @@ class ReplicaFetcher:
         self._channel: SourceChannel | None = None
         self._polling = False
         self._interrupted = False
+        self._interrupted_ms = NEVER_MS
+        self._interruption: TimerHandle | None = None  # that is to come, of this poll
         self._stopped = False
         self._wake = asyncio.Event()
         self._connect_failures = 0
@@ -100,9 +103,29 @@ class ReplicaFetcher:
     def add(self, topic_partition: TopicPartition, state: PartitionFetchState) -> None:
         self._states[topic_partition] = state
         self._wake.set()
-        if self._polling:
-            self._interrupted = True
-            self._hang_up()
+        if self._polling and not self._interrupted and self._interruption is None:
+            self._interrupt_soon()
+
+    def _interrupt_soon(self) -> None:
+        """At once; but when thousands join, slice by slice, not for each slice: the request that
+        follows names everything. Then they wait no longer than for a poll to end, as in Kafka."""
+        again_ms = self._interrupted_ms + self._config.replica_fetch_wait_max_ms
+        wait_ms = again_ms - self._clock.monotonic_ms()
+        if wait_ms <= 0:
+            self._interrupt()
+        else:
+            self._interruption = self._clock.call_later(wait_ms, self._interrupt)
+
+    def _interrupt(self) -> None:
+        self._interruption = None
+        self._interrupted = True
+        self._interrupted_ms = self._clock.monotonic_ms()
+        self._hang_up()
+
+    def _interrupt_no_more(self) -> None:
+        if self._interruption is not None:
+            self._interruption.cancel()
+            self._interruption = None
 
     def remove(self, topic_partition: TopicPartition) -> None:
         self._states.pop(topic_partition, None)
@@ -126,6 +149,7 @@ class ReplicaFetcher:
                 else:
                     await self._fetch_once(asked)
         finally:
+            self._interrupt_no_more()
             self._hang_up()
 
     # ------------------------------------------------------------------------------------- waiting
@@ -189,6 +213,7 @@ class ReplicaFetcher:
             request, version, self._config.replica_socket_timeout_ms
         )
         self._polling = False
+        self._interrupt_no_more()
         if response is None:
             self._session.failed()
             if not self._interrupted:
