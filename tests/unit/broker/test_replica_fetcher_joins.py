@@ -1,0 +1,35 @@
+"""Partitions that join a fetcher: the first interrupts its poll, the next wait a little."""
+
+from __future__ import annotations
+
+from minikafka.protocol.messages.fetch import FetchRequest
+from tests.support.replicas import ReplicaCluster
+
+MANY = 20
+
+
+def fetches(cluster: ReplicaCluster, source: int) -> int:
+    return sum(
+        asker == source and isinstance(request, FetchRequest)
+        for asker, _, request, _ in cluster.requests
+    )
+
+
+async def test_many_that_join_one_by_one_are_asked_for_together() -> None:
+    async with ReplicaCluster([1, 2]) as cluster:
+        both = (1, 2)
+        await cluster.elect(1, isr=both, replicas=both, tell=both)
+        await cluster.clock.advance(2_000)  # at rest, in a long poll
+        before = fetches(cluster, 2)
+        await cluster.elect(1, isr=both, replicas=both, tell=both, partitions=[1])
+        await cluster.clock.settle()
+        assert fetches(cluster, 2) == before + 1  # at once
+        for number in range(2, MANY):
+            await cluster.elect(1, isr=both, replicas=both, tell=both, partitions=[number])
+            await cluster.clock.settle()
+        assert fetches(cluster, 2) == before + 1
+        await cluster.clock.advance(1_000)
+        assert fetches(cluster, 2) <= before + 5
+        node = cluster[2]
+        fetcher = node.replicas.fetchers.fetcher(1)
+        assert fetcher is None or len(fetcher) == MANY
