@@ -8,7 +8,7 @@ from minikafka.broker.hosted_partitions import HostedPartitions
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.ports import Clock, TimerHandle
 
-TELL_AFTER_MS = 10
+TELL_AFTER_MS = 50
 
 
 class HighWatermarkNews:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from minikafka.broker.high_watermark_news import TELL_AFTER_MS
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.messages.fetch import (
     FetchPartition,
@@ -102,7 +103,7 @@ async def test_a_follower_hears_of_the_high_watermark_soon() -> None:
         await cluster.clock.advance(1)
         assert error_of(produced) is ErrorCode.NONE
         assert cluster[2].partition().high_watermark == 0
-        await cluster.clock.advance(10)
+        await cluster.clock.advance(TELL_AFTER_MS)
         marks = [cluster[i].partition().high_watermark for i in (1, 2, 3)]
         assert marks == [1, 1, 1]
         asked = len(cluster.requests)
