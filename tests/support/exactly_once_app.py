@@ -6,6 +6,7 @@ transaction has to be given up: whoever started it starts it again.
 
 from __future__ import annotations
 
+import signal
 import sys
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
@@ -14,6 +15,9 @@ GROUP = "exactly-once"
 TRANSACTIONAL_ID = "exactly-once"
 BATCH = 10
 TIMEOUT_S = 60
+# librdkafka's send_offsets_to_transaction may wait for ever for a group coordinator that has gone
+# from the metadata, whatever its time-out (its issues 5456, 5511). Who waits this long ends itself.
+STUCK_S = 30
 
 
 def main(bootstrap: str, source: str, target: str) -> int:
@@ -41,6 +45,7 @@ def main(bootstrap: str, source: str, target: str) -> int:
         messages = [m for m in consumer.consume(BATCH, 1.0) if not m.error()]
         if not messages:
             continue
+        signal.alarm(STUCK_S)
         producer.begin_transaction()
         for message in messages:
             producer.produce(target, b"seen " + message.value(), partition=0)
@@ -49,6 +54,7 @@ def main(bootstrap: str, source: str, target: str) -> int:
             [position], consumer.consumer_group_metadata(), TIMEOUT_S
         )
         producer.commit_transaction(TIMEOUT_S)
+        signal.alarm(0)
 
 
 if __name__ == "__main__":
