@@ -25,10 +25,8 @@ class ColdReads:
         self, params: FetchParams, entries: Sequence[FetchEntry], proceed: Callable[[], None]
     ) -> None:
         """Call ``proceed`` when ``entries`` have been read once."""
-        if self._tasks is None:
-            proceed()
-        else:
-            self._tasks.create_task(self._warm(params, entries, proceed), name="cold-read")
+        assert self._tasks is not None, "fetches come after start"
+        self._tasks.create_task(self._warm(params, entries, proceed), name="cold-read")
 
     async def _warm(
         self, params: FetchParams, entries: Sequence[FetchEntry], proceed: Callable[[], None]

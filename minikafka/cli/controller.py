@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from datetime import UTC, datetime
 from typing import Any
 
 from minikafka.cli import output
 from minikafka.cli.connect import add_bootstrap_argument, client_config, run_client
-from minikafka.cli.debug import ASK_ANOTHER_AFTER_MS, Table, fetch, find_listener
+from minikafka.cli.debug import ASK_ANOTHER_AFTER_MS, fetch, find_listener
+from minikafka.cli.output import Table
 from minikafka.client.admin import Admin
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.ports import World
@@ -36,12 +36,8 @@ def run(args: argparse.Namespace) -> int:
     shown = fetch(find_listener(args), args.broker, f"/controller.json?limit={args.limit}")
     if args.json:
         print(json.dumps(shown, indent=2))
-        return 0
-    on_terminal = sys.stdout.isatty()
-    for number, (columns, rows) in enumerate(tables(shown)):
-        if number and not on_terminal:
-            print()
-        output.show(columns, rows, as_json=False)
+    else:
+        output.show_tables(tables(shown))
     return 0
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import argparse
 import http.client
 import json
-import sys
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any, TypeAlias
+from typing import Any
 
 from minikafka.cli import output
 from minikafka.cli.connect import add_bootstrap_argument, client_config, run_client
+from minikafka.cli.output import Table
 from minikafka.client.admin import Admin
 from minikafka.kernel.cluster import Endpoint
 from minikafka.kernel.config import ConfigError
@@ -24,8 +24,6 @@ DEFAULT_LIMIT = 100
 ANSWER_TIMEOUT_S = 10
 ASK_ANOTHER_AFTER_MS = 5_000  # clusters that are looked into may have brokers that hang
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
-
-Table: TypeAlias = tuple[Sequence[str], Sequence[Sequence[Any]]]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,12 +43,8 @@ def run(args: argparse.Namespace) -> int:
     shown = fetch(find_listener(args), args.broker, f"{path}?limit={args.limit}")
     if args.json:
         print(json.dumps(shown, indent=2))
-        return 0
-    on_terminal = sys.stdout.isatty()
-    for number, (columns, rows) in enumerate(tables(shown)):
-        if number and not on_terminal:
-            print()
-        output.show(columns, rows, as_json=False)
+    else:
+        output.show_tables(tables(shown))
     return 0
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
+
+Table: TypeAlias = tuple[Sequence[str], Sequence[Sequence[Any]]]  # columns, rows
 
 
 def add_json_argument(parser: argparse.ArgumentParser) -> None:
@@ -24,6 +26,14 @@ def show(columns: Sequence[str], rows: Sequence[Sequence[Any]], as_json: bool) -
             print("\t".join(columns))
         for row in rows:
             print("\t".join(text(cell) for cell in row))
+
+
+def show_tables(tables: Iterable[Table]) -> None:
+    """One below the other; in a pipe an empty line parts them."""
+    for number, (columns, rows) in enumerate(tables):
+        if number and not sys.stdout.isatty():
+            print()
+        show(columns, rows, as_json=False)
 
 
 def show_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:

@@ -5,15 +5,12 @@ usage: python -m tests.support.controller_campaign FIRST END
 
 from __future__ import annotations
 
-import os
 import sys
-import time
-import traceback
 from collections import Counter
-from contextlib import redirect_stdout
 
 from minikafka.simulator.administration import CONTROLLER_FAULTS, TermChecker, administered
 from minikafka.simulator.cluster import LogEvent, SimCluster
+from tests.support.campaign import campaign
 
 BROKERS = (1, 2, 3, 4)
 FAULTS = 8
@@ -39,22 +36,5 @@ def play(seed: int) -> Counter[str]:
     return counts
 
 
-def main() -> int:
-    total: Counter[str] = Counter()
-    failed: list[int] = []
-    first, end = int(sys.argv[1]), int(sys.argv[2])
-    started = time.monotonic()
-    for seed in range(first, end):
-        try:
-            with open(os.devnull, "w") as nothing, redirect_stdout(nothing):
-                total += play(seed)
-        except BaseException:
-            failed.append(seed)
-            sys.stderr.write(f"seed {seed}\n{traceback.format_exc()}\n")
-    took = time.monotonic() - started
-    sys.stdout.write(f"{end - first} seeds in {took:.0f} s, failed: {failed}; {dict(total)}\n")
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(campaign(play))

@@ -5,16 +5,13 @@ usage: python -m tests.support.replication_campaign FIRST END
 
 from __future__ import annotations
 
-import os
 import sys
-import time
-import traceback
 from collections import Counter
-from contextlib import redirect_stdout
 
 from minikafka.simulator.cluster import LogEvent, SimCluster
 from minikafka.simulator.faults import REPLICATION_FAULTS, storm
 from minikafka.simulator.scenario import under_load
+from tests.support.campaign import campaign
 
 FAULTS = 10
 COUNTED = (
@@ -48,22 +45,5 @@ def play(seed: int) -> Counter[str]:
 FAULT_NAMES = frozenset(fault.__name__ for fault in REPLICATION_FAULTS)
 
 
-def main() -> int:
-    total: Counter[str] = Counter()
-    failed: list[int] = []
-    first, end = int(sys.argv[1]), int(sys.argv[2])
-    started = time.monotonic()
-    for seed in range(first, end):
-        try:
-            with open(os.devnull, "w") as nothing, redirect_stdout(nothing):
-                total += play(seed)
-        except BaseException:
-            failed.append(seed)
-            sys.stderr.write(f"seed {seed}\n{traceback.format_exc()}\n")
-    took = time.monotonic() - started
-    sys.stdout.write(f"{end - first} seeds in {took:.0f} s, failed: {failed}; {dict(total)}\n")
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(campaign(play))

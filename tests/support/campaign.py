@@ -1,0 +1,31 @@
+"""Plays many seeds of one simulated game by hand, and tells which failed."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from contextlib import redirect_stdout
+
+
+def campaign(play: Callable[[int], Counter[str]]) -> int:
+    """The seeds from the first argument up to the second; ``play`` counts what happened."""
+    total: Counter[str] = Counter()
+    failed: list[int] = []
+    first, end = int(sys.argv[1]), int(sys.argv[2])
+    started = time.monotonic()
+    for seed in range(first, end):
+        try:
+            with open(os.devnull, "w") as nothing, redirect_stdout(nothing):
+                total += play(seed)
+        except KeyboardInterrupt:
+            raise
+        except BaseException:
+            failed.append(seed)
+            sys.stderr.write(f"seed {seed}\n{traceback.format_exc()}\n")
+    took = time.monotonic() - started
+    sys.stdout.write(f"{end - first} seeds in {took:.0f} s, failed: {failed}; {dict(total)}\n")
+    return 1 if failed else 0
