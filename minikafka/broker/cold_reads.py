@@ -17,6 +17,7 @@ class ColdReads:
     def __init__(self, hosted: HostedPartitions) -> None:
         self._hosted = hosted
         self._tasks: asyncio.TaskGroup | None = None
+        self._reading: set[asyncio.Task[None]] = set()
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
         self._tasks = tasks
@@ -26,7 +27,16 @@ class ColdReads:
     ) -> None:
         """Call ``proceed`` when ``entries`` have been read once."""
         assert self._tasks is not None, "fetches come after start"
-        self._tasks.create_task(self._warm(params, entries, proceed), name="cold-read")
+        task = self._tasks.create_task(self._warm(params, entries, proceed), name="cold-read")
+        self._reading.add(task)
+        task.add_done_callback(self._reading.discard)
+
+    async def stop(self) -> None:
+        """Who waits is not answered any more; logs may be closed from now on."""
+        reading = list(self._reading)
+        for task in reading:
+            task.cancel()
+        await asyncio.gather(*reading, return_exceptions=True)
 
     async def _warm(
         self, params: FetchParams, entries: Sequence[FetchEntry], proceed: Callable[[], None]

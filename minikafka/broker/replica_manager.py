@@ -163,6 +163,7 @@ class ReplicaManager:
         """Copy nothing, wake nobody, and leave the high watermarks on disk."""
         await self.fetchers.stop()
         await self.isr.stop()
+        await self._cold_reads.stop()
         for task in self._background:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)

@@ -73,3 +73,15 @@ async def test_a_leader_that_is_none_any_more_says_so(disk: Disk) -> None:
         disk.come.set()
         await cluster.clock.settle()
         assert fetched[0].error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+async def test_a_broker_that_stops_does_not_wait_for_a_disk_that_hangs(disk: Disk) -> None:
+    async with ReplicaCluster([1]) as cluster:
+        await cluster.elect(1, [1], tell=[1])
+        cluster[1].produce("a", acks=1)
+        fetched = cluster[1].fetch(0, max_wait_ms=0)
+        await cluster.clock.settle()
+        assert disk.reads == 1
+    disk.come.set()
+    await asyncio.sleep(0)
+    assert fetched == []
