@@ -20,6 +20,9 @@ from minikafka.protocol.messages.controlled_shutdown import (
 CONTROLLED_SHUTDOWN_VERSION = 3
 ANSWERS_LIMIT_MS = 30_000  # for all attempts together, the back-off between them not counted
 LOOK_S = 0.1  # how soon it is noticed that there is no sense in waiting any more
+NEWS_LIMIT_MS = 1_000  # for the new leaders to be known here
+NEWS_LOOK_MS = 10
+LINGER_MS = 100  # in which they become known elsewhere, and clients are told to look for them
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,7 @@ class ControlledShutdown:
         """Whether the controller has relieved this broker of everything."""
         if not self._config.enable:
             return False
+        was_leader = self._leads()
         for attempt in range(1, self._config.max_retries + 1):
             if attempt > 1:
                 await self._clock.sleep(self._config.retry_backoff_ms)
@@ -92,6 +96,8 @@ class ControlledShutdown:
                 continue
             if answer.error_code == ErrorCode.NONE and not answer.remaining_partitions:  # case A
                 self._log.info("controlled_shutdown_succeeded", attempt=attempt)
+                if was_leader:
+                    await self._let_clients_look()
                 return True
             self._log.warning(  # case B
                 "controlled_shutdown_refused",
@@ -101,6 +107,26 @@ class ControlledShutdown:
             )
         self._log.warning("unclean_shutdown", attempts=self._config.max_retries)
         return False
+
+    def _leads(self) -> bool:
+        """Whether it is known here to lead a partition that another replica could lead."""
+        return any(
+            state.leader == self._broker_id and len(state.replicas) > 1
+            for partitions in self._cache.image.topics.values()
+            for state in partitions.values()
+        )
+
+    async def _let_clients_look(self) -> None:
+        """Serve on until the new leaders are known, and a little longer.
+
+        The controller answers before it has told the brokers. A client whose connection is closed
+        that early is told of the old leader again, and backs off for up to a second before it asks
+        once more; one that hears NOT_LEADER_OR_FOLLOWER meanwhile finds the new leader at once.
+        """
+        deadline_ms = self._clock.monotonic_ms() + NEWS_LIMIT_MS
+        while self._leads() and self._clock.monotonic_ms() < deadline_ms:
+            await self._clock.sleep(NEWS_LOOK_MS)
+        await self._clock.sleep(LINGER_MS)
 
     async def _ask(self, broker_epoch: int) -> ControlledShutdownResponse:
         """Raises OSError and TimeoutError."""

@@ -1,8 +1,16 @@
 """A stopping broker asks the controller to relieve it: attempts, back-off, what is success."""
 
+from collections.abc import Callable
+
 import pytest
 
-from minikafka.broker.controlled_shutdown import ControlledShutdown, ControlledShutdownConfig
+from minikafka.broker.controlled_shutdown import (
+    LINGER_MS,
+    NEWS_LIMIT_MS,
+    NEWS_LOOK_MS,
+    ControlledShutdown,
+    ControlledShutdownConfig,
+)
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.codec import decode
 from minikafka.protocol.headers import decode_request_header, encode_response
@@ -11,7 +19,8 @@ from minikafka.protocol.messages.controlled_shutdown import (
     ControlledShutdownResponse,
     RemainingPartition,
 )
-from tests.support.cluster_metadata import cache_with, live_broker, update
+from minikafka.protocol.messages.update_metadata import UpdateMetadataPartitionState
+from tests.support.cluster_metadata import cache_with, live_broker, partition_state, update
 from tests.support.manual_clock import ManualClock
 from tests.support.network_lab import Lab
 
@@ -19,14 +28,18 @@ STILL_LED = [RemainingPartition(topic_name="t", partition_index=0)]
 
 
 class Hurried(ManualClock):
-    """Sleeps are noted and over at once."""
+    """Sleeps are noted and over at once; ``at_sleep`` happens in them."""
 
     def __init__(self) -> None:
         super().__init__()
         self.slept_ms: list[int] = []
+        self.at_sleep: list[Callable[[], object]] = []
 
     async def sleep(self, delay_ms: int) -> None:
         self.slept_ms.append(delay_ms)
+        self.now_ms += delay_ms
+        if self.at_sleep:
+            self.at_sleep.pop(0)()
 
 
 class Stage:
@@ -49,9 +62,13 @@ class Stage:
             connection.open_slot(len(frame)).send(answer)
 
         server = await self.lab.serve(on_frame)
-        broker = live_broker(2)
-        broker.endpoints[0].host, broker.endpoints[0].port = "127.0.0.1", server.port
-        self.cache.update(update(brokers=[broker], controller=2))
+        self.broker = live_broker(2)
+        self.broker.endpoints[0].host, self.broker.endpoints[0].port = "127.0.0.1", server.port
+        self.hear()
+
+    def hear(self, *states: UpdateMetadataPartitionState) -> None:
+        """What the controller tells of a topic; it is broker 2."""
+        self.cache.update(update({"t": states}, brokers=[self.broker], controller=2))
 
     async def run(self, **config: object) -> bool:
         view = ControlledShutdownConfig(**config)
@@ -105,3 +122,23 @@ async def test_it_can_be_switched_off() -> None:
     await stage.open()
     assert not await stage.run(enable=False)
     assert stage.asked == []
+
+
+@pytest.mark.mission("CSH-3")
+async def test_it_serves_on_until_the_new_leaders_are_known() -> None:
+    """And a little longer: whoever asks is told to look for the new leader, not hung up on."""
+    stage = Stage(ControlledShutdownResponse())
+    await stage.open()
+    stage.hear(partition_state(0, 1), partition_state(1, 1, [1]))  # one cannot move
+    moved = partition_state(0, 2, leader_epoch=1)
+    stage.clock.at_sleep = [lambda: None, lambda: stage.hear(moved)]
+    assert await stage.run()
+    assert stage.clock.slept_ms == [NEWS_LOOK_MS, NEWS_LOOK_MS, LINGER_MS]
+
+
+async def test_news_that_do_not_come_are_not_waited_for_without_end() -> None:
+    stage = Stage(ControlledShutdownResponse())
+    await stage.open()
+    stage.hear(partition_state(0, 1))
+    assert await stage.run()
+    assert sum(stage.clock.slept_ms) == NEWS_LIMIT_MS + LINGER_MS
