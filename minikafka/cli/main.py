@@ -31,6 +31,7 @@ VERBS = {
     "groups": ("minikafka.cli.groups", "show groups of consumers, reset or delete their offsets"),
     "transactions": ("minikafka.cli.transactions", "show transactions, end those that hang"),
     "verify": ("minikafka.cli.verify", "write and read for a while, and prove nothing is lost"),
+    "pipeline": ("minikafka.cli.pipeline", "run Spark Declarative Pipelines over topics"),
     "debug": ("minikafka.cli.debug", "show what is going on inside one broker"),
     "log-dirs": ("minikafka.cli.log_dirs", "show what lies in the log directories of brokers"),
     "dump-log": ("minikafka.cli.dump_log", "print what is in log and index files"),

@@ -1,0 +1,1 @@
+"""Spark Declarative Pipelines over topics: made, checked, run, replayed, watched."""

@@ -1,0 +1,120 @@
+"""Resolves the flows of a pipeline in a classic session: functions become DataFrames and views."""
+
+from __future__ import annotations
+
+from contextlib import chdir
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame
+
+from minikafka.spark.pipeline.failures import PipelineError, cause_of
+from minikafka.spark.pipeline.graph import (
+    Flow,
+    Graph,
+    MaterializedView,
+    StreamingTable,
+    TemporaryView,
+)
+from minikafka.spark.pipeline.ordering import resolve_all
+from minikafka.spark.pipeline.tables import Tables
+
+_MISSING: Final = "TABLE_OR_VIEW_NOT_FOUND"
+
+
+@dataclass
+class Resolved:
+    """``flows`` in an order in which each comes after what it reads; their frames by name."""
+
+    flows: list[Flow] = field(default_factory=list)
+    frames: dict[str, DataFrame] = field(default_factory=dict)
+
+
+class Resolver:
+    """Of one graph. What a flow reads by name must be there before it: a view, or a table."""
+
+    def __init__(self, session: Any, graph: Graph, tables: Tables, folder: Path) -> None:
+        self._session = session
+        self._graph = graph
+        self._tables = tables
+        self._folder = folder
+
+    def resolve(self) -> Resolved:
+        """All flows; tables are made, materialized views filled. Raises PipelineError."""
+        resolved = Resolved()
+
+        def attempt(flow: Flow) -> Exception | None:
+            try:
+                frame = self.frame_of(flow)
+                self._provide(flow, frame)
+            except PySparkException as error:
+                failure = PipelineError(f"flow {flow.name}: {cause_of(error)}")
+                if is_missing(error):
+                    return failure
+                raise failure from error
+            resolved.frames[flow.name] = frame
+            return None
+
+        resolved.flows = resolve_all(self._graph.flows, attempt)
+        return resolved
+
+    def frame_of(self, flow: Flow) -> DataFrame:
+        """What its function returns. Raises PipelineError, PySparkException."""
+        with chdir(self._folder), self._tables.settings(flow.spark_conf):
+            try:
+                frame = flow.func()
+            except (PySparkException, PipelineError):
+                raise
+            except Exception as error:  # whatever the user's function raises
+                raise PipelineError(
+                    f"flow {flow.name}: {type(error).__name__}: {cause_of(error)}"
+                ) from error
+        if not isinstance(frame, DataFrame):
+            raise PipelineError(f"flow {flow.name}: its function returned no DataFrame")
+        wants_batch = isinstance(self._graph.output_of(flow), MaterializedView)
+        if wants_batch and frame.isStreaming:
+            raise PipelineError(f"flow {flow.name}: a materialized view is of a batch query")
+        is_view = isinstance(self._graph.output_of(flow), TemporaryView)
+        if not is_view and not wants_batch and not frame.isStreaming:
+            raise PipelineError(
+                f"flow {flow.name}: {flow.target} is filled by streams, and this is a batch query"
+            )
+        return frame
+
+    def _provide(self, flow: Flow, frame: DataFrame) -> None:
+        """What others may read of it."""
+        output = self._graph.output_of(flow)
+        if isinstance(output, TemporaryView):
+            frame.createOrReplaceTempView(output.name)
+        elif isinstance(output, StreamingTable):
+            self._tables.make(output, frame)
+        elif isinstance(output, MaterializedView):
+            self._tables.refill(output, frame)
+
+    def refresh(self, flows: list[Flow]) -> None:
+        """Refill the materialized views among ``flows`` (in their order), with what there is now:
+        DataFrames of the past have fixed which files they read. Raises PipelineError."""
+        for table in self._graph.flows_to(StreamingTable):
+            self._tables.forget_files(table.target)
+        for flow in flows:
+            output = self._graph.output_of(flow)
+            try:
+                if isinstance(output, MaterializedView | TemporaryView):
+                    frame = self.frame_of(flow)
+                    if not frame.isStreaming:
+                        self._provide(flow, frame)
+            except PySparkException as error:
+                raise PipelineError(f"flow {flow.name}: {cause_of(error)}") from error
+
+
+def is_missing(error: BaseException) -> bool:
+    """A table or view is not there (yet)."""
+    return isinstance(error, AnalysisException) and error.getCondition() == _MISSING
+
+
+def reads(frame: DataFrame, full_name: list[str]) -> bool:
+    """Whether a DataFrame of a classic session reads the table of that name."""
+    plan: str = frame._jdf.queryExecution().analyzed().toString()
+    return f"SubqueryAlias {'.'.join(full_name)}\n" in plan

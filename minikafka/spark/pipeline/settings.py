@@ -1,0 +1,26 @@
+"""Settings of Spark without which pipelines do not run, or run slower than they could."""
+
+from __future__ import annotations
+
+from minikafka.spark.pipeline.engine import Engine
+from minikafka.spark.session import LOCAL_SETTINGS, SETTINGS
+
+
+def static_settings(engine: Engine) -> dict[str, str]:
+    """What must be known when Spark starts: a pipeline cannot set it later. What the engine's
+    file says comes last."""
+    derby = f"-Dderby.system.home={engine.metastore_dir}"
+    options = " ".join(filter(None, (engine.spark.get("spark.driver.extraJavaOptions"), derby)))
+    local = LOCAL_SETTINGS if engine.master.startswith("local") else {}
+    return {
+        **SETTINGS,
+        **local,
+        # A catalog in memory has forgotten its tables when the pipeline is run again.
+        "spark.sql.catalogImplementation": "hive",
+        "spark.sql.warehouse.dir": engine.warehouse_dir,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": engine.log_level,
+        **engine.spark,
+        "spark.driver.extraJavaOptions": options,
+    }

@@ -1,0 +1,97 @@
+"""The file spark-pipeline.yml of a project, as spark-pipelines reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote, urlparse
+
+from minikafka.kernel.config import ConfigError
+
+FILE_NAMES: Final = ("spark-pipeline.yml", "spark-pipeline.yaml")
+_FIELDS: Final = ("name", "storage", "catalog", "database", "schema", "configuration", "libraries")
+
+
+@dataclass(frozen=True)
+class Spec:
+    """``storage``: where checkpoints lie, a path or a URI. ``includes``: globs of definitions,
+    relative to ``folder``."""
+
+    path: Path
+    name: str
+    storage: str
+    catalog: str | None = None
+    database: str | None = None
+    configuration: Mapping[str, str] = field(default_factory=dict)
+    includes: tuple[str, ...] = ()
+
+    @property
+    def folder(self) -> Path:
+        return self.path.parent
+
+    def definition_files(self) -> Iterator[Path]:
+        """Python and SQL files, in order of their names. Raises ConfigError for other files."""
+        for include in self.includes:
+            pattern = f"{include}/*" if include.endswith("/**") else include
+            for file in sorted(self.folder.glob(pattern)):
+                if not file.is_file() or "__pycache__" in file.parts:
+                    continue
+                if file.suffix not in (".py", ".sql"):
+                    raise ConfigError(f"{file}: definitions are .py and .sql files")
+                yield file
+
+    def local_storage(self) -> Path | None:
+        """None if the storage is not in a file system of this machine."""
+        url = urlparse(self.storage)
+        if url.scheme not in ("", "file"):
+            return None
+        return self.folder / unquote(url.path)
+
+
+def load_spec(path: Path) -> Spec:
+    """From the file, or from the one in the folder. Raises ConfigError, OSError."""
+    if path.is_dir():
+        there = [path / name for name in FILE_NAMES if (path / name).is_file()]
+        if len(there) != 1:
+            found = "both are" if there else "none is"
+            raise ConfigError(f"{path}: of {' and '.join(FILE_NAMES)} one is wanted, {found} there")
+        path = there[0]
+    import yaml
+
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}: {' '.join(str(error).split())}") from None
+    if not isinstance(data, dict):
+        raise ConfigError(f"{path}: no fields")
+    return parse_spec(path.resolve(), data)
+
+
+def parse_spec(path: Path, data: Mapping[str, Any]) -> Spec:
+    """Raises ConfigError."""
+    for name in data:
+        if name not in _FIELDS:
+            raise ConfigError(f"{path}: unknown field {name}; known are {', '.join(_FIELDS)}")
+    for name in ("name", "storage"):
+        if not isinstance(data.get(name), str):
+            raise ConfigError(f"{path}: field {name} is missing")
+    configuration = data.get("configuration") or {}
+    if not isinstance(configuration, dict) or not all(
+        isinstance(text, str) for pair in configuration.items() for text in pair
+    ):
+        raise ConfigError(f"{path}: configuration must map strings to strings (quote numbers)")
+    try:
+        includes = tuple(str(each["glob"]["include"]) for each in data.get("libraries") or ())
+    except (TypeError, KeyError):
+        raise ConfigError(f"{path}: libraries must be a list of glob: include: PATTERN") from None
+    return Spec(
+        path=path,
+        name=data["name"],
+        storage=data["storage"].rstrip("/"),
+        catalog=data.get("catalog"),
+        database=data.get("database", data.get("schema")),
+        configuration=configuration,
+        includes=includes,
+    )
