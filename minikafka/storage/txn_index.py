@@ -5,7 +5,10 @@ There is a file only where there is an entry. Kafka: ``TransactionIndex``.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
+from operator import attrgetter
+from struct import Struct
 
 from minikafka.core.log.aborted_txn import ENTRY, ENTRY_BYTES, VERSION, AbortedTxn
 from minikafka.kernel.ports import Files
@@ -14,6 +17,8 @@ from minikafka.storage.sparse_index import SparseIndex
 _NO_LIMIT = 2**62
 _CHUNK_ENTRIES = 256
 _LAST_OFFSET = 3  # the field by which entries rise
+_FIELDS = Struct(">2xqqqq")  # an entry without its version
+_last_stable_offset = attrgetter("last_stable_offset")
 
 
 class TxnIndex(SparseIndex):
@@ -47,10 +52,11 @@ class TxnIndex(SparseIndex):
         if self._files.size(self.path) != self.count * ENTRY_BYTES:
             return False
         last = self._base_offset - 1
-        for version, _, first_offset, last_offset, _ in self._rows(0):
-            if version != VERSION or last_offset <= last or not 0 <= first_offset <= last_offset:
-                return False
-            last = last_offset
+        for lump in self._lumps(0):
+            for version, _, first_offset, last_offset, _ in ENTRY.iter_unpack(lump):
+                if version != VERSION or not 0 <= first_offset <= last_offset > last:
+                    return False
+                last = last_offset
         return True
 
     def append(self, txn: AbortedTxn) -> None:
@@ -64,11 +70,12 @@ class TxnIndex(SparseIndex):
         if self.count == 0:
             return False
         start = self.floor(from_offset - 1, _LAST_OFFSET).number + 1
-        for _, *fields in self._rows(start):
-            txn = AbortedTxn(*fields)
-            if txn.first_offset < bound:
-                found.append(txn)
-            if txn.last_stable_offset >= bound:
+        for lump in self._lumps(start):
+            # One statement for all: there may be hundreds in a read of small transactions.
+            transactions = list(map(AbortedTxn._make, _FIELDS.iter_unpack(lump)))
+            last = bisect_left(transactions, bound, key=_last_stable_offset)
+            found += [txn for txn in transactions[: last + 1] if txn.first_offset < bound]
+            if last < len(transactions):
                 return True
         return False
 
@@ -81,8 +88,7 @@ class TxnIndex(SparseIndex):
         if self.count or self._files.exists(self.path):
             await super().flush()
 
-    def _rows(self, start: int) -> Iterator[tuple[int, int, int, int, int]]:
-        """From the entry at ``start`` on, read in lumps."""
+    def _lumps(self, start: int) -> Iterator[bytes]:
+        """From the entry at ``start`` on, some entries at a time."""
         for index in range(start, self.count, _CHUNK_ENTRIES):
-            count = min(_CHUNK_ENTRIES, self.count - index)
-            yield from ENTRY.iter_unpack(self.raw(index, count))
+            yield self.raw(index, min(_CHUNK_ENTRIES, self.count - index))
