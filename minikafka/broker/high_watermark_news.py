@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from minikafka.broker.hosted_partitions import HostedPartitions
 from minikafka.kernel.cluster import TopicPartition
@@ -16,10 +16,14 @@ class HighWatermarkNews:
 
     Under load the next records bring it anyway, within that moment; at rest consumers that read
     from followers, and a follower that becomes leader, would lag by up to
-    ``replica.fetch.wait.max.ms`` else. ``wake`` looks at the parked fetches of a partition."""
+    ``replica.fetch.wait.max.ms`` else. ``wake`` looks at the parked fetches of these partitions:
+    at each once, as thousands of partitions that join a fetch are news all at the same time."""
 
     def __init__(
-        self, clock: Clock, hosted: HostedPartitions, wake: Callable[[TopicPartition], object]
+        self,
+        clock: Clock,
+        hosted: HostedPartitions,
+        wake: Callable[[Sequence[TopicPartition]], object],
     ) -> None:
         self._clock = clock
         self._hosted = hosted
@@ -41,9 +45,9 @@ class HighWatermarkNews:
     def _tell(self) -> None:
         due, self._due = self._due, {}
         self._timer = None
-        for topic_partition in due:
-            partition = self._hosted.get(topic_partition)
-            if partition is not None and partition.is_leader:
-                partition.answers.telling = True
-                self._wake(topic_partition)
-                partition.answers.telling = False
+        led = [p for p in map(self._hosted.get, due) if p is not None and p.is_leader]
+        for partition in led:
+            partition.answers.telling = True
+        self._wake([partition.topic_partition for partition in led])
+        for partition in led:
+            partition.answers.telling = False

@@ -122,7 +122,8 @@ class ReplicaManager:
         self.append_records = self._appends.append_records
         preferred = PreferredReplicas(cluster, config.replica_selector_class)
         self._reader = FetchReader(self.hosted, preferred, self.disk_failed)
-        self._news = HighWatermarkNews(clock, self.hosted, self.parked.fetch.check_and_complete)
+        wake = self.parked.fetch.check_all_and_complete
+        self._news = HighWatermarkNews(clock, self.hosted, wake)
         self._cold_reads = ColdReads(self.hosted)
         announce = partial(isr_store.propagate_log_dir_event, config.broker_id)
         self.log_dir_failures = LogDirFailures(

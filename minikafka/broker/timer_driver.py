@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Generic, TypeVar
 
 from minikafka.core.purgatory import DelayedOperation, Purgatory
@@ -49,10 +49,16 @@ class Reaper(Generic[OpT]):
 
     def check_and_complete(self, key: Hashable) -> int:
         """As ``Purgatory.check_and_complete``."""
-        completed = self.purgatory.check_and_complete(key)
-        if completed and self.purgatory.purge_due:
+        return self._completed(self.purgatory.check_and_complete(key))
+
+    def check_all_and_complete(self, keys: Iterable[Hashable]) -> int:
+        """As ``Purgatory.check_all_and_complete``."""
+        return self._completed(self.purgatory.check_all_and_complete(keys))
+
+    def _completed(self, count: int) -> int:
+        if count and self.purgatory.purge_due:
             self._arm(self._clock.monotonic_ms())
-        return completed
+        return count
 
     def close(self) -> None:
         """Never wake again. What is parked stays parked."""

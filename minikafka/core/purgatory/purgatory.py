@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from itertools import islice
 from typing import Generic, TypeVar
 
@@ -90,6 +90,21 @@ class Purgatory(Generic[OpT]):
         completed = watchers.try_complete_watched()
         if not watchers.operations:
             self._forget(key, watchers)
+        return completed
+
+    def check_all_and_complete(self, keys: Iterable[Hashable]) -> int:
+        """As ``check_and_complete``, for something that happened to all of ``keys`` at once: an
+        operation on many of them is tried once, not for each."""
+        lists = [(key, self._watchers[key]) for key in keys if key in self._watchers]
+        waiting = dict.fromkeys(op for _, watchers in lists for op in watchers.operations)
+        completed = 0
+        for operation in waiting:
+            if not operation.is_completed and operation.try_complete():
+                completed += 1
+        for key, watchers in lists:
+            watchers.purge_completed()
+            if not watchers.operations:
+                self._forget(key, watchers)
         return completed
 
     def cancel_for_key(self, key: Hashable) -> list[OpT]:

@@ -162,6 +162,19 @@ def test_several_watchers_of_one_key_are_tried_in_the_order_they_came():
     assert purgatory.watched == 1
 
 
+def test_an_event_on_many_keys_tries_each_operation_once():
+    trace: list[str] = []
+    purgatory = Purgatory[Operation]("Test")
+    many = [f"k{i}" for i in range(1_000)]
+    for name in ("a", "b", "c"):
+        purgatory.try_complete_else_watch(operation := Operation(name, trace=trace), many, 0)
+        operation.ready = name == "b"
+    trace.clear()
+    assert purgatory.check_all_and_complete([*many, "of nobody"]) == 1
+    assert trace == ["a: try", "b: try", "b: complete", "c: try"]
+    assert purgatory.watched == 2 * len(many)
+
+
 @pytest.mark.mission("PUR-5")
 def test_completed_operations_are_purged_from_the_lists_of_other_keys():
     purgatory = Purgatory[Operation]("Test")

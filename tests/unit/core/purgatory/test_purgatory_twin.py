@@ -113,6 +113,12 @@ class PurgatoryAgainstList(RuleBasedStateMachine):
     def event(self, key: str) -> None:
         self.raise_level(key)
 
+    @rule(several=keys)
+    def one_event_on_several_keys(self, several: list[str]) -> None:
+        for key in several:
+            self.world.levels[key] += 1
+        self.purgatory.check_all_and_complete(several)
+
     @rule(step=st.integers(1, 400))
     def time_passes(self, step: int) -> None:
         self.world.now += step
