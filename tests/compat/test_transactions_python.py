@@ -47,12 +47,27 @@ def values(cluster: Cluster, topic: str, level: str = "read_committed") -> list[
     return found
 
 
+def ended(cluster: Cluster, topic: str) -> bool:
+    """The last stable offset has come to the end."""
+    ends = []
+    for level in ("read_uncommitted", "read_committed"):
+        consumer = KafkaConsumer(
+            bootstrap_servers=cluster.bootstrap.split(","), isolation_level=level
+        )
+        where = TopicPartition(topic, 0)
+        ends.append(consumer.end_offsets([where])[where])
+        consumer.close()
+    return ends[0] == ends[1]
+
+
 # -- kafka-python
 
 
-def producer(cluster: Cluster, transactional_id: str) -> Any:
+def producer(cluster: Cluster, transactional_id: str, timeout_ms: int = 60_000) -> Any:
     made = KafkaProducer(
-        bootstrap_servers=cluster.bootstrap.split(","), transactional_id=transactional_id
+        bootstrap_servers=cluster.bootstrap.split(","),
+        transactional_id=transactional_id,
+        transaction_timeout_ms=timeout_ms,
     )
     made.init_transactions()
     return made
@@ -86,6 +101,18 @@ def test_a_zombie_of_kafka_python_is_fenced(cluster: Cluster, made_topic: str) -
     successor.close()
     zombie.close(timeout=1)
     assert values(cluster, made_topic) == [b"of the successor"]
+
+
+def test_a_slow_transaction_of_kafka_python_is_aborted(cluster: Cluster, made_topic: str) -> None:
+    slow = producer(cluster, f"tx-{made_topic}", timeout_ms=1000)
+    slow.begin_transaction()
+    slow.send(made_topic, b"late").get(TIMEOUT_S)
+    until(lambda: ended(cluster, made_topic), "the coordinator gives it up", TIMEOUT_S)
+    assert values(cluster, made_topic) == []
+    assert values(cluster, made_topic, "read_uncommitted") == [b"late"]
+    with pytest.raises(KafkaError):
+        slow.commit_transaction()
+    slow.close(timeout=1)
 
 
 def test_offsets_in_transactions_of_kafka_python(cluster: Cluster, made_topic: str) -> None:
@@ -190,27 +217,12 @@ async def test_a_slow_transaction_of_aiokafka_is_aborted(cluster: Cluster, made_
     slow = await aio_producer(cluster, f"tx-{made_topic}", transaction_timeout_ms=1000)
     await slow.begin_transaction()
     await slow.send_and_wait(made_topic, b"late")
-    while values(cluster, made_topic, "read_uncommitted") != [b"late"] or not ended(
-        cluster, made_topic
-    ):
-        pass
+    until(lambda: ended(cluster, made_topic), "the coordinator gives it up", TIMEOUT_S)
     assert values(cluster, made_topic) == []
+    assert values(cluster, made_topic, "read_uncommitted") == [b"late"]
     with pytest.raises(AioKafkaError):
         await slow.commit_transaction()
     await slow.stop()
-
-
-def ended(cluster: Cluster, topic: str) -> bool:
-    """The last stable offset has come to the end."""
-    ends = []
-    for level in ("read_uncommitted", "read_committed"):
-        consumer = KafkaConsumer(
-            bootstrap_servers=cluster.bootstrap.split(","), isolation_level=level
-        )
-        where = TopicPartition(topic, 0)
-        ends.append(consumer.end_offsets([where])[where])
-        consumer.close()
-    return ends[0] == ends[1]
 
 
 async def test_offsets_in_transactions_of_aiokafka(cluster: Cluster, made_topic: str) -> None:
