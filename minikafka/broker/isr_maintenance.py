@@ -3,33 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Protocol
 
 from minikafka.broker.hosted_partitions import HostedPartitions
 from minikafka.broker.parked import ParkedRequests
 from minikafka.broker.partition import Partition
 from minikafka.core.replication.partition_state import PartitionState, leader_and_isr
-from minikafka.kernel.cluster import LeaderAndIsr, TopicPartition
+from minikafka.kernel.cluster import LeaderIsrAndControllerEpoch, TopicPartition
 from minikafka.kernel.events import event_log
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import Clock, CoordinationError
 
-WRITES_AT_ONCE = 64
+WRITES_AT_ONCE = 500
 
 
 class IsrStore(Protocol):
     """The state znodes, as a leader writes them."""
 
-    async def update_isr(
-        self,
-        topic_partition: TopicPartition,
-        leader_and_isr: LeaderAndIsr,
-        controller_epoch: int,
-        expected_zk_version: int,
-    ) -> int | None:
-        """The new version; None when somebody else had written first. Raises CoordinationError.
+    async def update_isrs(
+        self, states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch]
+    ) -> Mapping[TopicPartition, int | None]:
+        """Write states, each over the version that it names: the new versions; None where somebody
+        else had written first. Raises CoordinationError.
 
         A write whose outcome was lost with the connection may be repeated: if the znode already
         holds this very state, its version is returned (Kafka's ReplicationUtils)."""
@@ -146,45 +144,51 @@ class IsrMaintenance:
             await self._work.wait()
             self._work.clear()
             while self._to_write:
-                batch = list(self._to_write.items())[:WRITES_AT_ONCE]
-                for topic_partition, _ in batch:
+                batch = dict(islice(self._to_write.items(), WRITES_AT_ONCE))
+                for topic_partition in batch:
                     del self._to_write[topic_partition]
-                async with asyncio.TaskGroup() as writes:
-                    written = [
-                        writes.create_task(self._write(topic_partition, state))
-                        for topic_partition, state in batch
-                    ]
-                if not all(task.result() for task in written):
+                if not await self._write(batch):
                     await self._clock.sleep(self._config.write_retry_ms)
 
-    async def _write(self, topic_partition: TopicPartition, state: PartitionState) -> bool:
-        """Write one change and tell the partition. False when ZooKeeper could not be asked; the
-        change waits for its next turn."""
-        if self._asking(topic_partition, state) is None:
+    async def _write(self, batch: Mapping[TopicPartition, PartitionState]) -> bool:
+        """Write changes and tell their partitions. False when ZooKeeper could not be asked; the
+        changes wait for their next turn."""
+        wanted = {tp: state for tp, state in batch.items() if self._asking(tp, state) is not None}
+        if not wanted:
             return True
         try:
-            zk_version = await self._store.update_isr(
-                topic_partition, leader_and_isr(state), state.controller_epoch, state.zk_version
+            versions = await self._store.update_isrs(
+                {
+                    tp: LeaderIsrAndControllerEpoch(leader_and_isr(state), state.controller_epoch)
+                    for tp, state in wanted.items()
+                }
             )
         except CoordinationError as error:
-            self._failures.mark()
-            self._log.warning("isr_write_failed", partition=str(topic_partition), error=repr(error))
-            if self._asking(topic_partition, state) is not None:
-                self._to_write[topic_partition] = state
+            self._failures.mark(len(wanted))
+            self._log.warning("isr_writes_failed", partitions=len(wanted), error=repr(error))
+            for topic_partition, state in wanted.items():
+                if self._asking(topic_partition, state) is not None:
+                    self._to_write[topic_partition] = state
             return False
+        for topic_partition, state in wanted.items():
+            self._written(topic_partition, state, versions[topic_partition])
+        return True
+
+    def _written(
+        self, topic_partition: TopicPartition, state: PartitionState, zk_version: int | None
+    ) -> None:
         partition = self._asking(topic_partition, state)
         if zk_version is not None:
             self._changed.add(topic_partition)
             self._last_change_ms = self._clock.monotonic_ms()
         if partition is None:
-            return True  # a LeaderAndIsr or a StopReplica has overtaken the answer
+            return  # a LeaderAndIsr or a StopReplica has overtaken the answer
         if zk_version is None:
             self._failures.mark()
             partition.isr_refused()
             self._log.info("isr_write_lost_race", partition=str(topic_partition))
         elif partition.isr_written(zk_version, self._clock.monotonic_ms()):
             self._parked.changed(topic_partition)
-        return True
 
     def _asking(self, topic_partition: TopicPartition, state: PartitionState) -> Partition | None:
         """The partition, while it still asks for this very change."""

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from minikafka.kernel.cluster import LeaderAndIsr, TopicPartition
+from minikafka.kernel.cluster import LeaderIsrAndControllerEpoch, TopicPartition
 
 
 class PartitionStates(Protocol):
     """What is needed of the store of one session."""
 
-    async def update_isr(
-        self,
-        topic_partition: TopicPartition,
-        leader_and_isr: LeaderAndIsr,
-        controller_epoch: int,
-        expected_zk_version: int,
-    ) -> int | None: ...
+    async def update_isrs(
+        self, states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch]
+    ) -> Mapping[TopicPartition, int | None]: ...
 
     async def propagate_isr_changes(self, partitions: Sequence[TopicPartition]) -> None: ...
 
@@ -30,16 +26,10 @@ class ZkIsrStore:
     def __init__(self, store: Callable[[], PartitionStates]) -> None:
         self._store = store
 
-    async def update_isr(
-        self,
-        topic_partition: TopicPartition,
-        leader_and_isr: LeaderAndIsr,
-        controller_epoch: int,
-        expected_zk_version: int,
-    ) -> int | None:
-        return await self._store().update_isr(
-            topic_partition, leader_and_isr, controller_epoch, expected_zk_version
-        )
+    async def update_isrs(
+        self, states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch]
+    ) -> Mapping[TopicPartition, int | None]:
+        return await self._store().update_isrs(states)
 
     async def propagate_isr_changes(self, partitions: Sequence[TopicPartition]) -> None:
         await self._store().propagate_isr_changes(partitions)

@@ -138,35 +138,32 @@ class TopicStore:
             for (tp, leader), results in zip(states.items(), written, strict=True)
         }
 
-    async def update_isr(
-        self,
-        topic_partition: TopicPartition,
-        leader_and_isr: LeaderAndIsr,
-        controller_epoch: int,
-        expected_zk_version: int,
-    ) -> int | None:
-        """A leader's conditional write of its ISR: the new zkVersion, or None when the state has
-        changed meanwhile (or the partition has gone). If the state found is the very one that we
-        meant to write, an earlier try has succeeded unheard, and its version is returned (Kafka's
-        ``ReplicationUtils``)."""
-        wanted = LeaderIsrAndControllerEpoch(leader_and_isr, controller_epoch)
-        node = PartitionStateZnode(topic_partition, wanted)
-        outcome = await self._requests.multi([SetOp(node.path, node.encode(), expected_zk_version)])
-        if isinstance(outcome.error, NoNode):
-            return None
-        if isinstance(outcome.error, BadVersion):
-            try:
-                found = (await self.leader_isr_states([topic_partition])).get(topic_partition)
-            except MalformedZnode:
-                return None  # whatever that is, it is not what we meant to write
-            if found is None or found != LeaderIsrAndControllerEpoch(
-                replace(leader_and_isr, zk_version=found.leader_and_isr.zk_version),
-                controller_epoch,
-            ):
-                return None
-            return found.leader_and_isr.zk_version
-        raise_error(outcome.results)
-        return _at_version(leader_and_isr, outcome.results[0]).zk_version
+    async def update_isrs(
+        self, states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch]
+    ) -> dict[TopicPartition, int | None]:
+        """A leader's writes of its ISRs, each conditional on its own ``zk_version``. A partition's
+        result is its new version, or None when the state has changed meanwhile (or the partition
+        has gone). If the state found is the very one that we meant to write, an earlier try has
+        succeeded unheard, and its version is returned (Kafka's ``ReplicationUtils``)."""
+        groups: list[list[CoordinationOp]] = []
+        for tp, state in states.items():
+            node = PartitionStateZnode(tp, state)
+            groups.append([SetOp(node.path, node.encode(), state.leader_and_isr.zk_version)])
+        versions: dict[TopicPartition, int | None] = {}
+        raced: list[TopicPartition] = []
+        for tp, results in zip(states, await self._requests.fenced(groups, None), strict=True):
+            error = first_error(results)
+            if isinstance(error, BadVersion):
+                raced.append(tp)
+            elif isinstance(error, NoNode):
+                versions[tp] = None
+            else:
+                raise_error(results)
+                versions[tp] = _at_version(states[tp].leader_and_isr, results[0]).zk_version
+        found = await self._requests.get_all([paths.partition_state(tp) for tp in raced])
+        for tp, known in zip(raced, found, strict=True):
+            versions[tp] = _version_if_written(tp, states[tp], known)
+        return versions
 
     # ------------------------------------------------------------------------ topics come and go
 
@@ -302,3 +299,20 @@ class TopicStore:
 def _at_version(leader: LeaderAndIsr, result: object) -> LeaderAndIsr:
     assert isinstance(result, ZnodeStat), result
     return replace(leader, zk_version=result.version)
+
+
+def _version_if_written(
+    tp: TopicPartition,
+    wanted: LeaderIsrAndControllerEpoch,
+    found: tuple[bytes, ZnodeStat] | None,
+) -> int | None:
+    """The version of what is ``found``, if that is what we meant to write."""
+    if found is None:
+        return None
+    data, stat = found
+    try:
+        state = PartitionStateZnode.decode(tp, data, stat.version).state
+    except MalformedZnode:
+        return None
+    ours = replace(wanted.leader_and_isr, zk_version=stat.version)
+    return stat.version if state == replace(wanted, leader_and_isr=ours) else None

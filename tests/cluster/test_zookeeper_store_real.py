@@ -73,7 +73,8 @@ async def test_a_big_topic_lives_and_dies(store: ZkStore) -> None:
     first = {tp: LeaderIsrAndControllerEpoch(FIRST, epoch) for tp in partitions}
     assert await store.create_states(first, fence) == dict.fromkeys(partitions, FIRST)
     raced = partitions[700]
-    assert await store.update_isr(raced, replace(FIRST, isr=(1,)), epoch, 0) == 1
+    shrunk = LeaderIsrAndControllerEpoch(replace(FIRST, isr=(1,)), epoch)
+    assert await store.update_isrs({raced: shrunk}) == {raced: 1}
     wanted = dict.fromkeys(partitions, FIRST.new_leader(2))
     results = await store.update_states(wanted, epoch, fence)
     assert isinstance(results.pop(raced), BadVersion)

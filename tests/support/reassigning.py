@@ -26,7 +26,7 @@ async def catch_up(cluster, tp, *only):
     )
     if more:
         grown = replace(known, isr=(*known.isr, *more))
-        await store.update_isr(tp, grown, found.controller_epoch, known.zk_version)
+        await store.update_isrs({tp: replace(found, leader_and_isr=grown)})
     await cluster.settle()
 
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from minikafka.broker.topic_config import TopicConfig
-from minikafka.kernel.cluster import Broker, LeaderAndIsr, TopicPartition
+from minikafka.kernel.cluster import (
+    Broker,
+    LeaderAndIsr,
+    LeaderIsrAndControllerEpoch,
+    TopicPartition,
+)
 from minikafka.kernel.ports import CoordinationError
 
 
@@ -22,22 +27,20 @@ class StateZnodes:
         self.away = False
         self.held: asyncio.Event | None = None
 
-    async def update_isr(
-        self,
-        topic_partition: TopicPartition,
-        leader_and_isr: LeaderAndIsr,
-        controller_epoch: int,
-        expected_zk_version: int,
-    ) -> int | None:
+    async def update_isrs(
+        self, states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch]
+    ) -> dict[TopicPartition, int | None]:
         if self.held is not None:
             await self.held.wait()
         if self.away:
-            raise CoordinationError(str(topic_partition))
-        current = self.states[topic_partition]
-        if current.zk_version != expected_zk_version:
+            raise CoordinationError(", ".join(map(str, states)))
+        return {tp: self._write(tp, state.leader_and_isr) for tp, state in states.items()}
+
+    def _write(self, topic_partition: TopicPartition, wanted: LeaderAndIsr) -> int | None:
+        if self.states[topic_partition].zk_version != wanted.zk_version:
             return None
-        version = expected_zk_version + 1
-        self.states[topic_partition] = replace(leader_and_isr, zk_version=version)
+        version = wanted.zk_version + 1
+        self.states[topic_partition] = replace(wanted, zk_version=version)
         return version
 
     async def propagate_log_dir_event(self, broker_id: int) -> None:

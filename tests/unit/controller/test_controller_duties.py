@@ -4,7 +4,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from minikafka.core.controller.events import BrokerUnresponsive, LeaderAndIsrResponseReceived
-from minikafka.kernel.cluster import LeaderAndIsr, PartitionAndReplica, TopicPartition
+from minikafka.kernel.cluster import (
+    LeaderAndIsr,
+    LeaderIsrAndControllerEpoch,
+    PartitionAndReplica,
+    TopicPartition,
+)
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,
@@ -21,7 +26,7 @@ async def test_a_leader_changed_its_isr(new_cluster, in_short):
         (tp,) = await cluster.create_topic("t", (1, 2))
         cluster.brokers.take()
         leader = ZkStore(cluster.tree.open())
-        await leader.update_isr(tp, LeaderAndIsr(1, 0, (1,)), 1, 0)
+        await leader.update_isrs({tp: LeaderIsrAndControllerEpoch(LeaderAndIsr(1, 0, (1,)), 1)})
         await leader.propagate_isr_changes([tp, TopicPartition("unknown", 0)])
         await cluster.settle()
         assert controller.context.leadership[tp].leader_and_isr == LeaderAndIsr(1, 0, (1,), 1)
@@ -41,7 +46,7 @@ async def test_a_garbled_notice_goes_and_the_others_count(new_cluster):
         (controller, _) = await cluster.start(1, 2)
         (tp,) = await cluster.create_topic("t", (1, 2))
         leader = ZkStore(cluster.tree.open())
-        await leader.update_isr(tp, LeaderAndIsr(1, 0, (1,)), 1, 0)
+        await leader.update_isrs({tp: LeaderIsrAndControllerEpoch(LeaderAndIsr(1, 0, (1,)), 1)})
         cluster.tree.create("/isr_change_notification/isr_change_", b"?", sequential=True)
         await leader.propagate_isr_changes([tp])
         await cluster.settle()

@@ -12,11 +12,9 @@ async def write_isr(cluster, tp, isr):
     """The leader changes its ISR; the notice is still to come."""
     store = ZkStore(cluster.tree.open())
     found = (await store.leader_isr_states([tp]))[tp]
-    known = found.leader_and_isr
-    written = await store.update_isr(
-        tp, replace(known, isr=isr), found.controller_epoch, known.zk_version
-    )
-    assert written is not None
+    changed = replace(found.leader_and_isr, isr=isr)
+    written = await store.update_isrs({tp: replace(found, leader_and_isr=changed)})
+    assert written[tp] is not None
 
 
 @pytest.mark.mission("PSM-9", "CCB-2")

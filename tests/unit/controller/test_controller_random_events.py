@@ -131,9 +131,7 @@ async def shrink(store, tp):
     if found is not None and len(found.leader_and_isr.isr) > 1:
         known = found.leader_and_isr
         isr = tuple(r for r in known.isr if r == known.leader) or known.isr[:1]
-        await store.update_isr(
-            tp, replace(known, isr=isr), found.controller_epoch, known.zk_version
-        )
+        await store.update_isrs({tp: replace(found, leader_and_isr=replace(known, isr=isr))})
 
 
 async def check(cluster):

@@ -198,5 +198,5 @@ async def quietly_caught_up(cluster, tp):
     """As ``catch_up``, and nobody waits for what the controller makes of it."""
     store = ZkStore(cluster.tree.open())
     found = (await store.leader_isr_states([tp]))[tp]
-    known = found.leader_and_isr
-    await store.update_isr(tp, replace(known, isr=ALL), found.controller_epoch, known.zk_version)
+    grown = replace(found.leader_and_isr, isr=ALL)
+    await store.update_isrs({tp: replace(found, leader_and_isr=grown)})

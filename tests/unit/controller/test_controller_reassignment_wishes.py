@@ -31,7 +31,7 @@ async def lead(cluster, tp, leader, isr):
     store = ZkStore(cluster.tree.open())
     found = (await store.leader_isr_states([tp]))[tp]
     known = replace(found.leader_and_isr, leader=leader, isr=isr)
-    await store.update_isr(tp, known, found.controller_epoch, known.zk_version)
+    await store.update_isrs({tp: replace(found, leader_and_isr=known)})
     await cluster.settle()
 
 

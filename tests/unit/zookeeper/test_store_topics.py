@@ -30,6 +30,11 @@ def states(count: int) -> dict[TopicPartition, LeaderIsrAndControllerEpoch]:
     return {tp: LeaderIsrAndControllerEpoch(FIRST, 1) for tp in partitions(count)}
 
 
+def isr_of(*isr: int, over: int = 0) -> LeaderIsrAndControllerEpoch:
+    """An ISR to be written over this version of the state."""
+    return LeaderIsrAndControllerEpoch(replace(FIRST, isr=isr, zk_version=over), 1)
+
+
 @pytest.fixture
 async def fence(store: ZkStore, zookeeper: FakeZookeeper) -> int:
     """The zkVersion of an elected controller's epoch; topic ``t`` exists."""
@@ -117,7 +122,7 @@ async def test_states_are_updated_each_on_its_own_version(
 ) -> None:
     await store.create_states(states(5), fence)
     raced = partitions(5)[3]
-    assert await store.update_isr(raced, replace(FIRST, isr=(1,)), 1, 0) == 1
+    assert await store.update_isrs({raced: isr_of(1)}) == {raced: 1}
     zookeeper.multis.clear()
     wanted = dict.fromkeys(partitions(5), FIRST.new_leader(2))
     wanted[TopicPartition("gone", 0)] = FIRST
@@ -202,17 +207,32 @@ async def test_after_a_lost_batch_what_was_overtaken_is_told_apart(
 async def test_a_leader_writes_its_isr_conditionally(
     session: FakeSession, store: ZkStore, fence: int
 ) -> None:
-    tp = partitions(1)[0]
+    tp, gone = partitions(1)[0], TopicPartition("gone", 0)
     await store.create_states(states(1), fence)
-    shrunk = replace(FIRST, isr=(1,))
-    assert await store.update_isr(tp, shrunk, 1, 0) == 1
-    assert await store.update_isr(tp, FIRST, 1, 0) is None
-    assert await store.update_isr(tp, shrunk, 1, 0) == 1  # what we meant is there already
+    assert await store.update_isrs({tp: isr_of(1)}) == {tp: 1}
+    assert await store.update_isrs({tp: isr_of(1, 2)}) == {tp: None}
+    assert await store.update_isrs({tp: isr_of(1)}) == {tp: 1}  # what we meant is there already
     session.lose_answers = 1
-    assert await store.update_isr(tp, FIRST, 1, 1) == 2
-    assert await store.update_isr(TopicPartition("gone", 0), FIRST, 1, 0) is None
+    assert await store.update_isrs({tp: isr_of(1, 2, over=1)}) == {tp: 2}
+    assert await store.update_isrs({gone: isr_of(1)}) == {gone: None}
     await session.set(paths.partition_state(tp), b"garbage")
-    assert await store.update_isr(tp, shrunk, 1, 2) is None
+    assert await store.update_isrs({tp: isr_of(1, over=2)}) == {tp: None}
+    assert await store.update_isrs({}) == {}
+
+
+async def test_a_leader_writes_many_isrs_in_one_multi(
+    store: ZkStore, zookeeper: FakeZookeeper, fence: int
+) -> None:
+    wanted = dict.fromkeys(partitions(400), isr_of(1))
+    await store.create_states(states(400), fence)
+    zookeeper.multis.clear()
+    assert await store.update_isrs(wanted) == dict.fromkeys(wanted, 1)
+    assert len(zookeeper.multis) == 1
+    raced, done, *_ = wanted
+    overtaken = dict.fromkeys(wanted, isr_of(1, 2, over=1))
+    await store.update_isrs({raced: isr_of(2, over=1), done: overtaken[done]})
+    expected = {**dict.fromkeys(wanted, 2), raced: None}
+    assert await store.update_isrs(overtaken) == expected
 
 
 @pytest.mark.mission("CDU-5")
