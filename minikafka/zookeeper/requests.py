@@ -33,6 +33,7 @@ T = TypeVar("T")
 
 MAX_OPS_PER_MULTI = 500  # the check included; ten times faster than as many single writes
 MAX_MULTI_BYTES = 512 * 1024  # a server refuses packets over 1 MB (jute.maxbuffer)
+MAX_READS_PER_REQUEST = 500  # of nodes of some hundred bytes: the answer's size is not limited
 MAX_IN_FLIGHT = 256  # requests of one call that are on the wire at the same time
 PAUSE_S = 0.01  # before a lost request is repeated while the session seems connected
 
@@ -119,8 +120,17 @@ class Requests:
     async def get_all(
         self, wanted: Sequence[str], watcher: Watcher | None = None
     ) -> list[tuple[bytes, ZnodeStat] | None]:
-        """Many nodes, pipelined, in the order asked."""
-        return await in_chunks([partial(self.get, path, watcher) for path in wanted])
+        """Many nodes in the order asked; without a watcher hundreds by one request, else
+        pipelined."""
+        if watcher is not None:
+            return await in_chunks([partial(self.get, path, watcher) for path in wanted])
+        found: list[tuple[bytes, ZnodeStat] | None] = []
+        for start in range(0, len(wanted), MAX_READS_PER_REQUEST):
+            found += await self._get_many(wanted[start : start + MAX_READS_PER_REQUEST])
+        return found
+
+    async def _get_many(self, some: Sequence[str]) -> list[tuple[bytes, ZnodeStat] | None]:
+        return await self.until_answered(lambda: self.session.get_many(some))
 
     async def children_all(self, wanted: Sequence[str]) -> list[list[str]]:
         """The children of many nodes, pipelined, in the order asked."""

@@ -31,6 +31,7 @@ from minikafka.kernel.ports import (
 )
 from minikafka.world.real.world import run as run_real
 from minikafka.world.real.zookeeper import RealCoordination
+from minikafka.world.real.zookeeper_multi_read import MultiRead
 from minikafka.world.sim.world import SimWorld
 from tests.support.zookeeper_process import ZookeeperProcess, running_zookeeper
 
@@ -298,6 +299,27 @@ def test_requests_of_one_breath_are_answered_in_order(play: Play) -> None:
         czxids = [stat.czxid for _, stat in found]
         assert czxids == sorted(czxids)
         await session.close()
+
+    play(body)
+
+
+def test_many_nodes_are_read_in_one_request(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def body(lab: Lab) -> None:
+        session = await lab.open("/deep")
+        assert await session.get_many([]) == []
+        wanted = [f"/{i}" for i in range(300)]
+        await session.multi([CreateOp(path, path.encode()) for path in wanted[::2]])
+        await session.create("/empty")
+        for _ in range(2):
+            found = await session.get_many([*wanted, "/empty", "/1/none"])
+            assert [node and node[0] for node in found[:300:2]] == [p.encode() for p in wanted[::2]]
+            assert found[1:300:2] == [None] * 150
+            assert found[300:] == [await session.get("/empty"), None]
+            # A server that does not know this request: they are read one by one.
+            monkeypatch.setattr(MultiRead, "type", 99)
+        await session.close()
+        with pytest.raises(SessionExpired):
+            await session.get_many(wanted)
 
     play(body)
 

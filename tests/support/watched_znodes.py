@@ -164,6 +164,12 @@ class Session:
         self._watch(self.tree.data_watches, path, watcher)
         return self.tree.nodes[path].data, self.tree.stat(path)
 
+    async def get_many(self, paths):
+        for path in paths:
+            await self._turn("get", path)
+        nodes = self.tree.nodes
+        return [(nodes[p].data, self.tree.stat(p)) if p in nodes else None for p in paths]
+
     async def exists(self, path, watcher=None):
         await self._turn("exists", path)
         self._watch(self.tree.data_watches, path, watcher)

@@ -199,6 +199,11 @@ class FakeSession:
         self._watch(path, WatchKind.CHANGED, watcher)
         return self.zookeeper.nodes[path].data, self.zookeeper.stat(path)
 
+    async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, ZnodeStat] | None]:
+        await self._arrive()
+        nodes = self.zookeeper.nodes
+        return [(nodes[p].data, self.zookeeper.stat(p)) if p in nodes else None for p in paths]
+
     async def exists(self, path: str, watcher: Watcher | None = None) -> ZnodeStat | None:
         await self._arrive()
         self._watch(path, WatchKind.CHANGED, watcher)

@@ -22,6 +22,7 @@ from minikafka.kernel.ports import (
     CoordinationOp,
     CoordinationSession,
     NodeExists,
+    NoNode,
     OpResult,
     SessionExpired,
     SessionState,
@@ -31,13 +32,16 @@ from minikafka.kernel.ports import (
     WatchKind,
     ZnodeStat,
 )
+from minikafka.world.real.zookeeper_multi_read import MultiRead
 from minikafka.world.real.zookeeper_values import (
     STATES,
     WATCH_KINDS,
+    Unimplemented,
     add_operation,
     op_results,
     port_error,
     port_stat,
+    read_results,
 )
 
 RECONNECT_FIRST_S = 0.05
@@ -147,6 +151,7 @@ class _Session:
         self._armed: dict[tuple[Watcher, WatchKind, str], Callable[[WatchedEvent], None]] = {}
         self._lost_watches: list[tuple[Watcher, WatchEvent]] = []
         self._stopping: asyncio.Future[None] | None = None
+        self._reads_singly = False  # the server is older than MultiRead
 
     async def start(self, connect: str, connection_timeout_ms: int) -> None:
         """Raises ``ConnectionLost``."""
@@ -198,6 +203,27 @@ class _Session:
             self._disarm(watcher, WatchKind.CHANGED, path)
             raise
         return data or b"", port_stat(stat)
+
+    async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, ZnodeStat] | None]:
+        if not paths:
+            return []
+        if not self._reads_singly:
+            try:
+                return read_results(paths, await self._ask(paths[0], self._read_many, paths))
+            except Unimplemented:
+                self._reads_singly = True
+        return list(await asyncio.gather(*map(self._get_or_none, paths)))
+
+    def _read_many(self, _: str, paths: Sequence[str]) -> Any:
+        result = self._client.handler.async_result()
+        self._client._call(MultiRead([self._client.chroot + path for path in paths]), result)
+        return result
+
+    async def _get_or_none(self, path: str) -> tuple[bytes, ZnodeStat] | None:
+        try:
+            return await self.get(path)
+        except NoNode:
+            return None
 
     async def exists(self, path: str, watcher: Watcher | None = None) -> ZnodeStat | None:
         watch = self._arm(watcher, WatchKind.CHANGED, path)

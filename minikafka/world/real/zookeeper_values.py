@@ -27,6 +27,11 @@ from minikafka.kernel.ports import (
     ZnodeStat,
 )
 
+
+class Unimplemented(CoordinationError):
+    """The server is older than the operation."""
+
+
 STATES: Mapping[str, SessionState] = {
     KazooState.CONNECTED: SessionState.CONNECTED,
     KazooState.SUSPENDED: SessionState.SUSPENDED,
@@ -52,6 +57,7 @@ ERRORS: Sequence[tuple[type[Exception], type[CoordinationError]]] = (
     (exceptions.OperationTimeoutError, ConnectionLost),
     (exceptions.RequestTimeoutError, ConnectionLost),
     (exceptions.SessionMovedError, ConnectionLost),
+    (exceptions.UnimplementedError, Unimplemented),
 )
 
 
@@ -74,6 +80,22 @@ def port_stat(stat: Any) -> ZnodeStat:
         mtime_ms=stat.mtime,
         num_children=stat.numChildren,
     )
+
+
+def read_results(
+    paths: Sequence[str], results: Sequence[Any]
+) -> list[tuple[bytes, ZnodeStat] | None]:
+    """Raises ``CoordinationError``, but not ``NoNode``: that is None."""
+    return [_read_result(path, result) for path, result in zip(paths, results, strict=True)]
+
+
+def _read_result(path: str, result: Any) -> tuple[bytes, ZnodeStat] | None:
+    if isinstance(result, exceptions.NoNodeError):
+        return None
+    if isinstance(result, Exception):
+        raise port_error(result, path)
+    data, stat = result
+    return data or b"", port_stat(stat)
 
 
 def add_operation(transaction: Any, op: CoordinationOp) -> None:

@@ -37,6 +37,7 @@ from minikafka.world.sim.zookeeper import (
     Ping,
     Read,
     ReadKind,
+    ReadMany,
     SimZookeeper,
     Welcome,
     Write,
@@ -159,6 +160,15 @@ class SimSession:
         value: tuple[bytes, ZnodeStat] = await self._read("get", path, watcher)
         return value
 
+    async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, ZnodeStat] | None]:
+        if not paths:
+            return []
+        outside = [self._outside(path) for path in paths]
+        found: list[tuple[bytes, ZnodeStat] | None] = await self._ask(
+            paths[0], ReadMany(self._number(), outside)
+        )
+        return found
+
     async def exists(self, path: str, watcher: Watcher | None = None) -> ZnodeStat | None:
         value: ZnodeStat | None = await self._read("exists", path, watcher)
         return value
@@ -211,7 +221,7 @@ class SimSession:
     def _ask(
         self,
         path: str,
-        message: Read | Write | Bye,
+        message: Read | ReadMany | Write | Bye,
         watch: tuple[WatchKind, str, Watcher] | None = None,
     ) -> asyncio.Future[Any]:
         self._process.check()

@@ -51,6 +51,14 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadMany:
+    """Data of many nodes; no watches."""
+
+    number: int
+    paths: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
 class Write:
     number: int
     ops: Sequence[CoordinationOp]
@@ -93,7 +101,18 @@ class Answer:
 
 
 Message: TypeAlias = (
-    Hello | Ping | Read | Write | Bye | Welcome | Expired | Closed | Pong | Answer | WatchEvent
+    Hello
+    | Ping
+    | Read
+    | ReadMany
+    | Write
+    | Bye
+    | Welcome
+    | Expired
+    | Closed
+    | Pong
+    | Answer
+    | WatchEvent
 )
 
 
@@ -229,6 +248,9 @@ class SimZookeeper:
                 connection.reply(Pong())
             case Read():
                 connection.reply(Answer(message.number, self._read(connection, message)))
+            case ReadMany():
+                found = [self.tree.get(p) if self.tree.exists(p) else None for p in message.paths]
+                connection.reply(Answer(message.number, found))
             case Write():
                 connection.reply(Answer(message.number, self._write(record, message.ops)))
             case Bye():
