@@ -310,8 +310,9 @@ class CoordinationSession(Protocol):
         ...
 
     async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, ZnodeStat] | None]:
-        """Each as ``get`` without a watch, in one request (a server before ZooKeeper 3.6 is asked
-        for one by one); None where there is no node. Some hundreds at a time, for their size."""
+        """Each as ``get`` without a watch; None where there is no node. By one request, so some
+        hundreds at a time; a server before ZooKeeper 3.6 hangs up on the first, and is asked one
+        by one from then on."""
         ...
 
     async def exists(self, path: str, watcher: Watcher | None = None) -> ZnodeStat | None:

@@ -33,6 +33,7 @@ from minikafka.world.real.world import run as run_real
 from minikafka.world.real.zookeeper import RealCoordination
 from minikafka.world.real.zookeeper_multi_read import MultiRead
 from minikafka.world.sim.world import SimWorld
+from minikafka.zookeeper.requests import Requests
 from tests.support.zookeeper_process import ZookeeperProcess, running_zookeeper
 
 PATIENCE_S = 20
@@ -315,8 +316,9 @@ def test_many_nodes_are_read_in_one_request(play: Play, monkeypatch: pytest.Monk
             assert [node and node[0] for node in found[:300:2]] == [p.encode() for p in wanted[::2]]
             assert found[1:300:2] == [None] * 150
             assert found[300:] == [await session.get("/empty"), None]
-            # A server that does not know this request: they are read one by one.
+            # A server that does not know this request hangs up; then they are read one by one.
             monkeypatch.setattr(MultiRead, "type", 99)
+            await Requests(session).get_all(wanted)
         await session.close()
         with pytest.raises(SessionExpired):
             await session.get_many(wanted)

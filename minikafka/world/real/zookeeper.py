@@ -207,12 +207,13 @@ class _Session:
     async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, ZnodeStat] | None]:
         if not paths:
             return []
-        if not self._reads_singly:
-            try:
-                return read_results(paths, await self._ask(paths[0], self._read_many, paths))
-            except Unimplemented:
-                self._reads_singly = True
-        return list(await asyncio.gather(*map(self._get_or_none, paths)))
+        if self._reads_singly:
+            return list(await asyncio.gather(*map(self._get_or_none, paths)))
+        try:
+            return read_results(paths, await self._ask(paths[0], self._read_many, paths))
+        except Unimplemented:  # and the server, an old one, has hung up
+            self._reads_singly = True
+            raise ConnectionLost(paths[0]) from None
 
     def _read_many(self, _: str, paths: Sequence[str]) -> Any:
         result = self._client.handler.async_result()
