@@ -20,6 +20,7 @@ from pyspark.sql.datasource import (
 
 from minikafka.spark.cluster import Cluster
 from minikafka.spark.fetching import RangeReader
+from minikafka.spark.lasting import spare_the_collector
 from minikafka.spark.offline import SegmentRange, read_segment, segment_ranges
 from minikafka.spark.options import ReadOptions
 from minikafka.spark.planning import OffsetRange
@@ -56,6 +57,7 @@ def read_range(
             cluster, partition.value, options.fail_on_data_loss, options.poll_timeout_ms
         )
         yield from reader.read(arrow_schema)
+    spare_the_collector()
 
 
 def batch_reader(schema: StructType, options: ReadOptions) -> DataSourceReader:

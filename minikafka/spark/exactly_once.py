@@ -17,10 +17,11 @@ plan, and the batch fails with PlanChangedError.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from minikafka.kernel.errors import KafkaError
 from minikafka.spark.cluster import Cluster
@@ -31,6 +32,8 @@ from minikafka.spark.write_options import WriteOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_LANES: Final = 4
 
 
 class PlanChangedError(RuntimeError):
@@ -116,21 +119,41 @@ def commit_batch(results: Sequence[TaskResult], options: WriteOptions) -> None:
                 f"{result.marker.tasks} tasks; now there are {len(results)}. Let the query finish "
                 "this batch with the settings it had (minPartitions, shuffle partitions)"
             )
-    with Cluster(options.client) as cluster:
-        transactions = Transactions(cluster)
-        for result in results:
-            if result.identity is not None:
-                task = result.task
-                marker = Marker(task.query, task.batch, len(results), result.rows, options.plan)
-                transactions.mark(result.identity, task.name, result.topic, marker)
-                transactions.end(result.identity, committed=True)
+
+    def commit(transactions: Transactions, identity: Identity, result: TaskResult) -> None:
+        task = result.task
+        marker = Marker(task.query, task.batch, len(results), result.rows, options.plan)
+        transactions.mark(identity, task.name, result.topic, marker)
+        transactions.end(identity, committed=True)
+
+    _for_each_open(commit, results, options)
 
 
 def abort_batch(results: Sequence[TaskResult], options: WriteOptions) -> None:
     """As far as it goes: what stays open is aborted by the next attempt, or by its time-out."""
-    with Cluster(options.client) as cluster:
-        transactions = Transactions(cluster)
-        for result in results:
-            if result.identity is not None:
-                with suppress(KafkaError):
-                    transactions.end(result.identity, committed=False)
+
+    def abort(transactions: Transactions, identity: Identity, _: TaskResult) -> None:
+        with suppress(KafkaError):
+            transactions.end(identity, committed=False)
+
+    _for_each_open(abort, results, options)
+
+
+def _for_each_open(
+    act: Callable[[Transactions, Identity, TaskResult], None],
+    results: Sequence[TaskResult],
+    options: WriteOptions,
+) -> None:
+    """``act`` on every open transaction: several at a time, for each waits for its coordinators."""
+    pending = [(each.identity, each) for each in results if each.identity is not None]
+
+    def take_turns(lane: int) -> None:
+        with Cluster(options.client) as cluster:
+            transactions = Transactions(cluster)
+            for identity, result in pending[lane::_LANES]:
+                act(transactions, identity, result)
+
+    lanes = min(len(pending), _LANES)
+    if lanes:
+        with ThreadPoolExecutor(lanes) as pool:
+            list(pool.map(take_turns, range(lanes)))

@@ -71,9 +71,11 @@ class DefaultSource(DataSource):
         return BatchWriter(write_options(self.options, types_of(schema)))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+        from minikafka.spark.lasting import spare_the_collector
         from minikafka.spark.write_options import write_options
         from minikafka.spark.writers import StreamWriter
 
+        spare_the_collector()
         return StreamWriter(write_options(self.options, types_of(schema), streaming=True))
 
 

@@ -15,6 +15,7 @@ from pyspark.sql.datasource import (
 
 from minikafka.spark.cluster import Cluster
 from minikafka.spark.exactly_once import Task, TaskResult, abort_batch, commit_batch, write_task
+from minikafka.spark.lasting import spare_the_collector
 from minikafka.spark.producing import Identity, Producing, idempotent_identity
 from minikafka.spark.sending import send_rows
 from minikafka.spark.write_options import WriteOptions
@@ -62,6 +63,7 @@ def _write(
                 "this Spark does not tell a sink its query and batch: use delivery=at-least-once"
             )
     result = write_task(batches, options, Task(query, int(batch or 0), context.partitionId()))
+    spare_the_collector()
     return Written(result.rows, result)
 
 
@@ -100,6 +102,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         if self._options.exactly_once:
             commit_batch(_results(messages), self._options)
+        spare_the_collector()
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         if self._options.exactly_once:
