@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
 from minikafka.core.client.fetch_session import FetchSessionHandler, NextFetch
@@ -21,9 +21,23 @@ from minikafka.protocol.messages.fetch import (
     PartitionData,
     ReplicaState,
 )
+from minikafka.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 
 FETCH_VERSION = 16  # with topic ids
 FETCH_VERSION_BY_NAME = 12  # the last one without, for topics that have no id
+# What was said of each partition.
+Answers: TypeAlias = list[tuple[TopicPartition, PartitionData]]
+
+ERROR_NUMBERS = frozenset(int(code) for code in ErrorCode)
+
+
+def error_of(code: int) -> ErrorCode:
+    """The error of that number; a number that Kafka does not have is UNKNOWN_SERVER_ERROR."""
+    return ErrorCode(code) if code in ERROR_NUMBERS else ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +118,17 @@ class LeaderSession:
         request.replica_id = self._broker_id
         return request, FETCH_VERSION_BY_NAME
 
+    def offset_request(
+        self, topic_partition: TopicPartition, leader_epoch: int, timestamp: int
+    ) -> ListOffsetsRequest:
+        """Where the leader's log starts or ends; of no session."""
+        name, partition = topic_partition
+        question = ListOffsetsPartition(
+            partition_index=partition, current_leader_epoch=leader_epoch, timestamp=timestamp
+        )
+        topics = [ListOffsetsTopic(name=name, partitions=[question])]
+        return ListOffsetsRequest(replica_id=self._broker_id, topics=topics)
+
     def _topics(self, fetch: NextFetch[_Wanted]) -> list[FetchTopic]:
         topics: dict[str | UUID, FetchTopic] = {}
         for (key, partition), want in fetch.named.items():
@@ -131,9 +156,7 @@ class LeaderSession:
             topic.partitions.append(partition)
         return list(topics.values())
 
-    def answered(
-        self, error: ErrorCode, response: FetchResponse
-    ) -> list[tuple[TopicPartition, PartitionData]] | None:
+    def answered(self, error: ErrorCode, response: FetchResponse) -> Answers | None:
         """What the answer says of each partition; None when it cannot be used. The next request
         names everything then."""
         found = list(self._partitions(response))

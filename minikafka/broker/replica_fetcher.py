@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from minikafka.broker.follower_logs import FollowerLogs
-from minikafka.broker.leader_session import LeaderSession, ReplicaFetcherConfig
+from minikafka.broker.leader_session import (
+    Answers,
+    LeaderSession,
+    ReplicaFetcherConfig,
+    error_of,
+)
 from minikafka.core.replication import fetch_state as states
 from minikafka.core.replication.fetch_state import PartitionFetchState
 from minikafka.core.replication.follower import restart_below_leader_end
 from minikafka.core.replication.partition_state import NEVER_MS
+from minikafka.core.replication.read_ahead import Brought, read_ahead
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import EventLog
 from minikafka.kernel.ports import Clock, TimerHandle
-from minikafka.protocol.messages.fetch import FetchResponse, PartitionData
-from minikafka.protocol.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
+from minikafka.protocol.messages.fetch import FetchRequest, FetchResponse
 from minikafka.protocol.schema import Message
 
 LIST_OFFSETS_VERSION = 7
 LATEST_TIMESTAMP = -1
 EARLIEST_TIMESTAMP = -2
-ERROR_NUMBERS = frozenset(int(code) for code in ErrorCode)
 # The leader has lost the session, or lost count in it: a full request puts that right at once.
 SESSION_ERRORS = frozenset(
     (
@@ -38,16 +39,11 @@ SESSION_ERRORS = frozenset(
 )
 
 
-def error_of(code: int) -> ErrorCode:
-    """The error of that number; a number that Kafka does not have is UNKNOWN_SERVER_ERROR."""
-    return ErrorCode(code) if code in ERROR_NUMBERS else ErrorCode.UNKNOWN_SERVER_ERROR
-
-
 class SourceChannel(Protocol):
     """An open connection to the leader broker (``network.channel.Channel``)."""
 
-    async def request(self, message: Message, version: int, timeout_ms: int) -> Any:
-        """Raises ConnectionError and TimeoutError."""
+    def begin(self, message: Message, version: int, timeout_ms: int) -> asyncio.Future[Any]:
+        """Send; one request at a time. Raises ConnectionError, the future TimeoutError as well."""
         ...
 
     def close(self) -> None: ...
@@ -57,12 +53,21 @@ class SourceChannel(Protocol):
 Connect: TypeAlias = Callable[[int], Awaitable[SourceChannel]]
 
 
+class Poll(NamedTuple):
+    """A Fetch under way, and the states that it asked with."""
+
+    asked: Mapping[TopicPartition, PartitionFetchState]
+    request: FetchRequest
+    reply: asyncio.Future[Any] | None  # None: it could not be sent
+
+
 class ReplicaFetcher:
     """A task that copies from broker ``source`` while there are partitions to copy.
 
     Partitions come and go between any two awaits: an answer counts for a partition only if its
     fetch state is still the very object that was asked with. A partition that joins does not wait
-    behind a long poll: that connection is dropped and the next Fetch names it.
+    behind a long poll: that connection is dropped and the next Fetch names it. While a follower is
+    far behind, the next Fetch leaves before the last answer is appended (see ``read_ahead``).
     """
 
     def __init__(
@@ -77,7 +82,6 @@ class ReplicaFetcher:
         log: EventLog,
     ) -> None:
         self.source = source
-        self._broker_id = broker_id
         self._session = LeaderSession(broker_id, broker_epoch, logs.log_start_offset, config)
         self._connect = connect
         self._logs = logs
@@ -86,6 +90,7 @@ class ReplicaFetcher:
         self._log = log.bind(source=source)
         self._states: dict[TopicPartition, PartitionFetchState] = {}  # in the order of their turns
         self._channel: SourceChannel | None = None
+        self._ahead: Poll | None = None  # begun before the answer before it was taken
         self._polling = False
         self._interrupted = False
         self._interrupted_ms = NEVER_MS
@@ -140,6 +145,9 @@ class ReplicaFetcher:
         """Until ``stop``."""
         try:
             while not self._stopped:
+                if self._ahead is not None:
+                    await self._end(self._ahead)
+                    continue
                 now_ms = self._clock.monotonic_ms()
                 asked = {tp: s for tp, s in self._states.items() if not s.is_delayed(now_ms)}
                 if not asked:
@@ -147,8 +155,10 @@ class ReplicaFetcher:
                 elif self._channel is None:
                     await self._reach_leader()
                 else:
-                    await self._fetch_once(asked)
+                    await self._end(self._begin(asked))
         finally:
+            if self._ahead is not None and self._ahead.reply is not None:
+                self._ahead.reply.cancel()
             self._interrupt_no_more()
             self._hang_up()
 
@@ -189,61 +199,102 @@ class ReplicaFetcher:
             self._channel.close()
             self._channel = None
 
-    async def _ask(self, message: Message, version: int, timeout_ms: int) -> Any:
-        """The answer, or None when the connection failed."""
-        channel = self._channel
-        if channel is None:
+    def _send(self, message: Message, version: int) -> asyncio.Future[Any] | None:
+        """The answer to come; None without a connection."""
+        if self._channel is None:
             return None
         try:
-            return await channel.request(message, version, timeout_ms)
+            return self._channel.begin(message, version, self._config.replica_socket_timeout_ms)
         except OSError as error:
-            if self._channel is channel:
-                self._hang_up()
-            if not self._interrupted and not self._stopped:
-                self._log.warning("leader_lost", error=repr(error))
+            self._lost(self._channel, error)
             return None
+
+    async def _answer(self, reply: asyncio.Future[Any] | None) -> Any:
+        """None when the connection failed."""
+        channel = self._channel
+        if reply is None:
+            return None
+        try:
+            return await reply
+        except OSError as error:
+            self._lost(channel, error)
+            return None
+
+    def _lost(self, channel: SourceChannel | None, error: OSError) -> None:
+        if self._channel is channel:
+            self._hang_up()
+        if not self._interrupted and not self._stopped:
+            self._log.warning("leader_lost", error=repr(error))
 
     # ------------------------------------------------------------------------------------ fetching
 
-    async def _fetch_once(self, asked: dict[TopicPartition, PartitionFetchState]) -> None:
+    def _begin(self, asked: Mapping[TopicPartition, PartitionFetchState]) -> Poll:
         self._logs.write_log_starts()
         request, version = self._session.request(asked, self._max_wait_ms())
         self._polling, self._interrupted = True, False
-        response: FetchResponse | None = await self._ask(
-            request, version, self._config.replica_socket_timeout_ms
-        )
+        return Poll(asked, request, self._send(request, version))
+
+    async def _end(self, poll: Poll) -> None:
+        """Wait for the answer, and take it in; perhaps with the next poll under way."""
+        response: FetchResponse | None = await self._answer(poll.reply)
+        self._ahead = None
         self._polling = False
         self._interrupt_no_more()
         if response is None:
             self._session.failed()
             if not self._interrupted:
-                self._failed(list(asked))
+                self._failed(list(poll.asked))
             return
         error = error_of(response.error_code)
         answers = self._session.answered(error, response)
         if answers is None:
-            self._log.info("fetch_refused", error=error.name, session=request.session_id)
+            self._log.info("fetch_refused", error=error.name, session=poll.request.session_id)
             if error not in SESSION_ERRORS:
-                self._failed(list(asked))
+                self._failed(list(poll.asked))
             return
-        await self._take_all(asked, answers)
+        self._read_ahead(poll, answers)
+        await self._take_all(poll, answers)
 
-    async def _take_all(
-        self,
-        asked: dict[TopicPartition, PartitionFetchState],
-        answers: list[tuple[TopicPartition, PartitionData]],
-    ) -> None:
+    def _state_asked_with(
+        self, poll: Poll, topic_partition: TopicPartition
+    ) -> PartitionFetchState | None:
+        """None when the partition is not ours any more, or was told otherwise meanwhile."""
+        state = poll.asked.get(topic_partition)
+        return state if self._states.get(topic_partition) is state else None
+
+    def _read_ahead(self, poll: Poll, answers: Answers) -> None:
+        """Ask on, if that may be done before ``answers`` are taken in. What then turns out not to
+        be as it was asked with, as its append failed, drops out of the answer to come."""
+        brought: list[Brought] = []
+        for topic_partition, data in answers:
+            state = self._state_asked_with(poll, topic_partition)
+            if data.error_code or data.diverging_epoch is not None or self._channel is None:
+                return
+            if state is None:
+                continue
+            records, high_watermark = data.records or b"", data.high_watermark
+            if records and state.fetch_offset >= high_watermark:
+                return  # mostly: it is in sync
+            brought.append(Brought(topic_partition, state, records, high_watermark))
+        ahead = read_ahead(brought)
+        if ahead is not None:
+            now_ms = self._clock.monotonic_ms()
+            quiet = (pair for pair in self._states.items() if pair[0] not in ahead)
+            asked = {tp: state for tp, state in quiet if not state.is_delayed(now_ms)}
+            self._ahead = self._begin(asked | ahead)
+
+    async def _take_all(self, poll: Poll, answers: Answers) -> None:
         restarts, grown = [], []
         for topic_partition, data in answers:
-            state = asked.get(topic_partition)
-            if state is None or self._states.get(topic_partition) is not state:
-                continue  # not ours any more, or told otherwise meanwhile
+            state = self._state_asked_with(poll, topic_partition)
+            if state is None:
+                continue
             if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
                 restarts.append((topic_partition, state))
             elif data.error_code != ErrorCode.NONE:
                 self._refused(topic_partition, error_of(data.error_code))
             else:
-                self._take(topic_partition, state, data)
+                self._try(topic_partition, partial(self._logs.take, topic_partition, state, data))
                 if data.records:
                     grown.append(topic_partition)
         await self._logs.flush_due(grown)
@@ -257,11 +308,6 @@ class ReplicaFetcher:
         first_ms = min((end - now_ms for end in ends if end is not None), default=None)
         longest_ms = self._config.replica_fetch_wait_max_ms
         return longest_ms if first_ms is None else min(longest_ms, first_ms)
-
-    def _take(
-        self, topic_partition: TopicPartition, state: PartitionFetchState, data: PartitionData
-    ) -> None:
-        self._try(topic_partition, lambda: self._logs.take(topic_partition, state, data))
 
     def _try(
         self, topic_partition: TopicPartition, step: Callable[[], PartitionFetchState | None]
@@ -281,6 +327,9 @@ class ReplicaFetcher:
     def _settle(self, topic_partition: TopicPartition, state: PartitionFetchState | None) -> None:
         """The next state of a partition; whoever had its turn goes to the end."""
         before = self._states.get(topic_partition)
+        if self._ahead is not None:
+            asked = self._ahead.asked.get(topic_partition)
+            state = asked if asked == state else state  # the very object that was asked with
         if state is None:
             self._states.pop(topic_partition, None)
         elif before is not None and before.fetch_offset == state.fetch_offset:
@@ -328,18 +377,8 @@ class ReplicaFetcher:
         self, topic_partition: TopicPartition, state: PartitionFetchState, timestamp: int
     ) -> int | None:
         """An end of the leader's log; None (and a delay) when it cannot be told now."""
-        question = ListOffsetsPartition(
-            partition_index=topic_partition.partition,
-            current_leader_epoch=state.leader_epoch,
-            timestamp=timestamp,
-        )
-        request = ListOffsetsRequest(
-            replica_id=self._broker_id,
-            topics=[ListOffsetsTopic(name=topic_partition.topic, partitions=[question])],
-        )
-        response = await self._ask(
-            request, LIST_OFFSETS_VERSION, self._config.replica_socket_timeout_ms
-        )
+        request = self._session.offset_request(topic_partition, state.leader_epoch, timestamp)
+        response = await self._answer(self._send(request, LIST_OFFSETS_VERSION))
         if self._states.get(topic_partition) is not state:
             return None
         if response is None:

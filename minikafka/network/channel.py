@@ -69,7 +69,8 @@ class Channel(asyncio.BufferedProtocol):
         self._reader = FrameReader(config.max_response_bytes, config.reuse_memory)
         self._transport: asyncio.Transport | None = None
         self._in_flight: deque[_InFlight] = deque()  # bound: max_in_flight
-        self._turns = asyncio.Semaphore(config.max_in_flight)
+        self._free_turns = config.max_in_flight
+        self._waiting: deque[asyncio.Future[None]] = deque()  # for a turn
         self._next_correlation_id = 0
 
     @classmethod
@@ -113,30 +114,43 @@ class Channel(asyncio.BufferedProtocol):
         carried out), TimeoutError after ``timeout_ms`` from sending (and closes the connection, as
         Kafka's NetworkClient does: what is behind would wait as long), EncodeError.
         """
-        await self._turns.acquire()
+        await self._take_turn()
+        return await self._begin(message, version, timeout_ms)
+
+    def begin(self, message: Message, version: int, timeout_ms: int) -> asyncio.Future[Any]:
+        """As ``request``, and on its way when this returns: for callers that know of a free turn,
+        as they have fewer than ``max_in_flight`` requests under way."""
+        assert self._free_turns, "as many in flight as there may be"
+        self._free_turns -= 1
+        return self._begin(message, version, timeout_ms)
+
+    def _begin(self, message: Message, version: int, timeout_ms: int) -> asyncio.Future[Any]:
         try:
             transport = self._open_transport()
             header = self._next_header(message, version)
             transport.write(encode_request(header, message))
-            reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-            entry = _InFlight(
-                header.correlation_id,
-                version,
-                response_class(message),
-                reply,
-                self._clock.call_later(timeout_ms, lambda: self._expire(entry, timeout_ms)),
-            )
-            self._in_flight.append(entry)
         except BaseException:
-            self._turns.release()
+            self._give_turn()
             raise
-        return await reply
+        reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        entry = _InFlight(
+            header.correlation_id,
+            version,
+            response_class(message),
+            reply,
+            self._clock.call_later(timeout_ms, lambda: self._expire(entry, timeout_ms)),
+        )
+        self._in_flight.append(entry)
+        return reply
 
     async def send(self, message: Message, version: int) -> None:
         """Send a request that has no reply (Produce with acks=0). Raises ConnectionError."""
-        async with self._turns:
+        await self._take_turn()
+        try:
             transport = self._open_transport()
             transport.write(encode_request(self._next_header(message, version), message))
+        finally:
+            self._give_turn()
 
     def close(self) -> None:
         """Hang up. What is in flight fails with ConnectionError."""
@@ -169,6 +183,29 @@ class Channel(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._close(f"connection lost: {exc}" if exc else "closed by the peer")
 
+    # -- turns: as many as may be in flight, handed on in the order of the calls
+
+    async def _take_turn(self) -> None:
+        if self._free_turns:
+            self._free_turns -= 1
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._give_turn()  # it was given to us a moment before
+            raise
+
+    def _give_turn(self) -> None:
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._free_turns += 1
+
     # -- inside
 
     def _open_transport(self) -> asyncio.Transport:
@@ -196,7 +233,7 @@ class Channel(asyncio.BufferedProtocol):
             self._break(f"response {correlation_id} where {entry.correlation_id} was due")
             return
         self._in_flight.popleft()
-        self._turns.release()
+        self._give_turn()
         entry.timer.cancel()
         if not entry.reply.done():  # its caller may have been cancelled
             entry.reply.set_result(message)
@@ -221,6 +258,6 @@ class Channel(asyncio.BufferedProtocol):
         while self._in_flight:
             entry = self._in_flight.popleft()
             entry.timer.cancel()
-            self._turns.release()
+            self._give_turn()
             if not entry.reply.done():
                 entry.reply.set_exception(ConnectionError(f"{self.peer}: {reason}"))

@@ -85,21 +85,22 @@ class LoopbackChannel:
         self._cluster, self._source, self._target = cluster, source, target
         self._closed: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
-    async def request(self, message: Any, version: int, timeout_ms: int) -> Any:
-        if self._closed.done():
-            raise ConnectionError("closed")
-        request = decode(type(message), version, encode(message, version))
-        self._cluster.requests.append((self._source, self._target, request, version))
+    def begin(self, message: Any, version: int, timeout_ms: int) -> asyncio.Future[Any]:
+        sent = decode(type(message), version, encode(message, version))
+        self._cluster.requests.append((self._source, self._target, sent, version))
+        return asyncio.ensure_future(self._serve(sent, version, timeout_ms))
+
+    async def _serve(self, request: Any, version: int, timeout_ms: int) -> Any:
         reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         await self._travel()
         if not self._cluster.is_cut(self._source, self._target):
-            node = self._cluster.nodes[self._target]
-            node.serve(request, version, lambda r: reply.done() or reply.set_result(r))
+            serve = self._cluster.nodes[self._target].serve
+            serve(request, version, lambda r: reply.done() or reply.set_result(r))
         timer = self._cluster.clock.call_later(
             timeout_ms, lambda: reply.done() or reply.set_exception(TimeoutError())
         )
         try:
-            await asyncio.wait({reply, self._closed}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({reply, self._closed}, return_when="FIRST_COMPLETED")
             if not reply.done() or self._cluster.is_cut(self._source, self._target):
                 raise ConnectionError("closed")
             response = reply.result()
@@ -112,13 +113,11 @@ class LoopbackChannel:
         return decode(type(response), version, encode(response, version))
 
     async def _travel(self) -> None:
-        latency_ms = self._cluster.latency_ms()
-        if latency_ms:
+        if latency_ms := self._cluster.latency_ms():
             await self._cluster.clock.sleep(latency_ms)
 
     def close(self) -> None:
-        if not self._closed.done():
-            self._closed.set_result(None)
+        self._closed.done() or self._closed.set_result(None)
 
 
 @dataclass

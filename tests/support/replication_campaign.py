@@ -22,8 +22,13 @@ COUNTED = (
     "replica_truncated",
     "fetch_refused",
 )
-# Kafka's own defaults leave hardly time for a change of ISR within a simulated minute.
-RESTLESS = {"replica.lag.time.max.ms": "1500", "replica.fetch.wait.max.ms": "200"}
+# Kafka's own defaults leave hardly time for a change of ISR within a simulated minute, and no
+# follower needs more than one answer to catch up.
+RESTLESS = {
+    "replica.lag.time.max.ms": "1500",
+    "replica.fetch.wait.max.ms": "200",
+    "replica.fetch.max.bytes": "1",
+}
 
 
 def play(seed: int) -> Counter[str]:

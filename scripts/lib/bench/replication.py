@@ -153,7 +153,7 @@ def request_bytes(report: Report) -> None:
 
 def catching_up(report: Report) -> None:
     report.section("a follower that was stopped catches up (MB/s)", "follower", "fetch 1 MB")
-    overrides = (*OVERRIDES, "replica.lag.time.max.ms=600000", "num.partitions=1")
+    overrides = (*OVERRIDES, "replica.lag.time.max.ms=1500", "num.partitions=1")
     with tempfile.TemporaryDirectory() as home, Cluster(Path(home), 2, overrides) as cluster:
         servers.take_memory(Path(home))
         create_at(cluster, "log", [[1, 2]])
@@ -166,6 +166,7 @@ def catching_up(report: Report) -> None:
         for _ in range(3):
             cluster.kill_broker(2, signal.SIGSTOP)
             uvloop.run(drive(port, frame, CATCH_UP_BYTES // BATCH_BYTES // 3, IN_FLIGHT))
+            wait_until(lambda: in_sync(cluster, "log") == 1)
             behind = bytes_of_log(logs[0]) - bytes_of_log(logs[1])
             began = time.monotonic()
             cluster.kill_broker(2, signal.SIGCONT)
@@ -184,6 +185,11 @@ def create_at(cluster: Cluster, topic: str, assignment: list[list[int]]) -> None
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     new = NewTopic(topic, len(assignment), replica_assignment=assignment)
     admin.create_topics([new])[topic].result(30)
+
+
+def in_sync(cluster: Cluster, topic: str) -> int:
+    found = AdminClient({"bootstrap.servers": cluster.bootstrap}).list_topics(topic, 30)
+    return len(found.topics[topic].partitions[0].isrs)
 
 
 def bytes_of_log(broker: Path) -> int:

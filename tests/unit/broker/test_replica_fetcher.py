@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from minikafka.broker.leader_session import ReplicaFetcherConfig
-from minikafka.broker.replica_fetcher import error_of as error_of_number
+from minikafka.broker.leader_session import error_of as error_of_number
 from minikafka.core.replication.fetch_state import PartitionFetchState
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode

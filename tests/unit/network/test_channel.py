@@ -185,3 +185,31 @@ async def test_a_connection_that_does_not_come_about_times_out(lab) -> None:
         await Channel.open(
             Nowhere(), lab.clock, "h", 1, None, ChannelConfig(connection_setup_timeout_ms=1)
         )
+
+
+async def test_what_is_begun_is_on_its_way_before_anything_else_happens(lab) -> None:
+    broker = Broker()
+    channel = await open_channel(lab, await lab.serve(broker), max_in_flight=1)
+    for number in range(3):
+        reply = channel.begin(FindCoordinatorRequest(key="k"), 3, 1000)
+        assert channel.in_flight == 1
+        assert (await reply).node_id == number
+    channel.close()
+    with pytest.raises(ConnectionError):
+        channel.begin(FindCoordinatorRequest(key="k"), 3, 1000)
+    assert channel.in_flight == 0
+
+
+async def test_who_gives_up_waiting_leaves_the_turn_to_the_next(lab) -> None:
+    broker = Broker(at_once=False)
+    channel = await open_channel(lab, await lab.serve(broker), max_in_flight=1)
+    first, second, third = (ask(channel) for _ in range(3))
+    await lab.until(lambda: len(broker.headers) == 1)
+    second.cancel()
+    broker.answer(0)
+    await first
+    await lab.until(lambda: len(broker.headers) == 2)
+    broker.answer(1)
+    assert (await third).node_id == 1
+    assert second.cancelled()
+    channel.close()
