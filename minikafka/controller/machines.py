@@ -201,20 +201,15 @@ class StateMachines:
     async def change_replicas(
         self, replicas: Sequence[PartitionAndReplica], target: ReplicaState
     ) -> None:
-        """Take replicas to ``target``, broker by broker."""
-        if not replicas:
-            return
-        self._batch.new_batch()
-        changed = 0
-        for broker_id, of_broker in replica_machine.by_broker(replicas).items():
-            for some in _slices(of_broker):
-                if changed >= SLICE:
-                    self._flush()
-                    await asyncio.sleep(0)
-                    changed = 0
-                await self._change_replicas(broker_id, some, target)
-                changed += len(some)
-        self._flush()
+        """Take replicas to ``target``, those of one broker at a time. A partition is told of once
+        for all its replicas that are named one after the other."""
+        for place, some in enumerate(_slices(replicas)):
+            if place:
+                await asyncio.sleep(0)
+            self._batch.new_batch()
+            for broker_id, of_broker in replica_machine.by_broker(some).items():
+                await self._change_replicas(broker_id, of_broker, target)
+            self._flush()
 
     async def _change_replicas(
         self, broker_id: int, pending: Sequence[PartitionAndReplica], target: ReplicaState

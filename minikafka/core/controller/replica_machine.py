@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from minikafka.core.controller.assignment import with_replica, without_replica
@@ -246,7 +246,7 @@ def _leave_isr(
     """Offline, and out of the ISR: the other replicas hear of it."""
     replica = PartitionAndReplica(partition, broker_id)
     before = context.replica_state(replica)
-    leadership = replace(state, controller_epoch=context.epoch)
+    leadership = LeaderIsrAndControllerEpoch(state.leader_and_isr, context.epoch)
     context.leadership[partition] = leadership
     if not context.is_queued_for_deletion(partition.topic):
         assignment = context.assignment(partition)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from minikafka.core.controller.context import ControllerContext
@@ -63,7 +63,7 @@ class RequestBatch:
         self._leader_and_isr: dict[int, dict[TopicPartition, LeaderAndIsrPartitionState]] = {}
         self._stop_replica: dict[int, dict[TopicPartition, StopReplicaPartitionState]] = {}
         self._metadata_brokers: set[int] = set()
-        self._metadata: dict[TopicPartition, UpdateMetadataPartitionState] = {}
+        self._metadata: dict[TopicPartition, None] = {}  # as a set that keeps its order
 
     def new_batch(self) -> None:
         """Raises ``RuntimeError`` when something of the last batch was never sent."""
@@ -98,17 +98,14 @@ class RequestBatch:
     ) -> None:
         """Tell these brokers who leads, and every live broker by UpdateMetadata. Once new, a
         replica stays new within the batch."""
+        state = _leader_and_isr_state(partition, leadership, assignment, is_new)
         for broker_id in broker_ids:
             if broker_id < 0:
                 continue
             states = self._leader_and_isr.setdefault(broker_id, {})
             earlier = states.get(partition)
-            states[partition] = _leader_and_isr_state(
-                partition,
-                leadership,
-                assignment,
-                is_new or (earlier is not None and earlier.is_new),
-            )
+            still_new = earlier is not None and earlier.is_new and not is_new
+            states[partition] = replace(state, is_new=True) if still_new else state
         self.add_update_metadata(self._context.brokers, (partition,))
 
     def add_stop_replica(
@@ -130,13 +127,10 @@ class RequestBatch:
     def add_update_metadata(
         self, broker_ids: Iterable[int], partitions: Iterable[TopicPartition]
     ) -> None:
-        """Tell these brokers of all live brokers and of these partitions. A partition that never
-        had a leader is left out."""
-        self._metadata_brokers.update(b for b in broker_ids if b >= 0)
-        for partition in partitions:
-            leadership = self._context.leadership.get(partition)
-            if leadership is not None:
-                self._metadata[partition] = self._metadata_state(partition, leadership)
+        """Tell these brokers of all live brokers and of these partitions, as the context knows them
+        when the batch is sent. A partition that never had a leader is left out."""
+        self._metadata_brokers.update(broker_ids)
+        self._metadata.update(dict.fromkeys(partitions))
 
     def send_requests_to_brokers(self, controller_epoch: int) -> list[BrokerRequest]:
         """The requests for live brokers, and an empty batch: for each kind by broker id, in
@@ -207,11 +201,15 @@ class RequestBatch:
 
     def _update_metadata_requests(self, controller_epoch: int) -> Iterable[BrokerRequest]:
         topics: dict[str, UpdateMetadataTopicState] = {}
-        for (topic, _), state in self._metadata.items():
+        for partition in self._metadata:
+            leadership = self._context.leadership.get(partition)
+            if leadership is None:
+                continue
+            topic = partition.topic
             if topic not in topics:
                 topic_id = self._context.topic_ids.get(topic, ZERO_UUID)
                 topics[topic] = UpdateMetadataTopicState(topic_name=topic, topic_id=topic_id)
-            topics[topic].partition_states.append(state)
+            topics[topic].partition_states.append(self._metadata_state(partition, leadership))
         live = [_metadata_broker(self._context.brokers[b]) for b in sorted(self._context.brokers)]
         for broker_id in sorted(self._metadata_brokers & self._context.brokers.keys()):
             yield BrokerRequest(
