@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import signal
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, Final
 
 from py4j.protocol import Py4JError
@@ -20,6 +18,7 @@ from minikafka.spark.pipeline.graph import Flow, Graph, MaterializedView, Sink, 
 from minikafka.spark.pipeline.progress import FlowsListener, bootstrap_servers_of
 from minikafka.spark.pipeline.resolving import Resolved, Resolver, reads
 from minikafka.spark.pipeline.settings import static_settings
+from minikafka.spark.pipeline.signals import StopRequest, asked_to_stop
 from minikafka.spark.pipeline.spec import Spec
 from minikafka.spark.pipeline.tables import Tables
 from minikafka.spark.session import local_session
@@ -37,7 +36,7 @@ def run_continuously(spec: Spec, engine: Engine, show: Show) -> None:
     JavaError, OSError."""
     for folder in (engine.metastore_dir, engine.state_dir / "logs"):
         folder.mkdir(parents=True, exist_ok=True)
-    settings = {**static_settings(engine), **spec.configuration}
+    settings = {**static_settings(spec, engine), **spec.configuration}
     session = local_session(spec.name, engine.master, settings)
     try:
         with asked_to_stop() as asked:
@@ -46,35 +45,6 @@ def run_continuously(spec: Spec, engine: Engine, show: Show) -> None:
             run.watch(asked)
     finally:
         _quietly(session.stop)
-
-
-class StopRequest:
-    """``count`` of signals that have come."""
-
-    def __init__(self) -> None:
-        self._event = threading.Event()
-        self.count = 0
-
-    def ask(self, *_: object) -> None:
-        self.count += 1
-        self._event.set()
-
-    def wait(self, seconds: float) -> bool:
-        """Whether it was asked, at once or within that time."""
-        return self._event.wait(seconds)
-
-
-@contextmanager
-def asked_to_stop() -> Iterator[StopRequest]:
-    """Within the block the two signals ask, and do nothing else."""
-    request = StopRequest()
-    numbers = (signal.SIGTERM, signal.SIGINT)
-    before = {number: signal.signal(number, request.ask) for number in numbers}
-    try:
-        yield request
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 class ContinuousRun:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-# What Python's exceptions begin with at the end of a traceback: pkg.mod.SomeError: text
-_RAISED: Final = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception|Interrupt): .+")
+# What a traceback of Python ends with: package.module.SomeError: text
+_RAISED: Final = re.compile(r"(?:[A-Za-z_]\w*\.)*(?P<said>[A-Za-z_]\w*(?:Error|Exception): .+)")
 _STATE: Final = re.compile(r"\s*SQLSTATE: \w+")
 _LONGEST: Final = 500
 
@@ -20,7 +20,7 @@ def cause_of(error: BaseException | str) -> str:
     text = str(error)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if "Traceback (most recent call last)" in text:
-        raised = [line for line in lines if _RAISED.fullmatch(line)]
+        raised = [match["said"] for line in lines if (match := _RAISED.fullmatch(line))]
         lines = raised[-1:] or lines
     first = lines[0] if lines else type(error).__name__
     return _STATE.sub("", first)[:_LONGEST]

@@ -15,6 +15,7 @@ from minikafka.spark.pipeline.graph import (
     Flow,
     Graph,
     MaterializedView,
+    Sink,
     StreamingTable,
     TemporaryView,
 )
@@ -61,23 +62,13 @@ class Resolver:
         return resolved
 
     def frame_of(self, flow: Flow) -> DataFrame:
-        """What its function returns. Raises PipelineError, PySparkException."""
-        with chdir(self._folder), self._tables.settings(flow.spark_conf):
-            try:
-                frame = flow.func()
-            except (PySparkException, PipelineError):
-                raise
-            except Exception as error:  # whatever the user's function raises
-                raise PipelineError(
-                    f"flow {flow.name}: {type(error).__name__}: {cause_of(error)}"
-                ) from error
-        if not isinstance(frame, DataFrame):
-            raise PipelineError(f"flow {flow.name}: its function returned no DataFrame")
-        wants_batch = isinstance(self._graph.output_of(flow), MaterializedView)
-        if wants_batch and frame.isStreaming:
+        """What its function returns, if that is of a kind that fits its target. Raises
+        PipelineError, PySparkException."""
+        frame = call(flow, self._folder, self._tables)
+        output = self._graph.output_of(flow)
+        if isinstance(output, MaterializedView) and frame.isStreaming:
             raise PipelineError(f"flow {flow.name}: a materialized view is of a batch query")
-        is_view = isinstance(self._graph.output_of(flow), TemporaryView)
-        if not is_view and not wants_batch and not frame.isStreaming:
+        if isinstance(output, StreamingTable | Sink) and not frame.isStreaming:
             raise PipelineError(
                 f"flow {flow.name}: {flow.target} is filled by streams, and this is a batch query"
             )
@@ -107,6 +98,22 @@ class Resolver:
                         self._provide(flow, frame)
             except PySparkException as error:
                 raise PipelineError(f"flow {flow.name}: {cause_of(error)}") from error
+
+
+def call(flow: Flow, folder: Path, tables: Tables) -> DataFrame:
+    """What the flow's function returns, called where spark-pipelines calls it. Raises
+    PipelineError, PySparkException."""
+    with chdir(folder), tables.settings(flow.spark_conf):
+        try:
+            frame = flow.func()
+        except (PySparkException, PipelineError):
+            raise
+        except Exception as error:  # whatever the user's function raises
+            said = f"{type(error).__name__}: {cause_of(error)}"
+            raise PipelineError(f"flow {flow.name}: {said}") from error
+    if not isinstance(frame, DataFrame):
+        raise PipelineError(f"flow {flow.name}: its function returned no DataFrame")
+    return frame
 
 
 def is_missing(error: BaseException) -> bool:

@@ -1,0 +1,166 @@
+"""What the files of a pipeline define, how it is resolved, what is said when it fails."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark.pipelines")
+
+from pyspark import pipelines as dp
+from pyspark.pipelines.graph_element_registry import (
+    graph_element_registration_context,
+)
+
+from minikafka.spark.pipeline.failures import PipelineError, cause_of
+from minikafka.spark.pipeline.graph import (
+    GraphElements,
+    MaterializedView,
+    Sink,
+    StreamingTable,
+    TemporaryView,
+)
+from minikafka.spark.pipeline.noise import fresh_log, stderr_in
+from minikafka.spark.pipeline.ordering import resolve_all
+from minikafka.spark.pipeline.signals import asked_to_stop
+from minikafka.spark.pipeline.tables import create_statement, quoted
+from minikafka.spark.pipeline.triggered import failure_in, sift
+
+
+def no_sql(*_: Any) -> None:
+    raise AssertionError("no SQL here")
+
+
+def frame() -> Any:
+    raise AssertionError("only named, never called")
+
+
+def test_the_internal_interface_of_pyspark_is_the_one_we_know() -> None:
+    """Fails with a PySpark in which it has changed: then graph.py has to follow."""
+    elements = GraphElements(no_sql)
+    with graph_element_registration_context(elements):
+        dp.temporary_view(name="view")(frame)
+        dp.table(name="table", partition_cols=["day"], format="orc")(frame)
+        dp.materialized_view(name="totals", comment="it's all")(frame)
+        dp.create_sink("sink", "minikafka", {"topic": "t"})
+        dp.append_flow(target="sink", name="flow", spark_conf={"a": "b"})(frame)
+        with pytest.raises(PipelineError, match="Auto CDC flow to table needs a triggered run"):
+            dp.create_auto_cdc_flow("table", "view", ["key"], "at")
+    graph = elements.graph()
+    kinds = {name: type(output) for name, output in graph.outputs.items()}
+    assert kinds == {
+        "view": TemporaryView,
+        "table": StreamingTable,
+        "totals": MaterializedView,
+        "sink": Sink,
+    }
+    assert [flow.name for flow in graph.flows] == ["view", "table", "totals", "flow"]
+    assert [flow.name for flow in graph.flows_to(Sink)] == ["flow"]
+    assert graph.flows[3].spark_conf == {"a": "b"}
+    table, totals = graph.outputs["table"], graph.outputs["totals"]
+    assert isinstance(table, StreamingTable)
+    assert isinstance(totals, MaterializedView)
+    assert create_statement(table, "orc", "day date") == (
+        "CREATE TABLE IF NOT EXISTS `table` (day date) USING orc PARTITIONED BY (`day`)"
+    )
+    assert create_statement(totals, "parquet", "n int").endswith("COMMENT 'it\\'s all'")
+    assert quoted("a.`b`.c") == "`a`.`b`.`c`"
+
+
+def test_what_does_not_fit_together() -> None:
+    elements = GraphElements(no_sql)
+    with pytest.raises(PipelineError, match="no flows"):
+        elements.graph()
+    with graph_element_registration_context(elements):
+        dp.append_flow(target="nowhere", name="lost")(frame)
+        with pytest.raises(PipelineError, match="its target nowhere is not defined"):
+            elements.graph()
+        with pytest.raises(PipelineError, match="flow lost is defined twice"):
+            dp.append_flow(target="nowhere", name="lost")(frame)
+        dp.create_streaming_table("nowhere")
+        elements.graph()
+        with pytest.raises(PipelineError, match="nowhere is defined twice"):
+            dp.create_streaming_table("nowhere")
+        dp.append_flow(target="nowhere", name="second")(frame)
+        with pytest.raises(PipelineError, match="nowhere is written by lost and second: files"):
+            elements.graph()
+
+
+def test_flows_are_tried_until_what_they_read_is_there() -> None:
+    needs = {"c": "b", "b": "a", "a": "", "d": "c"}
+    there = {""}
+
+    def attempt(name: str) -> Exception | None:
+        if needs[name] not in there:
+            return PipelineError(f"{name} wants {needs[name]}")
+        there.add(name)
+        return None
+
+    assert resolve_all(needs, attempt) == ["a", "b", "c", "d"] or there == {*needs, ""}
+    needs = {"x": "y", "y": "x", "z": ""}
+    with pytest.raises(PipelineError, match="x wants y"):
+        resolve_all(needs, attempt)
+
+
+FAILED = """\
+[STREAM_FAILED] Query [id = 2] terminated with exception: Traceback (most recent call last):
+  File "/x/cluster.py", line 189, in partitions
+    raise KafkaError(code, f"topic {name}: {_reason(code)}")
+minikafka.kernel.errors.KafkaError: UNKNOWN_TOPIC_OR_PARTITION: topic t: does not exist
+ SQLSTATE: 38000 SQLSTATE: XXKST
+=== Streaming Query ===
+"""
+
+
+def test_the_cause_is_one_line() -> None:
+    assert cause_of(FAILED) == "KafkaError: UNKNOWN_TOPIC_OR_PARTITION: topic t: does not exist"
+    text = "[TABLE_OR_VIEW_NOT_FOUND] The table `x` cannot be found. SQLSTATE: 42P01; line 1\nmore"
+    assert cause_of(text) == "[TABLE_OR_VIEW_NOT_FOUND] The table `x` cannot be found.; line 1"
+    assert cause_of(KeyError()) == "KeyError"
+
+
+def test_noise_goes_to_the_log_and_events_to_the_user() -> None:
+    out = io.BytesIO()
+    shown: list[str] = []
+    lines = [
+        b"26/11/21 20:12:10 WARN HiveConf: noise\n",
+        b"2026-11-21 20:12:10: Loading definitions.\n",
+        b"2026-11-21 20:12:16: Flow to_out is RUNNING.\n",
+        b"2026-11-21 20:12:16: Flow 'to_out' has FAILED.\n",
+        *(line.encode() + b"\n" for line in FAILED.splitlines()),
+    ]
+    last = sift(lines, out, shown.append)
+    assert out.getvalue() == b"".join(lines)
+    assert shown == ["Flow to_out is RUNNING.", "Flow 'to_out' has FAILED."]
+    assert failure_in(last).startswith("flow to_out failed: KafkaError: UNKNOWN_TOPIC")
+    assert failure_in(["no Java"]) == "no Java"
+
+
+def test_standard_error_of_all_is_in_the_log(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    log = fresh_log(tmp_path / "logs" / "run.log")
+    with stderr_in(log):
+        os.write(2, b"noise\n")
+    os.write(2, b"seen\n")
+    assert capfd.readouterr().err == "seen\n"
+    assert log.read_text() == "noise\n"
+    assert fresh_log(log).read_text() == ""
+    assert (tmp_path / "logs" / "run.log.1").read_text() == "noise\n"
+
+
+def test_signals_ask_and_do_nothing_else() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    called: list[int] = []
+    with asked_to_stop(lambda: called.append(1)) as asked:
+        assert not asked.wait(0)
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGINT)
+        assert asked.wait(0)
+        assert (asked.count, called) == (2, [1, 1])
+    assert signal.getsignal(signal.SIGTERM) is before

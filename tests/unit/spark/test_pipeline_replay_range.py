@@ -1,0 +1,92 @@
+"""The range of a replay: from what the user writes to options of the data source."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.config import ConfigError
+from minikafka.spark.options import Subscription
+from minikafka.spark.pipeline import replay_plan
+from minikafka.spark.pipeline.replay_plan import ReplayPlan
+from minikafka.spark.pipeline.replay_range import described, parse_range, without_range
+
+ORDERS = Subscription(topics=("orders",))
+MAY = 1714521600000
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        ("2024-05-01T00:00:00Z", {"startingtimestamp": str(MAY)}),
+        ("2024-05-01", {"startingtimestamp": str(MAY)}),  # UTC
+        ("2024-05-01T02:00:00+02:00", {"startingtimestamp": str(MAY)}),
+        (f"{MAY}", {"startingtimestamp": str(MAY)}),
+        ("earliest", {"startingoffsets": "earliest"}),
+        ('{"orders":{"0":5},"x":{"0":1}}', {"startingoffsets": '{"orders": {"0": 5}}'}),
+    ],
+)
+def test_how_a_start_may_be_written(text: str, options: dict[str, str]) -> None:
+    found = parse_range(text, "latest").options(ORDERS)
+    assert found.pop("endingoffsets") == "latest"
+    assert found.pop("startingoffsetsbytimestampstrategy") == "latest"
+    assert found == options
+
+
+@pytest.mark.parametrize("text", ["yesterday", "", '{"orders":[1]}', "2024-13-01"])
+def test_what_says_no_range(text: str) -> None:
+    with pytest.raises(ConfigError, match="--to"):
+        parse_range("earliest", text)
+
+
+def test_offsets_go_to_the_sources_that_have_them() -> None:
+    given = parse_range('{"a":{"0":1,"1":2},"b":{"0":3}}', "latest")
+    pattern = Subscription(pattern="a|c")
+    assert json.loads(given.options(pattern)["startingoffsets"]) == {"a": {"0": 1, "1": 2}}
+    one = Subscription(partitions=(TopicPartition("a", 1),))
+    assert json.loads(given.options(one)["startingoffsets"]) == {"a": {"1": 2}}
+    assert [described(each) for each in (pattern, one, ORDERS)] == ["a|c", "a-1", "orders"]
+    with pytest.raises(ConfigError, match="say nothing of orders"):
+        given.options(ORDERS)
+
+
+def test_options_of_streams_are_left_out() -> None:
+    given = {
+        "startingOffsets": "latest",
+        "startingTimestamp": "1",
+        "endingOffsetsByTimestamp": "{}",
+        "maxOffsetsPerTrigger": "5",
+        "minoffsetspertrigger": "5",
+        "maxTriggerDelay": "1s",
+        "subscribe": "orders",
+        "failOnDataLoss": "false",
+    }
+    assert without_range(given) == {"subscribe": "orders", "failOnDataLoss": "false"}
+
+
+def test_a_second_run_reads_what_the_first_one_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends = iter([10, 99])
+
+    def resolved(_options: Any) -> dict[str, Any]:
+        return {"start": {"orders": {"0": 4}}, "end": {"orders": {"0": next(ends)}}}
+
+    monkeypatch.setattr(replay_plan, "_resolved", resolved)
+    source = {"kafka.bootstrap.servers": "h:1", "subscribe": "orders", "startingoffsets": "latest"}
+    for _ in range(2):
+        plan = ReplayPlan.of(tmp_path, "may", "2024-05-01", "latest")
+        options = plan.options(source)
+        assert json.loads(options["startingoffsets"]) == {"orders": {"0": 4}}
+        assert json.loads(options["endingoffsets"]) == {"orders": {"0": 10}}
+        assert plan.records() == 6
+    with pytest.raises(
+        ConfigError, match=r"--sink-id may is a replay --from 2024-05-01 --to latest"
+    ):
+        ReplayPlan.of(tmp_path, "may", "2024-06-01", "latest")
+    with pytest.raises(ConfigError, match="--sink-id a/b"):
+        ReplayPlan.of(tmp_path, "a/b", "2024-06-01", "latest")

@@ -1,0 +1,133 @@
+"""What a pipeline is made of as files: spec, engine settings, a new project, one run at a time."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("yaml")
+
+from minikafka.cli.main import main
+from minikafka.kernel.config import ConfigError
+from minikafka.spark.pipeline.engine import load_engine, parse_engine
+from minikafka.spark.pipeline.failures import PipelineError
+from minikafka.spark.pipeline.project import FILES, make_project
+from minikafka.spark.pipeline.run_lock import is_running, only_run
+from minikafka.spark.pipeline.spec import load_spec, parse_spec
+
+
+def test_a_new_project_is_one_that_can_be_loaded(tmp_path: Path) -> None:
+    made = make_project(tmp_path / "shop")
+    assert [str(file.relative_to(tmp_path / "shop")) for file in made] == list(FILES)
+    spec = load_spec(tmp_path / "shop")
+    assert (spec.name, spec.local_storage()) == ("shop", tmp_path / "shop" / "state")
+    assert [file.name for file in spec.definition_files()] == ["orders.py", "totals.sql"]
+    engine = load_engine(spec.folder, None)
+    assert (engine.master, engine.trigger_interval_ms) == ("local[*]", 1000)
+    assert engine.metastore_dir == tmp_path / "shop" / "state" / "metastore"
+    for file in spec.definition_files():
+        if file.suffix == ".py":
+            compile(file.read_text(), str(file), "exec")
+    with pytest.raises(PipelineError, match="is there already"):
+        make_project(tmp_path / "shop")
+
+
+@pytest.mark.parametrize(
+    ("data", "complaint"),
+    [
+        ({"name": "p"}, "field storage is missing"),
+        ({"name": "p", "storage": "s", "steps": []}, "unknown field steps"),
+        ({"name": "p", "storage": "s", "configuration": {"a": 2}}, "quote numbers"),
+        ({"name": "p", "storage": "s", "libraries": ["x"]}, "glob: include"),
+    ],
+)
+def test_a_spec_that_is_wrong(data: dict[str, object], complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        parse_spec(Path("/p/spark-pipeline.yml"), data)
+
+
+def test_a_spec_reads_as_spark_pipelines_reads_it(tmp_path: Path) -> None:
+    cli = pytest.importorskip("pyspark.pipelines.cli")
+    make_project(tmp_path / "shop")
+    ours = load_spec(tmp_path / "shop")
+    theirs = cli.load_pipeline_spec(ours.path)
+    assert ours.storage == theirs.storage
+    assert (ours.name, ours.configuration) == (theirs.name, theirs.configuration)
+    globs = [library.include for library in theirs.libraries]
+    files = [file for glob in globs for file in sorted(ours.folder.glob(glob)) if file.is_file()]
+    assert list(ours.definition_files()) == files
+
+
+def test_storage_elsewhere_and_files_of_other_kinds(tmp_path: Path) -> None:
+    spec = parse_spec(
+        tmp_path / "spark-pipeline.yml",
+        {
+            "name": "p",
+            "storage": "hdfs://there/p/",
+            "schema": "sales",
+            "libraries": [{"glob": {"include": "*.txt"}}],
+        },
+    )
+    assert (spec.storage, spec.local_storage(), spec.database) == ("hdfs://there/p", None, "sales")
+    (tmp_path / "notes.txt").touch()
+    with pytest.raises(ConfigError, match=r"notes\.txt: definitions are"):
+        list(spec.definition_files())
+    with pytest.raises(ConfigError, match="none is there"):
+        load_spec(tmp_path)
+
+
+def test_engine_settings(tmp_path: Path) -> None:
+    engine = parse_engine(
+        tmp_path, {"master": "spark://h:7077", "spark.driver.memory": "2g", "state.dir": "/var/p"}
+    )
+    assert engine.master == "spark://h:7077"
+    assert engine.spark == {"spark.driver.memory": "2g"}
+    assert engine.log_file("run") == Path("/var/p/logs/run.log")
+    assert engine.warehouse_dir == "/var/p/warehouse"
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("trigger.interval=5", "did you mean trigger.interval.ms"),
+        ("trigger.interval.ms=soon", "not a number of type int"),
+        ("trigger.interval.ms=-1", "must be at least 0"),
+        ("log.level=LOUD", "must be one of ALL, "),
+    ],
+)
+def test_engine_settings_that_are_wrong(tmp_path: Path, line: str, complaint: str) -> None:
+    file = tmp_path / "spark.properties"
+    file.write_text(line)
+    with pytest.raises(ConfigError, match=f"{file}: .*{complaint}"):
+        load_engine(tmp_path, file)
+
+
+def test_one_run_at_a_time(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    assert not is_running(state)
+    with only_run(state):
+        assert is_running(state)
+        with pytest.raises(PipelineError, match="another run"), only_run(state):
+            pass
+    assert not is_running(state)
+
+
+def test_the_verb_says_in_one_line_what_is_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["pipeline", "init", "shop"]) == 0
+    assert main(["pipeline", "init", "shop"]) == 1
+    assert main(["pipeline", "run", "shop", "--continuous", "--trigger", "often"]) == 1
+    assert main(["pipeline", "run", "nowhere"]) == 1
+    monkeypatch.setattr("minikafka.cli.pipeline.NEEDED", ("pyspark", "no_such_package"))
+    assert main(["pipeline", "check", "shop"]) == 1
+    assert capfd.readouterr().err.splitlines() == [
+        "minikafka: shop is there already",
+        "minikafka: --trigger often: no duration, e.g. 1s or 500ms",
+        "minikafka: No such file or directory: nowhere",
+        "minikafka: not installed: no_such_package (pip install 'minikafka[spark]')",
+    ]
+    assert os.listdir(tmp_path) == ["shop"]
