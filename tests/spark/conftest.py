@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from minikafka.spark.java import JavaError, find_java_home
-from scripts.lib.cluster import Cluster
+from scripts.lib.cluster import Cluster, free_ports
 
 MISSING = [name for name in ("pyspark", "pyarrow") if importlib.util.find_spec(name) is None]
 
@@ -45,6 +45,8 @@ def spark(java_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         "local[2]",
         {
             "spark.ui.enabled": "false",
+            "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
+            "spark.connect.grpc.binding.port": str(free_ports(1)[0]),
             "spark.log.level": "ERROR",
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.session.timeZone": "UTC",

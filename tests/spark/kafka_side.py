@@ -60,6 +60,19 @@ def consume(bootstrap: str, topic: str, partitions: int, isolation: str) -> Rows
     return sorted(rows, key=lambda row: row[:2])
 
 
+def numbered(first: int, count: int) -> list[dict[str, Any]]:
+    """Messages with their number as key, in turns to three partitions."""
+    return [
+        {"key": b"%d" % n, "value": b"v%d" % n, "partition": n % 3}
+        for n in range(first, first + count)
+    ]
+
+
+def committed(bootstrap: str, topic: str) -> list[int]:
+    """The numbers that are the keys in a topic of three partitions, sorted."""
+    return sorted(int(row[3]) for row in consume(bootstrap, topic, 3, "read_committed"))
+
+
 def spark_rows(frame: Any) -> Rows:
     """The same of a DataFrame with headers."""
     rows = [

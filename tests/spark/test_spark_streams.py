@@ -16,7 +16,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from scripts.lib.cluster import Cluster
-from tests.spark.kafka_side import consume, produce
+from tests.spark.kafka_side import committed, consume, numbered, produce
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -43,17 +43,6 @@ def copy_query(
     )
 
 
-def numbered(first: int, count: int) -> list[dict[str, Any]]:
-    return [
-        {"key": b"%d" % n, "value": b"v%d" % n, "partition": n % 3}
-        for n in range(first, first + count)
-    ]
-
-
-def committed(cluster: Cluster, topic: str) -> list[int]:
-    return sorted(int(row[3]) for row in consume(cluster.bootstrap, topic, 3, "read_committed"))
-
-
 @pytest.mark.mission("SPK-2", "SPK-3")
 def test_a_restart_goes_on_exactly(
     streams: Any, cluster: Cluster, make_topic: Callable[..., str], tmp_path: Path
@@ -74,7 +63,7 @@ def test_a_restart_goes_on_exactly(
     produce(cluster.bootstrap, source, numbered(100, 50))
     query = copy_query(streams, cluster, source, target, tmp_path, **options)
     query.awaitTermination()
-    assert committed(cluster, target) == list(range(150))
+    assert committed(cluster.bootstrap, target) == list(range(150))
     # The offsets in the checkpoint are those of the official connector.
     last = max((tmp_path / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
     assert json.loads(last.read_text().splitlines()[2]) == {source: {"0": 50, "1": 50, "2": 50}}
@@ -105,7 +94,7 @@ def test_latest_stays_where_it_was_when_the_first_batch_fails(
     make_topic(3, name=target)
     query = copy_query(streams, cluster, source, target, tmp_path)
     query.awaitTermination()
-    assert committed(cluster, target) == list(range(10, 20))
+    assert committed(cluster.bootstrap, target) == list(range(10, 20))
 
 
 def run_killed(
@@ -142,7 +131,7 @@ def test_a_driver_killed_at_random_points_loses_and_doubles_nothing(
     produce(cluster.bootstrap, source, numbered(0, 6000))
     arguments = [cluster.bootstrap, source, target, str(tmp_path / "checkpoint")]
     run_killed("copy_job.py", arguments, ["offsets/1", "offsets/3"], java_home, tmp_path / "log")
-    assert committed(cluster, target) == list(range(6000))
+    assert committed(cluster.bootstrap, target) == list(range(6000))
 
 
 @pytest.mark.mission("SPK-5")

@@ -1,0 +1,52 @@
+"""On a Spark cluster of several workers, whose processes are killed in the middle of a stream."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from scripts.lib.cluster import Cluster
+from tests.spark.kafka_side import committed, numbered, produce
+from tests.spark.standalone import Standalone, parent_of, until
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+JOB = Path(__file__).with_name("cluster_job.py")
+RECORDS = 30_000
+
+
+@pytest.mark.mission("SPK-6", "SPK-4")
+def test_an_executor_and_a_python_worker_die_and_nothing_is_lost_or_doubled(
+    java_home: Path, cluster: Cluster, make_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """A submitted batch, and a stream of six batches that take their time. One executor dies with
+    its Python workers, later one Python worker: each while it is busy. Spark runs the tasks again.
+    """
+    source, target, backfill = make_topic(3), make_topic(3), make_topic(3)
+    produce(cluster.bootstrap, source, numbered(0, RECORDS), linger_ms=20)
+    busy = tmp_path / "busy"
+    with Standalone(tmp_path, java_home) as spark:
+        topics = (source, target, backfill)
+        job = spark.submit(JOB, cluster.bootstrap, *topics, str(tmp_path / "state"), str(busy))
+
+        def busy_worker() -> int:
+            busy.unlink(missing_ok=True)
+            until(lambda: busy.exists() or job.poll() is not None)
+            return int(busy.read_text())
+
+        executor = parent_of(parent_of(busy_worker()))  # above it: the daemon that forks workers
+        os.kill(executor, signal.SIGKILL)
+        until(lambda: "Lost executor" in spark.log_of("submit"))
+        os.kill(busy_worker(), signal.SIGKILL)
+        status = job.wait(300)
+        log = spark.log_of("submit")
+    assert status == 0, log[-4000:]
+    assert log.rstrip().endswith("done")
+    assert "ExecutorLostFailure" in log
+    assert "Python worker exited unexpectedly" in log
+    assert committed(cluster.bootstrap, backfill) == list(range(RECORDS))
+    assert committed(cluster.bootstrap, target) == list(range(RECORDS))
