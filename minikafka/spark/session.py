@@ -19,12 +19,11 @@ LOCAL_SETTINGS: Final = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.showConsoleProgress": "false",
     # On a local disk Hadoop starts a program for each change of a permission and each look for a
-    # link: ten for a file of a checkpoint. By these two ways it is one.
+    # link, ten for a file of a checkpoint; in this way it does not look for links.
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing"
         ".FileSystemBasedCheckpointFileManager"
     ),
-    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
 }
 
 
