@@ -22,7 +22,7 @@ from minikafka.core.replication.read_ahead import Brought, read_ahead
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import EventLog
-from minikafka.kernel.ports import Clock, TimerHandle
+from minikafka.kernel.ports import Clock
 from minikafka.protocol.messages.fetch import FetchRequest, FetchResponse
 from minikafka.protocol.schema import Message
 
@@ -37,6 +37,10 @@ SESSION_ERRORS = frozenset(
         ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
     )
 )
+NOT_HEARD_YET = frozenset((ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_LEADER_EPOCH))
+# A poll of more partitions is waited for: without the session that breaks off with it, the next
+# request has to name them all, and not only those that join.
+INTERRUPT_UP_TO = 500
 
 
 class SourceChannel(Protocol):
@@ -94,7 +98,6 @@ class ReplicaFetcher:
         self._polling = False
         self._interrupted = False
         self._interrupted_ms = NEVER_MS
-        self._interruption: TimerHandle | None = None  # that is to come, of this poll
         self._stopped = False
         self._wake = asyncio.Event()
         self._connect_failures = 0
@@ -108,29 +111,17 @@ class ReplicaFetcher:
     def add(self, topic_partition: TopicPartition, state: PartitionFetchState) -> None:
         self._states[topic_partition] = state
         self._wake.set()
-        if self._polling and not self._interrupted and self._interruption is None:
-            self._interrupt_soon()
-
-    def _interrupt_soon(self) -> None:
-        """At once; but when thousands join, slice by slice, not for each slice: the request that
-        follows names everything. Then they wait no longer than for a poll to end, as in Kafka."""
-        again_ms = self._interrupted_ms + self._config.replica_fetch_wait_max_ms
-        wait_ms = again_ms - self._clock.monotonic_ms()
-        if wait_ms <= 0:
+        if self._polling and not self._interrupted and len(self._states) <= INTERRUPT_UP_TO:
             self._interrupt()
-        else:
-            self._interruption = self._clock.call_later(wait_ms, self._interrupt)
 
     def _interrupt(self) -> None:
-        self._interruption = None
-        self._interrupted = True
-        self._interrupted_ms = self._clock.monotonic_ms()
-        self._hang_up()
-
-    def _interrupt_no_more(self) -> None:
-        if self._interruption is not None:
-            self._interruption.cancel()
-            self._interruption = None
+        """Not again and again when many join one by one: the last time was when this poll began,
+        and so it ends soon, which is what they would wait for in Kafka."""
+        now_ms = self._clock.monotonic_ms()
+        if now_ms >= self._interrupted_ms + self._config.replica_fetch_wait_max_ms:
+            self._interrupted = True
+            self._interrupted_ms = now_ms
+            self._hang_up()
 
     def remove(self, topic_partition: TopicPartition) -> None:
         self._states.pop(topic_partition, None)
@@ -159,7 +150,6 @@ class ReplicaFetcher:
         finally:
             if self._ahead is not None and self._ahead.reply is not None:
                 self._ahead.reply.cancel()
-            self._interrupt_no_more()
             self._hang_up()
 
     # ------------------------------------------------------------------------------------- waiting
@@ -239,7 +229,6 @@ class ReplicaFetcher:
         response: FetchResponse | None = await self._answer(poll.reply)
         self._ahead = None
         self._polling = False
-        self._interrupt_no_more()
         if response is None:
             self._session.failed()
             if not self._interrupted:
@@ -350,8 +339,10 @@ class ReplicaFetcher:
 
     def _refused(self, topic_partition: TopicPartition, error: ErrorCode) -> None:
         """FENCED_LEADER_EPOCH: there is a newer leader, whom the controller will name. Anything
-        else may pass: above all, a leader that has not heard of its role yet."""
-        self._log.info("fetch_refused", partition=str(topic_partition), error=error.name)
+        else may pass: above all, a leader that has not heard of its role yet, which is not worth
+        a line."""
+        write = self._log.debug if error in NOT_HEARD_YET else self._log.info
+        write("fetch_refused", partition=str(topic_partition), error=error.name)
         if error is ErrorCode.FENCED_LEADER_EPOCH:
             self._states.pop(topic_partition, None)
         else:

@@ -1,7 +1,10 @@
-"""Partitions that join a fetcher: the first interrupts its poll, the next wait a little."""
+"""Partitions that join a fetcher: the first interrupts its poll, unless it is a large one."""
 
 from __future__ import annotations
 
+import pytest
+
+from minikafka.broker import replica_fetcher
 from minikafka.protocol.messages.fetch import FetchRequest
 from tests.support.replicas import ReplicaCluster
 
@@ -33,3 +36,21 @@ async def test_many_that_join_one_by_one_are_asked_for_together() -> None:
         node = cluster[2]
         fetcher = node.replicas.fetchers.fetcher(1)
         assert fetcher is None or len(fetcher) == MANY
+
+
+async def test_a_poll_of_many_is_waited_for_and_the_next_names_only_who_joins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(replica_fetcher, "INTERRUPT_UP_TO", MANY)
+    async with ReplicaCluster([1, 2]) as cluster:
+        both = (1, 2)
+        await cluster.elect(1, isr=both, replicas=both, tell=both, partitions=range(MANY))
+        await cluster.clock.advance(2_000)
+        before = fetches(cluster, 2)
+        await cluster.elect(1, isr=both, replicas=both, tell=both, partitions=[MANY])
+        await cluster.clock.settle()
+        assert fetches(cluster, 2) == before
+        await cluster.clock.advance(500)
+        asked = [r for asker, _, r, _ in cluster.requests if asker == 2][before:]
+        assert isinstance(asked[0], FetchRequest)
+        assert [p.partition for t in asked[0].topics for p in t.partitions] == [MANY]
