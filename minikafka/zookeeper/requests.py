@@ -31,8 +31,9 @@ from minikafka.zookeeper.errors import ControllerMoved
 
 T = TypeVar("T")
 
-MAX_OPS_PER_MULTI = 500  # the check included; ten times faster than as many single writes
+MAX_OPS_PER_MULTI = 500  # beside the check; ten times faster than as many single writes
 MAX_MULTI_BYTES = 512 * 1024  # a server refuses packets over 1 MB (jute.maxbuffer)
+MULTIS_IN_FLIGHT = 4
 MAX_READS_PER_REQUEST = 500  # of nodes of some hundred bytes: the answer's size is not limited
 MAX_IN_FLIGHT = 256  # requests of one call that are on the wire at the same time
 PAUSE_S = 0.01  # before a lost request is repeated while the session seems connected
@@ -208,29 +209,32 @@ class Requests:
             await self.create(CreateOp(step, b""))
 
     async def fenced(
-        self, groups: Sequence[Group], epoch_zk_version: int | None
+        self, groups: Sequence[Group], epoch_zk_version: int | None, *, in_turn: bool = False
     ) -> list[list[OpResult]]:
         """Write many groups in as few multis as possible, each of which checks that
-        ``/controller_epoch`` still has the version given (None: no check).
+        ``/controller_epoch`` still has the version given (None: no check). Several are on their way
+        at a time, or only one if all of it has to be done ``in_turn``.
 
-        When a batch fails, its groups are written one by one, each with its own check. Returns
+        The groups of a multi that fails are written one by one, each with its own check. Returns
         each group's results; raises ``ControllerMoved``.
         """
-        results: list[list[OpResult]] = []
-        for batch in batches(groups):
-            merged = [op for group in batch for op in group]
-            outcome = await self._checked(merged, epoch_zk_version)
-            if outcome.error is None or len(batch) == 1:
-                results += split_like(batch, outcome.results)
-                continue
-            one_by_one = await in_chunks(
-                [
-                    partial(self._checked, group, epoch_zk_version, may_be_done=outcome.repeated)
-                    for group in batch
-                ]
-            )
-            results += [one.results for one in one_by_one]
-        return results
+        writes = [partial(self._fenced, batch, epoch_zk_version) for batch in batches(groups)]
+        written = await in_chunks(writes, 1 if in_turn else MULTIS_IN_FLIGHT)
+        return [results for batch in written for results in batch]
+
+    async def _fenced(
+        self, batch: Sequence[Group], epoch_zk_version: int | None
+    ) -> list[list[OpResult]]:
+        outcome = await self._checked([op for group in batch for op in group], epoch_zk_version)
+        if outcome.error is None or len(batch) == 1:
+            return split_like(batch, outcome.results)
+        one_by_one = await in_chunks(
+            [
+                partial(self._checked, group, epoch_zk_version, may_be_done=outcome.repeated)
+                for group in batch
+            ]
+        )
+        return [one.results for one in one_by_one]
 
     async def _checked(
         self, ops: Group, epoch_zk_version: int | None, *, may_be_done: bool = False
@@ -244,12 +248,14 @@ class Requests:
         return Outcome(outcome.results[1:], outcome.repeated)
 
 
-async def in_chunks(calls: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:
-    """Run calls concurrently, ``MAX_IN_FLIGHT`` at a time; results in their order. The first error
-    is raised when all calls of its chunk have ended."""
+async def in_chunks(
+    calls: Sequence[Callable[[], Awaitable[T]]], at_once: int = MAX_IN_FLIGHT
+) -> list[T]:
+    """Run calls concurrently, ``at_once`` at a time; results in their order. The first error is
+    raised when all calls of its chunk have ended."""
     results: list[T] = []
-    for start in range(0, len(calls), MAX_IN_FLIGHT):
-        chunk = calls[start : start + MAX_IN_FLIGHT]
+    for start in range(0, len(calls), at_once):
+        chunk = calls[start : start + at_once]
         answers = await asyncio.gather(*(call() for call in chunk), return_exceptions=True)
         for answer in answers:
             if isinstance(answer, BaseException):
@@ -264,7 +270,7 @@ def batches(groups: Sequence[Group]) -> list[list[Group]]:
     ops = size = 0
     for group in groups:
         group_size = sum(_size(op) for op in group)
-        full = ops + len(group) >= MAX_OPS_PER_MULTI or size + group_size > MAX_MULTI_BYTES
+        full = ops + len(group) > MAX_OPS_PER_MULTI or size + group_size > MAX_MULTI_BYTES
         if not packed or full:
             packed.append([])
             ops = size = 0

@@ -273,7 +273,8 @@ class TopicStore:
             tree = await self._tree(paths.topic(topic))
             rest = [paths.config(paths.TOPIC_CONFIGS, topic), paths.delete_topic(topic)]
             groups = [[DeleteOp(path)] for path in [*reversed(tree), *rest]]
-            errors = [first_error(r) for r in await self._requests.fenced(groups, epoch_zk_version)]
+            done = await self._requests.fenced(groups, epoch_zk_version, in_turn=True)
+            errors = [first_error(results) for results in done]
             unexpected = [e for e in errors if e is not None and not isinstance(e, NoNode)]
             if not unexpected:
                 return
