@@ -13,6 +13,8 @@ from minikafka.core.purgatory import DEFAULT_PURGE_INTERVAL, Purgatory
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.ports import Clock
 
+GATHER_MS = 2  # for how long followers may wait for more than there is
+
 
 class ParkedRequests:
     """The produce, fetch and delete-records purgatories of one broker, keyed by partition."""
@@ -25,7 +27,10 @@ class ParkedRequests:
         fetch_purge_interval: int = DEFAULT_PURGE_INTERVAL,
         delete_records_purge_interval: int = 1,
     ) -> None:
+        self._clock = clock
         self._grown: dict[TopicPartition, None] = {}  # as a set that keeps its order
+        self._growing = False  # since the last look
+        self._wake_at_ms = 0
         self.produce: Reaper[DelayedProduce] = Reaper(
             clock,
             Purgatory("Produce", produce_purge_interval),
@@ -43,16 +48,22 @@ class ParkedRequests:
         )
 
     def appended(self, topic_partition: TopicPartition) -> None:
-        """The log end moved: followers may have waited for it. They are answered when all has been
-        appended that came by one read from a connection, with all of it."""
+        """The log end moved: followers may have waited for it. They are answered when connections
+        bring nothing more, with all that was appended until then: one fetch of much costs far less
+        than several. While more and more comes they wait no longer than ``GATHER_MS``."""
         if not self._grown:
+            self._wake_at_ms = self._clock.monotonic_ms() + GATHER_MS
             asyncio.get_running_loop().call_soon(self._wake_followers)
+        self._growing = True
         self._grown[topic_partition] = None
 
     def _wake_followers(self) -> None:
+        if self._growing and self._clock.monotonic_ms() < self._wake_at_ms:
+            self._growing = False  # unless the loop's next look at its connections brings more
+            asyncio.get_running_loop().call_soon(self._wake_followers)
+            return
         grown, self._grown = self._grown, {}
-        for topic_partition in grown:
-            self.fetch.check_and_complete(topic_partition)
+        self.fetch.check_all_and_complete(grown)
 
     def changed(self, topic_partition: TopicPartition) -> None:
         """A watermark moved, or the role, or the partition is gone."""

@@ -74,8 +74,9 @@ class Connection(asyncio.BufferedProtocol):
     returns. Who parks a request keeps copies, or nothing of the bytes.
 
     Replies that are ready when ``on_frame`` returns leave together after the last frame of a read,
-    in one write. At a limit of ``ServerConfig`` nothing more is served or read until there is room;
-    one request, and one reply, may overshoot it.
+    in one write; so do those that become ready later, all of one turn of the loop. At a limit of
+    ``ServerConfig`` nothing more is served or read until there is room; one request, and one reply,
+    may overshoot it.
     """
 
     def __init__(
@@ -103,6 +104,7 @@ class Connection(asyncio.BufferedProtocol):
         self._out_bytes = 0
         self._held: Sequence[memoryview] = ()  # read, but not served before there is room
         self._in_read = False
+        self._flushing = False  # before long
         self._resuming = False
         self._read_paused = False
         self._write_paused = False
@@ -234,8 +236,9 @@ class Connection(asyncio.BufferedProtocol):
             self._add(held._reply)
             held._reply = None
         if not self._in_read:
-            if self._out:
-                self._flush()
+            if self._out and not self._flushing:
+                self._flushing = True
+                asyncio.get_running_loop().call_soon(self._flush_soon)
             self._resume_reading_if_due()
 
     def _add(self, reply: ReplyBytes) -> None:
@@ -245,6 +248,11 @@ class Connection(asyncio.BufferedProtocol):
         elif reply is not None:
             self._out.extend(reply)
             self._out_bytes += _size(reply)
+
+    def _flush_soon(self) -> None:
+        self._flushing = False
+        if self._out:
+            self._flush()
 
     def _flush(self) -> None:
         out, size = self._out, self._out_bytes

@@ -100,6 +100,27 @@ async def test_replies_of_one_read_leave_in_one_write(lab) -> None:
     assert wire.writes == [framed(b"a") + framed(b"b") + framed(b"c"), framed(b"d")]
 
 
+async def test_parked_replies_that_become_ready_together_leave_in_one_write(lab) -> None:
+    wire, handler = Wire(), Parking()
+    connection = Connection(1, Nobody(), ServerConfig(), handler, "PLAINTEXT", lab.log)
+    connection.connection_made(wire)
+    data = b"".join(map(framed, [b"p1", b"p2", b"p3", b"p4"]))
+    connection.get_buffer(-1)[: len(data)] = data
+    connection.buffer_updated(len(data))
+    for body in (b"p1", b"p2"):
+        handler.release(body)
+    await asyncio.sleep(0)
+    handler.release(b"p3")
+    await asyncio.sleep(0)
+    assert wire.writes == [framed(b"p1") + framed(b"p2"), framed(b"p3")]
+    handler.release(b"p4")
+    data = framed(b"a")
+    connection.get_buffer(-1)[: len(data)] = data
+    connection.buffer_updated(len(data))
+    await asyncio.sleep(0)
+    assert wire.writes[2:] == [framed(b"p4") + framed(b"a")]
+
+
 async def test_a_reply_may_come_in_parts(lab) -> None:
     body = b"head" + b"r" * 100_000
 
