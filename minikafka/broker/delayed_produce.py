@@ -68,7 +68,10 @@ class DelayedProduce(DelayedOperation):
         self._on_expired = on_expired
 
     def try_complete(self) -> bool:
-        self._pending = [result for result in self._pending if not self._settle(result)]
+        pending = self._pending
+        if len(pending) == 1 and not self._settle(pending[0]):
+            return False  # mostly
+        self._pending = [result for result in pending if not self._settle(result)]
         return not self._pending and self.force_complete()
 
     def _settle(self, result: AppendResult) -> bool:

@@ -16,6 +16,7 @@ from minikafka.kernel.cluster import NO_EPOCH, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import Buffer
 from minikafka.storage.log_reader import NotInPageCache
+from minikafka.storage.unified_log import UnifiedLog
 
 
 class Isolation(Enum):
@@ -112,19 +113,19 @@ def end_of(partition: Partition, isolation: Isolation) -> int:
     return partition.last_stable_offset
 
 
-def divergence(partition: Partition, entry: FetchEntry) -> EpochEndOffset | None:
-    """Where the asker's log parts from this one; None when it does not, or gave no epoch.
+def divergence(log: UnifiedLog, entry: FetchEntry) -> EpochEndOffset | None:
+    """Where the asker's log parts from ``log``; None when it does not, or gave no epoch.
 
-    Raises KafkaError(OFFSET_OUT_OF_RANGE) when there is no common ground to tell of, and as
-    ``Partition.check_epoch``."""
-    if entry.last_fetched_epoch < 0:
+    Raises KafkaError(OFFSET_OUT_OF_RANGE) when there is no common ground to tell of."""
+    epoch, offset = entry.last_fetched_epoch, entry.fetch_offset
+    if epoch < 0:
         return None
-    end = partition.end_offset_for_epoch(
-        entry.current_leader_epoch, entry.last_fetched_epoch, leader_only=False
-    )
-    if end.is_undefined or entry.fetch_offset < partition.log.log_start_offset:
+    if epoch == log.latest_epoch and log.log_start_offset <= offset <= log.log_end_offset:
+        return None  # mostly: that epoch ends where the log ends
+    end = EpochEndOffset(*log.end_offset_for_epoch(epoch))
+    if end.is_undefined or offset < log.log_start_offset:
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
-    return end if diverges(entry.last_fetched_epoch, entry.fetch_offset, end) else None
+    return end if diverges(epoch, offset, end) else None
 
 
 def nothing_new(
@@ -231,7 +232,7 @@ class FetchReader:
             preferred = self._preferred.for_consumer(
                 partition, params.rack, params.listener, entry.fetch_offset, now_ms
             )
-        diverging = divergence(partition, entry)
+        diverging = divergence(log, entry)
         records: Buffer = b""
         aborted: tuple[AbortedTxn, ...] = ()
         if diverging is None and preferred == NO_PREFERENCE:

@@ -140,7 +140,11 @@ class ReplicaFetcher:
                     await self._end(self._ahead)
                     continue
                 now_ms = self._clock.monotonic_ms()
-                asked = {tp: s for tp, s in self._states.items() if not s.is_delayed(now_ms)}
+                asked = {
+                    tp: state
+                    for tp, state in self._states.items()
+                    if state.delayed_until_ms is None or state.delayed_until_ms <= now_ms
+                }
                 if not asked:
                     await self._idle(now_ms)
                 elif self._channel is None:
@@ -220,7 +224,7 @@ class ReplicaFetcher:
 
     def _begin(self, asked: Mapping[TopicPartition, PartitionFetchState]) -> Poll:
         self._logs.write_log_starts()
-        request, version = self._session.request(asked, self._max_wait_ms())
+        request, version = self._session.request(asked, self._max_wait_ms(len(asked)))
         self._polling, self._interrupted = True, False
         return Poll(asked, request, self._send(request, version))
 
@@ -290,8 +294,10 @@ class ReplicaFetcher:
         for topic_partition, state in restarts:
             await self._restart(topic_partition, state)
 
-    def _max_wait_ms(self) -> int:
+    def _max_wait_ms(self, asked: int) -> int:
         """Not beyond the end of a delay: the partition that waits is to be asked for then."""
+        if asked == len(self._states):
+            return self._config.replica_fetch_wait_max_ms
         now_ms = self._clock.monotonic_ms()
         ends = [s.delayed_until_ms for s in self._states.values() if s.is_delayed(now_ms)]
         first_ms = min((end - now_ms for end in ends if end is not None), default=None)

@@ -39,7 +39,8 @@ class Reaper(Generic[OpT]):
         now_ms = self._clock.monotonic_ms()
         if self.purgatory.try_complete_else_watch(operation, keys, now_ms):
             return True
-        self._arm(now_ms)
+        if self._handle is None or self._armed_ms > now_ms + operation.delay_ms:
+            self._arm(now_ms)
         return False
 
     @property

@@ -46,12 +46,12 @@ def fetched(
     state: PartitionFetchState, next_offset: int, last_epoch: int | None, leader_high_watermark: int
 ) -> PartitionFetchState:
     """An answer was taken in, up to ``next_offset``."""
-    return state._replace(
-        fetch_offset=next_offset,
-        last_fetched_epoch=state.last_fetched_epoch if last_epoch is None else last_epoch,
-        lag=max(0, leader_high_watermark - next_offset),
-        failures=0,
-        delayed_until_ms=None,
+    return PartitionFetchState(
+        state.topic_id,
+        state.leader_epoch,
+        next_offset,
+        state.last_fetched_epoch if last_epoch is None else last_epoch,
+        max(0, leader_high_watermark - next_offset),
     )
 
 
