@@ -223,7 +223,7 @@ class BrokerParts:
         return [
             Route(ApiKey.PRODUCE, ProduceHandler(replicas, cache, self.transactions.appends)),
             Route(ApiKey.FETCH, fetch, in_parts=True),
-            Route(ApiKey.LIST_OFFSETS, ListOffsetsHandler(replicas)),
+            Route(ApiKey.LIST_OFFSETS, ListOffsetsHandler(replicas, self._world.clock)),
             Route(ApiKey.DELETE_RECORDS, DeleteRecordsHandler(replicas.deletion)),
             Route(ApiKey.METADATA, MetadataHandler(cache, self._creation, self._cluster_id)),
             Route(ApiKey.OFFSET_FOR_LEADER_EPOCH, OffsetForLeaderEpochHandler(replicas)),

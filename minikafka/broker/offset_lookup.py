@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from minikafka.broker.fetch_reader import Isolation, end_of
@@ -66,3 +67,34 @@ def find_offset(
     if behind:
         raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
     return NOTHING
+
+
+def ages(partition: Partition, leader_only: bool, now_ms: int) -> list[tuple[int, int]]:
+    """(first offset, when it was last written to in ms) of each segment, then of what comes next.
+
+    Raises as ``Partition.readable_log``, and OSError."""
+    log = partition.readable_log(NO_EPOCH, leader_only)
+    start = log.log_start_offset
+    found = [(max(segment.base_offset, start), segment.modified_ms) for segment in log.segments]
+    active = log.segments.active
+    if active is None or active.size_bytes > 0:
+        found.append((log.log_end_offset, now_ms))
+    return found
+
+
+def offsets_before(
+    known: Sequence[tuple[int, int]], timestamp: int, count: int, bound: int
+) -> list[int]:
+    """What version 0 asks for: ``count`` offsets at the most, the highest first, of the ``known``
+    ``ages`` that are not younger than ``timestamp``; ``bound`` instead of all that lie above it.
+
+    Kafka: ``legacyFetchOffsetsBefore``, ``legacyFetchOffsetsForTimestamp``."""
+    end = len(known)
+    if timestamp == EARLIEST_TIMESTAMP:
+        end = 1
+    elif timestamp != LATEST_TIMESTAMP:
+        while end > 0 and known[end - 1][1] > timestamp:
+            end -= 1
+    offsets = [offset for offset, _ in reversed(known[:end])][: max(0, count)]
+    visible = [offset for offset in offsets if offset <= bound]
+    return offsets if len(visible) == len(offsets) else [bound, *visible]

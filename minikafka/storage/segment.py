@@ -189,6 +189,11 @@ class LogSegment:
         """In ms; where no record has one, when the file was last written to. Raises OSError."""
         if self.max_timestamp > NO_TIMESTAMP:
             return self.max_timestamp
+        return self.modified_ms
+
+    @property
+    def modified_ms(self) -> int:
+        """When the log file was last written to. Raises OSError."""
         return self._files.modified_ms(self.path)
 
     def remove(self) -> None:

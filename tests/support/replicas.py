@@ -300,7 +300,7 @@ class ReplicaCluster:
         handlers = {
             ApiKey.PRODUCE: ProduceHandler(replicas, self.metadata, unverified_appends(replicas)),
             ApiKey.FETCH: FetchHandler(replicas, self.metadata, sessions, FetchConfig()),
-            ApiKey.LIST_OFFSETS: ListOffsetsHandler(replicas),
+            ApiKey.LIST_OFFSETS: ListOffsetsHandler(replicas, self.clock),
             ApiKey.DELETE_RECORDS: DeleteRecordsHandler(replicas.deletion),
             ApiKey.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochHandler(replicas),
             ApiKey.LEADER_AND_ISR: LeaderAndIsrHandler(replicas, fence),

@@ -7,10 +7,11 @@ from collections import Counter
 from minikafka.broker import offset_lookup
 from minikafka.broker.context import Reply, RequestContext
 from minikafka.broker.fetch_reader import Isolation
-from minikafka.broker.offset_lookup import FoundOffset, find_offset
+from minikafka.broker.offset_lookup import FoundOffset, ages, find_offset, offsets_before
 from minikafka.broker.replica_manager import ReplicaManager
 from minikafka.kernel.cluster import CONSUMER_REPLICA_ID, DEBUGGING_REPLICA_ID, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.ports import Clock
 from minikafka.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -33,11 +34,11 @@ SPECIAL_TIMESTAMPS = {
 
 
 class ListOffsetsHandler:
-    """An ImmediateHandler. Version 0 (several offsets, by the age of segment files) is answered for
-    the two ends of the log, and refused for times in between."""
+    """An ImmediateHandler. Version 0 wants several offsets, by the age of segment files."""
 
-    def __init__(self, replicas: ReplicaManager) -> None:
+    def __init__(self, replicas: ReplicaManager, clock: Clock) -> None:
         self._replicas = replicas
+        self._clock = clock
 
     def __call__(self, context: RequestContext, request: ListOffsetsRequest, reply: Reply) -> None:
         version = context.header.api_version
@@ -134,22 +135,26 @@ class ListOffsetsHandler:
         counts: Counter[TopicPartition],
     ) -> ListOffsetsPartitionResponse:
         response = ListOffsetsPartitionResponse(wanted.partition_index)
-        if wanted.timestamp not in (
-            offset_lookup.LATEST_TIMESTAMP,
-            offset_lookup.EARLIEST_TIMESTAMP,
-        ):
-            response.error_code = ErrorCode.UNSUPPORTED_VERSION
-            return response
         try:
-            partition = self._replicas.hosted.require(topic_partition)
-            log = partition.readable_log(-1, leader_only=request.replica_id != DEBUGGING_REPLICA_ID)
+            response.old_style_offsets = self._replicas.guarded(
+                topic_partition, lambda: self._offsets_before(topic_partition, wanted, request)
+            )
         except KafkaError as error:
             response.error_code = error.code
-            return response
-        offsets = [log.log_start_offset]
-        if wanted.timestamp == offset_lookup.LATEST_TIMESTAMP:
-            from_consumer = request.replica_id == CONSUMER_REPLICA_ID
-            end = partition.high_watermark if from_consumer else log.log_end_offset
-            offsets = sorted({end, *offsets}, reverse=True)
-        response.old_style_offsets = offsets[: max(0, wanted.max_num_offsets)]
         return response
+
+    def _offsets_before(
+        self,
+        topic_partition: TopicPartition,
+        wanted: ListOffsetsPartition,
+        request: ListOffsetsRequest,
+    ) -> list[int]:
+        """Raises KafkaError and OSError."""
+        if wanted.timestamp < offset_lookup.EARLIEST_TIMESTAMP:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+        partition = self._replicas.hosted.require(topic_partition)
+        leader_only = request.replica_id != DEBUGGING_REPLICA_ID
+        known = ages(partition, leader_only, self._clock.wall_ms())
+        from_consumer = request.replica_id == CONSUMER_REPLICA_ID
+        bound = partition.high_watermark if from_consumer else partition.log.log_end_offset
+        return offsets_before(known, wanted.timestamp, wanted.max_num_offsets, bound)

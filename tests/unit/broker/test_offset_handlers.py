@@ -10,6 +10,7 @@ from minikafka.broker.offset_lookup import (
     LATEST_TIERED_TIMESTAMP,
     LATEST_TIMESTAMP,
     MAX_TIMESTAMP,
+    offsets_before,
 )
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.messages.list_offsets import (
@@ -145,18 +146,43 @@ async def test_a_partition_named_twice_is_an_invalid_request() -> None:
         assert [a.error_code for a in answers] == [ErrorCode.INVALID_REQUEST] * 2
 
 
-async def test_version_0_lists_the_ends() -> None:
+async def test_version_0_lists_the_starts_of_segments() -> None:
     async with ReplicaCluster([1]) as cluster:
         await cluster.elect(1, isr=[1], replicas=[1])
         node = cluster[1]
+        assert ask(node, LATEST_TIMESTAMP, 0, max_num_offsets=5).old_style_offsets == [0]
         node.produce("a", "b")
         latest = ask(node, LATEST_TIMESTAMP, 0, max_num_offsets=5)
         assert latest.old_style_offsets == [2, 0]
         assert ask(node, LATEST_TIMESTAMP, 0).old_style_offsets == [2]
         assert ask(node, EARLIEST_TIMESTAMP, 0).old_style_offsets == [0]
-        assert ask(node, BASE_MS, 0).error_code == ErrorCode.UNSUPPORTED_VERSION
+        assert ask(node, MAX_TIMESTAMP, 0).error_code == ErrorCode.UNSUPPORTED_VERSION
+        node.partition().log.roll()
+        node.produce("c")
+        now_ms = cluster.clock.wall_ms()
+        assert ask(node, now_ms, 0, max_num_offsets=9).old_style_offsets == [3, 2, 0]
         unknown = ask(node, LATEST_TIMESTAMP, 0, index=4)
         assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "count", "bound", "offsets"),
+    [
+        (LATEST_TIMESTAMP, 2, 99, [50, 20]),
+        (LATEST_TIMESTAMP, 9, 30, [30, 20, 10, 0]),
+        (EARLIEST_TIMESTAMP, 9, 99, [0]),
+        (999, 9, 99, []),
+        (2500, 9, 99, [10, 0]),
+        (4000, 1, 99, [50]),
+        (4000, -1, 99, []),
+        (3999, 9, 15, [15, 10, 0]),
+    ],
+)
+def test_offsets_not_younger_than(
+    timestamp: int, count: int, bound: int, offsets: list[int]
+) -> None:
+    known = [(0, 1000), (10, 2000), (20, 3000), (50, 4000)]
+    assert offsets_before(known, timestamp, count, bound) == offsets
 
 
 async def test_a_failing_disk() -> None:
