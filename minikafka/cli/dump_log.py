@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from minikafka.kernel.config import ConfigError
+from minikafka.storage.dump import UnknownFile
 from minikafka.storage.dump_decoders import (
     decode_offsets_record,
     decode_text,
@@ -79,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
         try:
             for line in dump.lines(name):
                 print(line)
-        except ValueError:
+        except UnknownFile:
             print(f"Ignoring unknown file {name}", file=sys.stderr)
     for headline, lines in dump.findings.items():
         print("\n".join([headline, *lines]), file=sys.stderr)

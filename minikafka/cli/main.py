@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import importlib
+import io
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -57,6 +58,9 @@ def overview() -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit status: 0 done, 1 failed, 2 wrong usage."""
     words = list(sys.argv[1:] if argv is None else argv)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Names and headers may hold anything: what cannot be shown is escaped, and ends nothing.
+        sys.stdout.reconfigure(errors="backslashreplace")
     if not words:
         print(overview(), file=sys.stderr)
         return USAGE

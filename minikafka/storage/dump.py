@@ -24,6 +24,10 @@ from minikafka.storage.names import (
 )
 
 
+class UnknownFile(Exception):
+    """By its name, no file of a log."""
+
+
 class BatchRow(NamedTuple):
     """A batch at ``position`` of the file; ``batch`` is there with its records."""
 
@@ -154,10 +158,10 @@ def _txn_index_problem(
 
 
 def base_offset_of(path: str, suffix: str) -> int:
-    """From the file's name. Raises ValueError."""
+    """From the file's name. Raises UnknownFile."""
     offset = offset_of(path.rpartition("/")[2], suffix)
     if offset is None:
-        raise ValueError(f"{path} is not named after an offset")
+        raise UnknownFile(f"{path} is not named after an offset")
     return offset
 
 

@@ -58,7 +58,7 @@ class LogDump:
         self._options = options
 
     def lines(self, path: str) -> Iterator[str]:
-        """What a file holds, by its name. Raises OSError; ValueError for a file of another name.
+        """What a file holds, by its name. Raises OSError, and UnknownFile for another name.
 
         Kafka's tool does not know the checkpoints."""
         name = path.rpartition("/")[2]
@@ -75,7 +75,7 @@ class LogDump:
         for suffix, dumped in dumps:
             if name.endswith(suffix):
                 return dumped(path)
-        raise ValueError(f"{path} is no file of a log that can be dumped")
+        raise dump.UnknownFile(f"{path} is no file of a log that can be dumped")
 
     def _find(self, headline: str, line: str) -> None:
         self.findings.setdefault(headline, []).append(f"  {line}")

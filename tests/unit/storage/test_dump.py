@@ -290,5 +290,5 @@ def test_contents_without_metadata(files: MemoryFiles, log: UnifiedLog) -> None:
 
 @pytest.mark.parametrize("name", ["meta.properties", "x.log"])
 def test_other_files_are_refused(files: MemoryFiles, log: UnifiedLog, name: str) -> None:
-    with pytest.raises(ValueError, match=name):
+    with pytest.raises(dump.UnknownFile, match=name):
         list(LogDump(files, DumpOptions()).lines(f"{DIRECTORY}/{name}"))
