@@ -38,9 +38,11 @@ class DelayedFetch(DelayedOperation):
     I. The follower is to be told the high watermark (see ``HighWatermarkNews``). Kafka 2.4 and 2.5
        did so at every move; later ones let it wait for the next answer.
 
-    A to E all show as a leader epoch that is not the one at parking: a closed partition has none.
-    H takes a truncation, and so comes with E or F. Whatever the case, and also when time runs out,
-    the logs are read again and what is there is answered.
+    A to E all show as a leader epoch that is not the one at parking: a closed partition has none. A
+    newer one is no reason to answer a follower (in Kafka it is): the controller tells that itself,
+    and it asks anew then; it would only ask on at once for all else that it follows. H takes a
+    truncation, and so comes with E or F. Whatever the case, and also when time runs out, the logs
+    are read again and what is there is answered.
     """
 
     __slots__ = ("_on_expired", "_params", "_reader", "_reply", "_watched")
@@ -77,6 +79,8 @@ class DelayedFetch(DelayedOperation):
         available = 0
         for partition, leader_epoch, entry in self._watched:
             if partition.state.leader_epoch != leader_epoch:
+                if replica_id >= 0 and partition.state.leader_epoch > leader_epoch:
+                    continue
                 return True  # A, B, C, D, E
             end = partition.log.log_end_offset if to_log_end else end_of(partition, isolation)
             if entry.fetch_offset == end:

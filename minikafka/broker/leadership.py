@@ -81,10 +81,13 @@ class Leadership:
 
         ``live_leaders`` is where the request says that leaders can be reached, for those that
         UpdateMetadata has not told of yet."""
-        return {
+        errors = {
             instruction.topic_partition: self._apply_one(instruction, live_leaders)
             for instruction in instructions
         }
+        # Who waited on an old role gets its answer now, not at the time-out.
+        self._parked.all_changed([tp for tp, code in errors.items() if code is ErrorCode.NONE])
+        return errors
 
     def _apply_one(
         self, instruction: Instruction, live_leaders: Mapping[int, Endpoint]
@@ -190,7 +193,6 @@ class Leadership:
             isr=instruction.leader_and_isr.isr,
             controller_epoch=instruction.controller_epoch,
         )
-        self._parked.changed(topic_partition)
 
     def _become_follower(
         self,
@@ -210,7 +212,6 @@ class Leadership:
             high_watermark=partition.high_watermark,
             controller_epoch=instruction.controller_epoch,
         )
-        self._parked.changed(topic_partition)
         if not fresh:
             return
         self._fetchers.remove([topic_partition])
@@ -241,8 +242,8 @@ class Leadership:
             self._log.info(
                 "replica_stopped", partition=str(stop.topic_partition), delete=stop.delete
             )
-            # Who waited on this leader gets its error now, not at the time-out.
-            self._parked.changed(stop.topic_partition)
+        # Who waited on this leader gets its error now, not at the time-out.
+        self._parked.all_changed([stop.topic_partition for stop in obeyed])
         return errors, [stop.topic_partition for stop in obeyed if stop.delete]
 
     def _stop_refusal(self, stop: Stop) -> ErrorCode:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 from minikafka.broker.delayed_delete_records import DelayedDeleteRecords
@@ -70,6 +71,12 @@ class ParkedRequests:
         self.fetch.check_and_complete(topic_partition)
         self.produce.check_and_complete(topic_partition)
         self.delete_records.check_and_complete(topic_partition)
+
+    def all_changed(self, topic_partitions: Sequence[TopicPartition]) -> None:
+        """As ``changed``, for many at once: what waits on many of them is looked at once."""
+        self.fetch.check_all_and_complete(topic_partitions)
+        self.produce.check_all_and_complete(topic_partitions)
+        self.delete_records.check_all_and_complete(topic_partitions)
 
     def low_watermark_changed(self, topic_partition: TopicPartition) -> None:
         """It may have moved, and nothing else."""
