@@ -24,7 +24,9 @@ class OpenTransactions:
     have the marker.
 
     ``first_unstable_offset``: the first offset held back; None when there is none.
-    ``unreplicated``: transactions in state B, in the order of their markers.
+    ``unreplicated``: transactions in state B, in the order of their markers, without those that
+    began later and end sooner than another: that one holds readers back in their place. So the
+    first offsets rise too, the first of them is the lowest, and nothing here looks at all of them.
     """
 
     __slots__ = ("_ongoing", "first_unstable_offset", "unreplicated")
@@ -53,7 +55,10 @@ class OpenTransactions:
         index = bisect_left(self._ongoing, first_offset)
         assert self._ongoing[index : index + 1] == [first_offset], "a transaction that never began"
         del self._ongoing[index]
-        self.unreplicated.append(EndedTransaction(first_offset, marker_offset))
+        unreplicated = self.unreplicated
+        while unreplicated and unreplicated[-1].first_offset > first_offset:
+            unreplicated.pop()
+        unreplicated.append(EndedTransaction(first_offset, marker_offset))
         self._look()
 
     def committed_up_to(self, high_watermark: int) -> None:
@@ -78,6 +83,8 @@ class OpenTransactions:
         self._look()
 
     def _look(self) -> None:
-        held = [ended.first_offset for ended in self.unreplicated]
-        held += self._ongoing[:1]
-        self.first_unstable_offset = min(held, default=None)
+        ongoing, unreplicated = self._ongoing, self.unreplicated
+        first = ongoing[0] if ongoing else None
+        if unreplicated and (first is None or unreplicated[0].first_offset < first):
+            first = unreplicated[0].first_offset
+        self.first_unstable_offset = first

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minikafka.core.log.append import AppendOrigin
+from minikafka.core.log.open_transactions import OpenTransactions
 from minikafka.core.log.producer_snapshot import decode_snapshot, encode_snapshot
 from minikafka.core.log.producer_state import ProducerStates
 from minikafka.protocol.records.batch import RecordBatch, parse_batches
@@ -69,6 +70,39 @@ class TestOneTransaction:
         assert again.transactions.first_unstable_offset == 4
         again.clear()
         assert again.transactions.first_unstable_offset is None
+
+
+class CountedOffset(int):
+    """An offset that counts how often it is compared."""
+
+    compared = 0
+
+    def __lt__(self, other: int) -> bool:
+        CountedOffset.compared += 1
+        return super().__lt__(other)
+
+    def __gt__(self, other: int) -> bool:
+        CountedOffset.compared += 1
+        return super().__gt__(other)
+
+
+def test_each_of_many_uncommitted_transactions_costs_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """While a log is recovered, or a follower takes in what it missed, no marker is committed."""
+    monkeypatch.setattr(CountedOffset, "compared", 0)
+    transactions = OpenTransactions()
+    transactions.begin(CountedOffset(0))  # open all the while
+    number = 4_000
+    for offset in range(1, 4 * number, 4):
+        transactions.begin(CountedOffset(offset))
+        transactions.begin(CountedOffset(offset + 1))
+        transactions.end(CountedOffset(offset), offset + 2)
+        transactions.end(CountedOffset(offset + 1), offset + 3)
+    assert CountedOffset.compared < 20 * number
+    assert transactions.first_unstable_offset == 0
+    transactions.end(CountedOffset(0), 4 * number)
+    assert list(transactions.unreplicated) == [(0, 4 * number)]  # all others began later
 
 
 STEPS = st.lists(
