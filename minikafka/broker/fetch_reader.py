@@ -10,6 +10,7 @@ from uuid import UUID
 from minikafka.broker.hosted_partitions import HostedPartitions
 from minikafka.broker.partition import Partition
 from minikafka.broker.read_replicas import NO_PREFERENCE, PreferredReplicas
+from minikafka.broker.shared_reads import SharedReads
 from minikafka.core.log.aborted_txn import AbortedTxn
 from minikafka.core.replication.follower import EpochEndOffset, diverges
 from minikafka.kernel.cluster import NO_EPOCH, TopicPartition
@@ -163,6 +164,7 @@ class FetchReader:
         self._hosted = hosted
         self._preferred = preferred
         self._on_disk_error = on_disk_error
+        self._shared = SharedReads()
 
     def read(
         self,
@@ -238,8 +240,8 @@ class FetchReader:
         if diverging is None and preferred == NO_PREFERENCE:
             upper_bound = end_of(partition, params.isolation)
             committed = params.isolation is Isolation.TXN_COMMITTED
-            read = log.read(
-                entry.fetch_offset, max_bytes, upper_bound, first_always, committed, may_wait
+            read = self._shared.read(
+                log, entry.fetch_offset, max_bytes, upper_bound, first_always, committed, may_wait
             )
             records, aborted = read.records, read.aborted
         if replica_id >= 0:
