@@ -6,7 +6,9 @@ import asyncio
 import struct
 import time
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from typing import cast
 
 SIZE = struct.Struct(">i")
@@ -32,10 +34,10 @@ class Result:
 
 
 class Load(asyncio.BufferedProtocol):
-    """Sends the same frame over and over; keeps the last answer for a look at it."""
+    """Sends the same frames in turn, over and over; keeps the first answer for a look at it."""
 
-    def __init__(self, frame: bytes, count: int, in_flight: int) -> None:
-        self._frame = frame
+    def __init__(self, frames: Sequence[bytes], count: int, in_flight: int) -> None:
+        self._frames = cycle(frames)
         self._left = count
         self._count = count
         self._in_flight = in_flight
@@ -56,7 +58,7 @@ class Load(asyncio.BufferedProtocol):
     def _send(self) -> None:
         self._left -= 1
         self._sent_at.append(time.perf_counter())
-        self._transport.write(self._frame)
+        self._transport.write(next(self._frames))
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._buffer[self._used :]
@@ -91,7 +93,16 @@ class Load(asyncio.BufferedProtocol):
 
 async def drive(port: int, frame: bytes, count: int, in_flight: int) -> tuple[Result, bytes]:
     """Send ``frame`` ``count`` times; the result, and the first answer's bytes."""
+    return await drive_in_turn(port, [frame], count, in_flight)
+
+
+async def drive_in_turn(
+    port: int, frames: Sequence[bytes], count: int, in_flight: int
+) -> tuple[Result, bytes]:
+    """Send ``count`` times one of ``frames``, each in its turn; returns as ``drive``."""
     loop = asyncio.get_running_loop()
-    _, load = await loop.create_connection(lambda: Load(frame, count, in_flight), "127.0.0.1", port)
+    _, load = await loop.create_connection(
+        lambda: Load(frames, count, in_flight), "127.0.0.1", port
+    )
     async with asyncio.timeout(LIMIT_S):
         return await load.done, load.last_answer

@@ -12,7 +12,7 @@ import uvloop
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from scripts.lib.bench import requests, servers
-from scripts.lib.bench.load import Result, drive
+from scripts.lib.bench.load import Result, drive, drive_in_turn
 from scripts.lib.bench.report import Report
 from scripts.lib.cluster import Cluster
 
@@ -144,14 +144,18 @@ def run_fetch(report: Report) -> None:
             frame = requests.produce_frame("bench", size, acks=1)
             first = offset_of_next(port, frame)
             uvloop.run(drive(port, frame, max(4, (8 << 20) // size), IN_FLIGHT))
-            fetch = requests.fetch_frame("bench", first, FETCH_BYTES)
-            _, answer = uvloop.run(drive(port, fetch, 50, IN_FLIGHT))
+            step = FETCH_BYTES // size  # no two in flight want the same: it would be read once
+            fetches = [
+                requests.fetch_frame("bench", first + step * i, FETCH_BYTES)
+                for i in range(IN_FLIGHT)
+            ]
+            _, answer = uvloop.run(drive_in_turn(port, fetches, 50, IN_FLIGHT))
             records = len(requests.fetched(answer))
             ours, bare = [], []
             with servers.probe(Path(home), 0, records) as probe_port:
                 for _ in range(ROUNDS):
-                    ours.append(uvloop.run(drive(port, fetch, 1_000, IN_FLIGHT))[0])
-                    bare.append(uvloop.run(drive(probe_port, fetch, 1_000, IN_FLIGHT))[0])
+                    ours.append(uvloop.run(drive_in_turn(port, fetches, 1_000, IN_FLIGHT))[0])
+                    bare.append(uvloop.run(drive(probe_port, fetches[0], 1_000, IN_FLIGHT))[0])
             volume = records / 1e6
             report.row(
                 f"batches of {size >> 10} KB", "MB/s", rate(ours) * volume, rate(bare) * volume

@@ -26,7 +26,7 @@ from minikafka.protocol.messages.fetch import (
     PartitionData,
 )
 from scripts.lib.bench import requests, servers
-from scripts.lib.bench.load import Result, drive
+from scripts.lib.bench.load import Result, drive, drive_in_turn
 from scripts.lib.bench.produce import IN_FLIGHT, create, leader_port, offset_of_next, rate, round_of
 from scripts.lib.bench.report import Report
 from scripts.lib.cluster import Cluster
@@ -172,11 +172,16 @@ def catching_up(report: Report) -> None:
             cluster.kill_broker(2, signal.SIGCONT)
             wait_until(lambda: bytes_of_log(logs[1]) >= bytes_of_log(logs[0]))
             speeds.append(behind / (time.monotonic() - began) / 1e6)
-        fetch = requests.fetch_frame("log", first + 8, FETCH_BYTES)
-        _, answer = uvloop.run(drive(port, fetch, 50, IN_FLIGHT))
+        step = FETCH_BYTES // BATCH_BYTES  # no two in flight want the same
+        fetches = [
+            requests.fetch_frame("log", first + 8 + step * i, FETCH_BYTES) for i in range(64)
+        ]
+        _, answer = uvloop.run(drive_in_turn(port, fetches, 64, IN_FLIGHT))
         volume = len(requests.fetched(answer)) / 1e6
         for in_flight, aim in ((IN_FLIGHT, 0.7), (1, None)):
-            results = [uvloop.run(drive(port, fetch, 300, in_flight))[0] for _ in range(3)]
+            results = [
+                uvloop.run(drive_in_turn(port, fetches, 300, in_flight))[0] for _ in range(3)
+            ]
             name = f"beside a client with {in_flight} in flight"
             report.row(name, "MB/s", sorted(speeds)[1], rate(results) * volume, aim)
 

@@ -32,7 +32,7 @@ from minikafka.protocol.schema import Message
 from minikafka.world.real.clock import RealClock
 from minikafka.world.real.network import RealNetwork
 from scripts.lib.bench import requests
-from scripts.lib.bench.load import drive
+from scripts.lib.bench.load import drive_in_turn
 from scripts.lib.bench.produce import IN_FLIGHT, leader_port, rate
 from scripts.lib.bench.report import Report
 from scripts.lib.cluster import Cluster
@@ -182,14 +182,15 @@ def reading(report: Report, cluster: Cluster) -> None:
         create(cluster, topic, 1)
         port = leader_port(cluster, topic)
         uvloop.run(filled(port, topic, size))
-        frames = [fetch_frame(topic, isolation) for isolation in (1, 0)]
+        # No two in flight want the same: it would be read once.
+        frames = [[fetch_frame(topic, i, at) for at in range(IN_FLIGHT)] for i in (1, 0)]
         results: list[list[float]] = [[], []]
-        for frame in frames:
-            _, answer = uvloop.run(drive(port, frame, 50, IN_FLIGHT))
+        for each in frames:
+            _, answer = uvloop.run(drive_in_turn(port, each, 50, IN_FLIGHT))
         records = len(requests.fetched(answer))
         for _ in range(ROUNDS):
-            for found, frame in zip(results, frames, strict=True):
-                found.append(rate([uvloop.run(drive(port, frame, 500, IN_FLIGHT))[0]]))
+            for found, each in zip(results, frames, strict=True):
+                found.append(rate([uvloop.run(drive_in_turn(port, each, 500, IN_FLIGHT))[0]]))
         committed, plain = (median(found) * records / 1e6 for found in results)
         aim = LEAST_SHARE if size > RECORD_BYTES else None
         report.row(f"transactions of {size >> 10} KB", "MB/s", committed, plain, aim)
@@ -204,8 +205,8 @@ async def filled(port: int, topic: str, size: int) -> None:
     await asyncio.sleep(0.5)  # the last marker
 
 
-def fetch_frame(topic: str, isolation: int) -> bytes:
-    wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=FETCH_BYTES)
+def fetch_frame(topic: str, isolation: int, offset: int) -> bytes:
+    wanted = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=FETCH_BYTES)
     request = FetchRequest(
         max_wait_ms=500,
         min_bytes=1,
