@@ -95,9 +95,12 @@ class CoordinatedPartitions(Generic[R]):
         self.start_task(self._load(runtime), f"load-{self._what}-{partition}")
 
     def resigned(self, partition: int, epoch: int | None) -> None:
-        """Another broker leads it; ``epoch`` None: its replica here is deleted."""
+        """Another broker leads it; ``epoch`` None: its replica here is deleted, or its disk failed."""
         if epoch is not None and not self._is_news(partition, epoch):
             return
+        self._resign(partition, epoch)
+
+    def _resign(self, partition: int, epoch: int | None) -> None:
         runtime = self._runtimes.pop(partition, None)
         if runtime is None:
             return
@@ -120,7 +123,10 @@ class CoordinatedPartitions(Generic[R]):
 
         started_ms = self.clock.monotonic_ms()
         whole = await runtime.load(is_wanted)
-        if not (whole and is_wanted()):
+        if not is_wanted():
+            return
+        if not whole:  # nobody has said so, but there is nothing to serve
+            self._resign(partition, runtime.epoch)
             return
         runtime.loading = False
         runtime.loaded()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from minikafka.coordinator.transaction_runtime import TransactionRuntime
 from minikafka.core.transaction.answers import MarkerOutcome, marker_outcome
@@ -159,17 +159,10 @@ def _marker(item: MarkerItem) -> WritableTxnMarker:
 
 def _errors(response: WriteTxnMarkersResponse) -> dict[tuple[int, TopicPartition], ErrorCode]:
     return {
-        (marker.producer_id, TopicPartition(topic.name, result.partition_index)): _code(
+        (marker.producer_id, TopicPartition(topic.name, result.partition_index)): ErrorCode(
             result.error_code
         )
         for marker in response.markers
         for topic in marker.topics
         for result in topic.partitions
     }
-
-
-def _code(value: Any) -> ErrorCode:
-    try:
-        return ErrorCode(value)
-    except ValueError:  # of a later Kafka
-        return ErrorCode.UNKNOWN_SERVER_ERROR

@@ -19,6 +19,11 @@ class ErrorCode(IntEnum):
         row.retriable = retriable
         return row
 
+    @classmethod
+    def _missing_(cls, value: object) -> ErrorCode | None:
+        """One of a later Kafka, off the wire: nobody here knows what it means."""
+        return cls.UNKNOWN_SERVER_ERROR if isinstance(value, int) else None
+
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
     OFFSET_OUT_OF_RANGE = 1

@@ -70,6 +70,7 @@ class MemoryLog:
         self.batches: list[bytes] = []
         self.end = 0
         self.held = False
+        self.is_led = True
         self.refusal: ErrorCode | None = None
         self.waiting: deque[tuple[Callable[[ErrorCode, int], None], int]] = deque()
 
@@ -104,8 +105,8 @@ class MemoryLog:
         for _ in range(min(batches, len(self.batches))):
             self.end -= parse_batch(self.batches.pop(), 0).record_count
 
-    def bounds(self, partition: int) -> tuple[int, int]:
-        return 0, self.end
+    def bounds(self, partition: int) -> tuple[int, int] | None:
+        return (0, self.end) if self.is_led else None
 
     async def read(self, partition: int, offset: int, max_bytes: int) -> bytes:
         return b"".join(

@@ -13,11 +13,9 @@ from minikafka.core.group.rebalance import schedule_heartbeat
 from minikafka.core.group.records import CommittedOffset, GroupRecord, GroupStored, OffsetCommitted
 from minikafka.core.group.result import CoordinatorResult, InTransaction, Write
 from minikafka.core.group.states import GroupState
+from minikafka.core.tombstones import in_batches
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
-
-# Records of one write; with names as long as they may be they stay below a batch's usual limit.
-TOMBSTONES_AT_ONCE = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,11 +133,15 @@ def _write_tombstones(
 ) -> None:
     """Not replicated before they count, as in Kafka: one that is lost is written again by the next
     look for what has expired."""
-    for start in range(0, max(len(records), 1), TOMBSTONES_AT_ONCE):
-        part = tuple(records[start : start + TOMBSTONES_AT_ONCE])
-        last = start + TOMBSTONES_AT_ONCE >= len(records)
-        then = Tombstoned(ticket if last else None)
+    parts = list(in_batches(records, _text_bytes)) or [()]
+    for part in parts:
+        then = Tombstoned(ticket if part is parts[-1] else None)
         result.writes.append(Write(group, part, then, replicated=False))
+
+
+def _text_bytes(record: GroupRecord) -> int:
+    topic = record.topic_partition.topic if isinstance(record, OffsetCommitted) else ""
+    return len(record.group_id.encode()) + len(topic.encode())
 
 
 def expire(group: Group, config: GroupConfig, now_ms: int, result: CoordinatorResult) -> int:

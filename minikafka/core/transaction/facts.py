@@ -99,10 +99,11 @@ class TransactionFacts:
         return replace(self, state=state, last_update_ms=now_ms)
 
     def fenced(self, now_ms: int) -> TransactionFacts:
-        """It is aborted in the next epoch, so that its producer can write nothing more."""
-        assert self.producer_epoch < MAX_EPOCH, "no epoch is left to fence the last one with"
+        """It is aborted in the next epoch, so that its producer can write nothing more. In the last
+        one there is nobody to fence: it is given to no producer."""
         aborted = self.ended(committed=False, now_ms=now_ms)
-        return replace(aborted, producer_epoch=self.producer_epoch + 1, last_epoch=NO_EPOCH)
+        epoch = min(self.producer_epoch + 1, MAX_EPOCH)
+        return replace(aborted, producer_epoch=epoch, last_epoch=NO_EPOCH)
 
     def completed(self, now_ms: int) -> TransactionFacts:
         """All markers are written."""

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from minikafka.core.tombstones import in_batches
 from minikafka.core.transaction.answers import not_written
 from minikafka.core.transaction.beginning import begun, refusal_to_begin, rotates
 from minikafka.core.transaction.config import TransactionConfig
-from minikafka.core.transaction.facts import NO_EPOCH, ProducerIdAndEpoch, TransactionFacts
+from minikafka.core.transaction.facts import (
+    MAX_EPOCH,
+    NO_EPOCH,
+    ProducerIdAndEpoch,
+    TransactionFacts,
+)
 from minikafka.core.transaction.records import TransactionStored
 from minikafka.core.transaction.result import (
     CoordinatorResult,
@@ -28,9 +34,6 @@ from minikafka.core.transaction.states import TransactionState
 from minikafka.core.transaction.transaction import Transaction
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
-
-# Records of one write; with ids as long as they may be they stay below a batch's usual limit.
-TOMBSTONES_AT_ONCE = 1_000
 
 
 class TransactionShard:
@@ -231,8 +234,7 @@ class TransactionShard:
             and transaction.pending is None
             and transaction.facts.last_update_ms <= latest_ms
         ]
-        for start in range(0, len(expired), TOMBSTONES_AT_ONCE):
-            part = tuple(expired[start : start + TOMBSTONES_AT_ONCE])
+        for part in in_batches(expired, lambda gone: len(gone.transactional_id.encode())):
             for transaction in part:
                 transaction.prepare(TransactionState.DEAD)
             records = tuple(TransactionStored(gone.transactional_id, None) for gone in part)
@@ -253,7 +255,7 @@ class TransactionShard:
                 self.replay(record)
         then: Then = write.then
         if told is not ErrorCode.NONE and not self.is_closed:
-            if isinstance(then, Completed) and told is ErrorCode.COORDINATOR_NOT_AVAILABLE:
+            if isinstance(then, Completed):  # whatever refused it: else nobody would end it here
                 result.retries.append(write)  # and it stays pending
                 return result
             self._take_back(write)
@@ -344,6 +346,6 @@ def _end_again(state: TransactionState, committed: bool) -> ErrorCode:
 def _refusal(transaction: Transaction | None, producer: ProducerIdAndEpoch) -> ErrorCode | None:
     if transaction is None or transaction.facts.producer_id != producer.producer_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    if transaction.facts.producer_epoch != producer.epoch:
-        return ErrorCode.PRODUCER_FENCED
+    if transaction.facts.producer_epoch != producer.epoch or producer.epoch == MAX_EPOCH:
+        return ErrorCode.PRODUCER_FENCED  # the last epoch is for fencing alone: nobody has it
     return None

@@ -69,7 +69,12 @@ class Asked:
         self.brokers.append(broker)
         self.items.append(item)
 
-    def answer(self, error: ErrorCode = E.NONE, lost: bool = False) -> None:
+    def refuse(self, error: int) -> None:
+        """Not a word of any partition."""
+        item = self.items.pop(0)
+        self.verification.answered([item], AddPartitionsToTxnResponse(error_code=error))
+
+    def answer(self, error: int = E.NONE, lost: bool = False) -> None:
         item = self.items.pop(0)
         rows = [
             AddPartitionsToTxnTopicResult(
@@ -162,6 +167,19 @@ async def test_without_an_answer_or_a_coordinator_it_may_be_tried_again() -> Non
         nobody = Asked(node, coordinator=None)
         results += nobody.append((TP, batch("a")))
         assert [result.error for result in results] == [E.NOT_ENOUGH_REPLICAS] * 2
+
+
+async def test_an_error_of_a_later_kafka_is_one_that_nobody_expects() -> None:
+    async with ReplicaCluster([1]) as cluster:
+        node = await led(cluster)
+        asked = Asked(node)
+        of_partition = asked.append((TP, batch("a")))
+        asked.answer(131)
+        of_request = asked.append((TP, batch("a")))
+        asked.refuse(131)
+        for results in (of_partition, of_request):
+            assert [result.error for result in results] == [E.UNKNOWN_SERVER_ERROR]
+        assert node.held() == []
 
 
 async def test_a_marker_that_comes_before_the_answer_makes_it_void() -> None:

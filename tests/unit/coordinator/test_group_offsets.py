@@ -2,7 +2,7 @@
 
 import pytest
 
-from minikafka.core.group.committing import TOMBSTONES_AT_ONCE
+from minikafka.core.tombstones import BATCH_BYTES
 from minikafka.core.group.config import GroupConfig
 from minikafka.core.group.records import (
     CommittedOffset,
@@ -22,6 +22,7 @@ from minikafka.protocol.records.control import (
     EndTxnMarker,
     encode_end_txn_marker,
 )
+from minikafka.protocol.records.batch import parse_batch
 from tests.support.group_lab import GROUP, GroupLab
 
 NONE = ErrorCode.NONE
@@ -160,11 +161,16 @@ def test_a_deletion_that_is_not_stored_changes_nothing(lab: GroupLab) -> None:
 
 
 def test_many_offsets_are_deleted_in_batches_that_fit(lab: GroupLab) -> None:
-    count = 2 * TOMBSTONES_AT_ONCE + 1
-    lab.commit({("t", n): n for n in range(count)})
+    """However long the names are."""
+    topic = "t" * 249
+    count = 2 * BATCH_BYTES // len(topic)
+    lab.commit({(topic, n): n for n in range(count)})
     before = len(lab.log.batches)
     assert deleted(lab, GROUP) == {GROUP: NONE}
-    assert len(lab.log.batches) == before + 3
+    batches = lab.log.batches[before:]
+    assert len(batches) == 3
+    assert all(len(batch) <= BATCH_BYTES for batch in batches)
+    assert sum(parse_batch(batch, 0).record_count for batch in batches) == count
 
 
 def test_offsets_of_topics_that_are_consumed_are_kept(lab: GroupLab) -> None:

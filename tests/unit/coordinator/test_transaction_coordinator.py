@@ -2,6 +2,7 @@
 
 import pytest
 
+from minikafka.core.tombstones import BATCH_BYTES
 from minikafka.core.transaction.facts import MAX_EPOCH, ProducerIdAndEpoch, TransactionFacts
 from minikafka.core.transaction.records import TransactionStored
 from minikafka.core.transaction.states import TransactionState as S
@@ -175,6 +176,31 @@ def test_the_last_epoch_can_be_fenced() -> None:
     assert lab.begun() == ProducerIdAndEpoch(100, 0)
 
 
+def test_the_last_epoch_is_given_to_nobody() -> None:
+    """It fenced the one before; who names it made it up. Else there would be a transaction that no
+    epoch is left to abort in."""
+    lab = at_epoch(MAX_EPOCH - 1, S.ONGOING)
+    lab.clock.advance(TIMEOUT_MS + 1)
+    lab.shards.abort_timed_out()
+    lab.write_markers()
+    assert lab.state is S.COMPLETE_ABORT
+    made_up = ProducerIdAndEpoch(5, MAX_EPOCH)
+    assert lab.add(made_up, P0) == [E.PRODUCER_FENCED]
+    assert lab.end(made_up) == [E.PRODUCER_FENCED]
+    assert lab.service.verify_partitions(ID, made_up, [P0]) == {P0: E.PRODUCER_FENCED}
+    assert lab.state is S.COMPLETE_ABORT
+
+
+def test_a_transaction_in_the_last_epoch_is_aborted_in_that_one() -> None:
+    """Whoever may have written such a record: it does not end the coordinator."""
+    lab = at_epoch(MAX_EPOCH, S.ONGOING)
+    lab.clock.advance(TIMEOUT_MS + 1)
+    lab.shards.abort_timed_out()
+    (item,) = lab.write_markers()
+    assert (item.markers.producer_epoch, item.markers.committed) == (MAX_EPOCH, False)
+    assert lab.begun() == ProducerIdAndEpoch(100, 0)
+
+
 def test_the_question_for_a_new_id_may_be_repeated() -> None:
     lab = at_epoch(MAX_EPOCH - 1)
     last = ProducerIdAndEpoch(5, MAX_EPOCH - 1)
@@ -214,16 +240,28 @@ def test_what_is_not_written_has_not_happened(refusal: ErrorCode, told: ErrorCod
     assert lab.end(producer, committed=False) == [E.NONE]
 
 
-def test_completion_is_written_until_it_is() -> None:
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        E.NOT_ENOUGH_REPLICAS,
+        E.KAFKA_STORAGE_ERROR,  # a full disk
+        E.UNKNOWN_SERVER_ERROR,
+        E.NOT_LEADER_OR_FOLLOWER,
+    ],
+)
+def test_completion_is_written_until_it_is(refusal: ErrorCode) -> None:
+    """Else the transactional id would be CONCURRENT_TRANSACTIONS until the next coordinator."""
     lab = TransactionLab()
     producer = begun(lab, P0)
     lab.end(producer)
-    lab.log.refusal = E.NOT_ENOUGH_REPLICAS
+    lab.log.refusal = refusal
     lab.write_markers()
+    lab.clock.advance(1000)
     assert lab.state is S.PREPARE_COMMIT
     lab.log.refusal = None
     lab.clock.advance(100)
     assert lab.state is S.COMPLETE_COMMIT
+    assert lab.begun().epoch == producer.epoch + 1
 
 
 def test_a_coordinator_that_stops_tries_nothing_again() -> None:
@@ -330,6 +368,21 @@ def test_what_waits_when_the_coordinator_goes_is_told() -> None:
     assert refused.value.code is E.NOT_COORDINATOR
 
 
+def test_a_load_that_came_to_nothing_is_over() -> None:
+    """The log directory failed meanwhile: who asks looks for another coordinator, and does not wait
+    for this one."""
+    lab = TransactionLab(elect=False)
+    lab.log.is_led = False
+    lab.elect()
+    with pytest.raises(KafkaError) as refused:
+        lab.shards.require(ID)
+    assert refused.value.code is E.NOT_COORDINATOR
+    assert not lab.shards.is_loading
+    lab.log.is_led = True
+    lab.elect()
+    assert lab.begun().epoch == 0
+
+
 # -- time
 
 
@@ -366,6 +419,19 @@ def test_ids_that_nobody_uses_are_deleted() -> None:
     assert lab.records()[-1] == TransactionStored("idle", None)
     assert lab.add(idle, P0, transactional_id="idle") == [E.INVALID_PRODUCER_ID_MAPPING]
     assert lab.successor().size == 1
+
+
+def test_long_ids_are_deleted_in_batches_that_fit() -> None:
+    lab = TransactionLab(transactional_id_expiration_ms=1000)
+    for number in range(100):
+        lab.begun(f"{number:02000}")
+    lab.clock.advance(1000)
+    before = len(lab.log.batches)
+    lab.shards.expire()
+    assert lab.size == 0
+    batches = lab.log.batches[before:]
+    assert len(batches) == 4
+    assert all(len(batch) <= BATCH_BYTES for batch in batches)
 
 
 # -- administration
