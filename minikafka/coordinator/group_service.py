@@ -117,14 +117,14 @@ class GroupService:
         runtime.run(runtime.shard.commit(group_id, facts, reply, self._now_ms()))
 
     def transaction_ended(
-        self, producer_id: int, partitions: Iterable[int], committed: bool
+        self, producer_id: int, markers: Mapping[int, int], committed: bool
     ) -> None:
-        """Its marker is in these partitions of ``__consumer_offsets``, on all in-sync replicas. One
-        that is being loaded comes to the marker by itself."""
-        for partition in partitions:
+        """Its markers are in these partitions of ``__consumer_offsets``, at these offsets, on all
+        in-sync replicas. One that is being loaded comes to the marker by itself."""
+        for partition, offset in markers.items():
             runtime = self._shards.of_partition(partition)
             if runtime is not None and not runtime.loading:
-                runtime.shard.replay_end_of_transaction(producer_id, committed)
+                runtime.shard.replay_end_of_transaction(producer_id, offset, committed)
 
     def partition_for(self, group_id: str) -> int:
         """The partition of ``__consumer_offsets`` that its offsets go to."""

@@ -27,7 +27,7 @@ class ReplayingShard(Protocol[R_contra]):
 
     def replay(self, record: R_contra, offset: int, producer_id: int | None) -> None: ...
 
-    def replay_end_of_transaction(self, producer_id: int, committed: bool) -> None: ...
+    def replay_end_of_transaction(self, producer_id: int, offset: int, committed: bool) -> None: ...
 
 
 class Loader(Generic[R]):
@@ -87,7 +87,8 @@ class Loader(Generic[R]):
                 marker = decode_end_txn_marker(record)
                 if marker is not None:
                     committed = marker.type is ControlRecordType.COMMIT
-                    shard.replay_end_of_transaction(batch.producer_id, committed)
+                    offset = batch.base_offset
+                    shard.replay_end_of_transaction(batch.producer_id, offset, committed)
             return
         producer_id = batch.producer_id if batch.is_transactional else None
         for count, record in enumerate(decode_batch(batch)):

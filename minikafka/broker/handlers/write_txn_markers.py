@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from minikafka.broker.context import Reply, RequestContext
@@ -29,9 +29,9 @@ from minikafka.protocol.records.control import (
 
 ALL_IN_SYNC = -1
 
-# Hears of the end of a transaction in partitions of ``__consumer_offsets``: producer id,
-# partitions, whether it is committed.
-OffsetsDecided: TypeAlias = Callable[[int, Sequence[int], bool], None]
+# Hears of the end of a transaction in partitions of ``__consumer_offsets``: producer id, where in
+# which partition its marker lies, whether it is committed.
+OffsetsDecided: TypeAlias = Callable[[int, Mapping[int, int], bool], None]
 
 
 class WriteTxnMarkersHandler:
@@ -83,15 +83,15 @@ class WriteTxnMarkersHandler:
         self, marker: WritableTxnMarker, results: Iterator[AppendResult]
     ) -> WritableTxnMarkerResult:
         answer = WritableTxnMarkerResult(marker.producer_id)
-        decided: list[int] = []
+        decided: dict[int, int] = {}
         for topic in marker.topics:
             of_topic = WritableTxnMarkerTopicResult(topic.name)
             answer.topics.append(of_topic)
             for index in topic.partition_indexes:
-                error = next(results).error
-                of_topic.partitions.append(WritableTxnMarkerPartitionResult(index, error))
-                if topic.name == GROUP_METADATA_TOPIC and error is ErrorCode.NONE:
-                    decided.append(index)
+                result = next(results)
+                of_topic.partitions.append(WritableTxnMarkerPartitionResult(index, result.error))
+                if topic.name == GROUP_METADATA_TOPIC and result.error is ErrorCode.NONE:
+                    decided[index] = result.info.first_offset
         if decided:
             self._offsets_decided(marker.producer_id, decided, marker.transaction_result)
         return answer

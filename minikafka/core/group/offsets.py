@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from minikafka.core.group.records import NO_TIMESTAMP, CommittedOffset
 from minikafka.kernel.cluster import TopicPartition
@@ -12,17 +12,20 @@ class GroupOffsets:
     """A commit is ``begin`` when its record goes to the log, and then ``complete`` or ``fail``.
 
     Each offset is kept with where its record lies: of two, the later record counts, however their
-    transactions ended. Transactional ones wait by producer until the transaction ends, those on
-    their way to the log (``_joining``) included.
+    transactions ended. Transactional ones wait by producer for the marker: it ends those whose
+    records lie before it, in whatever order their replication and its own are told of. So markers
+    are kept (``_ended``) while commits of their producer are on their way to the log (``_joining``,
+    with how many there are of each).
     """
 
-    __slots__ = ("_committed", "_joining", "_pending", "_transactions")
+    __slots__ = ("_committed", "_ended", "_joining", "_pending", "_transactions")
 
     def __init__(self) -> None:
         self._committed: dict[TopicPartition, tuple[int, CommittedOffset]] = {}
         self._pending: dict[TopicPartition, CommittedOffset] = {}
         self._transactions: dict[int, dict[TopicPartition, tuple[int, CommittedOffset]]] = {}
-        self._joining: dict[int, dict[TopicPartition, CommittedOffset]] = {}
+        self._joining: dict[int, dict[TopicPartition, int]] = {}
+        self._ended: dict[int, list[tuple[int, bool]]] = {}
 
     def __len__(self) -> int:
         return len(self._committed)
@@ -81,20 +84,26 @@ class GroupOffsets:
 
     # -- commits within transactions
 
-    def begin_in_transaction(
-        self, producer_id: int, offsets: Mapping[TopicPartition, CommittedOffset]
-    ) -> None:
-        self._joining.setdefault(producer_id, {}).update(offsets)
+    def awaits(self, producer_id: int) -> bool:
+        """Whether there are offsets that the end of its transaction decides on."""
+        return producer_id in self._transactions or producer_id in self._joining
 
-    def leave_way(
-        self, producer_id: int, topic_partition: TopicPartition, new: CommittedOffset
+    def begin_in_transaction(
+        self, producer_id: int, topic_partitions: Iterable[TopicPartition]
     ) -> None:
-        """Its record is in the log, or came to nothing. A later one may be on its way."""
-        offsets = self._joining.get(producer_id, {})
-        if offsets.get(topic_partition) is new:
-            del offsets[topic_partition]
-            if not offsets:
-                del self._joining[producer_id]
+        joining = self._joining.setdefault(producer_id, {})
+        for topic_partition in topic_partitions:
+            joining[topic_partition] = joining.get(topic_partition, 0) + 1
+
+    def leave_way(self, producer_id: int, topic_partition: TopicPartition) -> None:
+        """One that began there is in the log, and was replayed, or came to nothing."""
+        joining = self._joining[producer_id]
+        joining[topic_partition] -= 1
+        if not joining[topic_partition]:
+            del joining[topic_partition]
+        if not joining:
+            del self._joining[producer_id]
+            self._ended.pop(producer_id, None)
 
     def replay_in_transaction(
         self,
@@ -103,17 +112,29 @@ class GroupOffsets:
         offset: int,
         new: CommittedOffset | None,
     ) -> None:
-        """``new`` None takes back what the same transaction committed."""
-        if new is not None:
-            self._transactions.setdefault(producer_id, {})[topic_partition] = (offset, new)
-        else:
+        """The record at log offset ``offset`` is replicated. ``new`` None takes back what the same
+        transaction committed."""
+        if new is None:
             self._leave_transaction(producer_id, topic_partition)
+            return
+        for marker_offset, committed in self._ended.get(producer_id, ()):
+            if offset < marker_offset:
+                if committed:
+                    self.replay(topic_partition, offset, new)
+                return
+        waiting = self._transactions.setdefault(producer_id, {})
+        if waiting.get(topic_partition, (-1, new))[0] <= offset:
+            waiting[topic_partition] = (offset, new)
 
-    def end_transaction(self, producer_id: int, committed: bool) -> None:
-        """The marker is in the log."""
-        found = self._transactions.pop(producer_id, {})
-        for topic_partition, (offset, new) in found.items() if committed else ():
-            self.replay(topic_partition, offset, new)
+    def end_transaction(self, producer_id: int, marker_offset: int, committed: bool) -> None:
+        """The marker in the log at ``marker_offset`` is replicated."""
+        if producer_id in self._joining:
+            self._ended.setdefault(producer_id, []).append((marker_offset, committed))
+        for topic_partition, (offset, new) in list(self._transactions.get(producer_id, {}).items()):
+            if offset < marker_offset:
+                self._leave_transaction(producer_id, topic_partition)
+                if committed:
+                    self.replay(topic_partition, offset, new)
 
     def _leave_transaction(self, producer_id: int, topic_partition: TopicPartition) -> None:
         offsets = self._transactions.get(producer_id, {})

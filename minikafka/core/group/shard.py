@@ -48,6 +48,7 @@ class GroupShard:
         self.groups: dict[str, Group] = {}
         self._config = config
         self._live = False
+        self._in_transactions: dict[int, dict[str, None]] = {}  # of producers: groups, in order
 
     # -- loading and unloading
 
@@ -68,6 +69,7 @@ class GroupShard:
             group.offsets.replay_in_transaction(
                 producer_id, record.topic_partition, offset, record.committed
             )
+            self._follow(group, producer_id)
         elif record.committed is None:
             group.offsets.remove(record.topic_partition)
         elif self._live:
@@ -75,9 +77,25 @@ class GroupShard:
         else:
             group.offsets.replay(record.topic_partition, offset, record.committed)
 
-    def replay_end_of_transaction(self, producer_id: int, committed: bool) -> None:
-        for group in self.groups.values():
-            group.offsets.end_transaction(producer_id, committed)
+    def replay_end_of_transaction(self, producer_id: int, offset: int, committed: bool) -> None:
+        """The marker of the log at ``offset``. A partition has as many groups as you like: those
+        are looked at that the producer commits for."""
+        for group_id in self._in_transactions.pop(producer_id, ()):
+            group = self.groups.get(group_id)
+            if group is not None:  # else all that it awaited was deleted
+                group.offsets.end_transaction(producer_id, offset, committed)
+                self._follow(group, producer_id)
+
+    def _follow(self, group: Group, producer_id: int) -> None:
+        """Know whether the group awaits the end of a transaction of the producer. Kafka:
+        ``openGroupsForProducer``."""
+        groups = self._in_transactions.setdefault(producer_id, {})
+        if group.offsets.awaits(producer_id):
+            groups[group.group_id] = None
+        else:
+            groups.pop(group.group_id, None)
+        if not groups:
+            del self._in_transactions[producer_id]
 
     def loaded(self, now_ms: int) -> CoordinatorResult:
         """The log is read: sessions start; groups that may not be so large have to rebalance."""
@@ -113,6 +131,7 @@ class GroupShard:
                 result.timers.append(CheckHeartbeat(group, member_id))
             result.timers += (CheckJoin(group), CheckSync(group))
         self.groups.clear()
+        self._in_transactions.clear()
         return result
 
     def _group_of_offset(self, record: OffsetCommitted) -> Group | None:
@@ -212,6 +231,8 @@ class GroupShard:
                 return result
             group = self.groups[group_id] = Group(group_id, now_ms)
         commit(group, facts, ticket, self._config, result)
+        if facts.transaction is not None:
+            self._follow(group, facts.transaction.producer_id)
         return result
 
     def expire(self, group: Group, now_ms: int) -> tuple[CoordinatorResult, int]:
@@ -246,7 +267,7 @@ class GroupShard:
     ) -> None:
         failed = error is not ErrorCode.NONE
         if isinstance(then, OffsetsStored):
-            _take_back_offsets(group, write, failed)
+            self._take_back_offsets(group, write, failed)
             told = offset_write_error(error)
             result.reply(then.ticket, {tp: code or told for tp, code in then.errors.items()})
         elif isinstance(then, AssignmentStored):
@@ -271,14 +292,15 @@ class GroupShard:
             if failed:  # the generation before would come back, and its members time out
                 result.note("empty_group_not_stored", group, level="warning", error=error.name)
 
-
-def _take_back_offsets(group: Group, write: Write, failed: bool) -> None:
-    """They are not on their way any more."""
-    for record in write.records:
-        if not isinstance(record, OffsetCommitted) or record.committed is None:
-            continue
-        if write.transaction is not None:
-            producer_id = write.transaction.producer_id
-            group.offsets.leave_way(producer_id, record.topic_partition, record.committed)
-        elif failed:
-            group.offsets.fail(record.topic_partition, record.committed)
+    def _take_back_offsets(self, group: Group, write: Write, failed: bool) -> None:
+        """They are not on their way any more."""
+        transaction = write.transaction
+        for record in write.records:
+            if not isinstance(record, OffsetCommitted) or record.committed is None:
+                continue
+            if transaction is not None:
+                group.offsets.leave_way(transaction.producer_id, record.topic_partition)
+            elif failed:
+                group.offsets.fail(record.topic_partition, record.committed)
+        if transaction is not None and not group.is_dead:
+            self._follow(group, transaction.producer_id)

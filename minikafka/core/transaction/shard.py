@@ -66,7 +66,7 @@ class TransactionShard:
         else:
             known.become(record.facts)
 
-    def replay_end_of_transaction(self, producer_id: int, committed: bool) -> None:
+    def replay_end_of_transaction(self, producer_id: int, offset: int, committed: bool) -> None:
         """Nobody writes to this log in transactions."""
 
     def loaded(self, now_ms: int) -> CoordinatorResult:

@@ -2,7 +2,6 @@
 
 import pytest
 
-from minikafka.core.tombstones import BATCH_BYTES
 from minikafka.core.group.config import GroupConfig
 from minikafka.core.group.records import (
     CommittedOffset,
@@ -13,16 +12,17 @@ from minikafka.core.group.records import (
 )
 from minikafka.core.group.shard import GroupShard
 from minikafka.core.group.states import GroupState
+from minikafka.core.tombstones import BATCH_BYTES
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.messages.offsets_log import GroupMetadataValue, MemberMetadata
+from minikafka.protocol.records.batch import parse_batch
 from minikafka.protocol.records.builder import build_batch
 from minikafka.protocol.records.control import (
     ControlRecordType,
     EndTxnMarker,
     encode_end_txn_marker,
 )
-from minikafka.protocol.records.batch import parse_batch
 from tests.support.group_lab import GROUP, GroupLab
 
 NONE = ErrorCode.NONE

@@ -1,7 +1,13 @@
 """Offsets that are committed in transactions: pending until the marker, checked as KIP-447 says."""
 
+from collections.abc import Callable
+from functools import partial
+from random import Random
+from typing import Any
+
 import pytest
 
+from minikafka.core.group.offsets import GroupOffsets
 from minikafka.core.group.result import InTransaction
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
@@ -21,13 +27,23 @@ def unstable(lab: GroupLab) -> bool:
     return found.error is E.UNSTABLE_OFFSET_COMMIT
 
 
-def ended(lab: GroupLab, committed: bool, producer_id: int = PID) -> None:
-    """The marker is in the log, and that is told."""
+def marked(lab: GroupLab, committed: bool, producer_id: int = PID) -> int:
+    """The marker is in the log, at this offset."""
+    offset = lab.log.end
     batch = bytearray(marker(producer_id, 0, committed))
-    stamp(batch, 0, lab.log.end, 0)
+    stamp(batch, 0, offset, 0)
     lab.log.batches.append(bytes(batch))
     lab.log.end += 1
-    lab.service.transaction_ended(producer_id, [PARTITION], committed)
+    return offset
+
+
+def told(lab: GroupLab, offset: int, committed: bool, producer_id: int = PID) -> None:
+    """The marker there is replicated."""
+    lab.service.transaction_ended(producer_id, {PARTITION: offset}, committed)
+
+
+def ended(lab: GroupLab, committed: bool, producer_id: int = PID) -> None:
+    told(lab, marked(lab, committed, producer_id), committed, producer_id)
 
 
 @pytest.mark.parametrize("committed", [True, False])
@@ -101,8 +117,121 @@ def test_a_marker_told_of_while_groups_are_loaded_waits_for_its_turn() -> None:
     runtime.loading = True
     group = runtime.shard.groups[GROUP]
     group.offsets.replay_in_transaction(PID, TP, 9, group.offsets.get(TP))
-    lab.service.transaction_ended(PID, [PARTITION], False)
+    told(lab, 10, committed=False)
     assert group.offsets.is_unstable(TP)
+
+
+# -- told in another order than the log's: one fetch of a follower replicates all of it at once
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_marker_may_be_told_of_before_the_offsets_that_it_ends(committed: bool) -> None:
+    lab = GroupLab()
+    lab.log.held = True
+    lab.commit({WHERE: 5}, transaction=TXN)
+    ended(lab, committed)
+    assert unstable(lab)
+    lab.log.release()
+    assert not unstable(lab)
+    lab.log.held = False
+    assert lab.committed() == ({WHERE: 5} if committed else {})
+    lab.commit({("flights", 1): 1}, transaction=InTransaction(PID, 1))
+    ended(lab, committed=True)
+    assert lab.committed() == {("flights", 1): 1} | ({WHERE: 5} if committed else {})
+    live = lab.committed()
+    lab.resign()
+    lab.elect()
+    assert lab.committed() == live
+
+
+def test_an_offset_that_came_to_nothing_is_not_committed_by_its_marker() -> None:
+    lab = GroupLab()
+    lab.log.held = True
+    lab.commit({WHERE: 5}, transaction=TXN)
+    ended(lab, committed=True)
+    lab.log.release(E.NOT_ENOUGH_REPLICAS)
+    assert (lab.committed(), unstable(lab)) == ({}, False)
+
+
+def test_a_marker_told_of_late_does_not_end_the_next_transaction() -> None:
+    """It was written twice, as its first answer got lost; that one still waited for others."""
+    lab = GroupLab()
+    lab.commit({WHERE: 5}, transaction=TXN)
+    first = marked(lab, committed=True)
+    ended(lab, committed=True)
+    assert lab.committed() == {WHERE: 5}
+    lab.commit({WHERE: 9}, transaction=TXN)
+    told(lab, first, committed=True)
+    assert (lab.committed(), unstable(lab)) == ({WHERE: 5}, True)
+    ended(lab, committed=False)
+    assert (lab.committed(), unstable(lab)) == ({WHERE: 5}, False)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_whatever_the_order_it_comes_to_what_the_log_says(seed: int) -> None:
+    """The dumb twin is another coordinator that reads the same log. A producer begins nothing new
+    before its last marker is told of."""
+    dice = Random(seed)
+    lab = GroupLab()
+    lab.log.held = True
+    news: list[Callable[[], None]] = []
+    for number in range(40):
+        producer_id = dice.randrange(2)
+        where = ("flights", dice.randrange(2))
+        lab.commit({where: number}, transaction=InTransaction(producer_id, 0))
+        news += [partial(done, E.NONE, at) for done, at in lab.log.waiting]
+        lab.log.waiting.clear()
+        if dice.random() < 0.4:
+            committed = dice.random() < 0.6
+            news.append(
+                partial(told, lab, marked(lab, committed, producer_id), committed, producer_id)
+            )
+            dice.shuffle(news)
+            while news:
+                news.pop()()
+    for producer_id in range(2):
+        ended(lab, True, producer_id)
+    while news:
+        news.pop(dice.randrange(len(news)))()
+    live = lab.committed()
+    assert not any(lab.group.offsets.awaits(producer_id) for producer_id in range(2))
+    lab.resign()
+    lab.elect()
+    assert lab.committed() == live
+
+
+def test_a_marker_looks_at_the_groups_of_its_producer_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """There may be thousands of others in the partition."""
+    lab = GroupLab()
+    for number in range(50):
+        lab.commit({WHERE: number}, group_id=f"other-{number}")
+    lab.commit({WHERE: 5}, transaction=TXN)
+    lab.commit({WHERE: 6}, group_id="g2", transaction=TXN)
+    looked_at: list[int] = []
+    end = GroupOffsets.end_transaction
+
+    def counted(self: GroupOffsets, producer_id: int, *rest: Any) -> None:
+        looked_at.append(producer_id)
+        end(self, producer_id, *rest)
+
+    monkeypatch.setattr(GroupOffsets, "end_transaction", counted)
+    ended(lab, committed=True)
+    ended(lab, committed=True)
+    assert looked_at == [PID, PID]
+    assert (lab.committed(), lab.committed("g2")) == ({WHERE: 5}, {WHERE: 6})
+
+
+def test_a_group_may_be_gone_before_the_marker_comes() -> None:
+    lab = GroupLab()
+    lab.commit({WHERE: 1})
+    lab.commit({WHERE: 5}, transaction=TXN)
+    lab.service.delete_groups([GROUP], lambda _: None)
+    ended(lab, committed=True)
+    lab.resign()
+    lab.elect()
+    ended(lab, committed=True)
 
 
 def test_who_says_who_he_is_has_to_be_a_member_of_this_generation() -> None:
