@@ -1,0 +1,66 @@
+"""Departures as they come in, by airport and hour: how many, how late, and in what weather."""
+
+from pyspark import pipelines as dp
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+spark = SparkSession.active()
+BROKERS = spark.conf.get("minikafka.bootstrap.servers")
+
+FLIGHT = "origin string, carrier string, time_hour timestamp, dep_delay double"
+# How late a flight may come in. The demo writes ten days in a second: this is six of its seconds.
+LATENESS = "60 days"
+
+
+@dp.temporary_view
+def departures() -> DataFrame:
+    lines = (
+        spark.readStream.format("minikafka")
+        .option("kafka.bootstrap.servers", BROKERS)
+        .option("subscribe", "flights-live")
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", "50000")
+        .load()
+    )
+    flight = F.from_json(F.col("value").cast("string"), FLIGHT)
+    return lines.select(flight.alias("flight")).select("flight.*")
+
+
+@dp.table(comment="An hour is here once no flight of it can come any more.")
+def flights_hourly() -> DataFrame:
+    """``latest``: who had the longest delay. It is null, as the mean is, where no flight left."""
+    late = F.when(F.col("dep_delay").isNotNull(), F.struct("dep_delay", "name"))
+    by_hour = (
+        spark.readStream.table("departures")
+        .join(F.broadcast(spark.read.table("carriers")), "carrier", "left")
+        .withWatermark("time_hour", LATENESS)
+        .groupBy("origin", F.window("time_hour", "1 hour"))
+        .agg(
+            F.count("*").alias("flights"),
+            F.count("dep_delay").alias("departed"),
+            F.avg("dep_delay").alias("mean_delay"),
+            F.max(late)["name"].alias("latest"),
+        )
+        .withColumn("hour", F.col("window.start"))
+        .drop("window")
+    )
+    return by_hour.join(
+        F.broadcast(spark.read.table("weather")), ["origin", "hour"], "left"
+    ).select(
+        "origin", "hour", "flights", "departed", "mean_delay", "latest",
+        "temp", "wind_speed", "visib",
+    )  # fmt: skip
+
+
+dp.create_sink(
+    "flights_hourly_topic",
+    "minikafka",
+    {"kafka.bootstrap.servers": BROKERS, "topic": "flights-hourly"},
+)
+
+
+@dp.append_flow(target="flights_hourly_topic")
+def hours_to_topic() -> DataFrame:
+    """Exactly once, as the table is."""
+    hours = spark.readStream.table("flights_hourly")
+    return hours.select(F.col("origin").alias("key"), F.to_json(F.struct("*")).alias("value"))

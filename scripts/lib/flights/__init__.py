@@ -1,0 +1,1 @@
+"""The pipeline of examples/flights, run and checked by the demo."""
