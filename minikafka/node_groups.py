@@ -119,7 +119,7 @@ class GroupParts:
         if topic == GROUP_METADATA_TOPIC:
             (self.shards.elected if leads else self.shards.resigned)(partition, epoch)
 
-    def replica_deleted(self, topic_partition: TopicPartition) -> None:
+    def replica_gone(self, topic_partition: TopicPartition) -> None:
         if topic_partition.topic == GROUP_METADATA_TOPIC:
             self.shards.resigned(topic_partition.partition, None)
 

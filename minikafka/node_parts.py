@@ -132,6 +132,7 @@ class BrokerParts:
         self._fetch_sessions = self._make_fetch_sessions(metrics)
         self.groups = self._make_groups(metrics)
         self.transactions = self._make_transactions(listener, metrics)
+        self.replicas.hosted.on_offline = self._replica_gone
         self.purgatories = Purgatories(world.clock, metrics)
         self.purgatories.add(*self._reapers())
 
@@ -208,7 +209,11 @@ class BrokerParts:
             host,
             port,
             f"broker-{self._broker_id}-fetcher",
-            ChannelConfig(max_in_flight=1, reuse_memory=True),
+            ChannelConfig(
+                max_in_flight=1,
+                reuse_memory=True,
+                kept_bytes=2 * self._config.integer("replica.fetch.response.max.bytes"),
+            ),
         )
 
     def routes(self) -> list[Route]:
@@ -255,10 +260,10 @@ class BrokerParts:
             self._topic_changed,
             self.groups.service.partitions_deleted,
             brokers_changed=self.replicas.deletion.brokers_changed,
-            drop_strays=StrayReplicas(self.replicas, self._logs, self._replica_deleted).drop,
+            drop_strays=StrayReplicas(self.replicas, self._logs, self._replica_gone).drop,
         )
         leader_and_isr = LeaderAndIsrHandler(self.replicas, self.fence, self._role_taken)
-        stop_replica = StopReplicaHandler(self.replicas, self.fence, self._replica_deleted)
+        stop_replica = StopReplicaHandler(self.replicas, self.fence, self._replica_gone)
         return [
             Route(ApiKey.LEADER_AND_ISR, leader_and_isr, task=True),
             Route(ApiKey.STOP_REPLICA, stop_replica, task=True),
@@ -269,9 +274,10 @@ class BrokerParts:
         self.groups.role_taken(topic_partition, leads, epoch)
         self.transactions.role_taken(topic_partition, leads, epoch)
 
-    def _replica_deleted(self, topic_partition: TopicPartition) -> None:
-        self.groups.replica_deleted(topic_partition)
-        self.transactions.replica_deleted(topic_partition)
+    def _replica_gone(self, topic_partition: TopicPartition) -> None:
+        """Deleted, or its disk failed."""
+        self.groups.replica_gone(topic_partition)
+        self.transactions.replica_gone(topic_partition)
 
     def _topic_changed(self, topic: str) -> None:
         self._topics.topic_changed(topic)

@@ -142,7 +142,7 @@ class TransactionParts:
         if topic == TRANSACTION_STATE_TOPIC:
             (self.shards.elected if leads else self.shards.resigned)(partition, epoch)
 
-    def replica_deleted(self, topic_partition: TopicPartition) -> None:
+    def replica_gone(self, topic_partition: TopicPartition) -> None:
         if topic_partition.topic == TRANSACTION_STATE_TOPIC:
             self.shards.resigned(topic_partition.partition, None)
 

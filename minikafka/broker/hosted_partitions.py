@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from uuid import UUID
 
 from minikafka.broker.cluster_view import ClusterView
@@ -12,9 +12,11 @@ from minikafka.kernel.errors import ErrorCode, KafkaError
 
 
 class HostedPartitions:
-    """A partition is online here, offline (its disk failed), or not here."""
+    """A partition is online here, offline (its disk failed), or not here. ``on_offline`` hears of
+    those whose disk failed: nobody else tells that this broker leads them no more."""
 
     def __init__(self, cluster: ClusterView) -> None:
+        self.on_offline: Callable[[TopicPartition], None] | None = None
         self._cluster = cluster
         self._online: dict[TopicPartition, Partition] = {}
         self._offline: set[TopicPartition] = set()
@@ -93,3 +95,5 @@ class HostedPartitions:
         if partition is not None:
             partition.close()
         self._offline.add(topic_partition)
+        if self.on_offline is not None:
+            self.on_offline(topic_partition)

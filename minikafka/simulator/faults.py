@@ -108,6 +108,26 @@ async def all_without_zookeeper(cluster: SimCluster, broker_id: int, away_s: flo
     cluster.simulation.zookeeper.start()
 
 
+async def full_disk(cluster: SimCluster, broker_id: int, away_s: float) -> None:
+    """Nothing more fits on its disk: it refuses to append, and stays what it is."""
+    disk = cluster.host(broker_id).disk
+    disk.capacity_bytes = disk.used_bytes
+    await asyncio.sleep(away_s)
+    disk.capacity_bytes = None
+
+
+async def broken_directory(cluster: SimCluster, broker_id: int, partition: TopicPartition) -> None:
+    """The log directory of ``partition`` fails, and the broker goes on with the others; a start on
+    the mended disk follows when others lead what lay there."""
+    host = cluster.host(broker_id)
+    path = cluster.replicas(partition)[broker_id].log.directory.rpartition("/")[0]
+    host.disk.broken.append(path)
+    await until_led_by_another(cluster, partition, broker_id)
+    await cluster.stop(broker_id)
+    host.disk.broken.clear()
+    await cluster.bring_up(broker_id)
+
+
 FAULTS: tuple[Fault, ...] = (
     killed,
     stopped,

@@ -3,14 +3,14 @@ acknowledged offset is taken back, every group is stable when all is well again.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 import pytest
 
 from minikafka.client import Admin
 from minikafka.kernel.cluster import GROUP_METADATA_TOPIC, TopicPartition
 from minikafka.simulator import faults
-from minikafka.simulator.cluster import SimCluster
+from minikafka.simulator.cluster import LogEvent, SimCluster
 from minikafka.simulator.groups import Travellers
 from minikafka.simulator.scenario import PARTITIONS, TOPIC, prepared
 
@@ -24,8 +24,12 @@ SETTINGS = {
 MORE_COMMITS = 20
 
 
-def play(seed: int, fault: Callable[[SimCluster], Awaitable[None]]) -> SimCluster:
-    cluster = SimCluster(seed, settings=SETTINGS)
+def play(
+    seed: int,
+    fault: Callable[[SimCluster], Awaitable[None]],
+    settings: Mapping[str, str] = SETTINGS,
+) -> SimCluster:
+    cluster = SimCluster(seed, settings=settings)
     cluster.run(lambda cluster: travelling(cluster, fault))
     return cluster
 
@@ -81,6 +85,34 @@ def test_the_members_are_cut_off_from_their_coordinator(seed: int) -> None:
         await faults.unreachable(cluster, cluster.leader(OFFSETS), 25)
 
     play(seed, fault)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_the_disk_of_the_coordinator_is_full(seed: int) -> None:
+    """It coordinates on, for as long as nothing has to be written."""
+
+    async def fault(cluster: SimCluster) -> None:
+        await faults.full_disk(cluster, cluster.leader(OFFSETS), 15)
+
+    play(seed, fault)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_the_disk_of_the_coordinator_breaks(seed: int) -> None:
+    """Its broker goes on with another disk, and coordinates nothing that it cannot read."""
+    resigned: list[int] = []
+
+    def hear(event: LogEvent) -> None:
+        if event.name == "coordinator_resigned" and event.facts["epoch"] is None:
+            resigned.append(event.facts["broker"])
+
+    async def fault(cluster: SimCluster) -> None:
+        cluster.observers.append(hear)
+        victim = cluster.leader(OFFSETS)
+        await faults.broken_directory(cluster, victim, OFFSETS)
+        assert resigned == [victim]
+
+    play(seed, fault, SETTINGS | {"log.dirs": "/one,/two"})
 
 
 @pytest.mark.parametrize("seed", range(2))

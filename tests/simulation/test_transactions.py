@@ -3,7 +3,8 @@ transactions or nothing, the last stable offset does not go back, nothing hangs 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
 
 import pytest
 
@@ -14,7 +15,7 @@ from minikafka.kernel.cluster import (
     TopicPartition,
 )
 from minikafka.simulator import faults
-from minikafka.simulator.cluster import SimCluster
+from minikafka.simulator.cluster import LogEvent, SimCluster
 from minikafka.simulator.scenario import PARTITIONS, TOPIC, prepared
 from minikafka.simulator.transactions import (
     StableOffsetChecker,
@@ -35,8 +36,12 @@ SETTINGS = {
 MORE = 12
 
 
-def play(seed: int, fault: Callable[[SimCluster], Awaitable[None]]) -> Transactors:
-    cluster = SimCluster(seed, settings=SETTINGS)
+def play(
+    seed: int,
+    fault: Callable[[SimCluster], Awaitable[None]],
+    settings: Mapping[str, str] = SETTINGS,
+) -> Transactors:
+    cluster = SimCluster(seed, settings=settings)
     return cluster.run(lambda cluster: transacting(cluster, fault))
 
 
@@ -85,6 +90,36 @@ def test_the_coordinator_is_cut_off_but_for_its_producers() -> None:
         await faults.isolated(cluster, cluster.leader(COORDINATOR), 25)
 
     play(0, fault)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_the_disk_of_the_coordinator_is_full(seed: int) -> None:
+    """It coordinates on: what it could not write is written, or refused, when there is space."""
+
+    async def fault(cluster: SimCluster) -> None:
+        for _ in range(3):
+            await faults.full_disk(cluster, cluster.leader(COORDINATOR), 8)
+            await asyncio.sleep(8)
+
+    play(seed, fault)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_the_disk_of_the_coordinator_breaks(seed: int) -> None:
+    """Its broker goes on with another disk, and coordinates nothing that it cannot read."""
+    resigned: list[int] = []
+
+    def hear(event: LogEvent) -> None:
+        if event.name == "coordinator_resigned" and event.facts["epoch"] is None:
+            resigned.append(event.facts["broker"])
+
+    async def fault(cluster: SimCluster) -> None:
+        cluster.observers.append(hear)
+        victim = cluster.leader(COORDINATOR)
+        await faults.broken_directory(cluster, victim, COORDINATOR)
+        assert victim in resigned
+
+    play(seed, fault, SETTINGS | {"log.dirs": "/one,/two"})
 
 
 def test_brokers_stop_in_order() -> None:

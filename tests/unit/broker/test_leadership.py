@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from errno import ENOSPC
 from uuid import UUID
 
 import pytest
@@ -234,6 +235,19 @@ async def test_an_offline_partition_is_not_stopped() -> None:
         cluster[1].replicas.disk_failed(TP, OSError("broken"))
         assert await stopped(cluster[1], stop()) is ErrorCode.KAFKA_STORAGE_ERROR
         assert await partition_error(cluster, epoch=9) is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+async def test_who_has_to_know_hears_of_a_disk_that_failed() -> None:
+    """A coordinator: the controller's next word is refused here, so nobody else tells it."""
+    gone: list[tuple[TopicPartition, bool]] = []
+    async with ReplicaCluster([1]) as cluster:
+        await cluster.elect(1, isr=[1], replicas=[1])
+        hosted = cluster[1].replicas.hosted
+        hosted.on_offline = lambda tp: gone.append((tp, hosted.is_offline(tp)))
+        cluster[1].replicas.disk_failed(TP, OSError(ENOSPC, "full"))
+        assert gone == []
+        cluster[1].replicas.disk_failed(TP, OSError("broken"))
+        assert gone == [(TP, True)]
 
 
 async def test_a_disk_that_cannot_make_logs_takes_the_partition_offline() -> None:
