@@ -43,6 +43,7 @@ from minikafka.broker.isr_store import ZkIsrStore
 from minikafka.broker.leader_elections import LeaderElections
 from minikafka.broker.metadata_cache import MetadataCache
 from minikafka.broker.node_to_controller import NodeToController
+from minikafka.broker.orphaned_logs import OrphanedLogs
 from minikafka.broker.partition_growth import PartitionGrowth
 from minikafka.broker.purgatories import Purgatories
 from minikafka.broker.replica_fetcher import SourceChannel
@@ -186,6 +187,7 @@ class BrokerParts:
 
     async def start(self, tasks: asyncio.TaskGroup) -> None:
         await self.replicas.start(tasks)
+        self._orphans.start(tasks)
         self._to_controller.start(tasks)
         self._creation.start(tasks)
         self.groups.start(tasks)
@@ -197,6 +199,7 @@ class BrokerParts:
         await self._to_controller.close()
         self._topic_reaper.close()
         self._election_reaper.close()
+        await self._orphans.stop()
         await self.replicas.stop()
 
     async def _read_topic_configs(self, topics: Sequence[str]) -> Mapping[str, Mapping[str, str]]:

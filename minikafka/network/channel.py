@@ -10,7 +10,7 @@ from typing import Any, cast
 from minikafka.kernel.events import EventLog, event_log
 from minikafka.kernel.ports import Clock, Network, TimerHandle
 from minikafka.protocol.codec import DecodeError
-from minikafka.protocol.frames import FrameError, FrameReader
+from minikafka.protocol.frames import BIG_BYTES, FrameError, FrameReader
 from minikafka.protocol.headers import RequestHeader, decode_response, encode_request
 from minikafka.protocol.messages.registry import response_class
 from minikafka.protocol.schema import Message
@@ -22,12 +22,13 @@ MAX_CORRELATION_ID = 2**31 - 1
 class ChannelConfig:
     """``max_in_flight`` bounds unanswered requests: more of them wait for their turn. With
     ``reuse_memory``, for one in flight only, what a response brings is gone with the next request:
-    for callers that are done with it by then."""
+    for callers that are done with it by then. ``kept_bytes`` of such memory may stay here."""
 
     connection_setup_timeout_ms: int = 10_000
     max_in_flight: int = 5
     max_response_bytes: int = 2**31 - 1
     reuse_memory: bool = False
+    kept_bytes: int = BIG_BYTES
 
 
 class _InFlight:
@@ -66,7 +67,9 @@ class Channel(asyncio.BufferedProtocol):
         self._client_id = client_id
         self._config = config
         self._log = log
-        self._reader = FrameReader(config.max_response_bytes, config.reuse_memory)
+        self._reader = FrameReader(
+            config.max_response_bytes, config.reuse_memory, config.kept_bytes
+        )
         self._transport: asyncio.Transport | None = None
         self._in_flight: deque[_InFlight] = deque()  # bound: max_in_flight
         self._free_turns = config.max_in_flight

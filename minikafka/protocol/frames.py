@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 BUFFER_BYTES = 64 * 1024
 # A frame that does not fit the buffer gets memory of its own, at first no more than this, however
-# long it claims to be; what is kept for the connection's next big frame is never larger.
+# long it claims to be; nor is what is kept for the connection's next big frame, unless told.
 BIG_BYTES = 2 * 1024 * 1024
 GROWTH = 4
 # Where frames are reused, those of middle size get a wider buffer instead, kept for as long as they
@@ -30,12 +30,14 @@ class FrameReader:
     """For ``asyncio.BufferedProtocol``: a buffer to fill, frames from what was filled.
 
     ``reuse``: a frame is a view into the reader's buffer, valid until the next ``get_buffer``;
-    otherwise each frame owns its memory. Not usable any more after FrameError.
+    otherwise each frame owns its memory. Memory of up to ``kept_bytes`` is used again while
+    one big frame follows the other. Not usable any more after FrameError.
     """
 
-    def __init__(self, max_frame_bytes: int, reuse: bool) -> None:
+    def __init__(self, max_frame_bytes: int, reuse: bool, kept_bytes: int = BIG_BYTES) -> None:
         self._max_frame_bytes = max_frame_bytes
         self._reuse = reuse
+        self._kept_bytes = kept_bytes
         self._view = memoryview(bytearray(BUFFER_BYTES))
         self._start = 0  # of what was filled but not handed out
         self._end = 0
@@ -89,6 +91,8 @@ class FrameReader:
             frames.append(frame if self._reuse else memoryview(frame.tobytes()))
             start = stop
         self._start = start
+        if self._big is not None and frames and len(self._big) > BIG_BYTES:
+            self._big = None  # no more big ones, it seems
         return frames
 
     def release(self) -> None:
@@ -128,6 +132,6 @@ class FrameReader:
         assert self._big is not None
         frame = self._big[: self._big_size]
         self._big_size = self._big_filled = 0
-        if not self._reuse or len(self._big) > BIG_BYTES:
+        if not self._reuse or len(self._big) > self._kept_bytes:
             self._big = None
         return frame

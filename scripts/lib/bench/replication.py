@@ -32,7 +32,12 @@ from scripts.lib.bench.report import Report
 from scripts.lib.cluster import Cluster
 
 ROUNDS = 5
-OVERRIDES = ("message.max.bytes=4194304", "offsets.topic.replication.factor=1")
+# Followers take what a message may be, as Kafka advises for large ones.
+OVERRIDES = (
+    "message.max.bytes=4194304",
+    "replica.fetch.max.bytes=4194304",
+    "offsets.topic.replication.factor=1",
+)
 SIZES = ((1 << 10, 6_000, None), (16 << 10, 2_000, None), (256 << 10, 300, 0.4))
 LEAST_REQUESTS_PER_SECOND = 3_000
 CATCH_UP_BYTES = 512 << 20

@@ -113,6 +113,27 @@ def test_big_frames_that_follow_each_other_share_one_buffer() -> None:
     assert len(seen) == 1
 
 
+def test_very_big_frames_share_one_as_long_as_they_follow_each_other() -> None:
+    def memory_of(*sizes: int) -> list[int]:
+        seen = []
+        stream = memoryview(b"".join(framed(b"z" * size) for size in sizes))
+        while stream:
+            buffer = reader.get_buffer(-1)
+            n = min(len(buffer), len(stream))
+            buffer[:n] = stream[:n]
+            seen += [id(frame.obj) for frame in reader.buffer_updated(n)]
+            stream = stream[n:]
+        return seen
+
+    reader = FrameReader(LIMIT, reuse=True, kept_bytes=4 * BIG_BYTES)
+    first, second, third = memory_of(3 * BIG_BYTES, 2 * BIG_BYTES, 3 * BIG_BYTES - 1)
+    assert first == second == third
+    memory_of(10)
+    assert reader._big is None
+    memory_of(5 * BIG_BYTES)
+    assert reader._big is None
+
+
 def test_frames_of_middle_size_come_several_in_a_read_until_the_buffer_is_given_back() -> None:
     reader = FrameReader(LIMIT, reuse=True)
     sent = [bytes([n]) * (2 * BUFFER_BYTES) for n in range(9)]
