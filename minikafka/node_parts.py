@@ -130,6 +130,13 @@ class BrokerParts:
             broker_epoch,
             metrics,
         )
+        self._orphans = OrphanedLogs(
+            world.clock,
+            self.replicas,
+            logs,
+            lambda: zk.store.topics(),
+            lambda: self.fence.controller_epoch > 0,
+        )
         self._fetch_sessions = self._make_fetch_sessions(metrics)
         self.groups = self._make_groups(metrics)
         self.transactions = self._make_transactions(listener, metrics)

@@ -26,7 +26,7 @@ from minikafka.storage.log_manager_config import LogManagerConfig
 from minikafka.storage.log_moves import LogMoves
 from minikafka.storage.log_starts import LogStarts
 from minikafka.storage.log_upkeep import LogUpkeep
-from minikafka.storage.names import delete_directory_name, directory_name
+from minikafka.storage.names import delete_directory_name, directory_name, stray_directory_name
 from minikafka.storage.unified_log import UnifiedLog
 
 __all__ = ["LogConfig", "LogManager", "LogManagerConfig"]
@@ -277,19 +277,20 @@ class LogManager:
             ErrorCode.KAFKA_STORAGE_ERROR, f"no log directory for {topic_partition}; tried {tried}"
         )
 
-    async def delete(self, topic_partition: TopicPartition) -> None:
-        """Put the log aside at once, and remove its files after ``file_delete_delay_ms``. Nothing
-        happens when there is none."""
+    async def delete(self, topic_partition: TopicPartition, stray: bool = False) -> None:
+        """Put the log aside at once, and remove its files after ``file_delete_delay_ms``; those of
+        a stray stay there. Nothing happens when there is none. Raises OSError."""
         log = self._logs.get(topic_partition)
         if log is None:
             return
         directory = self._homes[topic_partition]
         self.moves.cancel(topic_partition)
         log.close()
-        doomed = self._put_aside(directory, log)
+        aside = self._put_aside(directory, log, stray)
         del self._logs[topic_partition], self._homes[topic_partition]
         del directory.logs[topic_partition]
-        self._events.info("log_deleted", log=str(topic_partition), directory=doomed)
+        event = "log_is_stray" if stray else "log_deleted"
+        self._events.info(event, log=str(topic_partition), directory=aside)
         if topic_partition in directory.checkpointed_starts:
             await directory.checkpoint_starts()
         if topic_partition in directory.checkpointed_cleaned:
@@ -305,14 +306,16 @@ class LogManager:
         if self.on_moved is not None:
             self.on_moved(log)
 
-    def _put_aside(self, directory: LogDirectory, log: UnifiedLog) -> str:
-        """Rename the directory of a closed log, to be removed later. Raises OSError."""
+    def _put_aside(self, directory: LogDirectory, log: UnifiedLog, stray: bool) -> str:
+        """Rename the directory of a closed log, to be removed later if it is no stray."""
         self._put_asides += 1
         seed = f"{log.directory} {self._clock.wall_ms()} {self._put_asides}"
-        doomed = f"{directory.path}/{delete_directory_name(log.topic_partition, seed)}"
-        self._files.rename(log.directory, doomed)
-        self.removal.tree(doomed, self._config.file_delete_delay_ms)
-        return doomed
+        name = stray_directory_name if stray else delete_directory_name
+        aside = f"{directory.path}/{name(log.topic_partition, seed)}"
+        self._files.rename(log.directory, aside)
+        if not stray:
+            self.removal.tree(aside, self._config.file_delete_delay_ms)
+        return aside
 
     # ---- checkpoints
 

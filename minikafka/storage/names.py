@@ -19,6 +19,7 @@ INDEX_SUFFIXES: Final = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 
 DELETE_DIR_SUFFIX: Final = "-delete"
 FUTURE_DIR_SUFFIX: Final = "-future"
+STRAY_DIR_SUFFIX: Final = "-stray"
 _MAX_NAME_CHARACTERS: Final = 255
 _HEX_DIGITS: Final = 32
 
@@ -70,8 +71,12 @@ def delete_directory_name(topic_partition: TopicPartition, seed: str) -> str:
 
     A topic name that would make it too long for a file system is cut (as Kafka does).
     """
-    suffix = _aside_suffix(topic_partition, seed, DELETE_DIR_SUFFIX)
-    return topic_partition.topic[: _MAX_NAME_CHARACTERS - len(suffix)] + suffix
+    return _cut(topic_partition, _aside_suffix(topic_partition, seed, DELETE_DIR_SUFFIX))
+
+
+def stray_directory_name(topic_partition: TopicPartition, seed: str) -> str:
+    """As ``delete_directory_name``, with ``-stray`` at the end."""
+    return _cut(topic_partition, _aside_suffix(topic_partition, seed, STRAY_DIR_SUFFIX))
 
 
 def future_directory_name(topic_partition: TopicPartition, seed: str) -> str | None:
@@ -79,6 +84,10 @@ def future_directory_name(topic_partition: TopicPartition, seed: str) -> str | N
     it would have to be cut, and could not be found again (KAFKA-4893)."""
     name = topic_partition.topic + _aside_suffix(topic_partition, seed, FUTURE_DIR_SUFFIX)
     return name if len(name) <= _MAX_NAME_CHARACTERS else None
+
+
+def _cut(topic_partition: TopicPartition, suffix: str) -> str:
+    return topic_partition.topic[: _MAX_NAME_CHARACTERS - len(suffix)] + suffix
 
 
 def _aside_suffix(topic_partition: TopicPartition, seed: str, suffix: str) -> str:

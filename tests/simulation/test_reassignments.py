@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from minikafka.broker.orphaned_logs import GRACE_MS
 from minikafka.client import Admin
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.simulator import faults
@@ -83,10 +84,10 @@ def test_a_replica_moved_away_from_a_broker_that_was_not_there(
 
 
 @pytest.mark.mission("REA-10", "DEL-2")
-@pytest.mark.parametrize("anew", [False, True])
-def test_a_replica_left_behind_of_a_topic_that_is_gone(anew: bool) -> None:
-    """Moved away from a dead broker, then deleted (and made anew): back, it finds nothing to
-    keep."""
+@pytest.mark.parametrize(("anew", "failover"), [(False, False), (True, False), (False, True)])
+def test_a_replica_left_behind_of_a_topic_that_is_gone(anew: bool, failover: bool) -> None:
+    """Moved away from a dead broker, then deleted (and made anew, or forgotten by the next
+    controller): back, it finds nothing to keep."""
 
     async def scenario(cluster: SimCluster) -> None:
         cluster.start()
@@ -109,10 +110,15 @@ def test_a_replica_left_behind_of_a_topic_that_is_gone(anew: bool) -> None:
             if anew:
                 await asyncio.sleep(1)
                 await admin.create_topic(TP.topic, 1, 4)
+            if failover:
+                assert controller is not None
+                await faults.killed(cluster, controller, LONGER_THAN_ITS_SESSION_S)
             await silence
-        await asyncio.sleep(REST_S)
+        await asyncio.sleep(2 * GRACE_MS / 1000 if failover else REST_S)
         assert cluster.nodes()[victim].parts.replicas.hosted.get(TP) is None
-        assert not cluster.host(victim).world.files.exists(f"/data/{TP}")
+        files = cluster.host(victim).world.files
+        assert not files.exists(f"/data/{TP}")
+        assert any(name.endswith("-stray") for name in files.list("/data")) == failover
         if anew:
             check_leaders_know(cluster, TP)
 
