@@ -130,13 +130,7 @@ class BrokerParts:
             broker_epoch,
             metrics,
         )
-        self._orphans = OrphanedLogs(
-            world.clock,
-            self.replicas,
-            logs,
-            lambda: zk.store.topics(),
-            lambda: self.fence.controller_epoch > 0,
-        )
+        self._orphans = self._make_orphans()
         self._fetch_sessions = self._make_fetch_sessions(metrics)
         self.groups = self._make_groups(metrics)
         self.transactions = self._make_transactions(listener, metrics)
@@ -158,6 +152,15 @@ class BrokerParts:
             self._creation,
             lambda: self._zk.store,
             metrics,
+        )
+
+    def _make_orphans(self) -> OrphanedLogs:
+        return OrphanedLogs(
+            self._world.clock,
+            self.replicas,
+            self._logs,
+            lambda: self._zk.store.topics(),
+            lambda: self.fence.controller_epoch > 0,
         )
 
     def _make_creation(self) -> AutoTopicCreation:
