@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 
-from minikafka.broker.delayed_produce import AppendResult
+from minikafka.broker.delayed_produce import NO_APPEND, AppendResult, DelayedProduce
 from minikafka.broker.replica_manager import ReplicaManager
 from minikafka.core.log.append import AppendOrigin
 from minikafka.core.log.verification import NOT_REQUIRED, Verification
@@ -58,9 +60,39 @@ class CoordinatorLog:
             return None
         return found.log.log_start_offset, found.log.log_end_offset
 
+    async def replicated(self, partition: int) -> bool:
+        """Wait until the high watermark is where the log ends now. False when this broker does not
+        lead it any more."""
+        topic_partition = TopicPartition(self._topic, partition)
+        bounds = self.bounds(partition)
+        if bounds is None:
+            return False
+        last = NO_APPEND._replace(last_offset=bounds[1] - 1)
+        while True:
+            settled: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+            self._replicas.parked.produce.try_complete_else_watch(
+                DelayedProduce(
+                    self._commit_timeout_ms,
+                    [AppendResult(topic_partition, ErrorCode.NONE, last)],
+                    self._replicas.hosted,
+                    partial(_settle, settled),
+                    lambda expired: None,
+                ),
+                [topic_partition],
+            )
+            error = await settled
+            if error is not ErrorCode.REQUEST_TIMED_OUT:
+                # With fewer in sync than there have to be for a write, those have it.
+                return error in (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+
     async def read(self, partition: int, offset: int, max_bytes: int) -> Buffer:
         """Whole batches from ``offset`` on, at least one if there is one: replicated or not, a
         leader's log is what its followers will have. Raises KafkaError, OSError."""
         log = self._replicas.hosted.require(TopicPartition(self._topic, partition)).log
         found = await log.read_cold(offset, max_bytes, log.log_end_offset, min_one_message=True)
         return found.records
+
+
+def _settle(settled: asyncio.Future[ErrorCode], results: Sequence[AppendResult]) -> None:
+    if not settled.done():  # who waited may have been cancelled
+        settled.set_result(results[0].error)

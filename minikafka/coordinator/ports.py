@@ -41,6 +41,11 @@ class InternalLog(Protocol):
         """Where its log starts and ends. None: it is not led here."""
         ...
 
+    async def replicated(self, partition: int) -> bool:
+        """Wait until the in-sync replicas have all that its log holds now. False: it is not led
+        here any more."""
+        ...
+
     async def read(self, partition: int, offset: int, max_bytes: int) -> Buffer:
         """Whole batches from ``offset`` on, at least one if there is one. Raises KafkaError,
         OSError."""

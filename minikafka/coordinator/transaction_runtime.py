@@ -57,7 +57,12 @@ class TransactionRuntime:
         return len(self.shard.transactions)
 
     async def load(self, is_wanted: Callable[[], bool]) -> bool:
-        return await self._around.loader.load(self.partition, self.shard, is_wanted)
+        """The end of the log is what another coordinator wrote and nobody may have been told of:
+        it counts once no leader after this one can be without it. (In Kafka markers go out at once,
+        and the next leader may decide otherwise.)"""
+        around = self._around
+        whole = await around.loader.load(self.partition, self.shard, is_wanted)
+        return whole and await around.log.replicated(self.partition)
 
     def loaded(self) -> None:
         self.run(self.shard.loaded(self._now_ms()))

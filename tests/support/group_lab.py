@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
 from typing import Any
 
 from minikafka.broker.timer_driver import Reaper
@@ -54,21 +54,44 @@ class HandTasks:
     def cancel(self) -> None: ...
 
 
+class Gate:
+    """Something that work which is run here may wait for."""
+
+    def __init__(self) -> None:
+        self._waiting: Coroutine[Any, Any, Any] | None = None
+
+    def __await__(self) -> Generator[Gate, None, None]:
+        yield self
+
+    def keep(self, work: Coroutine[Any, Any, Any]) -> None:
+        self._waiting = work
+
+    def open(self) -> None:
+        assert self._waiting is not None, "somebody waits"
+        run(self._waiting)
+
+
 def run(work: Coroutine[Any, Any, Any]) -> None:
+    """To its end, or up to a closed gate."""
     try:
         while True:
-            work.send(None)
+            waits_for = work.send(None)
+            if isinstance(waits_for, Gate):
+                waits_for.keep(work)
+                return
     except StopIteration:
         pass
 
 
 class MemoryLog:
-    """``held``: appends are not acknowledged until ``release``. ``refusal``: what the next ones
-    are refused with."""
+    """``held``: appends are not replicated until ``release``. ``refusal``: what the next ones
+    are refused with. ``high_watermark``: up to where it is replicated."""
 
     def __init__(self) -> None:
         self.batches: list[bytes] = []
         self.end = 0
+        self.high_watermark = 0
+        self._gates: list[Gate] = []
         self.held = False
         self.is_led = True
         self.refusal: ErrorCode | None = None
@@ -93,12 +116,38 @@ class MemoryLog:
         if self.held and replicated:
             self.waiting.append((done, base_offset))
         else:
+            if replicated:
+                self.replicate()
             done(ErrorCode.NONE, base_offset)
 
     def release(self, error: ErrorCode = ErrorCode.NONE) -> None:
+        """After an error: what is in the log may yet be replicated."""
+        if error is ErrorCode.NONE:
+            self.replicate()
         while self.waiting:
             done, base_offset = self.waiting.popleft()
             done(error, base_offset if error is ErrorCode.NONE else -1)
+
+    def replicate(self) -> None:
+        """Followers have it all; appends that wait are not told yet."""
+        self.high_watermark = self.end
+        gates, self._gates = self._gates, []
+        for gate in gates:
+            gate.open()
+
+    async def replicated(self, partition: int) -> bool:
+        while self.high_watermark < self.end:
+            gate = Gate()
+            self._gates.append(gate)
+            await gate
+        return self.is_led
+
+    @property
+    def unreplicated(self) -> int:
+        """How many batches the next leader may be without."""
+        return sum(
+            parse_batch(batch, 0).base_offset >= self.high_watermark for batch in self.batches
+        )
 
     def truncate(self, batches: int) -> None:
         """The last so many never were replicated."""

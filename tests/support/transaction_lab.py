@@ -89,10 +89,12 @@ class TransactionLab:
         self.shards.resigned(0, self.epoch)
 
     def successor(self) -> TransactionLab:
-        """Another broker that leads the partition from now on: same log, same time."""
+        """Another broker that leads the partition from now on: same log, same time. It serves when
+        the log is replicated."""
         self.resign()
         other = TransactionLab(elect=False, clock=self.clock)
         other.log.batches, other.log.end = self.log.batches, self.log.end
+        other.log.high_watermark = self.log.high_watermark
         other.ids = self.ids
         other.service = TransactionService(other.shards, self.ids)
         other.epoch = self.epoch

@@ -354,6 +354,36 @@ def test_a_decision_is_carried_out_by_the_next_coordinator(committed: bool) -> N
     assert after.end(producer, committed) == [E.NONE]
 
 
+def test_the_next_coordinator_sends_markers_for_what_is_replicated_alone() -> None:
+    """It has the decision in its log; the leader after it may not have it, and decide otherwise."""
+    lab = TransactionLab()
+    producer = begun(lab, P0)
+    lab.log.held = True
+    assert lab.end(producer) == []
+    after = lab.successor()
+    assert after.sent == []
+    assert after.end(producer) == [E.COORDINATOR_LOAD_IN_PROGRESS]
+    again = after.successor()  # another that has to wait; nobody hears of the first any more
+    again.log.release()
+    assert len(again.sent) == 1
+    after.log.release()
+    assert after.sent == []
+    again.write_markers()
+    assert again.state is S.COMPLETE_COMMIT
+
+
+def test_a_decision_that_was_replicated_nowhere_never_was() -> None:
+    lab = TransactionLab()
+    producer = begun(lab, P0)
+    lab.log.held = True
+    lab.end(producer)
+    between = lab.successor()
+    between.log.truncate(between.log.unreplicated)
+    after = between.successor()
+    assert (after.state, between.sent, after.sent) == (S.ONGOING, [], [])
+    assert after.end(producer, committed=False) == [E.NONE]
+
+
 def test_what_waits_when_the_coordinator_goes_is_told() -> None:
     lab = TransactionLab()
     producer = begun(lab, P0)

@@ -31,11 +31,13 @@ class ModelPartition:
 
 @dataclass
 class ModelProducer:
-    """A client: what it has been given, and the transaction that it is in."""
+    """A client: what it has been given, and the transaction that it is in. ``ending``: how it has
+    asked for its end; it asks for that, and writes nothing, until it is told."""
 
     identity: ProducerIdAndEpoch
     number: int = 0
     wrote: bool = False
+    ending: bool | None = None
 
 
 @dataclass
@@ -59,6 +61,8 @@ class Play:
     # -- what clients do
 
     def begin(self) -> None:
+        if self.lab.shards.is_loading:
+            return  # who asks is told to come again
         known = self.dice.choice(self.producers).identity if self.producers else None
         expected = known if self.dice.random() < 0.3 else None
         answers = self.lab.init(expected, timeout_ms=TIMEOUT_MS)
@@ -66,13 +70,14 @@ class Play:
             got = ProducerIdAndEpoch(answers[0].producer_id, answers[0].producer_epoch)
             if expected is None:  # a repeated question is answered with the same
                 assert got not in self.given, "two producers with one epoch"
-            self.given.add(got)
-            self.producers.append(ModelProducer(got))
+            if got not in self.given:
+                self.given.add(got)
+                self.producers.append(ModelProducer(got))
 
     def write(self) -> None:
         """Add a partition, and write there if the coordinator says that it was added."""
         producer = self._someone()
-        if producer is None:
+        if producer is None or producer.ending is not None:
             return
         where = self.dice.choice(PARTITIONS)
         self.lab.add(producer.identity, where)
@@ -87,7 +92,8 @@ class Play:
         producer = self._someone()
         if producer is None or not producer.wrote:
             return
-        commit = self.dice.random() < 0.6
+        commit = self.dice.random() < 0.6 if producer.ending is None else producer.ending
+        producer.ending = commit
         key = (producer.identity, producer.number)
 
         def told(error: ErrorCode) -> None:
@@ -95,6 +101,7 @@ class Play:
                 assert self.promised.setdefault(key, commit) is commit
                 if (producer.identity, producer.number) == key:
                     producer.number, producer.wrote = producer.number + 1, False
+                    producer.ending = None
 
         self.lab.service.end(ID, producer.identity, commit, told)
 
@@ -145,15 +152,15 @@ class Play:
     def fail_over(self) -> None:
         """Another broker leads, without some of what was not replicated."""
         self._collect()
-        waiting = len(self.lab.log.waiting)
-        self.lab.log.truncate(self.dice.randrange(waiting + 1))
+        self.lab.log.truncate(self.dice.randrange(self.lab.log.unreplicated + 1))
         before = self.lab
         before.log.held = False
         self.lab = before.successor()
         before.log.release(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
-@pytest.mark.parametrize("seed", range(40))
+# Those beyond the range found markers for decisions that only their coordinator had.
+@pytest.mark.parametrize("seed", [*range(40), 190, 336])
 def test_every_transaction_ends_once_and_as_it_was_promised(seed: int) -> None:
     play = Play(Random(seed))
     events = [play.begin] + 6 * [play.write] + 3 * [play.end] + 4 * [play.deliver]

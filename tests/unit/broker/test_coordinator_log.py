@@ -1,0 +1,78 @@
+"""An internal topic as its coordinator uses it: when all of its log is replicated."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+
+from minikafka.broker.coordinator_log import CoordinatorLog
+from minikafka.broker.topic_config import TopicConfig
+from tests.support.replicas import TOPIC, TP, ReplicaCluster
+
+COMMIT_TIMEOUT_MS = 5_000
+
+
+def log_of(cluster: ReplicaCluster, broker_id: int = 1) -> CoordinatorLog:
+    return CoordinatorLog(cluster[broker_id].replicas, TOPIC, COMMIT_TIMEOUT_MS)
+
+
+async def left_behind(cluster: ReplicaCluster) -> None:
+    """Broker 1 leads, and holds what its follower does not have."""
+    await cluster.elect(1, isr=[1, 2], replicas=[1, 2])
+    await cluster.clock.advance(1000)
+    cluster.freeze(2)
+    await cluster.clock.advance(600)
+    cluster[1].produce("a", acks=1)
+    assert cluster[1].partition().high_watermark == 0
+
+
+def begun(waiting: Coroutine[None, None, bool]) -> asyncio.Task[bool]:
+    return asyncio.get_running_loop().create_task(waiting)
+
+
+async def test_it_waits_for_the_followers() -> None:
+    async with ReplicaCluster([1, 2]) as cluster:
+        await left_behind(cluster)
+        waiting = begun(log_of(cluster).replicated(0))
+        await cluster.clock.advance(COMMIT_TIMEOUT_MS + 1000)  # an append would be given up
+        assert not waiting.done()
+        cluster.thaw(2)
+        await cluster.clock.advance(3000)
+        assert cluster[1].partition().high_watermark == 1
+        assert await waiting
+        assert await log_of(cluster).replicated(0), "at once"
+
+
+async def test_it_waits_for_nobody_who_has_left_the_isr() -> None:
+    """Whether those who are left are enough to write is another question."""
+    async with ReplicaCluster([1, 2]) as cluster:
+        await left_behind(cluster)
+        waiting = begun(log_of(cluster).replicated(0))
+        await cluster.clock.advance(20_000)
+        assert cluster.znodes.states[TP].isr == (1,)
+        assert waiting.done()
+        assert await waiting
+        cluster[1].partition().configure(TopicConfig(min_insync_replicas=2))
+        assert await log_of(cluster).replicated(0)
+
+
+async def test_who_leads_no_more_is_told_so() -> None:
+    async with ReplicaCluster([1, 2]) as cluster:
+        await left_behind(cluster)
+        waiting = begun(log_of(cluster).replicated(0))
+        await cluster.elect(2, isr=[1, 2], replicas=[1, 2], epoch=1, tell=[1])
+        await cluster.clock.advance(10)
+        assert not await waiting
+        assert not await log_of(cluster).replicated(0)
+
+
+async def test_who_waits_may_be_cancelled() -> None:
+    async with ReplicaCluster([1, 2]) as cluster:
+        await left_behind(cluster)
+        waiting = begun(log_of(cluster).replicated(0))
+        await cluster.clock.advance(10)
+        waiting.cancel()
+        cluster.thaw(2)
+        await cluster.clock.advance(3000)
+        assert waiting.cancelled()
+        assert cluster[1].partition().high_watermark == 1
