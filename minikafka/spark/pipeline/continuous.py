@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from py4j.protocol import Py4JError
@@ -83,10 +83,9 @@ class ContinuousRun:
         refresh_at_ms = self._next_refresh_ms()
         try:
             while not asked.wait(LOOK_S):
-                self._check()
+                self._check(self._queries)
                 if self._clock.monotonic_ms() >= refresh_at_ms:
-                    assert self._resolver is not None, "not started"
-                    self._resolver.refresh(self._refreshed)
+                    self._refresh()
                     refresh_at_ms = self._next_refresh_ms()
             self._show("stopping: running batches end first")
             self._let_batches_end(asked)
@@ -97,6 +96,7 @@ class ContinuousRun:
             for query in self._queries.values():
                 _quietly(query.stop)
             self._listener.wait(TELL_S)
+            _quietly(lambda: self._session.streams.removeListener(self._listener))
 
     def _to_refresh(self, graph: Graph, resolved: Resolved) -> list[Flow]:
         """Not the views that a stream joins: it goes on reading the files that were there when it
@@ -110,6 +110,13 @@ class ContinuousRun:
         flows = [flow for flow in resolved.flows if flow.name not in kept]
         any_view = any(isinstance(graph.output_of(flow), MaterializedView) for flow in flows)
         return flows if any_view else []
+
+    def _refresh(self) -> None:
+        assert self._resolver is not None, "not started"
+        begun_ms = self._clock.monotonic_ms()
+        views = self._resolver.refresh(self._refreshed)
+        took_ms = round(self._clock.monotonic_ms() - begun_ms)
+        self._show(f"views={','.join(views)} refreshed ms={took_ms}")
 
     def _next_refresh_ms(self) -> float:
         if not self._refreshed:
@@ -154,23 +161,25 @@ class ContinuousRun:
         )
         return f"{base}/{max((int(name) for name in names if name.isdecimal()), default=0)}"
 
-    def _check(self) -> None:
+    def _check(self, names: Iterable[str]) -> None:
         """Raises PipelineError for a flow that has ended: none does by itself."""
-        for name, query in self._queries.items():
+        for name in names:
+            query = self._queries[name]
             if not query.isActive:
                 failure = query.exception()
                 why = "its query has ended" if failure is None else cause_of(failure)
                 raise PipelineError(f"flow {name} failed: {why}")
 
     def _let_batches_end(self, asked: StopRequest) -> None:
-        """Those that run now: each query is stopped as soon as it is idle, or at its next batch."""
+        """Those that run now: each query is stopped as soon as it is idle, or at its next batch.
+        Raises PipelineError for a flow that fails in the end."""
         deadline_ms = self._clock.monotonic_ms() + self._engine.shutdown_timeout_ms
         running = {name: _batch_of(query) for name, query in self._queries.items()}
         while running and asked.count < 2 and self._clock.monotonic_ms() < deadline_ms:
+            self._check(running)
             for name, batch in list(running.items()):
                 query = self._queries[name]
-                is_busy = query.isActive and query.status["isTriggerActive"]
-                if not is_busy or _batch_of(query) != batch:
+                if not query.status["isTriggerActive"] or _batch_of(query) != batch:
                     query.stop()
                     del running[name]
             threading.Event().wait(0.02)

@@ -6,20 +6,20 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 T = TypeVar("T")
+E = TypeVar("E")
 
 
-def resolve_all(items: Iterable[T], attempt: Callable[[T], Exception | None]) -> list[T]:
-    """The items in the order in which they succeeded. ``attempt`` returns None then, and else the
-    error that says what is missing yet: such an item is tried again once others have succeeded.
-
-    Raises the first error of those that never succeed."""
+def resolve_all(items: Iterable[T], attempt: Callable[[T], E | None]) -> tuple[list[T], list[E]]:
+    """The items in the order in which they succeeded, and what the others lack, which is none if
+    all have. ``attempt`` returns None if the item has succeeded, else what is missing yet: the
+    item is tried again once others have succeeded."""
     pending = list(items)
     done: list[T] = []
     while pending:
-        errors = [(item, attempt(item)) for item in pending]
-        done += [item for item, error in errors if error is None]
-        left = [(item, error) for item, error in errors if error is not None]
+        results = [(item, attempt(item)) for item in pending]
+        done += [item for item, missing in results if missing is None]
+        left = [(item, missing) for item, missing in results if missing is not None]
         if len(left) == len(pending):
-            raise left[0][1]
+            return done, [missing for _, missing in left]
         pending = [item for item, _ in left]
-    return done
+    return done, []

@@ -17,7 +17,7 @@ from minikafka.spark.pipeline.failures import PipelineError, cause_of
 from minikafka.spark.pipeline.graph import Flow, Graph, Sink, StreamingTable, TemporaryView
 from minikafka.spark.pipeline.ordering import resolve_all
 from minikafka.spark.pipeline.replay_plan import ReplayPlan
-from minikafka.spark.pipeline.resolving import call, is_missing
+from minikafka.spark.pipeline.resolving import Missing, call, missing_of, refuse
 from minikafka.spark.pipeline.settings import static_settings
 from minikafka.spark.pipeline.spec import Spec
 from minikafka.spark.pipeline.tables import Tables
@@ -41,7 +41,7 @@ class ReplayOrder:
 
 
 def run_replay(spec: Spec, engine: Engine, order: ReplayOrder, show: Show) -> None:
-    """In a session of its own. Raises PipelineError, ConfigError, KafkaError, JavaError, OSError."""
+    """In a session of its own. Raises JavaError, and what ``replay`` does."""
     settings = {**static_settings(spec, engine), **spec.configuration, **_PINNED}
     session = local_session(spec.name, engine.master, settings)
     try:
@@ -111,7 +111,8 @@ class BatchFrames:
         """By the name of the flow. Raises PipelineError, ConfigError, KafkaError, OSError."""
         views = self._graph.flows_to(TemporaryView)
         with streams_read_by(self):
-            resolve_all(views, self._make_view)
+            _, missing = resolve_all(views, self._make_view)
+            refuse(missing, self._graph)
             try:
                 return {flow.name: self._frame(flow) for flow in flows}
             except PySparkException as error:
@@ -145,14 +146,11 @@ class BatchFrames:
             self._made[flow.name] = call(flow, self._spec.folder, self._tables)
         return self._made[flow.name]
 
-    def _make_view(self, flow: Flow) -> Exception | None:
+    def _make_view(self, flow: Flow) -> Missing | None:
         try:
             self._frame(flow).createOrReplaceTempView(flow.target)
         except PySparkException as error:
-            failure = PipelineError(f"flow {flow.name}: {cause_of(error)}")
-            if is_missing(error):
-                return failure
-            raise failure from error
+            return missing_of(flow, error)
         return None
 
 

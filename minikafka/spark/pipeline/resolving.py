@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import chdir
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame
@@ -46,19 +47,17 @@ class Resolver:
         """All flows; tables are made, materialized views filled. Raises PipelineError."""
         resolved = Resolved()
 
-        def attempt(flow: Flow) -> Exception | None:
+        def attempt(flow: Flow) -> Missing | None:
             try:
                 frame = self.frame_of(flow)
                 self._provide(flow, frame)
             except PySparkException as error:
-                failure = PipelineError(f"flow {flow.name}: {cause_of(error)}")
-                if is_missing(error):
-                    return failure
-                raise failure from error
+                return missing_of(flow, error)
             resolved.frames[flow.name] = frame
             return None
 
-        resolved.flows = resolve_all(self._graph.flows, attempt)
+        resolved.flows, missing = resolve_all(self._graph.flows, attempt)
+        refuse(missing, self._graph)
         return resolved
 
     def frame_of(self, flow: Flow) -> DataFrame:
@@ -84,9 +83,11 @@ class Resolver:
         elif isinstance(output, MaterializedView):
             self._tables.refill(output, frame)
 
-    def refresh(self, flows: list[Flow]) -> None:
+    def refresh(self, flows: list[Flow]) -> list[str]:
         """Refill the materialized views among ``flows`` (in their order), with what there is now:
-        DataFrames of the past have fixed which files they read. Raises PipelineError."""
+        DataFrames of the past have fixed which files they read. Returns the names of the views.
+        Raises PipelineError."""
+        refilled = []
         for table in self._graph.flows_to(StreamingTable):
             self._tables.forget_files(table.target)
         for flow in flows:
@@ -96,8 +97,11 @@ class Resolver:
                     frame = self.frame_of(flow)
                     if not frame.isStreaming:
                         self._provide(flow, frame)
+                if isinstance(output, MaterializedView):
+                    refilled.append(output.name)
             except PySparkException as error:
                 raise PipelineError(f"flow {flow.name}: {cause_of(error)}") from error
+        return refilled
 
 
 def call(flow: Flow, folder: Path, tables: Tables) -> DataFrame:
@@ -116,9 +120,32 @@ def call(flow: Flow, folder: Path, tables: Tables) -> DataFrame:
     return frame
 
 
-def is_missing(error: BaseException) -> bool:
-    """A table or view is not there (yet)."""
-    return isinstance(error, AnalysisException) and error.getCondition() == _MISSING
+class Missing(NamedTuple):
+    """A table or view that a flow reads and that is not there (yet)."""
+
+    flow: str
+    name: str
+    said: str
+
+
+def missing_of(flow: Flow, error: PySparkException) -> Missing:
+    """Raises PipelineError for every other error."""
+    said = f"flow {flow.name}: {cause_of(error)}"
+    if not isinstance(error, AnalysisException) or error.getCondition() != _MISSING:
+        raise PipelineError(said) from error
+    parameters = error.getMessageParameters() or {}
+    return Missing(flow.name, parameters.get("relationName", "").replace("`", ""), said)
+
+
+def refuse(missing: Sequence[Missing], graph: Graph) -> None:
+    """Raises PipelineError if anything is missing: for what nobody makes, rather than for what
+    was not made because of it."""
+    strangers = [each for each in missing if each.name not in graph.outputs]
+    if strangers:
+        raise PipelineError(strangers[0].said)
+    if missing:
+        circle = ", ".join(f"{each.flow} reads {each.name}" for each in missing)
+        raise PipelineError(f"these flows wait for each other: {circle}")
 
 
 def reads(frame: DataFrame, full_name: list[str]) -> bool:

@@ -85,7 +85,7 @@ class _Statement:
                 comment=_optional(details.comment()),
                 source_code_location=self._location,
                 table_properties=_dict(details.properties()),
-                partition_cols=[column.toString() for column in _items(self._plan.partitioning())],
+                partition_cols=[_column(each) for each in _items(self._plan.partitioning())],
                 cluster_by=None,
                 schema=None,
                 format=_optional(details.provider()),
@@ -100,7 +100,7 @@ class _Statement:
             from pyspark.sql import DataFrame
 
             dataset = session._jvm.org.apache.spark.sql.classic.Dataset
-            return DataFrame(dataset.ofRows(session._jsparkSession, query), session)
+            return DataFrame(dataset.ofRows(session._jsparkSession, query.clone()), session)
 
         elements.register_flow(
             Flow(
@@ -118,6 +118,13 @@ def _name(identifier: Any) -> str:
     is_relation = identifier.getClass().getSimpleName() == "UnresolvedRelation"
     parts = identifier.multipartIdentifier() if is_relation else identifier.nameParts()
     return ".".join(_items(parts))
+
+
+def _column(transform: Any) -> str:
+    """Raises PipelineError for what is no plain column."""
+    if transform.name() != "identity":
+        raise PipelineError(f"partitions by {transform.describe()} need a triggered run")
+    return ".".join(transform.references()[0].fieldNames())
 
 
 def _items(sequence: Any) -> list[Any]:

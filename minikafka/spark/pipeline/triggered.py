@@ -26,6 +26,9 @@ _SHOWN: Final = re.compile(
     r"Flow .* (?:is RUNNING|has COMPLETED|has FAILED|has STOPPED).*|Run is .*"
 )
 _FAILED: Final = re.compile(r"Flow '?(?P<flow>[^' ]+)'? has FAILED.*")
+_UNRESOLVED: Final = re.compile(
+    r"Failed to resolve flow: '(?P<flow>[^']+)'\.\s+Error: (?P<said>.+)"
+)
 _CONNECT_PORT: Final = 15002  # of the server that PySpark starts for a local run: it knows no other
 _LAST_WORDS: Final = 500  # lines: they hold the last traceback
 
@@ -102,6 +105,9 @@ def sift(lines: Iterable[bytes], noise: BinaryIO, show: Show) -> list[str]:
 
 def failure_in(last: Sequence[str]) -> str:
     """One line out of the last ones of a run that failed."""
+    unresolved = _UNRESOLVED.search("\n".join(last))
+    if unresolved is not None:
+        return f"flow {unresolved['flow']}: {cause_of(unresolved['said'])}"
     flows = [found["flow"] for line in last if (found := _FAILED.search(line))]
     where = f"flow {flows[-1]} failed: " if flows else ""
     return where + cause_of("\n".join(last))

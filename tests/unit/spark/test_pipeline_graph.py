@@ -6,6 +6,7 @@ import io
 import os
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from pyspark.pipelines.graph_element_registry import (
 
 from minikafka.spark.pipeline.failures import PipelineError, cause_of
 from minikafka.spark.pipeline.graph import (
+    Graph,
     GraphElements,
     MaterializedView,
     Sink,
@@ -27,6 +29,7 @@ from minikafka.spark.pipeline.graph import (
 )
 from minikafka.spark.pipeline.noise import fresh_log, stderr_in
 from minikafka.spark.pipeline.ordering import resolve_all
+from minikafka.spark.pipeline.resolving import Missing, refuse
 from minikafka.spark.pipeline.signals import asked_to_stop
 from minikafka.spark.pipeline.tables import create_statement, quoted
 from minikafka.spark.pipeline.triggered import failure_in, sift
@@ -92,19 +95,26 @@ def test_what_does_not_fit_together() -> None:
 
 
 def test_flows_are_tried_until_what_they_read_is_there() -> None:
-    needs = {"c": "b", "b": "a", "a": "", "d": "c"}
+    needs = {"c": "b", "b": "a", "a": "", "d": "c", "x": "y", "y": "x"}
     there = {""}
 
-    def attempt(name: str) -> Exception | None:
-        if needs[name] not in there:
-            return PipelineError(f"{name} wants {needs[name]}")
-        there.add(name)
-        return None
+    def attempt(name: str) -> str | None:
+        if needs[name] in there:
+            there.add(name)
+            return None
+        return f"{name} lacks {needs[name]}"
 
-    assert resolve_all(needs, attempt) == ["a", "b", "c", "d"] or there == {*needs, ""}
-    needs = {"x": "y", "y": "x", "z": ""}
-    with pytest.raises(PipelineError, match="x wants y"):
-        resolve_all(needs, attempt)
+    assert resolve_all(needs, attempt) == (["a", "b", "c", "d"], ["x lacks y", "y lacks x"])
+    assert resolve_all(["d", "a"], attempt) == (["d", "a"], [])
+
+
+def test_what_is_missing_is_told_by_its_cause() -> None:
+    graph = Graph({"b": SimpleNamespace()}, ())  # type: ignore[dict-item]
+    refuse([], graph)
+    with pytest.raises(PipelineError, match="flow b: z is missing"):
+        refuse([Missing("a", "b", "unused"), Missing("b", "z", "flow b: z is missing")], graph)
+    with pytest.raises(PipelineError, match="wait for each other: a reads b, c reads b"):
+        refuse([Missing("a", "b", ""), Missing("c", "b", "")], graph)
 
 
 FAILED = """\
@@ -139,6 +149,12 @@ def test_noise_goes_to_the_log_and_events_to_the_user() -> None:
     assert shown == ["Flow to_out is RUNNING.", "Flow 'to_out' has FAILED."]
     assert failure_in(last).startswith("flow to_out failed: KafkaError: UNKNOWN_TOPIC")
     assert failure_in(["no Java"]) == "no Java"
+    lines = [
+        "12: Failed to resolve flow: 'a.b.totals'.",
+        "Error: [NO_COLUMN] x SQLSTATE: 42703",
+        *last,
+    ]
+    assert failure_in(lines) == "flow a.b.totals: [NO_COLUMN] x"
 
 
 def test_standard_error_of_all_is_in_the_log(

@@ -1,0 +1,174 @@
+"""A project of `pipeline init`, run once, for ever, once again, in processes of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minikafka.cli.main import main
+from minikafka.spark.pipeline.project import make_project
+from scripts.lib.cluster import Cluster
+from tests.spark.kafka_side import consume, produce
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.mission("SPK-5")]
+
+BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+BAD = 10  # each tenth is
+
+
+class Shop:
+    """The project of the template, with topics of its own; what went in, and what must come out."""
+
+    def __init__(
+        self, folder: Path, cluster: Cluster, make_topic: Callable[..., str], java_home: Path
+    ) -> None:
+        make_project(folder)
+        self.folder = folder
+        self.bootstrap = cluster.bootstrap
+        self._environ = {**os.environ, "JAVA_HOME": str(java_home)}
+        self._environ["JDK_JAVA_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+        self.orders = make_topic(1)
+        self.minutes = make_topic(1)
+        self.bad = make_topic(1)
+        changes = {
+            "127.0.0.1:9092": cluster.bootstrap,
+            "local[*]": "local[2]",
+            "interval.ms=1000": "interval.ms=300",
+            '"subscribe", "orders"': f'"subscribe", "{self.orders}"',
+            '"orders-by-minute"': f'"{self.minutes}"',
+            '"orders-dead-letters"': f'"{self.bad}"',
+        }
+        for name in ("spark-pipeline.yml", "config/spark.properties", "transformations/orders.py"):
+            text = (folder / name).read_text()
+            for old, new in changes.items():
+                text = text.replace(old, new)
+            (folder / name).write_text(text)
+        self._sent = 0
+        self.sums: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0, 0])
+
+    def sell(self, count: int) -> None:
+        """Orders, one in six seconds; each tenth is cut off."""
+        lines = []
+        for number in range(self._sent, self._sent + count):
+            at = BEGIN + timedelta(seconds=6 * number)
+            order = {"product": f"p{number % 3}", "amount": number, "at": at.isoformat()}
+            line = json.dumps(order)
+            if number % BAD == 0:
+                line = line[:-1]
+            else:
+                minute = at.replace(second=0).strftime("%Y-%m-%dT%H:%M:%S.000Z")
+                total = self.sums[minute, order["product"]]
+                total[0] += 1
+                total[1] += number
+            lines.append(line.encode())
+        self._sent += count
+        produce(self.bootstrap, self.orders, lines)
+
+    def close_minutes(self) -> None:
+        at = BEGIN + timedelta(days=30)
+        order = {"product": "end", "amount": 0, "at": at.isoformat()}
+        produce(self.bootstrap, self.orders, [json.dumps(order).encode()])
+
+    def command(self, *words: str) -> list[str]:
+        return [sys.executable, "-m", "minikafka.cli.main", "pipeline", *words, str(self.folder)]
+
+    def run(self, *words: str) -> tuple[list[str], str]:
+        """Lines that it shows; what it says on standard error. It must succeed."""
+        done = subprocess.run(
+            self.command(*words), env=self._environ, capture_output=True, text=True, timeout=300
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout.splitlines(), done.stderr
+
+    @contextmanager
+    def running(self) -> Iterator[subprocess.Popen[str]]:
+        """Without end; but not longer than two minutes."""
+        with subprocess.Popen(
+            self.command("run", "--continuous"),
+            env=self._environ,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process:
+            watchdog = threading.Timer(120, process.kill)
+            watchdog.start()
+            try:
+                yield process
+            finally:
+                watchdog.cancel()
+                process.kill()
+
+    def dead_letters(self) -> list[tuple[int, bytes]]:
+        """Offset among the orders, reason."""
+        found = []
+        for row in consume(self.bootstrap, self.bad, 1, "read_committed"):
+            headers = dict(row[5])
+            assert headers["topic"] == self.orders.encode()
+            found.append((int(headers["offset"]), headers["reason"]))
+        return sorted(found)
+
+    def counted(self) -> dict[tuple[str, str], list[float]]:
+        """Of each minute and product, the orders and their amount; none may be there twice."""
+        rows = consume(self.bootstrap, self.minutes, 1, "read_committed")
+        found = {}
+        for row in rows:
+            value = json.loads(row[4])
+            found[value["minute"], value["product"]] = [value["orders"], value["amount"]]
+        assert len(found) == len(rows)
+        return found
+
+
+def test_once_for_ever_and_once_again(
+    java_home: Path,
+    cluster: Cluster,
+    make_topic: Callable[..., str],
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    shop = Shop(tmp_path / "shop", cluster, make_topic, java_home)
+    reason = b"not JSON of product string, amount double, at timestamp"
+    shop.sell(100)
+    lines, errors = shop.run("run")
+    assert (lines[-1], errors) == ("Run is COMPLETED.", "")
+    assert shop.dead_letters() == [(number, reason) for number in range(0, 100, BAD)]
+    before = shop.counted()
+    assert before
+
+    with shop.running() as process:
+        shown = process.stdout
+        assert shown is not None
+        assert any(line.startswith("query=dead_letters started") for line in shown)
+        for _ in range(3):
+            shop.sell(40)
+            assert any(line.startswith("query=dead_letters batch=") for line in shown)
+        assert main(["pipeline", "run", str(shop.folder)]) == 1
+        assert "another run of this pipeline is under way" in capfd.readouterr().err
+        shop.sell(40)
+        process.send_signal(signal.SIGTERM)  # whatever is done with the last forty now
+        rest, errors = process.communicate(timeout=120)
+    assert (process.returncode, errors) == (0, "")
+    assert rest.splitlines()[-1] == "pipeline=shop stopped"
+
+    shop.close_minutes()
+    lines, errors = shop.run("run")
+    assert (lines[-1], errors) == ("Run is COMPLETED.", "")
+    assert shop.counted() == dict(shop.sums)
+    assert before.items() <= shop.counted().items()
+    assert shop.dead_letters() == [(number, reason) for number in range(0, 260, BAD)]
+    assert main(["pipeline", "status", str(shop.folder), "--json"]) == 0
+    rows: list[dict[str, Any]] = json.loads(capfd.readouterr().out)
+    reading = {row["flow"]: row for row in rows if row["topic"] == shop.orders}
+    assert set(reading) == {"dead_letters", "orders_by_minute"}
+    assert all((row["next"], row["end"], row["lag"]) == (261, 261, 0) for row in reading.values())

@@ -1,0 +1,247 @@
+"""Pipelines in the session of the tests: SQL and Python run continuously, fail, are replayed."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minikafka.spark.pipeline.engine import parse_engine
+from minikafka.spark.pipeline.failures import PipelineError
+from minikafka.spark.pipeline.signals import StopRequest
+from minikafka.spark.pipeline.spec import Spec, load_spec
+from scripts.lib.cluster import Cluster
+from tests.spark.kafka_side import consume, produce
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.mission("SPK-5")]
+
+SPEC = """\
+name: numbers
+storage: {folder}/state
+database: {database}
+libraries:
+  - glob:
+      include: transformations/**
+"""
+NUMBERS = """\
+from pyspark import pipelines as dp
+from pyspark.sql import SparkSession
+
+spark = SparkSession.active()
+TOPIC = {{"kafka.bootstrap.servers": "{bootstrap}", "topic": "{target}"}}
+
+@dp.append_flow(target="evens")
+def even():
+    numbers = spark.readStream.table("read").where("n % 2 = 0")
+    return numbers.selectExpr("cast(n AS string) AS value")
+
+dp.create_sink("evens", "minikafka", TOPIC)
+
+@dp.temporary_view
+def read():
+    return (
+        spark.readStream.format("minikafka")
+        .options(**TOPIC, subscribe="{source}", startingOffsets="earliest", maxOffsetsPerTrigger=50)
+        .load()
+        .selectExpr("cast(cast(value AS string) AS bigint) AS n")
+    )
+"""
+TABLES = """\
+SET spark.sql.shuffle.partitions = 1;
+CREATE MATERIALIZED VIEW total COMMENT 'of all' AS SELECT sum(n) AS total FROM tens;
+CREATE MATERIALIZED VIEW names AS SELECT 0 AS digit, 'zero' AS name UNION ALL SELECT 1, 'one';
+CREATE STREAMING TABLE tens PARTITIONED BY (digit)
+AS SELECT n, cast(n % 10 AS int) AS digit FROM STREAM(read);
+CREATE STREAMING TABLE named (name string, n bigint);
+CREATE FLOW name_it AS INSERT INTO named BY NAME
+SELECT name, n FROM STREAM(read) JOIN names ON n % 10 = digit;
+"""
+
+
+@pytest.fixture
+def topics(make_topic: Callable[..., str]) -> tuple[str, str]:
+    return make_topic(1), make_topic(1)
+
+
+@pytest.fixture
+def project(
+    streams: Any, tmp_path: Path, cluster: Cluster, topics: tuple[str, str]
+) -> Iterator[Spec]:
+    """Numbers of a topic, the even ones of which go to another."""
+    source, target = topics
+    database = f"db_{source.replace('-', '_')}"
+    (tmp_path / "transformations").mkdir()
+    (tmp_path / "spark-pipeline.yml").write_text(SPEC.format(folder=tmp_path, database=database))
+    (tmp_path / "transformations" / "numbers.py").write_text(
+        NUMBERS.format(bootstrap=cluster.bootstrap, source=source, target=target)
+    )
+    yield load_spec(tmp_path)
+    streams.catalog.setCurrentDatabase("default")
+    streams.sql(f"DROP DATABASE IF EXISTS {database} CASCADE")
+    for view in streams.catalog.listTables():
+        if view.isTemporary:
+            streams.catalog.dropTempView(view.name)
+
+
+@contextmanager
+def running(session: Any, spec: Spec, **settings: str) -> Iterator[list[str]]:
+    """A continuous run, asked to stop at the end of the block. Yields the lines that it shows."""
+    from minikafka.spark.pipeline.continuous import ContinuousRun
+
+    lines: list[str] = []
+    failures: list[BaseException] = []
+    keys = {key.replace("_", "."): value for key, value in settings.items()}
+    engine = parse_engine(spec.folder, {"trigger.interval.ms": "200", **keys})
+    run = ContinuousRun(session, spec, engine, lines.append)
+    asked = StopRequest()
+    run.start()
+
+    def watch() -> None:
+        try:
+            run.watch(asked)
+        except BaseException as error:  # whatever it is, the test shall see it
+            failures.append(error)
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield lines
+    finally:
+        asked.ask()
+        thread.join(120)
+    assert not thread.is_alive()
+    if failures:
+        raise failures[0]
+
+
+def numbers(cluster: Cluster, topic: str) -> list[int]:
+    return sorted(int(row[4]) for row in consume(cluster.bootstrap, topic, 1, "read_committed"))
+
+
+def until(condition: Callable[[], bool]) -> None:
+    for _ in range(3000):
+        if condition():
+            return
+        threading.Event().wait(0.1)
+    raise AssertionError("five minutes were not enough")
+
+
+def test_sql_and_python_run_continuously(
+    streams: Any, project: Spec, cluster: Cluster, topics: tuple[str, str]
+) -> None:
+    (project.folder / "transformations" / "tables.sql").write_text(TABLES)
+    source, target = topics
+    produce(cluster.bootstrap, source, [str(n).encode() for n in range(120)])
+
+    def total() -> int:
+        streams.catalog.refreshTable("total")
+        return streams.sql("SELECT total FROM total").head()[0]
+
+    def is_read(flow: str, count: int, lines: list[str]) -> bool:
+        mine = [line for line in lines if line.startswith(f"query={flow} batch=")]
+        return sum(int(line.split("rows=")[1].split()[0]) for line in mine) == count
+
+    with running(streams, project) as lines:
+        for flow in ("even", "tens", "name_it"):
+            until(lambda flow=flow: is_read(flow, 120, lines))
+    with running(streams, project, refresh_interval_ms="500") as again:
+        assert total() == sum(range(120))
+        produce(cluster.bootstrap, source, [str(n).encode() for n in range(120, 130)])
+        for flow in ("even", "tens", "name_it"):
+            until(lambda flow=flow: is_read(flow, 10, again))
+        told = len(again)
+        until(lambda: sum("views=total refreshed" in line for line in again[told:]) > 1)
+    assert total() == sum(range(130))
+    assert numbers(cluster, target) == list(range(0, 130, 2))
+    streams.catalog.refreshTable("named")
+    named = streams.sql("SELECT name, count(*), sum(n) FROM named GROUP BY name ORDER BY name")
+    assert [tuple(row) for row in named.collect()] == [("one", 13, 793), ("zero", 13, 780)]
+    folders = {Path(file).parent.name for file in streams.table("tens").inputFiles()}
+    assert folders == {f"digit={digit}" for digit in range(10)}
+    about = {row[0]: row[1] for row in streams.sql("DESCRIBE EXTENDED total").collect()}
+    assert about["Comment"] == "of all"
+    # 50 a batch, after an empty one: no flow took more than it was to take.
+    mine = [line for line in lines if line.startswith("query=even batch=")]
+    rows = [int(line.split("rows=")[1].split()[0]) for line in mine]
+    assert (rows[0], sum(rows), max(rows)) == (0, 120, 50)
+
+
+def test_a_flow_that_fails_ends_the_run_with_one_line(
+    streams: Any, project: Spec, cluster: Cluster, topics: tuple[str, str]
+) -> None:
+    source, target = topics
+    file = project.folder / "transformations" / "numbers.py"
+    file.write_text(file.read_text().replace(f'"{target}"', f'"{target}-not-there"'))
+    produce(cluster.bootstrap, source, [b"0", b"1"])
+
+    def run() -> None:
+        with running(streams, project):
+            until(lambda: not streams.streams.active)
+
+    with pytest.raises(PipelineError) as failure:
+        run()
+    assert str(failure.value) == (
+        "flow even failed: KafkaError: UNKNOWN_TOPIC_OR_PARTITION: "
+        f"topic {target}-not-there: does not exist"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("1 / 0", "bad.py line 1: ZeroDivisionError: division by zero"),
+        ("def f(:", "bad.py line 1: SyntaxError: "),
+        (
+            "from pyspark import pipelines as dp\n@dp.table\ndef t(): return spark.range(3)",
+            "flow t: t is filled by streams, and this is a batch query",
+        ),
+        (
+            "from pyspark import pipelines as dp\n@dp.table\ndef t(): return 5",
+            "flow t: its function returned no DataFrame",
+        ),
+        (
+            "from pyspark import pipelines as dp\n@dp.table\ndef t(): return dict()['x']",
+            "flow t: KeyError: 'x'",
+        ),
+        (
+            "from pyspark.pipelines import *\n@table\ndef t(): spark.readStream.table('nothing')",
+            r"flow t: \[TABLE_OR_VIEW_NOT_FOUND\] The table or view `nothing` cannot be found",
+        ),
+    ],
+)
+def test_definitions_that_are_wrong(streams: Any, project: Spec, text: str, complaint: str) -> None:
+    (project.folder / "transformations" / "bad.py").write_text(text)
+    with pytest.raises(PipelineError, match=complaint), running(streams, project):
+        pass
+
+
+@pytest.mark.mission("SPK-4")
+def test_a_range_is_replayed_exactly_once(
+    streams: Any, project: Spec, cluster: Cluster, topics: tuple[str, str]
+) -> None:
+    from minikafka.spark.pipeline.replay import ReplayOrder, replay
+    from minikafka.spark.pipeline.replay_plan import ReplayPlan
+
+    source, target = topics
+    produce(cluster.bootstrap, source, [str(n).encode() for n in range(100)])
+    lines: list[str] = []
+
+    def order(sink_id: str, start: str, end: str, **more: Any) -> ReplayOrder:
+        plan = ReplayPlan.of(project.folder / "replays", sink_id, start, end)
+        return ReplayOrder(sink_id, plan, **more)
+
+    offsets = [json.dumps({source: {"0": n}, "other": {"0": 7}}) for n in (10, 20)]
+    replay(streams, project, order("first", *offsets), lines.append)
+    assert numbers(cluster, target) == list(range(10, 20, 2))
+    replay(streams, project, order("first", *offsets, flows=("even",)), lines.append)
+    assert numbers(cluster, target) == list(range(10, 20, 2))
+    replay(streams, project, order("all", "2001-01-01", "latest"), lines.append)
+    assert numbers(cluster, target) == sorted([*range(0, 100, 2), *range(10, 20, 2)])
+    assert lines[-1] == "flow=even replayed sink.id=all-even of_offsets=100"
+    with pytest.raises(PipelineError, match="--flow odd: flows to topics are even"):
+        replay(streams, project, order("none", "0", "latest", flows=("odd",)), lines.append)
