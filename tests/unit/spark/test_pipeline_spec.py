@@ -11,7 +11,7 @@ pytest.importorskip("yaml")
 
 from minikafka.cli.main import main
 from minikafka.kernel.config import ConfigError
-from minikafka.spark.pipeline.engine import load_engine, parse_engine
+from minikafka.spark.pipeline.engine import ENGINE_SETTINGS, load_engine, parse_engine
 from minikafka.spark.pipeline.failures import PipelineError
 from minikafka.spark.pipeline.project import FILES, make_project
 from minikafka.spark.pipeline.run_lock import is_running, only_run
@@ -102,6 +102,32 @@ def test_engine_settings_that_are_wrong(tmp_path: Path, line: str, complaint: st
     file.write_text(line)
     with pytest.raises(ConfigError, match=f"{file}: .*{complaint}"):
         load_engine(tmp_path, file)
+
+
+def test_the_documents_tell_all_engine_settings() -> None:
+    text = Path("docs/spark.md").read_text()
+    for name, setting in ENGINE_SETTINGS.settings.items():
+        default = setting.text(setting.default)
+        assert f"| `{name}` |{f' {default}' if default else ''} | " in text, name
+
+
+def test_a_flow_that_fails_is_an_exit_status(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("pyspark.pipelines")
+
+    def fail(*_: object) -> None:
+        os.write(2, b"26/11/21 20:00:00 WARN noise")
+        raise PipelineError("flow even failed: KafkaError: no leader")
+
+    monkeypatch.setattr("minikafka.spark.pipeline.continuous.run_continuously", fail)
+    make_project(tmp_path / "shop")
+    assert main(["pipeline", "run", str(tmp_path / "shop"), "--continuous"]) == 1
+    out, err = capfd.readouterr()
+    log = tmp_path / "shop" / "state" / "logs" / "continuous.log"
+    assert out == f"pipeline=shop log={log}\n"
+    assert err == "minikafka: flow even failed: KafkaError: no leader\n"
+    assert log.read_text().endswith("WARN noise")
 
 
 def test_one_run_at_a_time(tmp_path: Path) -> None:
