@@ -25,9 +25,10 @@ class IsrStore(Protocol):
 
     async def update_isrs(
         self, states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch]
-    ) -> Mapping[TopicPartition, int | None]:
+    ) -> Mapping[TopicPartition, int | CoordinationError | None]:
         """Write states, each over the version that it names: the new versions; None where somebody
-        else had written first. Raises CoordinationError.
+        else had written first; an error that is of one partition only. Raises CoordinationError
+        when none could be written.
 
         A write whose outcome was lost with the connection may be repeated: if the znode already
         holds this very state, its version is returned (Kafka's ReplicationUtils)."""
@@ -151,8 +152,8 @@ class IsrMaintenance:
                     await self._clock.sleep(self._config.write_retry_ms)
 
     async def _write(self, batch: Mapping[TopicPartition, PartitionState]) -> bool:
-        """Write changes and tell their partitions. False when ZooKeeper could not be asked; the
-        changes wait for their next turn."""
+        """Write changes and tell their partitions. False when some could not be written; these
+        wait for their next turn."""
         wanted = {tp: state for tp, state in batch.items() if self._asking(tp, state) is not None}
         if not wanted:
             return True
@@ -164,15 +165,20 @@ class IsrMaintenance:
                 }
             )
         except CoordinationError as error:
-            self._failures.mark(len(wanted))
-            self._log.warning("isr_writes_failed", partitions=len(wanted), error=repr(error))
-            for topic_partition, state in wanted.items():
-                if self._asking(topic_partition, state) is not None:
-                    self._to_write[topic_partition] = state
-            return False
+            versions = dict.fromkeys(wanted, error)
+        failed: list[CoordinationError] = []
         for topic_partition, state in wanted.items():
-            self._written(topic_partition, state, versions[topic_partition])
-        return True
+            version = versions[topic_partition]
+            if not isinstance(version, CoordinationError):
+                self._written(topic_partition, state, version)
+                continue
+            failed.append(version)
+            if self._asking(topic_partition, state) is not None:
+                self._to_write[topic_partition] = state
+        if failed:
+            self._failures.mark(len(failed))
+            self._log.warning("isr_writes_failed", partitions=len(failed), error=repr(failed[0]))
+        return not failed
 
     def _written(
         self, topic_partition: TopicPartition, state: PartitionState, zk_version: int | None

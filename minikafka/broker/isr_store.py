@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from minikafka.kernel.cluster import LeaderIsrAndControllerEpoch, TopicPartition
+from minikafka.kernel.ports import CoordinationError
 
 
 class PartitionStates(Protocol):
@@ -13,7 +14,7 @@ class PartitionStates(Protocol):
 
     async def update_isrs(
         self, states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch]
-    ) -> Mapping[TopicPartition, int | None]: ...
+    ) -> Mapping[TopicPartition, int | CoordinationError | None]: ...
 
     async def propagate_isr_changes(self, partitions: Sequence[TopicPartition]) -> None: ...
 
@@ -28,7 +29,7 @@ class ZkIsrStore:
 
     async def update_isrs(
         self, states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch]
-    ) -> Mapping[TopicPartition, int | None]:
+    ) -> Mapping[TopicPartition, int | CoordinationError | None]:
         return await self._store().update_isrs(states)
 
     async def propagate_isr_changes(self, partitions: Sequence[TopicPartition]) -> None:

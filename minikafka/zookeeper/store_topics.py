@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
@@ -140,16 +140,17 @@ class TopicStore:
 
     async def update_isrs(
         self, states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch]
-    ) -> dict[TopicPartition, int | None]:
+    ) -> dict[TopicPartition, int | CoordinationError | None]:
         """A leader's writes of its ISRs, each conditional on its own ``zk_version``. A partition's
-        result is its new version, or None when the state has changed meanwhile (or the partition
-        has gone). If the state found is the very one that we meant to write, an earlier try has
-        succeeded unheard, and its version is returned (Kafka's ``ReplicationUtils``)."""
+        result is its new version; None when the state has changed meanwhile (or the partition has
+        gone); or what else went wrong with it alone. If the state found is the very one that we
+        meant to write, an earlier try has succeeded unheard, and its version is returned (Kafka's
+        ``ReplicationUtils``)."""
         groups: list[list[CoordinationOp]] = []
         for tp, state in states.items():
             node = PartitionStateZnode(tp, state)
             groups.append([SetOp(node.path, node.encode(), state.leader_and_isr.zk_version)])
-        versions: dict[TopicPartition, int | None] = {}
+        versions: dict[TopicPartition, int | CoordinationError | None] = {}
         raced: list[TopicPartition] = []
         for tp, results in zip(states, await self._requests.fenced(groups, None), strict=True):
             error = first_error(results)
@@ -157,8 +158,9 @@ class TopicStore:
                 raced.append(tp)
             elif isinstance(error, NoNode):
                 versions[tp] = None
+            elif error is not None:
+                versions[tp] = error
             else:
-                raise_error(results)
                 versions[tp] = _at_version(states[tp].leader_and_isr, results[0]).zk_version
         found = await self._requests.get_all([paths.partition_state(tp) for tp in raced])
         for tp, known in zip(raced, found, strict=True):
@@ -267,19 +269,24 @@ class TopicStore:
                 raise_error(results)
 
     async def delete_topic(self, topic: str, epoch_zk_version: int) -> None:
-        """The last step of a deletion: the topic's whole tree, then its configuration, then its
-        place on the list, so that a new controller finds an unfinished deletion again."""
+        """The last step of a deletion: the topic's whole tree, and only then its configuration and
+        its place on the list, so that a new controller finds an unfinished deletion again."""
         while True:
             tree = await self._tree(paths.topic(topic))
-            rest = [paths.config(paths.TOPIC_CONFIGS, topic), paths.delete_topic(topic)]
-            groups = [[DeleteOp(path)] for path in [*reversed(tree), *rest]]
-            done = await self._requests.fenced(groups, epoch_zk_version, in_turn=True)
-            errors = [first_error(results) for results in done]
-            unexpected = [e for e in errors if e is not None and not isinstance(e, NoNode)]
-            if not unexpected:
-                return
-            if not isinstance(unexpected[0], NotEmpty):
-                raise unexpected[0]
+            if not await self._delete_nodes(reversed(tree), epoch_zk_version):
+                break  # else somebody has put something into it meanwhile
+        rest = [paths.config(paths.TOPIC_CONFIGS, topic), paths.delete_topic(topic)]
+        await self._delete_nodes(rest, epoch_zk_version)
+
+    async def _delete_nodes(self, wanted: Iterable[str], epoch_zk_version: int) -> bool:
+        """Those that are there, in this order. True when one was not empty; raises other errors."""
+        groups = [[DeleteOp(path)] for path in wanted]
+        done = await self._requests.fenced(groups, epoch_zk_version, in_turn=True)
+        errors = [first_error(results) for results in done]
+        unexpected = [e for e in errors if e is not None and not isinstance(e, NoNode)]
+        if unexpected and not isinstance(unexpected[0], NotEmpty):
+            raise unexpected[0]
+        return bool(unexpected)
 
     async def _tree(self, root: str) -> list[str]:
         """``root`` and everything below it, parents before children; empty without ``root``."""

@@ -18,25 +18,31 @@ from minikafka.kernel.ports import CoordinationError
 
 
 class StateZnodes:
-    """``IsrStore`` as ZooKeeper keeps it. ``away`` fails every request, ``lose`` the next race."""
+    """``IsrStore`` as ZooKeeper keeps it. ``away`` fails every request, ``forbidden`` the write of
+    some partitions."""
 
     def __init__(self) -> None:
         self.states: dict[TopicPartition, LeaderAndIsr] = {}
         self.announced: list[list[TopicPartition]] = []
         self.log_dir_events: list[int] = []
         self.away = False
+        self.forbidden: set[TopicPartition] = set()
         self.held: asyncio.Event | None = None
 
     async def update_isrs(
         self, states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch]
-    ) -> dict[TopicPartition, int | None]:
+    ) -> dict[TopicPartition, int | CoordinationError | None]:
         if self.held is not None:
             await self.held.wait()
         if self.away:
             raise CoordinationError(", ".join(map(str, states)))
         return {tp: self._write(tp, state.leader_and_isr) for tp, state in states.items()}
 
-    def _write(self, topic_partition: TopicPartition, wanted: LeaderAndIsr) -> int | None:
+    def _write(
+        self, topic_partition: TopicPartition, wanted: LeaderAndIsr
+    ) -> int | CoordinationError | None:
+        if topic_partition in self.forbidden:
+            return CoordinationError(str(topic_partition))
         if self.states[topic_partition].zk_version != wanted.zk_version:
             return None
         version = wanted.zk_version + 1

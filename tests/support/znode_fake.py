@@ -42,12 +42,13 @@ class Node:
 
 @dataclass
 class FakeZookeeper:
-    """The tree, and the port. ``refuse`` opens fail first."""
+    """The tree, and the port. ``refuse`` opens fail first; ``forbidden`` paths are not written."""
 
     nodes: dict[str, Node] = field(default_factory=lambda: {"/": Node(b"", 0, 0)})
     zxid: int = 0
     sessions: list[FakeSession] = field(default_factory=list)
     refuse: int = 0
+    forbidden: set[str] = field(default_factory=set)
     multis: list[int] = field(default_factory=list)  # how many operations each one had
     watches: list[tuple[str, WatchKind, Watcher]] = field(default_factory=list)
 
@@ -73,6 +74,8 @@ class FakeZookeeper:
 
     def apply(self, op: CoordinationOp, session_id: int, events: list[WatchEvent]) -> OpResult:
         node = self.nodes.get(op.path)
+        if op.path in self.forbidden:
+            raise CoordinationError(f"no right to write {op.path}")
         if isinstance(op, CreateOp):
             return self._create(op, session_id, events)
         if node is None:

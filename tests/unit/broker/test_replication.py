@@ -201,6 +201,22 @@ async def test_zookeeper_away_delays_the_write_and_nothing_else() -> None:
         assert error_of(produced) is ErrorCode.NONE
 
 
+async def test_an_isr_that_cannot_be_written_keeps_no_other_from_it() -> None:
+    other = TP._replace(partition=1)
+    async with ReplicaCluster() as cluster:
+        await cluster.elect(1, partitions=[0, 1])
+        await cluster.clock.settle()
+        cluster.freeze(3)
+        cluster.znodes.forbidden.add(TP)
+        refused = cluster[1].produce("a", timeout_ms=60_000)
+        taken = cluster[1].produce("b", timeout_ms=60_000, topic_partition=other)
+        await cluster.clock.advance(50_000)
+        assert (refused, error_of(taken)) == ([], ErrorCode.NONE)
+        cluster.znodes.forbidden.clear()
+        await cluster.clock.advance(200)
+        assert error_of(refused) is ErrorCode.NONE
+
+
 async def test_changes_are_announced_after_a_while_of_quiet() -> None:
     config = IsrConfig(replica_lag_time_max_ms=1_000)
     async with ReplicaCluster(isr=config) as cluster:

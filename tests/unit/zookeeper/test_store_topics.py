@@ -13,7 +13,15 @@ from minikafka.kernel.cluster import (
     ReplicaAssignment,
     TopicPartition,
 )
-from minikafka.kernel.ports import BadVersion, NodeExists, NoNode, SetOp, WatchEvent
+from minikafka.kernel.ports import (
+    BadVersion,
+    CoordinationError,
+    CreateOp,
+    NodeExists,
+    NoNode,
+    SetOp,
+    WatchEvent,
+)
 from minikafka.zookeeper import paths
 from minikafka.zookeeper.store import ControllerMoved, TopicAssignment, ZkStore
 from tests.support.znode_fake import FakeSession, FakeZookeeper
@@ -235,6 +243,17 @@ async def test_a_leader_writes_many_isrs_in_one_multi(
     assert await store.update_isrs(overtaken) == expected
 
 
+async def test_one_isr_that_cannot_be_written_keeps_no_other_from_it(
+    store: ZkStore, zookeeper: FakeZookeeper, fence: int
+) -> None:
+    good, forbidden, last = partitions(3)
+    await store.create_states(states(3), fence)
+    zookeeper.forbidden.add(paths.partition_state(forbidden))
+    results = await store.update_isrs(dict.fromkeys(partitions(3), isr_of(1)))
+    assert isinstance(results.pop(forbidden), CoordinationError)
+    assert results == {good: 1, last: 1}
+
+
 @pytest.mark.mission("CDU-5")
 async def test_a_topic_is_marked_and_deleted_to_the_last_node(
     session: FakeSession, zookeeper: FakeZookeeper, store: ZkStore, fence: int
@@ -252,8 +271,27 @@ async def test_a_topic_is_marked_and_deleted_to_the_last_node(
     zookeeper.multis.clear()
     await store.delete_topic("t", fence)
     assert set(zookeeper.nodes) == before
-    assert zookeeper.multis == [501, 105]
+    assert zookeeper.multis == [501, 103, 3]
     await store.delete_topic("t", fence)  # nothing left to do
+
+
+async def test_a_deletion_is_on_the_list_until_the_tree_has_gone(
+    session: FakeSession, zookeeper: FakeZookeeper, store: ZkStore, fence: int
+) -> None:
+    """Somebody puts a node into the tree meanwhile: who dies now leaves all that a successor needs
+    to go on."""
+    await store.create_states(states(2), fence)
+    await store.request_topic_deletion("t")
+
+    def look() -> None:
+        if paths.topic("t") in zookeeper.nodes:
+            assert {"/config/topics/t", "/admin/delete_topics/t"} <= set(zookeeper.nodes)
+
+    add = zookeeper.another_client(CreateOp("/brokers/topics/t/partitions/9", b""))
+    session.before_multis = [add, *[look] * 20]
+    await store.delete_topic("t", fence)
+    assert paths.topic("t") not in zookeeper.nodes
+    assert await store.topic_deletions() == []
 
 
 async def test_a_deletion_goes_on_where_another_controller_stopped(
