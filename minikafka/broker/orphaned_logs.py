@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from minikafka.broker.replica_manager import ReplicaManager
 from minikafka.kernel.events import event_log
-from minikafka.kernel.ports import Clock, SessionExpired
+from minikafka.kernel.ports import Clock, CoordinationError
 from minikafka.storage.log_manager import LogManager
 
 GRACE_MS = 60_000
@@ -57,14 +57,16 @@ class OrphanedLogs:
             if self._spoken_to():
                 try:
                     return await self._put_aside()
-                except SessionExpired:
-                    continue  # the broker will be registered again
+                except CoordinationError as error:  # a session that is over, mostly
+                    self._log.warning("topics_not_listed", error=repr(error))
 
     async def _put_aside(self) -> None:
         unclaimed = [tp for tp in self._logs.logs() if self._replicas.hosted.get(tp) is None]
         if not unclaimed:
             return
         topics = set(await self._topics())
+        if not topics:
+            return  # more likely a ZooKeeper that lost its data than a cluster that lost its topics
         for orphan in sorted(tp for tp in unclaimed if tp.topic not in topics):
             if self._replicas.hosted.get(orphan) is not None:
                 continue

@@ -22,8 +22,8 @@ class StrayReplicas:
     unless it is another one by then. Else such a replica would stay, as in Kafka: an old leader
     goes on to take records, an old follower to ask, and the disk is never freed.
 
-    When the broker is back, or the controller is another, it is told of all partitions, and so also
-    of those that it has no business with any more: by the first UpdateMetadata with partitions.
+    When the broker is back, or the controller is another, it is told of all partitions, in slices,
+    and so also of those that it has no business with any more: by the first word of each.
     """
 
     def __init__(
@@ -36,23 +36,27 @@ class StrayReplicas:
         self._replicas = replicas
         self._logs = logs
         self._deleted = deleted
-        self._told_by: tuple[int, int] | None = None
+        self._teller: tuple[int, int] | None = None
+        self._judged: set[TopicPartition] = set()  # that this teller has told of
         self._broker_id = replicas.config.broker_id
         self._log = event_log("state-change", broker=self._broker_id)
 
     async def drop(self, request: UpdateMetadataRequest) -> None:
-        """Stop and delete the strays among what ``request`` tells of, in one breath, if it is the
-        first of this controller's term and of this broker's registration."""
+        """Stop and delete, in one breath, the strays among what ``request`` tells of for the first
+        time in this controller's term and since this broker's registration."""
         teller = (request.controller_epoch, request.broker_epoch)
-        if not request.topic_states or teller == self._told_by:
-            return
-        self._told_by = teller
-        strays = [
-            TopicPartition(topic.topic_name, state.partition_index)
-            for topic in request.topic_states
-            for state in topic.partition_states
-            if self._is_stray(topic.topic_name, topic.topic_id, state)
-        ]
+        if teller != self._teller:
+            self._teller = teller
+            self._judged.clear()
+        strays: list[TopicPartition] = []
+        for topic in request.topic_states:
+            for state in topic.partition_states:
+                topic_partition = TopicPartition(topic.topic_name, state.partition_index)
+                if topic_partition in self._judged:
+                    continue
+                self._judged.add(topic_partition)
+                if self._is_stray(topic_partition, topic.topic_id, state):
+                    strays.append(topic_partition)
         if not strays:
             return
         self._log.warning("stray_replicas", partitions=[str(stray) for stray in strays])
@@ -62,13 +66,14 @@ class StrayReplicas:
                 self._deleted(topic_partition)
         await self._replicas.delete_logs(to_delete)
 
-    def _is_stray(self, topic: str, topic_id: UUID, state: UpdateMetadataPartitionState) -> bool:
+    def _is_stray(
+        self, topic_partition: TopicPartition, topic_id: UUID, state: UpdateMetadataPartitionState
+    ) -> bool:
         """A. Of an earlier topic of this name, which has been deleted since: whoever has a replica
         of the new one makes it then.
         B. Of the very same topic, under an older leader epoch, on no broker that has a replica.
         While this one is in the ISR it may still be elected, should the controller die before the
         reassignment ends."""
-        topic_partition = TopicPartition(topic, state.partition_index)
         log = self._logs.get(topic_partition)
         if log is None or state.leader == LEADER_DURING_DELETE:
             return False

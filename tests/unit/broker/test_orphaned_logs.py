@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from minikafka.broker.orphaned_logs import GRACE_MS, OrphanedLogs
-from minikafka.kernel.ports import SessionExpired
+from minikafka.kernel.ports import CoordinationError
 from tests.support.replicas import TOPIC, TP, Node, ReplicaCluster
 
 Topics = Callable[[], Awaitable[Sequence[str]]]
@@ -74,6 +74,12 @@ async def test_a_log_stays_that_a_controller_claims() -> None:
             assert node.logs.logs()[TP].log_end_offset == 1
 
 
+async def test_a_zookeeper_that_knows_no_topics_at_all_is_not_believed() -> None:
+    async with ReplicaCluster([1]) as cluster, back(cluster, topics_are()) as node:
+        await cluster.clock.advance(10 * GRACE_MS)
+        assert node.logs.get(TP) is not None
+
+
 async def test_it_waits_for_a_controller_and_for_a_session() -> None:
     spoken: list[bool] = []
     asked: list[bool] = []
@@ -81,8 +87,8 @@ async def test_it_waits_for_a_controller_and_for_a_session() -> None:
     async def topics() -> Sequence[str]:
         asked.append(True)
         if len(asked) == 1:
-            raise SessionExpired
-        return ()
+            raise CoordinationError("no right to read")
+        return ("another",)
 
     def spoken_to() -> bool:
         return bool(spoken)

@@ -86,6 +86,20 @@ async def test_everything_else_stays(request_: UpdateMetadataRequest) -> None:
         assert is_here(node)
 
 
+@pytest.mark.mission("REA-10")
+async def test_a_controller_tells_its_first_words_in_slices() -> None:
+    async with ReplicaCluster() as cluster:
+        await cluster.elect(1, epoch=3)
+        node = cluster[2]
+        strays = StrayReplicas(node.replicas, node.logs)
+        slice_before = told()
+        slice_before.topic_states[0].topic_name = "another"
+        await strays.drop(slice_before)
+        assert is_here(node)
+        await strays.drop(told())
+        assert not is_here(node)
+
+
 async def test_only_the_first_word_of_a_term_and_registration_counts() -> None:
     """Later ones come a moment before the StopReplica that says the same."""
     async with ReplicaCluster() as cluster:
