@@ -95,7 +95,7 @@ class CoordinatedPartitions(Generic[R]):
         self.start_task(self._load(runtime), f"load-{self._what}-{partition}")
 
     def resigned(self, partition: int, epoch: int | None) -> None:
-        """Another broker leads it; ``epoch`` None: the replica here is deleted, or its disk broke."""
+        """Another broker leads it; ``epoch`` None: the replica here is gone, or its disk broke."""
         if epoch is not None and not self._is_news(partition, epoch):
             return
         self._resign(partition, epoch)

@@ -8,32 +8,11 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import pytest
 
-from minikafka.core.coordinator_partition import partition_for
-from minikafka.kernel.cluster import (
-    GROUP_METADATA_TOPIC,
-    TRANSACTION_STATE_TOPIC,
-    TopicPartition,
-)
 from minikafka.simulator import faults
 from minikafka.simulator.cluster import LogEvent, SimCluster
-from minikafka.simulator.scenario import PARTITIONS, TOPIC, prepared
-from minikafka.simulator.transactions import (
-    StableOffsetChecker,
-    Transactors,
-    check_whole,
-    none_hangs,
-    read_committed,
-)
-
-COORDINATOR = TopicPartition(TRANSACTION_STATE_TOPIC, partition_for("seat-0", 2))
-OFFSETS = TopicPartition(GROUP_METADATA_TOPIC, 0)
-SETTINGS = {
-    "offsets.topic.num.partitions": "1",
-    "transaction.state.log.num.partitions": "2",
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
-    "min.insync.replicas": "2",
-}
-MORE = 12
+from minikafka.simulator.scenario import PARTITIONS
+from minikafka.simulator.transactions import Transactors
+from tests.support.transaction_campaign import COORDINATOR, SETTINGS, transacting
 
 
 def play(
@@ -43,26 +22,6 @@ def play(
 ) -> Transactors:
     cluster = SimCluster(seed, settings=settings)
     return cluster.run(lambda cluster: transacting(cluster, fault))
-
-
-async def transacting(
-    cluster: SimCluster, fault: Callable[[SimCluster], Awaitable[None]]
-) -> Transactors:
-    await prepared(cluster)
-    cluster.observers.append(StableOffsetChecker(cluster, PARTITIONS))
-    transactors = Transactors(cluster, PARTITIONS)
-    transactors.start()
-    await cluster.until("transactions", lambda: transactors.ended > MORE)
-    await fault(cluster)
-    before = transactors.committed
-    await cluster.until("commits go on", lambda: transactors.committed > before + MORE)
-    await cluster.until_whole(*PARTITIONS, COORDINATOR, OFFSETS)
-    await transactors.stop()
-    everywhere = [*PARTITIONS, OFFSETS]
-    await cluster.until("no transaction hangs", none_hangs(cluster, everywhere), 60)
-    check_whole(transactors.ran, await read_committed(cluster, TOPIC))
-    await transactors.check_offsets()
-    return transactors
 
 
 @pytest.mark.mission("DOP-5")

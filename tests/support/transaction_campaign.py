@@ -1,0 +1,84 @@
+"""Transactions through storms; run as a program it plays many seeds.
+
+usage: python -m tests.support.transaction_campaign FIRST END
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Awaitable, Callable
+
+from minikafka.core.coordinator_partition import partition_for
+from minikafka.kernel.cluster import (
+    GROUP_METADATA_TOPIC,
+    TRANSACTION_STATE_TOPIC,
+    TopicPartition,
+)
+from minikafka.simulator.cluster import LogEvent, SimCluster
+from minikafka.simulator.faults import FAULTS, full_disk, storm
+from minikafka.simulator.scenario import PARTITIONS, TOPIC, prepared
+from minikafka.simulator.transactions import (
+    StableOffsetChecker,
+    Transactors,
+    check_whole,
+    none_hangs,
+    read_committed,
+)
+from tests.support.campaign import campaign
+
+COORDINATOR = TopicPartition(TRANSACTION_STATE_TOPIC, partition_for("seat-0", 2))
+OFFSETS = TopicPartition(GROUP_METADATA_TOPIC, 0)
+SETTINGS = {
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "2",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+    "min.insync.replicas": "2",
+}
+MORE = 12
+TRANSACTION_FAULTS = (*FAULTS, full_disk)
+STORM = 8
+COUNTED = ("transaction-failed", "end-unknown", "transactor-fenced", "transaction_timed_out")
+
+
+async def transacting(
+    cluster: SimCluster, fault: Callable[[SimCluster], Awaitable[None]]
+) -> Transactors:
+    """Transactions go on through ``fault``, are whole or not there, and none hangs in the end."""
+    await prepared(cluster)
+    cluster.observers.append(StableOffsetChecker(cluster, PARTITIONS))
+    transactors = Transactors(cluster, PARTITIONS)
+    transactors.start()
+    await cluster.until("transactions", lambda: transactors.ended > MORE)
+    await fault(cluster)
+    before = transactors.committed
+    await cluster.until("commits go on", lambda: transactors.committed > before + MORE)
+    await cluster.until_whole(*PARTITIONS, COORDINATOR, OFFSETS)
+    await transactors.stop()
+    everywhere = [*PARTITIONS, OFFSETS]
+    await cluster.until("no transaction hangs", none_hangs(cluster, everywhere), 60)
+    check_whole(transactors.ran, await read_committed(cluster, TOPIC))
+    await transactors.check_offsets()
+    return transactors
+
+
+def play(seed: int) -> Counter[str]:
+    """One seed, all checkers; what happened how often. Raises what ``transacting`` raises."""
+    counts: Counter[str] = Counter()
+
+    def count(event: LogEvent) -> None:
+        if event.name in COUNTED:
+            counts[event.name] += 1
+
+    cluster = SimCluster(seed, settings=SETTINGS)
+    cluster.observers.append(count)
+    transactors = cluster.run(
+        lambda cluster: transacting(cluster, lambda c: storm(c, STORM, TRANSACTION_FAULTS))
+    )
+    counts["ended"] = transactors.ended
+    counts["committed"] = transactors.committed
+    return counts
+
+
+if __name__ == "__main__":
+    sys.exit(campaign(play))
