@@ -1,10 +1,11 @@
-"""One replica as its readers see it: its log, the epochs they must know, how far they may read."""
+"""One replica: its log, the epochs its readers must know, how far they may read; cutting it."""
 
 from __future__ import annotations
 
 from uuid import UUID
 
 from minikafka.core.replication.follower import EpochEndOffset
+from minikafka.core.replication.high_watermark import bounded_high_watermark
 from minikafka.core.replication.partition_state import PartitionState
 from minikafka.kernel.cluster import NO_EPOCH, ZERO_UUID, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
@@ -95,3 +96,29 @@ class Replica:
         """Raises as ``readable_log``."""
         log = self.readable_log(current_leader_epoch, leader_only)
         return EpochEndOffset(*log.end_offset_for_epoch(epoch))
+
+    def truncate_to(self, offset: int) -> None:
+        """Raises as the log does, which may have been cut by then."""
+        log = self.log
+        try:
+            log.truncate_to(offset)
+        finally:
+            self._stay_within(log)
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """As ``truncate_to``."""
+        log = self.log
+        try:
+            log.truncate_fully_and_start_at(offset)
+        finally:
+            self._stay_within(log)
+
+    def _stay_within(self, log: UnifiedLog) -> None:
+        end = log.log_end_offset
+        start = min(log.log_start_offset, end)  # a cut that failed half way has not moved it yet
+        self._commit_up_to(log, bounded_high_watermark(self.high_watermark, start, end))
+
+    def _commit_up_to(self, log: UnifiedLog, high_watermark: int) -> None:
+        self.high_watermark = high_watermark
+        if log.transactions.unreplicated:
+            log.transactions.committed_up_to(high_watermark)
