@@ -64,7 +64,8 @@ def startup(
     """Place every known replica, and say which are to be taken Online and which Offline.
 
     A replica on a dead broker starts as ineligible for deletion, which is the safe side: its topic
-    may be on the list of those to be deleted.
+    may be on the list of those to be deleted. Taking it Offline tells the others of the partition,
+    so these are placed only, and not told twice as in Kafka.
     """
     online: list[PartitionAndReplica] = []
     offline: list[PartitionAndReplica] = []
@@ -75,7 +76,13 @@ def startup(
         else:
             context.replica_states[replica] = ReplicaState.DELETION_INELIGIBLE
             offline.append(replica)
-    return online, offline
+    told = {
+        replica.topic_partition
+        for replica in offline
+        if replica.topic_partition in context.leadership
+        and not context.is_queued_for_deletion(replica.topic_partition.topic)
+    }
+    return [replica for replica in online if replica.topic_partition not in told], offline
 
 
 def by_broker(replicas: Iterable[PartitionAndReplica]) -> dict[int, list[PartitionAndReplica]]:
