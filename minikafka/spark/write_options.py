@@ -20,13 +20,15 @@ _REFUSED: Final = ("key.serializer", "value.serializer")
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """``topic`` None: each row names its own. ``sink_id``: the name of a batch job."""
+    """``topic`` None: each row names its own. ``sink_id``: the name of a batch job; ``sink_batch``
+    numbers those that are written under one name, one after the other."""
 
     client: ClientOptions
     topic: str | None = None
     batch_bytes: int = BATCH_BYTES
     exactly_once: bool = False
     sink_id: str | None = None
+    sink_batch: int = 0
     transaction_timeout_ms: int = 60_000
     plan: str = ""
 
@@ -61,6 +63,7 @@ def write_options(
         batch_bytes=min(batch_bytes or BATCH_BYTES, client.max_request_size),
         exactly_once=exactly_once,
         sink_id=sink_id,
+        sink_batch=_sink_batch(given, sink_id),
         transaction_timeout_ms=given.number("kafka.transaction.timeout.ms", 1) or 60_000,
         plan=fingerprint(topic, types),
     )
@@ -82,6 +85,13 @@ def _exactly_once(given: Options, streaming: bool, sink_id: str | None) -> bool:
             "which a second run knows what the first has written"
         )
     return delivery.lower() == EXACTLY_ONCE
+
+
+def _sink_batch(given: Options, sink_id: str | None) -> int:
+    number = given.number("sink.batch", 0)
+    if number is not None and sink_id is None:
+        raise OptionError("sink.batch numbers the batches of a sink.id, which is missing")
+    return number or 0
 
 
 def fingerprint(topic: str | None, types: Mapping[str, str]) -> str:

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 # Spark tells a sink neither of them; these are where its own code finds them.
 _BATCH_ID: Final = "streaming.sql.batchId"
 _QUERY_ID: Final = "sql.streaming.queryId"
-_JOB: Final = 0  # the batch number of what is not a stream
 
 
 class Written(WriterCommitMessage):
@@ -47,24 +46,29 @@ def write_at_least_once(batches: Iterator[pa.RecordBatch], options: WriteOptions
             return producing.records
 
 
-def _write(
-    batches: Iterator[pa.RecordBatch], options: WriteOptions, query: str | None
-) -> WriterCommitMessage:
-    if not options.exactly_once:
-        return Written(write_at_least_once(batches, options))
+def _write(batches: Iterator[pa.RecordBatch], options: WriteOptions) -> WriterCommitMessage:
+    if options.exactly_once:
+        result = write_task(batches, options, _this_task(options))
+        written = Written(result.rows, result)
+    else:
+        written = Written(write_at_least_once(batches, options))
+    spare_the_collector()
+    return written
+
+
+def _this_task(options: WriteOptions) -> Task:
+    """Raises RuntimeError where Spark does not tell."""
     context = TaskContext.get()
     assert context is not None, "not in a task of Spark"
-    batch: str | int | None = _JOB
-    if query is None:
-        query = context.getLocalProperty(_QUERY_ID)
-        batch = context.getLocalProperty(_BATCH_ID)
-        if query is None or batch is None:
-            raise RuntimeError(
-                "this Spark does not tell a sink its query and batch: use delivery=at-least-once"
-            )
-    result = write_task(batches, options, Task(query, int(batch or 0), context.partitionId()))
-    spare_the_collector()
-    return Written(result.rows, result)
+    if options.sink_id is not None:
+        return Task(options.sink_id, options.sink_batch, context.partitionId())
+    query = context.getLocalProperty(_QUERY_ID)
+    batch = context.getLocalProperty(_BATCH_ID)
+    if query is None or batch is None:
+        raise RuntimeError(
+            "this Spark does not tell a sink its query and batch: use delivery=at-least-once"
+        )
+    return Task(query, int(batch), context.partitionId())
 
 
 def _results(messages: Sequence[WriterCommitMessage | None]) -> list[TaskResult]:
@@ -78,7 +82,7 @@ class BatchWriter(DataSourceArrowWriter):
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return _write(iterator, self._options, self._options.sink_id)
+        return _write(iterator, self._options)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         if self._options.exactly_once:
@@ -97,7 +101,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return _write(iterator, self._options, None)
+        return _write(iterator, self._options)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         if self._options.exactly_once:

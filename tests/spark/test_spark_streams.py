@@ -97,6 +97,48 @@ def test_latest_stays_where_it_was_when_the_first_batch_fails(
     assert committed(cluster.bootstrap, target) == list(range(10, 20))
 
 
+@pytest.mark.mission("SPK-4")
+def test_two_topics_are_written_once_from_within_a_batch(
+    streams: Any, cluster: Cluster, make_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """The driver fails after it has written a batch to one of two topics, and then after both."""
+    from minikafka.spark.foreach_batch import write_once
+
+    source, small, large = make_topic(3), make_topic(3), make_topic(3)
+    produce(cluster.bootstrap, source, numbered(0, 120))
+    failures = ["after one", "after two"]
+
+    def write(frame: Any, batch_id: int) -> None:
+        number = frame.key.cast("string").cast("int")
+        for step, (topic, chosen) in enumerate([(small, number < 60), (large, number >= 60)], 1):
+            rows = frame.where(chosen).select("key", "value")
+            to = {"kafka.bootstrap.servers": cluster.bootstrap, "topic": topic}
+            write_once(rows, batch_id, f"split-{topic}", to)
+            if batch_id == 2 and len(failures) == 3 - step:
+                raise RuntimeError(failures.pop(0))
+
+    def query() -> Any:
+        return (
+            streams.readStream.format("minikafka")
+            .option("kafka.bootstrap.servers", cluster.bootstrap)
+            .option("subscribe", source)
+            .option("startingOffsets", "earliest")
+            .option("maxOffsetsPerTrigger", "40")
+            .load()
+            .writeStream.foreachBatch(write)
+            .option("checkpointLocation", str(tmp_path))
+            .trigger(availableNow=True)
+            .start()
+        )
+
+    for failure in list(failures):
+        with pytest.raises(Exception, match=failure):
+            query().awaitTermination()
+    query().awaitTermination()
+    assert committed(cluster.bootstrap, small) == list(range(60))
+    assert committed(cluster.bootstrap, large) == list(range(60, 120))
+
+
 def run_killed(
     script: str, arguments: list[str], marks: list[str], java_home: Path, log: Path
 ) -> None:

@@ -67,6 +67,7 @@ def test_streams_are_exactly_once_and_batches_with_a_name() -> None:
     assert write_options(given, VALUE, streaming=True).topic == "t"
     assert not write_options(given, VALUE).exactly_once
     assert write_options({**given, "sink.id": "job"}, VALUE).exactly_once
+    assert write_options({**given, "sink.id": "job", "sink.batch": "7"}, VALUE).sink_batch == 7
     mild = {**given, "delivery": "at-least-once"}
     assert not write_options(mild, VALUE, streaming=True).exactly_once
 
@@ -79,6 +80,7 @@ def test_streams_are_exactly_once_and_batches_with_a_name() -> None:
         ({"topic": "t", "delivery": "often"}, True, "delivery must be"),
         ({"topic": "t", "delivery": "exactly-once"}, False, "needs the option sink.id"),
         ({"topic": "t", "sink.id": "x"}, True, "sink.id is for batches"),
+        ({"topic": "t", "sink.batch": "3"}, False, "a sink.id, which is missing"),
         ({"topic": "t", "kafka.acks": "1"}, True, "needs kafka.acks=all"),
         ({"topic": "t", "kafka.acks": "2"}, True, "kafka.acks must be"),
         ({"topic": "t", "kafka.compression.type": "rar"}, True, "kafka.compression.type"),
