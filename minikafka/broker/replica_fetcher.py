@@ -152,9 +152,13 @@ class ReplicaFetcher:
                 else:
                     await self._end(self._begin(asked))
         finally:
-            if self._ahead is not None and self._ahead.reply is not None:
-                self._ahead.reply.cancel()
+            self._drop_ahead()
             self._hang_up()
+
+    def _drop_ahead(self) -> None:
+        reply = self._ahead.reply if self._ahead is not None else None
+        if reply is not None and not reply.cancel() and not reply.cancelled():
+            reply.exception()  # an error that nobody looks at would be complained of
 
     # ------------------------------------------------------------------------------------- waiting
 
