@@ -152,6 +152,12 @@ class TransactionLab:
         assert answer.error is ErrorCode.NONE, answer
         return ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)
 
+    def open(self, *partitions: TopicPartition) -> ProducerIdAndEpoch:
+        """A producer with an open transaction."""
+        producer = self.begun()
+        assert self.add(producer, *partitions) == [ErrorCode.NONE]
+        return producer
+
     def add(
         self,
         producer: ProducerIdAndEpoch,

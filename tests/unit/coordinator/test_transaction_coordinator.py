@@ -1,23 +1,16 @@
-"""The transaction coordinator: producers, partitions, ends, markers, time, other coordinators."""
+"""The transaction coordinator: producers, partitions, ends, markers, time."""
 
 import pytest
 
 from minikafka.core.tombstones import BATCH_BYTES
-from minikafka.core.transaction.facts import MAX_EPOCH, ProducerIdAndEpoch, TransactionFacts
+from minikafka.core.transaction.facts import ProducerIdAndEpoch
 from minikafka.core.transaction.records import TransactionStored
 from minikafka.core.transaction.states import TransactionState as S
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.errors import ErrorCode
 from tests.support.transaction_lab import ID, P0, P1, P2, TIMEOUT_MS, TransactionLab
 
 E = ErrorCode
-
-
-def begun(lab: TransactionLab, *partitions: TopicPartition) -> ProducerIdAndEpoch:
-    """A producer with an open transaction."""
-    producer = lab.begun()
-    assert lab.add(producer, *partitions) == [E.NONE]
-    return producer
 
 
 # -- a whole transaction
@@ -52,7 +45,7 @@ def test_a_transaction(committed: bool) -> None:
 
 def test_the_end_is_answered_when_it_is_replicated_and_not_before() -> None:
     lab = TransactionLab()
-    producer = begun(lab, P0)
+    producer = lab.open(P0)
     lab.log.held = True
     answers = lab.end(producer)
     assert answers == [] == lab.sent
@@ -68,7 +61,7 @@ def test_the_end_is_answered_when_it_is_replicated_and_not_before() -> None:
 
 def test_who_may_not() -> None:
     lab = TransactionLab()
-    producer = begun(lab, P0)
+    producer = lab.open(P0)
     stranger = ProducerIdAndEpoch(9, 0)
     older = ProducerIdAndEpoch(producer.producer_id, -1)
     for who, error in ((stranger, E.INVALID_PRODUCER_ID_MAPPING), (older, E.PRODUCER_FENCED)):
@@ -94,7 +87,7 @@ def test_time_outs_have_limits() -> None:
 
 def test_verification() -> None:
     lab = TransactionLab()
-    producer = begun(lab, P0)
+    producer = lab.open(P0)
     verify = lab.service.verify_partitions
     assert verify(ID, producer, [P0, P1]) == {P0: E.NONE, P1: E.TRANSACTION_ABORTABLE}
     lab.end(producer)
@@ -104,109 +97,6 @@ def test_verification() -> None:
     assert verify("", producer, [P0]) == {P0: E.INVALID_REQUEST}
     lab.resign()
     assert verify(ID, producer, [P0]) == {P0: E.NOT_COORDINATOR}
-
-
-# -- epochs
-
-
-def test_the_next_producer_fences_the_one_before() -> None:
-    lab = TransactionLab()
-    zombie = lab.begun()
-    successor = lab.begun()
-    assert successor == ProducerIdAndEpoch(zombie.producer_id, zombie.epoch + 1)
-    assert lab.add(zombie, P0) == [E.PRODUCER_FENCED]
-    assert lab.add(successor, P0) == [E.NONE]
-
-
-def test_an_open_transaction_is_aborted_for_the_next_producer() -> None:
-    lab = TransactionLab()
-    zombie = begun(lab, P0)
-    assert lab.init()[0].error is E.CONCURRENT_TRANSACTIONS
-    assert lab.state is S.PREPARE_ABORT
-    assert lab.end(zombie) == [E.PRODUCER_FENCED]
-    (item,) = lab.write_markers()
-    assert (item.markers.producer_epoch, item.markers.committed) == (1, False)
-    assert lab.begun() == ProducerIdAndEpoch(100, 2)
-
-
-def test_a_producer_goes_on_after_an_error() -> None:
-    """KIP-360: it names what it had, and gets the next epoch; asked again, the same one."""
-    lab = TransactionLab()
-    first = lab.begun()
-    assert lab.init(first)[0].producer_epoch == 1
-    assert lab.init(first)[0].producer_epoch == 1
-    assert lab.init(ProducerIdAndEpoch(100, 1))[0].producer_epoch == 2
-    assert lab.init(first)[0].error is E.PRODUCER_FENCED
-    assert lab.init(ProducerIdAndEpoch(7, 0))[0].error is E.PRODUCER_FENCED
-    successor = lab.begun()
-    assert lab.init(ProducerIdAndEpoch(100, 2))[0].error is E.PRODUCER_FENCED
-    assert successor.epoch == 3
-
-
-def test_a_zombie_does_not_end_its_successors_transaction() -> None:
-    lab = TransactionLab()
-    zombie = lab.begun()
-    successor = begun(lab, P0)
-    assert lab.init(zombie)[0].error is E.PRODUCER_FENCED
-    assert lab.state is S.ONGOING
-    assert lab.end(successor) == [E.NONE]
-
-
-def at_epoch(epoch: int, state: S = S.EMPTY) -> TransactionLab:
-    lab = TransactionLab(elect=False)
-    shard = lab.shards
-    lab.elect()
-    partitions = frozenset({P0} if state is S.ONGOING else ())
-    facts = TransactionFacts(5, epoch, TIMEOUT_MS, state, partitions, 0, 0)
-    shard.require(ID).shard.replay(TransactionStored(ID, facts))
-    return lab
-
-
-def test_when_the_epochs_are_used_up_there_is_a_new_id() -> None:
-    lab = at_epoch(MAX_EPOCH - 2)
-    assert lab.begun() == ProducerIdAndEpoch(5, MAX_EPOCH - 1)
-    assert lab.begun() == ProducerIdAndEpoch(100, 0)
-
-
-def test_the_last_epoch_can_be_fenced() -> None:
-    lab = at_epoch(MAX_EPOCH - 1, S.ONGOING)
-    assert lab.init()[0].error is E.CONCURRENT_TRANSACTIONS
-    (item,) = lab.write_markers()
-    assert item.markers.producer_epoch == MAX_EPOCH
-    assert lab.begun() == ProducerIdAndEpoch(100, 0)
-
-
-def test_the_last_epoch_is_given_to_nobody() -> None:
-    """It fenced the one before; who names it made it up. Else there would be a transaction that no
-    epoch is left to abort in."""
-    lab = at_epoch(MAX_EPOCH - 1, S.ONGOING)
-    lab.clock.advance(TIMEOUT_MS + 1)
-    lab.shards.abort_timed_out()
-    lab.write_markers()
-    assert lab.state is S.COMPLETE_ABORT
-    made_up = ProducerIdAndEpoch(5, MAX_EPOCH)
-    assert lab.add(made_up, P0) == [E.PRODUCER_FENCED]
-    assert lab.end(made_up) == [E.PRODUCER_FENCED]
-    assert lab.service.verify_partitions(ID, made_up, [P0]) == {P0: E.PRODUCER_FENCED}
-    assert lab.state is S.COMPLETE_ABORT
-
-
-def test_a_transaction_in_the_last_epoch_is_aborted_in_that_one() -> None:
-    """Whoever may have written such a record: it does not end the coordinator."""
-    lab = at_epoch(MAX_EPOCH, S.ONGOING)
-    lab.clock.advance(TIMEOUT_MS + 1)
-    lab.shards.abort_timed_out()
-    (item,) = lab.write_markers()
-    assert (item.markers.producer_epoch, item.markers.committed) == (MAX_EPOCH, False)
-    assert lab.begun() == ProducerIdAndEpoch(100, 0)
-
-
-def test_the_question_for_a_new_id_may_be_repeated() -> None:
-    lab = at_epoch(MAX_EPOCH - 1)
-    last = ProducerIdAndEpoch(5, MAX_EPOCH - 1)
-    for _ in range(2):
-        (answer,) = lab.init(last)
-        assert (answer.error, answer.producer_id, answer.producer_epoch) == (E.NONE, 100, 0)
 
 
 # -- the log refuses
@@ -252,7 +142,7 @@ def test_what_is_not_written_has_not_happened(refusal: ErrorCode, told: ErrorCod
 def test_completion_is_written_until_it_is(refusal: ErrorCode) -> None:
     """Else the transactional id would be CONCURRENT_TRANSACTIONS until the next coordinator."""
     lab = TransactionLab()
-    producer = begun(lab, P0)
+    producer = lab.open(P0)
     lab.end(producer)
     lab.log.refusal = refusal
     lab.write_markers()
@@ -266,7 +156,7 @@ def test_completion_is_written_until_it_is(refusal: ErrorCode) -> None:
 
 def test_a_coordinator_that_stops_tries_nothing_again() -> None:
     lab = TransactionLab()
-    lab.end(begun(lab, P0, P1))
+    lab.end(lab.open(P0, P1))
     lab.log.refusal = E.NOT_ENOUGH_REPLICAS
     lab.write_markers()
     lab.log.refusal = None
@@ -282,7 +172,7 @@ def test_a_coordinator_that_stops_tries_nothing_again() -> None:
 def test_markers_go_to_the_leaders_until_they_are_written() -> None:
     lab = TransactionLab()
     lab.leaders.leaders = {P0: 1, P1: 2, P2: -1}
-    producer = begun(lab, P0, P1, P2)
+    producer = lab.open(P0, P1, P2)
     lab.end(producer)
     assert [(broker, item.partitions) for broker, item in lab.sent] == [(1, (P0,)), (2, (P1,))]
     lab.write_markers({P1: E.NOT_LEADER_OR_FOLLOWER})
@@ -302,7 +192,7 @@ def test_markers_go_to_the_leaders_until_they_are_written() -> None:
 
 def test_what_is_deleted_needs_no_marker() -> None:
     lab = TransactionLab()
-    producer = begun(lab, P0, P1)
+    producer = lab.open(P0, P1)
     lab.leaders.leaders = {P0: None, P1: None}
     lab.end(producer)
     assert (lab.sent, lab.state) == ([], S.COMPLETE_COMMIT)
@@ -310,7 +200,7 @@ def test_what_is_deleted_needs_no_marker() -> None:
 
 def test_before_anything_is_known_of_the_cluster_nothing_counts_as_deleted() -> None:
     lab = TransactionLab()
-    producer = begun(lab, P0)
+    producer = lab.open(P0)
     lab.leaders.leaders = {P0: None, TopicPartition("__transaction_state", 0): None}
     lab.end(producer)
     assert lab.state is S.PREPARE_COMMIT
@@ -321,96 +211,17 @@ def test_before_anything_is_known_of_the_cluster_nothing_counts_as_deleted() -> 
 
 def test_a_partition_that_knows_a_later_epoch_has_seen_the_end() -> None:
     lab = TransactionLab()
-    lab.end(begun(lab, P0))
+    lab.end(lab.open(P0))
     lab.write_markers({P0: E.INVALID_PRODUCER_EPOCH})
     assert lab.state is S.COMPLETE_COMMIT
 
 
 def test_a_coordinator_that_is_fenced_sends_no_more() -> None:
     lab = TransactionLab()
-    lab.end(begun(lab, P0))
+    lab.end(lab.open(P0))
     lab.write_markers({P0: E.TRANSACTION_COORDINATOR_FENCED})
     lab.clock.advance(1000)
     assert (lab.sent, lab.state) == ([], S.PREPARE_COMMIT)
-
-
-# -- another coordinator
-
-
-@pytest.mark.parametrize("committed", [True, False])
-def test_a_decision_is_carried_out_by_the_next_coordinator(committed: bool) -> None:
-    lab = TransactionLab()
-    producer = begun(lab, P0, P1)
-    lab.end(producer, committed)
-    (stale,) = [item for _, item in lab.sent]
-    after = lab.successor()
-    (item,) = [item for _, item in after.sent]
-    assert (item.markers.committed, item.runtime.epoch) == (committed, after.epoch)
-    lab.write_markers()  # the one before hears of its own: too late
-    assert stale.markers.transaction.markers is None
-    assert after.state is (S.PREPARE_COMMIT if committed else S.PREPARE_ABORT)
-    after.write_markers()
-    assert after.state is (S.COMPLETE_COMMIT if committed else S.COMPLETE_ABORT)
-    assert after.end(producer, committed) == [E.NONE]
-
-
-def test_the_next_coordinator_sends_markers_for_what_is_replicated_alone() -> None:
-    """It has the decision in its log; the leader after it may not have it, and decide otherwise."""
-    lab = TransactionLab()
-    producer = begun(lab, P0)
-    lab.log.held = True
-    assert lab.end(producer) == []
-    after = lab.successor()
-    assert after.sent == []
-    assert after.end(producer) == [E.COORDINATOR_LOAD_IN_PROGRESS]
-    again = after.successor()  # another that has to wait; nobody hears of the first any more
-    again.log.release()
-    assert len(again.sent) == 1
-    after.log.release()
-    assert after.sent == []
-    again.write_markers()
-    assert again.state is S.COMPLETE_COMMIT
-
-
-def test_a_decision_that_was_replicated_nowhere_never_was() -> None:
-    lab = TransactionLab()
-    producer = begun(lab, P0)
-    lab.log.held = True
-    lab.end(producer)
-    between = lab.successor()
-    between.log.truncate(between.log.unreplicated)
-    after = between.successor()
-    assert (after.state, between.sent, after.sent) == (S.ONGOING, [], [])
-    assert after.end(producer, committed=False) == [E.NONE]
-
-
-def test_what_waits_when_the_coordinator_goes_is_told() -> None:
-    lab = TransactionLab()
-    producer = begun(lab, P0)
-    lab.log.held = True
-    answers = lab.end(producer)
-    lab.resign()
-    lab.log.release()
-    assert answers == [E.NOT_COORDINATOR]
-    assert lab.sent == []
-    with pytest.raises(KafkaError) as refused:
-        lab.shards.require(ID)
-    assert refused.value.code is E.NOT_COORDINATOR
-
-
-def test_a_load_that_came_to_nothing_is_over() -> None:
-    """The log directory failed meanwhile: who asks looks for another coordinator, and does not wait
-    for this one."""
-    lab = TransactionLab(elect=False)
-    lab.log.is_led = False
-    lab.elect()
-    with pytest.raises(KafkaError) as refused:
-        lab.shards.require(ID)
-    assert refused.value.code is E.NOT_COORDINATOR
-    assert not lab.shards.is_loading
-    lab.log.is_led = True
-    lab.elect()
-    assert lab.begun().epoch == 0
 
 
 # -- time
@@ -418,7 +229,7 @@ def test_a_load_that_came_to_nothing_is_over() -> None:
 
 def test_a_transaction_that_is_open_for_too_long_is_aborted() -> None:
     lab = TransactionLab()
-    producer = begun(lab, P0)
+    producer = lab.open(P0)
     lab.clock.advance(TIMEOUT_MS)
     lab.shards.abort_timed_out()
     assert lab.state is S.ONGOING
@@ -469,7 +280,7 @@ def test_long_ids_are_deleted_in_batches_that_fit() -> None:
 
 def test_describe_and_list() -> None:
     lab = TransactionLab()
-    producer = begun(lab, P1, P0)
+    producer = lab.open(P1, P0)
     lab.begun("other")
     told = lab.service.describe(ID)
     assert (told.error_code, told.transaction_state) == (0, "Ongoing")

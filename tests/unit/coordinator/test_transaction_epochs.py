@@ -1,0 +1,109 @@
+"""Transactional ids and the epochs of their producers: fenced, gone on with, used up."""
+
+from minikafka.core.transaction.facts import MAX_EPOCH, ProducerIdAndEpoch, TransactionFacts
+from minikafka.core.transaction.records import TransactionStored
+from minikafka.core.transaction.states import TransactionState as S
+from minikafka.kernel.errors import ErrorCode
+from tests.support.transaction_lab import ID, P0, TIMEOUT_MS, TransactionLab
+
+E = ErrorCode
+
+
+def test_the_next_producer_fences_the_one_before() -> None:
+    lab = TransactionLab()
+    zombie = lab.begun()
+    successor = lab.begun()
+    assert successor == ProducerIdAndEpoch(zombie.producer_id, zombie.epoch + 1)
+    assert lab.add(zombie, P0) == [E.PRODUCER_FENCED]
+    assert lab.add(successor, P0) == [E.NONE]
+
+
+def test_an_open_transaction_is_aborted_for_the_next_producer() -> None:
+    lab = TransactionLab()
+    zombie = lab.open(P0)
+    assert lab.init()[0].error is E.CONCURRENT_TRANSACTIONS
+    assert lab.state is S.PREPARE_ABORT
+    assert lab.end(zombie) == [E.PRODUCER_FENCED]
+    (item,) = lab.write_markers()
+    assert (item.markers.producer_epoch, item.markers.committed) == (1, False)
+    assert lab.begun() == ProducerIdAndEpoch(100, 2)
+
+
+def test_a_producer_goes_on_after_an_error() -> None:
+    """KIP-360: it names what it had, and gets the next epoch; asked again, the same one."""
+    lab = TransactionLab()
+    first = lab.begun()
+    assert lab.init(first)[0].producer_epoch == 1
+    assert lab.init(first)[0].producer_epoch == 1
+    assert lab.init(ProducerIdAndEpoch(100, 1))[0].producer_epoch == 2
+    assert lab.init(first)[0].error is E.PRODUCER_FENCED
+    assert lab.init(ProducerIdAndEpoch(7, 0))[0].error is E.PRODUCER_FENCED
+    successor = lab.begun()
+    assert lab.init(ProducerIdAndEpoch(100, 2))[0].error is E.PRODUCER_FENCED
+    assert successor.epoch == 3
+
+
+def test_a_zombie_does_not_end_its_successors_transaction() -> None:
+    lab = TransactionLab()
+    zombie = lab.begun()
+    successor = lab.open(P0)
+    assert lab.init(zombie)[0].error is E.PRODUCER_FENCED
+    assert lab.state is S.ONGOING
+    assert lab.end(successor) == [E.NONE]
+
+
+def at_epoch(epoch: int, state: S = S.EMPTY) -> TransactionLab:
+    lab = TransactionLab(elect=False)
+    shard = lab.shards
+    lab.elect()
+    partitions = frozenset({P0} if state is S.ONGOING else ())
+    facts = TransactionFacts(5, epoch, TIMEOUT_MS, state, partitions, 0, 0)
+    shard.require(ID).shard.replay(TransactionStored(ID, facts))
+    return lab
+
+
+def test_when_the_epochs_are_used_up_there_is_a_new_id() -> None:
+    lab = at_epoch(MAX_EPOCH - 2)
+    assert lab.begun() == ProducerIdAndEpoch(5, MAX_EPOCH - 1)
+    assert lab.begun() == ProducerIdAndEpoch(100, 0)
+
+
+def test_the_last_epoch_can_be_fenced() -> None:
+    lab = at_epoch(MAX_EPOCH - 1, S.ONGOING)
+    assert lab.init()[0].error is E.CONCURRENT_TRANSACTIONS
+    (item,) = lab.write_markers()
+    assert item.markers.producer_epoch == MAX_EPOCH
+    assert lab.begun() == ProducerIdAndEpoch(100, 0)
+
+
+def test_the_last_epoch_is_given_to_nobody() -> None:
+    """It fenced the one before; who names it made it up. Else there would be a transaction that no
+    epoch is left to abort in."""
+    lab = at_epoch(MAX_EPOCH - 1, S.ONGOING)
+    lab.clock.advance(TIMEOUT_MS + 1)
+    lab.shards.abort_timed_out()
+    lab.write_markers()
+    assert lab.state is S.COMPLETE_ABORT
+    made_up = ProducerIdAndEpoch(5, MAX_EPOCH)
+    assert lab.add(made_up, P0) == [E.PRODUCER_FENCED]
+    assert lab.end(made_up) == [E.PRODUCER_FENCED]
+    assert lab.service.verify_partitions(ID, made_up, [P0]) == {P0: E.PRODUCER_FENCED}
+    assert lab.state is S.COMPLETE_ABORT
+
+
+def test_a_transaction_in_the_last_epoch_is_aborted_in_that_one() -> None:
+    """Whoever may have written such a record: it does not end the coordinator."""
+    lab = at_epoch(MAX_EPOCH, S.ONGOING)
+    lab.clock.advance(TIMEOUT_MS + 1)
+    lab.shards.abort_timed_out()
+    (item,) = lab.write_markers()
+    assert (item.markers.producer_epoch, item.markers.committed) == (MAX_EPOCH, False)
+    assert lab.begun() == ProducerIdAndEpoch(100, 0)
+
+
+def test_the_question_for_a_new_id_may_be_repeated() -> None:
+    lab = at_epoch(MAX_EPOCH - 1)
+    last = ProducerIdAndEpoch(5, MAX_EPOCH - 1)
+    for _ in range(2):
+        (answer,) = lab.init(last)
+        assert (answer.error, answer.producer_id, answer.producer_epoch) == (E.NONE, 100, 0)

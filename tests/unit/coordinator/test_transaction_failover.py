@@ -1,0 +1,85 @@
+"""Another coordinator takes over: what goes on, what waits, what never was."""
+
+import pytest
+
+from minikafka.core.transaction.states import TransactionState as S
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from tests.support.transaction_lab import ID, P0, P1, TransactionLab
+
+E = ErrorCode
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_decision_is_carried_out_by_the_next_coordinator(committed: bool) -> None:
+    lab = TransactionLab()
+    producer = lab.open(P0, P1)
+    lab.end(producer, committed)
+    (stale,) = [item for _, item in lab.sent]
+    after = lab.successor()
+    (item,) = [item for _, item in after.sent]
+    assert (item.markers.committed, item.runtime.epoch) == (committed, after.epoch)
+    lab.write_markers()  # the one before hears of its own: too late
+    assert stale.markers.transaction.markers is None
+    assert after.state is (S.PREPARE_COMMIT if committed else S.PREPARE_ABORT)
+    after.write_markers()
+    assert after.state is (S.COMPLETE_COMMIT if committed else S.COMPLETE_ABORT)
+    assert after.end(producer, committed) == [E.NONE]
+
+
+def test_the_next_coordinator_sends_markers_for_what_is_replicated_alone() -> None:
+    """It has the decision in its log; the leader after it may not have it, and decide otherwise."""
+    lab = TransactionLab()
+    producer = lab.open(P0)
+    lab.log.held = True
+    assert lab.end(producer) == []
+    after = lab.successor()
+    assert after.sent == []
+    assert after.end(producer) == [E.COORDINATOR_LOAD_IN_PROGRESS]
+    again = after.successor()  # another that has to wait; nobody hears of the first any more
+    again.log.release()
+    assert len(again.sent) == 1
+    after.log.release()
+    assert after.sent == []
+    again.write_markers()
+    assert again.state is S.COMPLETE_COMMIT
+
+
+def test_a_decision_that_was_replicated_nowhere_never_was() -> None:
+    lab = TransactionLab()
+    producer = lab.open(P0)
+    lab.log.held = True
+    lab.end(producer)
+    between = lab.successor()
+    between.log.truncate(between.log.unreplicated)
+    after = between.successor()
+    assert (after.state, between.sent, after.sent) == (S.ONGOING, [], [])
+    assert after.end(producer, committed=False) == [E.NONE]
+
+
+def test_what_waits_when_the_coordinator_goes_is_told() -> None:
+    lab = TransactionLab()
+    producer = lab.open(P0)
+    lab.log.held = True
+    answers = lab.end(producer)
+    lab.resign()
+    lab.log.release()
+    assert answers == [E.NOT_COORDINATOR]
+    assert lab.sent == []
+    with pytest.raises(KafkaError) as refused:
+        lab.shards.require(ID)
+    assert refused.value.code is E.NOT_COORDINATOR
+
+
+def test_a_load_that_came_to_nothing_is_over() -> None:
+    """The log directory failed meanwhile: who asks looks for another coordinator, and does not wait
+    for this one."""
+    lab = TransactionLab(elect=False)
+    lab.log.is_led = False
+    lab.elect()
+    with pytest.raises(KafkaError) as refused:
+        lab.shards.require(ID)
+    assert refused.value.code is E.NOT_COORDINATOR
+    assert not lab.shards.is_loading
+    lab.log.is_led = True
+    lab.elect()
+    assert lab.begun().epoch == 0
