@@ -19,8 +19,8 @@ class HostedPartitions:
         self.on_offline: Callable[[TopicPartition], None] | None = None
         self._cluster = cluster
         self._online: dict[TopicPartition, Partition] = {}
-        self._offline: set[TopicPartition] = set()
-        self._topics: dict[UUID, str] = {}
+        self._offline: dict[TopicPartition, UUID | None] = {}  # and the ids of their topics
+        self._topics: dict[UUID, set[TopicPartition]] = {}  # never empty sets
 
     def __iter__(self) -> Iterator[Partition]:
         """The online ones, in the order in which they came."""
@@ -68,25 +68,30 @@ class HostedPartitions:
     def topic_name(self, topic_id: UUID) -> str | None:
         """The name of a topic hosted here or known of. A leader may be asked by its followers
         before it has heard of the topic by UpdateMetadata; it knows its own partitions."""
-        return self._topics.get(topic_id) or self._cluster.topic_name(topic_id)
+        for topic_partition in self._topics.get(topic_id, ()):
+            return topic_partition.topic
+        return self._cluster.topic_name(topic_id)
 
     def add(self, partition: Partition) -> None:
         self._online[partition.topic_partition] = partition
 
-    def name_topic(self, topic_id: UUID, topic: str) -> None:
-        self._topics[topic_id] = topic
+    def identify(self, partition: Partition, topic_id: UUID) -> None:
+        """``partition`` belongs to the topic of this id."""
+        partition.topic_id = topic_id
+        self._topics.setdefault(topic_id, set()).add(partition.topic_partition)
 
     def remove(self, topic_partition: TopicPartition) -> Partition | None:
         """Forget a partition, online or offline; returns the online one, which is closed."""
-        self._offline.discard(topic_partition)
+        topic_id = self._offline.pop(topic_partition, None)
         partition = self._online.pop(topic_partition, None)
-        if partition is None:
-            return None
-        if partition.topic_id is not None and not any(
-            other.topic_id == partition.topic_id for other in self._online.values()
-        ):
-            self._topics.pop(partition.topic_id, None)
-        partition.close()
+        if partition is not None:
+            topic_id = partition.topic_id
+            partition.close()
+        if topic_id is not None:
+            of_topic = self._topics[topic_id]
+            of_topic.discard(topic_partition)
+            if not of_topic:
+                del self._topics[topic_id]
         return partition
 
     def mark_offline(self, topic_partition: TopicPartition) -> None:
@@ -94,6 +99,7 @@ class HostedPartitions:
         partition = self._online.pop(topic_partition, None)
         if partition is not None:
             partition.close()
-        self._offline.add(topic_partition)
+            self._offline[topic_partition] = partition.topic_id
+        self._offline.setdefault(topic_partition, None)
         if self.on_offline is not None:
             self.on_offline(topic_partition)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from uuid import UUID
 
 from minikafka.broker.cluster_view import ClusterView
 from minikafka.broker.hosted_partitions import HostedPartitions
@@ -36,7 +35,7 @@ class Stop:
 
 
 class Leadership:
-    """Applies LeaderAndIsr and StopReplica, each request in one breath.
+    """Applies LeaderAndIsr and StopReplica, each call in one breath.
 
     ``new_partition`` makes an empty Partition; ``checkpointed`` are the high watermarks that were
     on disk when the broker started.
@@ -144,12 +143,8 @@ class Leadership:
         self._log_manager.get_or_create(
             partition.topic_partition, instruction.topic_id, partition.config.log
         )
-        self._identify(partition, instruction.topic_id)
+        self._hosted.identify(partition, instruction.topic_id)
         return True
-
-    def _identify(self, partition: Partition, topic_id: UUID) -> None:
-        partition.topic_id = topic_id
-        self._hosted.name_topic(topic_id, partition.topic_partition.topic)
 
     def _refusal(self, partition: Partition, instruction: Instruction) -> ErrorCode | None:
         """Why not to obey: an old leader epoch, another topic of the same name, not our replica."""
@@ -178,7 +173,7 @@ class Leadership:
         partition.configure(config)
         topic_id = instruction.topic_id or partition.log.topic_id
         if topic_id is not None:
-            self._identify(partition, topic_id)
+            self._hosted.identify(partition, topic_id)
 
     def _become_leader(self, partition: Partition, instruction: Instruction) -> None:
         topic_partition = partition.topic_partition

@@ -70,7 +70,7 @@ def _instruction(
 class LeaderAndIsrHandler:
     """A TaskHandler: topics not seen before have their settings read first. Then everything is
     applied, a slice in one breath, and ``role_taken`` hears of each partition that obeyed. Others
-    are served between slices; if one of them was a newer controller, the rest is refused."""
+    are served between slices; if one of them was a newer order, the rest is refused."""
 
     def __init__(
         self,
@@ -86,6 +86,7 @@ class LeaderAndIsrHandler:
         self, context: RequestContext, request: LeaderAndIsrRequest
     ) -> LeaderAndIsrResponse:
         told = list(instructions(request))
+        number = self._fence.arrived()
         await self._replicas.load_topic_configs(
             sorted({instruction.topic_partition.topic for instruction in told})
         )
@@ -102,6 +103,7 @@ class LeaderAndIsrHandler:
                 request.controller_id,
                 request.controller_epoch,
                 request.broker_epoch,
+                number,
             )
             if error is not ErrorCode.NONE:
                 return LeaderAndIsrResponse(error_code=error)

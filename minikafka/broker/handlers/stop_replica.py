@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
 
 from minikafka.broker.context import RequestContext
 from minikafka.broker.controller_fence import ControllerFence
@@ -15,6 +16,8 @@ from minikafka.protocol.messages.stop_replica import (
     StopReplicaRequest,
     StopReplicaResponse,
 )
+
+SLICE = 200  # partitions stopped in one breath, and their logs put aside: some milliseconds
 
 
 def stops(request: StopReplicaRequest) -> Iterator[Stop]:
@@ -36,8 +39,9 @@ def stops(request: StopReplicaRequest) -> Iterator[Stop]:
 
 
 class StopReplicaHandler:
-    """A TaskHandler: replicas stop in one breath, and their logs are gone when it answers.
-    ``deleted`` hears of the partitions that are to be deleted."""
+    """A TaskHandler: replicas stop, a slice in one breath, and their logs are gone when it answers.
+    ``deleted`` hears of the partitions that are to be deleted. Others are served between slices; if
+    one of them was a newer order, the rest is refused."""
 
     def __init__(
         self,
@@ -52,19 +56,32 @@ class StopReplicaHandler:
     async def __call__(
         self, context: RequestContext, request: StopReplicaRequest
     ) -> StopReplicaResponse:
-        error = self._fence.check(
-            "StopReplica", request.controller_id, request.controller_epoch, request.broker_epoch
-        )
-        if error is not ErrorCode.NONE:
-            return StopReplicaResponse(error_code=error)
-        errors, to_delete = self._replicas.leadership.stop(list(stops(request)))
-        if self._deleted is not None:
-            for topic_partition in to_delete:
-                self._deleted(topic_partition)
-        errors |= await self._replicas.delete_logs(to_delete)
+        told = list(stops(request))
+        number = self._fence.arrived()
+        errors: dict[TopicPartition, ErrorCode] = {}
+        for start in range(0, max(1, len(told)), SLICE):
+            if start:
+                await asyncio.sleep(0)
+            error = self._fence.check(
+                "StopReplica",
+                request.controller_id,
+                request.controller_epoch,
+                request.broker_epoch,
+                number,
+            )
+            if error is not ErrorCode.NONE:
+                return StopReplicaResponse(error_code=error)
+            errors |= await self._obey(told[start : start + SLICE])
         return StopReplicaResponse(
             partition_errors=[
                 StopReplicaPartitionError(topic_partition.topic, topic_partition.partition, code)
                 for topic_partition, code in errors.items()
             ]
         )
+
+    async def _obey(self, told: Sequence[Stop]) -> dict[TopicPartition, ErrorCode]:
+        errors, to_delete = self._replicas.leadership.stop(told)
+        if self._deleted is not None:
+            for topic_partition in to_delete:
+                self._deleted(topic_partition)
+        return errors | dict(await self._replicas.delete_logs(to_delete))
