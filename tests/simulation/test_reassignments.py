@@ -93,6 +93,7 @@ def test_a_replica_left_behind_of_a_topic_that_is_gone(anew: bool, failover: boo
         cluster.start()
         await cluster.until("brokers up", lambda: len(cluster.nodes()) == len(BROKERS))
         async with Admin(cluster.client_host.world, cluster.client_config) as admin:
+            await admin.create_topic("another", 1, 1)
             await admin.create_topic(TP.topic, 1, 3)
             await admin.wait_for_topic(TP.topic, 1)
             controller = cluster.controller_id()
