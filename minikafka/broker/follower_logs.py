@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from minikafka.broker.cut_flushes import CutFlushes
 from minikafka.broker.hosted_partitions import HostedPartitions
 from minikafka.broker.parked import ParkedRequests
 from minikafka.broker.partition import Partition
@@ -22,7 +23,8 @@ from minikafka.storage.log_manager import LogManager
 
 
 class FollowerLogs:
-    """Appends, cuts and restarts the logs of followers, each in one breath.
+    """Appends, cuts and restarts the logs of followers, each in one breath. What was cut stays
+    ``truncating`` while ``cuts`` brings that to disk.
 
     ``write_log_starts`` is called before a leader is told of log starts: it counts on their being
     remembered.
@@ -37,6 +39,7 @@ class FollowerLogs:
         parked: ParkedRequests,
         on_disk_error: Callable[[TopicPartition, OSError], bool],
         logs: LogManager,
+        cuts: CutFlushes,
         log: EventLog,
     ) -> None:
         self._hosted = hosted
@@ -44,6 +47,7 @@ class FollowerLogs:
         self._on_disk_error = on_disk_error
         self.write_log_starts = logs.write_log_starts
         self._logs = logs
+        self._cuts = cuts
         self._log = log
 
     def log_start_offset(self, topic_partition: TopicPartition) -> int:
@@ -92,7 +96,7 @@ class FollowerLogs:
         )
         partition.truncate_to(cut.offset)
         self._parked.changed(partition.topic_partition)
-        return states.truncated(state, cut, log.latest_epoch)
+        return self._at_end(partition, state)
 
     def _append(
         self, partition: Partition, state: PartitionFetchState, data: PartitionData
@@ -102,6 +106,8 @@ class FollowerLogs:
         next_offset, last_epoch = state.fetch_offset, None
         if data.records:
             partition.append_as_follower(data.records)
+            if log.cut_unflushed:
+                return self._at_end(partition, state)
             next_offset, last_epoch = log.log_end_offset, log.latest_epoch
         changed = partition.follow_high_watermark(data.high_watermark)
         changed |= partition.follow_log_start(data.log_start_offset)
@@ -150,6 +156,18 @@ class FollowerLogs:
             return None
         return self._at_end(partition, state)
 
+    def after_failure(
+        self, topic_partition: TopicPartition, state: PartitionFetchState
+    ) -> PartitionFetchState:
+        """From where to try again what the disk was full for: the end of the log may have moved
+        before that."""
+        partition = self._hosted.require(topic_partition)
+        log = partition.log
+        if log.log_end_offset == state.fetch_offset and not log.cut_unflushed:
+            return state
+        self._parked.changed(topic_partition)
+        return self._at_end(partition, state)
+
     async def flush_due(self, topic_partitions: Iterable[TopicPartition]) -> None:
         """Return when what ``flush.messages`` wants on disk is there: the next fetch of these
         followers acknowledges it."""
@@ -166,9 +184,8 @@ class FollowerLogs:
         """Our own log cannot be read, or does not take what the leader sent."""
         self._log.error("replica_failed", partition=str(topic_partition), error=str(error))
 
-    @staticmethod
-    def _at_end(partition: Partition, state: PartitionFetchState) -> PartitionFetchState:
+    def _at_end(self, partition: Partition, state: PartitionFetchState) -> PartitionFetchState:
         log = partition.log
-        return PartitionFetchState(
-            state.topic_id, state.leader_epoch, log.log_end_offset, log.latest_epoch
-        )
+        if log.cut_unflushed:
+            self._cuts.begin(partition.topic_partition)
+        return states.truncated(state, log.log_end_offset, log.latest_epoch, log.cut_unflushed)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from minikafka.broker.cluster_view import ClusterView
+from minikafka.broker.cut_flushes import CutFlushes
 from minikafka.broker.hosted_partitions import HostedPartitions
 from minikafka.broker.parked import ParkedRequests
 from minikafka.broker.partition import Instruction, Partition
@@ -38,7 +39,8 @@ class Leadership:
     """Applies LeaderAndIsr and StopReplica, each call in one breath.
 
     ``new_partition`` makes an empty Partition; ``checkpointed`` are the high watermarks that were
-    on disk when the broker started.
+    on disk when the broker started. ``lacked_space``: the disks were too full to make a log, and so
+    the controller takes that replica as offline.
     """
 
     def __init__(
@@ -48,6 +50,7 @@ class Leadership:
         hosted: HostedPartitions,
         parked: ParkedRequests,
         fetchers: ReplicaFetcherManager,
+        cuts: CutFlushes,
         cluster: ClusterView,
         log_manager: LogManager,
         topic_configs: TopicConfigs,
@@ -55,11 +58,13 @@ class Leadership:
         on_disk_error: Callable[[TopicPartition, OSError], bool],
     ) -> None:
         self.checkpointed: dict[TopicPartition, int] = {}
+        self.lacked_space = False
         self._clock = clock
         self._broker_id = broker_id
         self._hosted = hosted
         self._parked = parked
         self._fetchers = fetchers
+        self._cuts = cuts
         self._cluster = cluster
         self._log_manager = log_manager
         self._topic_configs = topic_configs
@@ -119,12 +124,14 @@ class Leadership:
                 self._become_leader(partition, instruction)
             else:
                 self._become_follower(partition, instruction, live_leaders)
+            if partition.log.cut_unflushed:
+                self._cuts.begin(topic_partition)
         except KafkaError as error:
-            if (
-                error.code is ErrorCode.KAFKA_STORAGE_ERROR
-                and self._log_manager.directories.offline
-            ):
-                self._hosted.mark_offline(topic_partition)  # it may lie in a failed directory
+            if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
+                if self._log_manager.directories.offline:
+                    self._hosted.mark_offline(topic_partition)  # it may lie in a failed directory
+                else:
+                    self.lacked_space = True
             return error.code
         except OSError as error:
             self._on_disk_error(topic_partition, error)
@@ -216,7 +223,11 @@ class Leadership:
             partition.truncate_to(cut.offset)
         if leader >= 0:
             state = PartitionFetchState(
-                partition.topic_id, partition.leader_epoch, log.log_end_offset, log.latest_epoch
+                partition.topic_id,
+                partition.leader_epoch,
+                log.log_end_offset,
+                log.latest_epoch,
+                truncating=log.cut_unflushed,
             )
             self._fetchers.add(leader, topic_partition, state, live_leaders.get(leader))
 

@@ -101,11 +101,6 @@ class Partition(Replica):
             ),
         )
 
-    def _commit_up_to(self, log: UnifiedLog, high_watermark: int) -> None:
-        self.high_watermark = high_watermark
-        if log.transactions.unreplicated:
-            log.transactions.committed_up_to(high_watermark)
-
     def configure(self, config: TopicConfig) -> None:
         self.config = config
         if self._log is not None:
@@ -341,12 +336,13 @@ class Partition(Replica):
 
     # ---------------------------------------------------------------------------------- following
 
-    def append_as_follower(self, records: Buffer) -> LogAppendInfo:
+    def append_as_follower(self, records: Buffer) -> LogAppendInfo | None:
         """Append what the leader sent, offsets and epochs as they are. Raises KafkaError and
         OSError as the log does.
 
         The first batch that an empty log gets may begin before the offset asked for, which lies
-        inside it: then the log starts with that batch."""
+        inside it: then the log starts with that batch. None when records that had been deleted
+        were dropped for that: to be asked for again, once that is on disk."""
         log = self.log
         try:
             return log.append_as_follower(records)
@@ -354,6 +350,9 @@ class Partition(Replica):
             end = log.log_end_offset
             if end != log.log_start_offset or not error.first_offset < end <= error.last_offset:
                 raise
+            if log.size_bytes > 0:
+                self.truncate_fully_and_start_at(end)
+                return None
             self.truncate_fully_and_start_at(error.first_offset)
             return log.append_as_follower(records)
 
@@ -375,12 +374,3 @@ class Partition(Replica):
         return self.log.increment_log_start_offset(
             min(leader_log_start_offset, self.high_watermark)
         )
-
-    def truncate_to(self, offset: int) -> None:
-        log = self.log
-        log.truncate_to(offset)
-        self._commit_up_to(log, min(self.high_watermark, log.log_end_offset))
-
-    def truncate_fully_and_start_at(self, offset: int) -> None:
-        self.log.truncate_fully_and_start_at(offset)
-        self.high_watermark = offset

@@ -123,6 +123,12 @@ class ReplicaFetcher:
             self._interrupted_ms = now_ms
             self._hang_up()
 
+    def resume(self, topic_partition: TopicPartition) -> None:
+        """Its log was cut, and that is on disk."""
+        state = self._states.get(topic_partition)
+        if state is not None and state.truncating:
+            self.add(topic_partition, state._replace(truncating=False))
+
     def remove(self, topic_partition: TopicPartition) -> None:
         self._states.pop(topic_partition, None)
 
@@ -141,9 +147,7 @@ class ReplicaFetcher:
                     continue
                 now_ms = self._clock.monotonic_ms()
                 asked = {
-                    tp: state
-                    for tp, state in self._states.items()
-                    if state.delayed_until_ms is None or state.delayed_until_ms <= now_ms
+                    tp: state for tp, state in self._states.items() if not state.is_delayed(now_ms)
                 }
                 if not asked:
                     await self._idle(now_ms)
@@ -321,6 +325,9 @@ class ReplicaFetcher:
                 partition=str(topic_partition),
                 error=str(error),
             )
+            state = self._states.get(topic_partition)
+            if state is not None:
+                self._states[topic_partition] = self._logs.after_failure(topic_partition, state)
             self._failed([topic_partition])
 
     def _settle(self, topic_partition: TopicPartition, state: PartitionFetchState | None) -> None:

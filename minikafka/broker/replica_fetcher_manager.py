@@ -139,6 +139,14 @@ class ReplicaFetcherManager:
                 fetcher.stop()
                 del self._fetchers[source, number]
 
+    def resume(self, topic_partition: TopicPartition) -> None:
+        """What its log was cut by is on disk; nothing happens if it is not copied any more."""
+        source = self._sources.get(topic_partition)
+        if source is not None:
+            fetcher = self._fetchers.get((source, self._number(topic_partition)))
+            if fetcher is not None:
+                fetcher.resume(topic_partition)
+
     async def _connect(self, source: int) -> SourceChannel:
         broker = self._cluster.broker(source)
         endpoint = broker.endpoint(self._listener) if broker is not None else None

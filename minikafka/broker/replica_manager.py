@@ -11,6 +11,7 @@ from uuid import UUID
 
 from minikafka.broker.cluster_view import ClusterView, LiveBrokers
 from minikafka.broker.cold_reads import ColdReads
+from minikafka.broker.cut_flushes import CutFlushes
 from minikafka.broker.delayed_fetch import DelayedFetch, FetchReply
 from minikafka.broker.fetch_reader import FetchEntry, FetchParams, FetchReader, Reading, ReadResult
 from minikafka.broker.follower_logs import FollowerLogs
@@ -90,11 +91,14 @@ class ReplicaManager:
         self.isr = IsrMaintenance(
             clock, config.broker_id, self.hosted, self.parked, isr_store, metrics, config.isr
         )
+        self._cuts = CutFlushes(log_manager)
         self.fetchers = ReplicaFetcherManager(
             clock,
             config.broker_id,
             broker_epoch,
-            FollowerLogs(self.hosted, self.parked, self.disk_failed, log_manager, self._log),
+            FollowerLogs(
+                self.hosted, self.parked, self.disk_failed, log_manager, self._cuts, self._log
+            ),
             cluster,
             config.inter_broker_listener_name,
             open_channel,
@@ -106,6 +110,7 @@ class ReplicaManager:
             self.hosted,
             self.parked,
             self.fetchers,
+            self._cuts,
             cluster,
             log_manager,
             topic_configs,
@@ -122,8 +127,7 @@ class ReplicaManager:
         self.append_records = self._appends.append_records
         preferred = PreferredReplicas(cluster, config.replica_selector_class)
         self._reader = FetchReader(self.hosted, preferred, self.disk_failed)
-        wake = self.parked.fetch.check_all_and_complete
-        self._news = HighWatermarkNews(clock, self.hosted, wake)
+        self._news = HighWatermarkNews(clock, self.hosted, self.parked.fetch.check_all_and_complete)
         self._cold_reads = ColdReads(self.hosted)
         announce = partial(isr_store.propagate_log_dir_event, config.broker_id)
         self.log_dir_failures = LogDirFailures(
@@ -155,6 +159,8 @@ class ReplicaManager:
         self._register_gauges()
         self.isr.start(tasks)
         self.fetchers.start(tasks)
+        self._cuts.flushed = self.fetchers.resume
+        self._cuts.start(tasks)
         self._background = [
             tasks.create_task(self._checkpoint_forever(), name="highwatermark-checkpoint"),
             tasks.create_task(self.log_dir_failures.run(), name="LogDirFailureHandler"),
@@ -163,6 +169,7 @@ class ReplicaManager:
     async def stop(self) -> None:
         """Copy nothing, wake nobody, and leave the high watermarks on disk."""
         await self.fetchers.stop()
+        await self._cuts.stop()
         await self.isr.stop()
         await self._cold_reads.stop()
         for task in self._background:
@@ -245,13 +252,15 @@ class ReplicaManager:
     # ------------------------------------------------------------------------ high watermarks
 
     def checkpoint_high_watermarks(self) -> None:
-        """Write them all to disk. A partition not told of yet keeps the one it had there."""
+        """Write them all to disk. A partition not told of yet keeps the one it had there. Replicas
+        that had no room are asked for again when this does find room."""
         watermarks = dict(self.leadership.checkpointed)
         for partition in self.hosted:
             if partition.has_log:
-                assert partition.high_watermark <= partition.log.log_end_offset
                 watermarks[partition.topic_partition] = partition.high_watermark
-        self._log_manager.write_high_watermarks(watermarks)
+        if self._log_manager.write_high_watermarks(watermarks) and self.leadership.lacked_space:
+            self.leadership.lacked_space = False
+            self.log_dir_failures.space_returned()
 
     async def _checkpoint_forever(self) -> None:
         while True:
@@ -296,8 +305,6 @@ class ReplicaManager:
                 params, entries, self.hosted, self._reader, counted, self._expired
             )
         self._moved(reading)
-        if reading.advanced:
-            self._news.add(reading.advanced)
         if operation is None:
             self._count_out(params, size)
             if reading.untold:
@@ -321,6 +328,8 @@ class ReplicaManager:
         fetches look at all that they wait for, which may be thousands of partitions."""
         for topic_partition in reading.advanced:
             self.parked.changed(topic_partition)
+        if reading.advanced:
+            self._news.add(reading.advanced)
         for topic_partition in reading.lowered:
             self.parked.low_watermark_changed(topic_partition)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import Final
 from uuid import UUID
 
 from minikafka.core.log.config import LogConfig
@@ -13,6 +14,8 @@ from minikafka.storage.producer_store import ProducerStore
 from minikafka.storage.readable_log import ReadableLog
 from minikafka.storage.segment import LogSegment
 from minikafka.storage.segments import LogSegments
+
+CUT_UNFLUSHED: Final = "cut-unflushed"  # a file that tells the next process, should this one die
 
 
 class FlushableLog(ReadableLog):
@@ -48,6 +51,7 @@ class FlushableLog(ReadableLog):
         self.unflushed_names = False  # files have been made or removed since the last flush
         self._files = files
         self._lowering_unflushed = False
+        self._unflushed_cut = 0  # the last of ``cuts`` that dropped anything, or 0
 
     def remove_dead_segment(self) -> bool:
         """Delete the first segment if all of it lies below the log start, which has to be on disk;
@@ -81,13 +85,23 @@ class FlushableLog(ReadableLog):
         """Whether ``flush.messages`` wants a flush before what was appended is acknowledged."""
         return self.log_end_offset - self.recovery_point >= self.config.flush_messages
 
+    @property
+    def cut_unflushed(self) -> bool:
+        """Whether a power loss may bring back what was dropped: nothing is appended till then."""
+        return self._unflushed_cut > 0
+
+    def hold_appends(self) -> None:
+        """Something was thrown away: refuse appends until a flush has made that last."""
+        self.cuts += 1
+        self._unflushed_cut = self.cuts
+
     async def flush(self, before_offset: int | None = None) -> None:
         """Return when all that was appended before the call is on disk; raises the recovery point.
 
         With ``before_offset``, only segments that start before it. Raises OSError.
         """
         end = self.log_end_offset if before_offset is None else before_offset
-        truncations = self._truncations
+        truncations, cut = self._truncations, self._unflushed_cut
         for segment in self.segments.since(self.recovery_point):
             if before_offset is None or segment.base_offset < before_offset:
                 await segment.flush()
@@ -100,6 +114,9 @@ class FlushableLog(ReadableLog):
         if self._lowering_unflushed and self.flush_recovery_point is not None:
             await self.flush_recovery_point()
             self._lowering_unflushed = truncations != self._truncations
+        if cut and before_offset is None and cut == self._unflushed_cut and not self.closed:
+            self._files.remove(f"{self.directory}/{CUT_UNFLUSHED}")
+            self._unflushed_cut = 0
 
     async def _flush_names(self) -> None:
         try:

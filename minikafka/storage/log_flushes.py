@@ -21,19 +21,14 @@ class LogFlushes:
     async def up_to_now(self, log: UnifiedLog) -> None:
         """Return when all that is in the log now is on disk, or the log has failed."""
         end = log.log_end_offset
-        while (running := self._running.get(log)) is not None:
-            await running.wait()
-        if log.closed or log.recovery_point >= end:
-            return
-        done = self._running[log] = asyncio.Event()
-        try:
+        await self._turn(log)
+        if not log.closed and (log.recovery_point < end or log.cut_unflushed):
             await self.flush(log)
-        finally:
-            del self._running[log]
-            done.set()
 
     async def flush(self, log: UnifiedLog, before_offset: int | None = None) -> None:
         """As ``UnifiedLog.flush``; raises nothing."""
+        await self._turn(log)
+        done = self._running[log] = asyncio.Event()
         if before_offset is None:
             log.last_flush_ms = self._clock.monotonic_ms()
         try:
@@ -41,6 +36,14 @@ class LogFlushes:
         except OSError as error:
             if not log.closed:
                 self._failed(log, error)
+        finally:
+            del self._running[log]
+            done.set()
+
+    async def _turn(self, log: UnifiedLog) -> None:
+        """Return when none is under way: what that one brings to disk does not count yet."""
+        while (running := self._running.get(log)) is not None:
+            await running.wait()
 
 
 async def bring_to_disk(logs: Sequence[UnifiedLog], at_once: int) -> None:

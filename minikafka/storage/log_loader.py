@@ -20,6 +20,7 @@ from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.events import EventLog
 from minikafka.kernel.ports import Files
 from minikafka.protocol.records.batch import RecordBatch
+from minikafka.storage.flushable_log import CUT_UNFLUSHED
 from minikafka.storage.names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -79,8 +80,8 @@ class Checkpointed:
 class LogLoader:
     """Loads one log that has just been constructed. Raises OSError.
 
-    ``discarded`` tells whether something was thrown away that a power loss could bring back, to
-    be taken for a part of what is appended next: then flush the log before that.
+    ``discarded`` tells whether something was thrown away, now or just before the broker died, that
+    a power loss could bring back: the log is to be flushed, or takes no appends.
     """
 
     def __init__(
@@ -125,7 +126,9 @@ class LogLoader:
         if epochs_known:
             await self._complete_epochs()
         await self._take_up_producers()
-        log.unflushed_names |= self.discarded
+        if self.discarded:
+            log.unflushed_names = True
+            log.hold_appends()
         log.recovery_point = recovery_point_after_load(
             found.clean, found.recovery_point, log.log_end_offset, self._first_recovered
         )
@@ -152,6 +155,7 @@ class LogLoader:
         if any(name.endswith(_OF_SWAPS) for name in names):
             self.log.unflushed_names |= finish_swaps(self._files, directory)
             names = self._files.list(directory)
+        self.discarded |= CUT_UNFLUSHED in names
         bases = offsets_of(names, LOG_SUFFIX)
         known = set(bases)
         for name in names:

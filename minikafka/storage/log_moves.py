@@ -260,6 +260,9 @@ class LogMoves:
         """One slice; its size, or None when there is nothing left to copy."""
         source = move.source
         start = self._aligned(move)
+        if move.future.cut_unflushed:
+            await move.future.flush()
+            return 0
         if start >= source.log_end_offset:
             return None
         try:
@@ -275,6 +278,8 @@ class LogMoves:
         """Copy, in one breath, the little that came since; False if it is more than a little."""
         source = move.source
         start = self._aligned(move)
+        if move.future.cut_unflushed:
+            return False
         if start < source.log_end_offset:
             try:
                 found = source.read(start, _SLICE_BYTES, source.log_end_offset, True)
@@ -302,6 +307,8 @@ class LogMoves:
         if found.first_offset < future.log_end_offset:
             # The source starts within a batch; or batches are not the ones that were copied.
             future.truncate_fully_and_start_at(found.first_offset)
+            if future.cut_unflushed:
+                return
         if found.records:
             future.append_as_follower(found.records)
         else:

@@ -25,7 +25,7 @@ from minikafka.protocol.records.batch import (
     stamp,
     stamp_log_append_time,
 )
-from minikafka.storage.flushable_log import FlushableLog
+from minikafka.storage.flushable_log import CUT_UNFLUSHED, FlushableLog
 from minikafka.storage.log_reader import FoundOffset, LogRead
 from minikafka.storage.segment import LogSegment
 
@@ -69,8 +69,9 @@ class UnifiedLog(FlushableLog):
         what a batch of a transaction was verified; None when it was not.
 
         Raises OSError (a full disk, ...), and KafkaError: what ``leader_batch`` raises,
-        RECORD_LIST_TOO_LARGE for a batch larger than a segment, and INVALID_PRODUCER_EPOCH,
-        OUT_OF_ORDER_SEQUENCE_NUMBER or INVALID_TXN_STATE for a producer that may not. A retried
+        NOT_LEADER_OR_FOLLOWER while a truncation is not on disk yet, RECORD_LIST_TOO_LARGE for a
+        batch larger than a segment, and INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER or
+        INVALID_TXN_STATE for a producer that may not. A retried
         batch is not appended again: the answer tells where it is, as ``duplicate``.
         """
         batch = leader_batch(records, self.config, origin, now_ms)
@@ -123,7 +124,7 @@ class UnifiedLog(FlushableLog):
         """Append a leader's batches, offsets and epochs as they are; perhaps none at all.
 
         Raises OSError, and KafkaError: what ``follower_batches`` raises, UnexpectedAppendOffset
-        for batches from before the log end, RECORD_LIST_TOO_LARGE.
+        for batches from before the log end, NOT_LEADER_OR_FOLLOWER, RECORD_LIST_TOO_LARGE.
         """
         batches = follower_batches(records)
         if not batches:
@@ -171,6 +172,11 @@ class UnifiedLog(FlushableLog):
         self, size: int, first_offset: int, last_offset: int, max_timestamp: int
     ) -> LogSegment:
         """The active segment, after rolling to a new one if this append needs it."""
+        if self._unflushed_cut:
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"the truncation of {self.topic_partition} is not on disk yet",
+            )
         config = self.config
         segment = self.segments.active
         if segment is not None:
@@ -242,9 +248,9 @@ class UnifiedLog(FlushableLog):
         """Drop everything from ``offset`` on; True if there was anything.
 
         A batch that holds ``offset`` goes as a whole. Until a ``flush`` has returned, a power loss
-        may bring back what was dropped: await one before something else is appended in its place.
-        Raises OSError, and then the log may be longer or shorter than asked but is whole;
-        KafkaError(CORRUPT_MESSAGE).
+        may bring back some of what was dropped, for the leader to have it dropped again; so nothing
+        is appended in its place: appends are refused (``cut_unflushed``). Raises OSError, and then
+        the log may be longer or shorter than asked but is whole; KafkaError(CORRUPT_MESSAGE).
         """
         if offset >= self.log_end_offset:
             # An epoch that was assigned but never written to may contradict the next leader.
@@ -267,7 +273,8 @@ class UnifiedLog(FlushableLog):
         return True
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Drop everything; the next record appended gets ``offset``. Raises OSError."""
+        """Drop everything, as ``truncate_to``; the next record appended gets ``offset``. Raises
+        OSError."""
         self._truncated_to(offset)
         while (active := self.segments.active) is not None:
             self._drop_active(active)
@@ -284,6 +291,10 @@ class UnifiedLog(FlushableLog):
         active.remove()
 
     def _truncated_to(self, offset: int) -> None:
+        if self.size_bytes > 0:
+            if not self._unflushed_cut:
+                self._files.open(f"{self.directory}/{CUT_UNFLUSHED}", create=True).close()
+            self.hold_appends()
         self.cut_to = min(self.cut_to, offset)
         self._cut_at(offset)
         self._assigned_epoch = _NO_EPOCH

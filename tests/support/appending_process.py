@@ -35,6 +35,7 @@ async def append_for_ever(directory: str) -> None:
             offset = max(log.log_end_offset - 20, log.log_start_offset)
             tell(f"cut {offset}")
             log.truncate_to(offset)
+            await log.flush()
             epoch += 1
         if count % 150 == 149:
             await manager.checkpoint()

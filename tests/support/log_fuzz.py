@@ -22,6 +22,7 @@ from minikafka.protocol.records.builder import build_batch
 from minikafka.protocol.records.compression import Compression
 from minikafka.protocol.records.legacy import encode_message_set
 from minikafka.protocol.records.record import Record
+from minikafka.storage.dump import UnknownFile
 from minikafka.storage.dump_decoders import decode_offsets_record, decode_transaction_record
 from minikafka.storage.dump_text import DumpOptions, LogDump
 from minikafka.storage.unified_log import AppendOrigin, UnifiedLog
@@ -244,6 +245,6 @@ def dump_everything(files: MemoryFiles) -> None:
     for decode in (decode_offsets_record, decode_transaction_record):
         dumped = LogDump(files, DumpOptions(deep=True, contents=True, decode=decode))
         for name in files.list(DIRECTORY):
-            with contextlib.suppress(ValueError, FileNotFoundError):
+            with contextlib.suppress(ValueError, FileNotFoundError, UnknownFile):
                 for _ in dumped.lines(f"{DIRECTORY}/{name}"):
                     pass

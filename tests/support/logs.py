@@ -36,7 +36,15 @@ def load(
     log = UnifiedLog(files, DIRECTORY, TP, LogConfig(**config))
     found = Checkpointed(clean, recovery_point, log_start_offset)
     run_now(LogLoader(files, log, found, SilentEvents()).load())
+    if log.cut_unflushed:
+        run_now(log.flush())
     return log
+
+
+def cut(log: UnifiedLog, offset: int) -> None:
+    """Truncate, and bring it to disk, so that something may be appended."""
+    log.truncate_to(offset)
+    run_now(log.flush())
 
 
 def run_now(work: Coroutine[Any, Any, None]) -> None:

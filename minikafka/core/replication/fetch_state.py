@@ -17,7 +17,8 @@ class PartitionFetchState(NamedTuple):
     compares it in every Fetch (v12+) and names the epoch at which the logs part, so a follower
     needs no truncating phase of its own, nor OffsetForLeaderEpoch (KIP-595; Kafka's
     ``isTruncationOnFetchSupported``). ``lag`` is None until the first answer, ``failures`` counts
-    errors in a row, ``delayed_until_ms`` is when to try again.
+    errors in a row, ``delayed_until_ms`` is when to try again. ``truncating``: the log was cut, and
+    asks for nothing until that is on disk.
     """
 
     topic_id: UUID | None
@@ -27,8 +28,12 @@ class PartitionFetchState(NamedTuple):
     lag: int | None = None
     failures: int = 0
     delayed_until_ms: int | None = None
+    truncating: bool = False
 
     def is_delayed(self, now_ms: int) -> bool:
+        """Not to be asked for now."""
+        if self.truncating:
+            return True
         return self.delayed_until_ms is not None and now_ms < self.delayed_until_ms
 
 
@@ -56,15 +61,12 @@ def fetched(
 
 
 def truncated(
-    state: PartitionFetchState, truncation: Truncation, latest_epoch: int | None
+    state: PartitionFetchState, end_offset: int, latest_epoch: int | None, unflushed: bool
 ) -> PartitionFetchState:
-    """The log was cut. A cut that was not the last one shows as another diverging epoch in the
-    next answer."""
-    return state._replace(
-        fetch_offset=truncation.offset,
-        last_fetched_epoch=latest_epoch,
-        failures=0,
-        delayed_until_ms=None,
+    """The log was cut, or starts anew, and ends at ``end_offset``. A cut that was not the last one
+    shows as another diverging epoch in the next answer."""
+    return PartitionFetchState(
+        state.topic_id, state.leader_epoch, end_offset, latest_epoch, truncating=unflushed
     )
 
 

@@ -62,6 +62,7 @@ async def test_a_log_that_was_cut_is_read_again(log: Any) -> None:
     shared = SharedReads()
     assert read(shared, log) == ["a", "b", "c"]
     log.truncate_to(1)
+    await log.flush()
     assert read(shared, log, end=1) == ["a"]
     for value in (b"d", b"e"):
         log.append_as_leader(bytearray(batch(value)), 1, NOW)

@@ -16,7 +16,7 @@ from minikafka.storage.log_cleaning import log_facts
 from minikafka.storage.log_loader import Checkpointed, LogLoader, create_log
 from minikafka.storage.unified_log import LogConfig, UnifiedLog
 from tests.support.compaction import batches_up_to, clean, committed_records, latest
-from tests.support.logs import DIRECTORY, NOW, TP, run_now
+from tests.support.logs import DIRECTORY, NOW, TP, cut, run_now
 from tests.support.manual_clock import ManualClock
 from tests.support.memory_files import MemoryFiles, SilentEvents
 from tests.support.transactions import marker
@@ -119,7 +119,7 @@ class CompactionAgainstDict(RuleBasedStateMachine):
         """Never below what is committed."""
         bounds = [s.base for s in self.sent if s.base >= self.high_watermark] + [self.end]
         offset = data.draw(st.sampled_from(bounds))
-        self.log.truncate_to(offset)
+        cut(self.log, offset)
         self.log.transactions.committed_up_to(self.high_watermark)
         self.sent = [s for s in self.sent if s.last < offset]
         self.end = min(self.end, offset)

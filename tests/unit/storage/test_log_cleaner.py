@@ -200,6 +200,7 @@ async def test_a_truncation_ends_it(lab: Lab, monkeypatch: pytest.MonkeyPatch, n
     assert log.cleaned_offset is None
     assert log.log_end_offset == 7
     assert [r.offset for r in committed_records(log, 7)] == list(range(7))
+    await log.flush()
     write(log, 40)
     assert [r.offset for r in committed_records(log, 47)] == list(range(47))
     assert not [n for n in lab.files.list("/data/a-0") if n.endswith((".cleaned", ".swap"))]

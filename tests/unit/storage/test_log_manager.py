@@ -12,7 +12,7 @@ from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.storage.log_manager import LogConfig, LogManager, LogManagerConfig
 from minikafka.storage.unified_log import UnifiedLog
-from tests.support.logs import NOW, batch, values_of
+from tests.support.logs import NOW, batch, cut, values_of
 from tests.support.memory_files import MemoryFiles
 from tests.support.virtual_clock import VirtualClock
 
@@ -302,7 +302,7 @@ async def test_a_truncated_log_lowers_its_recovery_point_in_the_file() -> None:
     await log.flush()
     await logs.checkpoint()
     assert files.read_all("/d/recovery-point-offset-checkpoint") == b"0\n1\na 0 6\n"
-    log.truncate_to(2)
+    cut(log, 2)
     fill(log, 3)
     assert files.read_all("/d/recovery-point-offset-checkpoint") == b"0\n1\na 0 2\n"
     assert not log.recovery_point_lowered

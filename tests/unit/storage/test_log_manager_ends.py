@@ -107,6 +107,7 @@ async def test_a_recreated_log_inherits_nothing_from_the_checkpoints() -> None:
     fill(log, 9)
     log.increment_log_start_offset(8)
     log.truncate_fully_and_start_at(8)
+    await log.flush()
     fill(log, 3)
     log.increment_log_start_offset(9)
     await log.flush()

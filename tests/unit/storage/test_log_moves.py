@@ -268,10 +268,12 @@ def test_whatever_happens_meanwhile_the_copy_is_equal(actions: list[tuple[str, i
                         node.fill(number, epoch)
                     case "truncate":
                         log.truncate_to(max(number, 0))
+                        await log.flush()
                     case "start":
                         log.increment_log_start_offset(min(number, log.log_end_offset))
                     case "restart":
                         log.truncate_fully_and_start_at(number)
+                        await log.flush()
                     case "step":
                         for _ in range(number):
                             await asyncio.sleep(0)

@@ -5,6 +5,7 @@ import random
 import pytest
 
 from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.errors import KafkaError
 from minikafka.storage.log_manager import LogConfig, LogManager, LogManagerConfig
 from minikafka.storage.unified_log import UnifiedLog
 from minikafka.world.sim.world import SimHost, SimWorld
@@ -16,7 +17,8 @@ CONFIG = LogConfig(segment_bytes=400, index_interval_bytes=100)
 
 class PowerLoss:
     """``now`` is what the log holds, ``promised`` what a completed flush has promised to keep,
-    ``versions`` all that the log has held since then."""
+    ``versions`` all that the log has held since then. ``cut_at``: the lowest cut that no flush has
+    followed; nothing is appended over it, and what comes back above it is cut again."""
 
     def __init__(self, seed: int) -> None:
         self.dice = random.Random(seed)
@@ -24,6 +26,7 @@ class PowerLoss:
         self.now: list[bytes] = []
         self.promised: list[bytes] = []
         self.versions: list[list[bytes]] = [[]]
+        self.cut_at: int | None = None
         self.epoch = 0
         self.number = 0
 
@@ -50,6 +53,11 @@ class PowerLoss:
                 await host.spawn(step())
 
     async def append(self) -> None:
+        assert self.log.cut_unflushed == (self.cut_at is not None)
+        if self.log.cut_unflushed:
+            with pytest.raises(KafkaError, match="not on disk yet"):
+                self.log.append_as_leader(batch(b"too soon", at_ms=NOW), self.epoch, NOW)
+            return
         if self.dice.random() < 0.2:
             self.epoch += 1
             self.log.assign_epoch_start_offset(self.epoch, len(self.now))
@@ -63,17 +71,18 @@ class PowerLoss:
             self.versions.append(self.now[:])
 
     async def truncate(self) -> None:
-        """As a follower does: nothing is appended before the truncation is on disk."""
         offset = self.dice.randint(0, len(self.now))
         self.log.truncate_to(offset)
+        if offset < len(self.now):
+            self.cut_at = offset if self.cut_at is None else min(self.cut_at, offset)
         self.now = self.now[:offset]
         self.promised = self.promised[:offset]
         self.versions.append(self.now[:])
-        await self.flush()
 
     async def flush(self) -> None:
         log, held = self.log, self.now[:]
         await log.flush()
+        self.cut_at = None
         self.promised = held
         self.versions = [held]
 
@@ -85,6 +94,7 @@ class PowerLoss:
             self.promised = self.now[:]
             self.versions = [self.now[:]]
         await self.logs.shutdown()
+        self.cut_at = None
         await self.start()
         assert self.log.recovery_point == self.log.log_end_offset
         self.check()
@@ -96,6 +106,11 @@ class PowerLoss:
         self.host.restart()
         await self.host.spawn(self.start())
         assert power_loss or self.log.log_end_offset == len(self.now)
+        if power_loss and self.cut_at is not None:
+            self.log.truncate_to(self.cut_at)  # as the leader has it done again
+        if not self.log.cut_unflushed:
+            self.cut_at = None  # after a kill, loading has seen to the flush
+        assert power_loss or self.cut_at is None
         self.check()
 
     def check(self) -> None:

@@ -81,6 +81,13 @@ class LogAgainstList(RuleBasedStateMachine):
         offset = data.draw(st.sampled_from(bounds))
         self.log.truncate_to(offset)
         self.shorten(offset)
+        self.flush_cut()
+
+    def flush_cut(self) -> None:
+        """Nothing may be appended before."""
+        if self.log.cut_unflushed:
+            run_now(self.log.flush())
+            self.flushed = self.end
 
     def shorten(self, offset: int) -> None:
         self.batches = [b for b in self.batches if b[1] < offset]
@@ -93,6 +100,7 @@ class LogAgainstList(RuleBasedStateMachine):
         self.log.truncate_fully_and_start_at(self.end)
         self.batches.clear()
         self.flushed = 0
+        self.flush_cut()
 
     @rule(all_of_it=st.booleans())
     def flush(self, all_of_it: bool) -> None:
@@ -134,6 +142,8 @@ class LogAgainstList(RuleBasedStateMachine):
         self.log = UnifiedLog(self.files, DIRECTORY, TP, CONFIG)
         found = Checkpointed(clean, self.checkpointed)
         run_now(LogLoader(self.files, self.log, found, SilentEvents()).load())
+        if self.log.cut_unflushed:
+            run_now(self.log.flush())
         self.log.write_recovery_point = before.write_recovery_point
 
     @invariant()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from minikafka.core.log.aborted_txn import AbortedTxn
 from minikafka.storage.txn_index import TxnIndex
 from minikafka.storage.unified_log import UnifiedLog
-from tests.support.logs import DIRECTORY, load, new_log
+from tests.support.logs import DIRECTORY, cut, load, new_log
 from tests.support.memory_files import MemoryFiles
 from tests.support.transactions import TxnProducer, marker
 
@@ -220,7 +220,7 @@ def test_truncation_takes_entries_of_markers_that_go() -> None:
     two_transactions(log)
     log.truncate_to(8)
     assert log.aborted_transactions(0, 8) == [AbortedTxn(1, 0, 4, 2)]
-    log.truncate_to(4)
+    cut(log, 4)
     assert log.aborted_transactions(0, 4) == []
     log.append_as_follower(marker(1, 0, commit=True, base_offset=4))
     assert log.aborted_transactions(0, 5) == []

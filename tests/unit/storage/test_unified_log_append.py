@@ -14,7 +14,17 @@ from minikafka.storage.log_loader import create_log
 from minikafka.storage.names import file_name
 from minikafka.storage.sparse_index import SparseIndex
 from minikafka.storage.unified_log import LogConfig
-from tests.support.logs import DIRECTORY, NOW, TP, batch, batches_of, load, new_log, values_of
+from tests.support.logs import (
+    DIRECTORY,
+    NOW,
+    TP,
+    batch,
+    batches_of,
+    load,
+    new_log,
+    run_now,
+    values_of,
+)
 from tests.support.memory_files import MemoryFiles
 
 
@@ -151,6 +161,7 @@ def test_segments_roll_before_offsets_leave_their_indexes() -> None:
         log.append_as_follower(batch(b"a", base_offset=offset))
     assert log.segments.base_offsets == [0, 2**31, 2**40]
     log.truncate_fully_and_start_at(5)
+    run_now(log.flush())
     log.append_as_follower(batch(b"a", base_offset=2**33))
     assert log.segments.base_offsets == [2**33]  # the empty one was of no use
     wide = batch(b"a", base_offset=2**34) + batch(b"b", base_offset=2**35)

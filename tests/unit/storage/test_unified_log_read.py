@@ -8,7 +8,7 @@ from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.records.batch import parse_batches
 from minikafka.protocol.records.compression import Compression
 from minikafka.storage.unified_log import UnifiedLog
-from tests.support.logs import NOW, batch, load, new_log, values_of
+from tests.support.logs import NOW, batch, cut, load, new_log, values_of
 from tests.support.memory_files import MemoryFile, MemoryFiles
 
 SIZE = len(batch(bytes(50)))
@@ -136,7 +136,7 @@ def test_the_tail_is_followed_into_a_new_segment() -> None:
 def test_places_are_forgotten_when_the_log_is_truncated() -> None:
     log = log_of(10)
     assert read(log, 5, 10**6, 8) == [5, 6, 7]
-    log.truncate_to(4)
+    cut(log, 4)
     for _ in range(3):
         log.append_as_leader(batch(b"a longer value than before" * 5), 1, NOW)
     assert read(log, 5, 10**6, 7) == [5, 6]
@@ -257,7 +257,7 @@ def test_truncation_inside_a_batch_takes_the_batch() -> None:
     log = new_log()
     log.append_as_leader(batch(b"a"), 0, NOW)
     log.append_as_leader(batch(b"b", b"c", b"d"), 0, NOW)
-    assert log.truncate_to(2)
+    cut(log, 2)
     assert log.log_end_offset == 2
     assert log.size_bytes == len(batch(b"a"))
     log.append_as_follower(batch(b"x", base_offset=2))
@@ -302,7 +302,7 @@ def test_a_lowered_recovery_point_is_written_before_the_next_segment() -> None:
     asyncio.run(log.flush())
     written: list[int] = []
     log.write_recovery_point = lambda: written.append(log.recovery_point)
-    log.truncate_to(2)
+    cut(log, 2)
     log.append_as_leader(batch(bytes(50)), 0, NOW)
     assert written == []
     log.append_as_leader(batch(bytes(50)), 0, NOW)
@@ -325,12 +325,16 @@ async def test_a_flush_across_a_truncation_promises_nothing(
     task = asyncio.create_task(log.flush())
     await started.wait()
     log.truncate_to(2)
-    log.append_as_leader(batch(bytes(50)), 0, NOW)
-    log.append_as_leader(batch(bytes(50)), 0, NOW)
-    log.append_as_leader(batch(bytes(50)), 0, NOW)
     go_on.set()
     await task
     assert log.recovery_point == 0
+    assert log.cut_unflushed
+    with pytest.raises(KafkaError, match="not on disk yet"):
+        log.append_as_leader(batch(bytes(50)), 0, NOW)
+    with pytest.raises(KafkaError, match="not on disk yet"):
+        log.append_as_follower(batch(bytes(50), base_offset=2))
+    await log.flush()
+    log.append_as_leader(batch(bytes(50)), 0, NOW)
 
 
 async def test_a_log_may_be_closed_while_it_is_flushed() -> None:

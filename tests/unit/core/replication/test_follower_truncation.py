@@ -81,7 +81,10 @@ def test_errors_in_a_row_are_backed_off_from_longer_and_longer() -> None:
 
 def test_a_cut_goes_on_from_where_it_cut() -> None:
     state = PartitionFetchState(None, 3, 10, last_fetched_epoch=2)
-    assert truncated(state, Truncation(6), 1) == PartitionFetchState(None, 3, 6, 1)
+    assert truncated(state, 6, 1, False) == PartitionFetchState(None, 3, 6, 1)
+    waiting = truncated(state, 6, 1, True)
+    assert waiting.is_delayed(10**9)
+    assert failed(waiting, 0, 1_000) is waiting
 
 
 # ------------------------------------------------------------------------------------ whole logs
