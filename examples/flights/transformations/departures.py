@@ -23,7 +23,8 @@ def departures() -> DataFrame:
         .load()
     )
     flight = F.from_json(F.col("value").cast("string"), FLIGHT)
-    return lines.select(flight.alias("flight")).select("flight.*")
+    parsed = lines.select(flight.alias("flight")).select("flight.*")
+    return parsed.withWatermark("time_hour", LATENESS)
 
 
 @dp.table(comment="An hour is here once no flight of it can come any more.")
@@ -33,7 +34,6 @@ def flights_hourly() -> DataFrame:
     by_hour = (
         spark.readStream.table("departures")
         .join(F.broadcast(spark.read.table("carriers")), "carrier", "left")
-        .withWatermark("time_hour", LATENESS)
         .groupBy("origin", F.window("time_hour", "1 hour"))
         .agg(
             F.count("*").alias("flights"),
