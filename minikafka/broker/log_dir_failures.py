@@ -46,6 +46,12 @@ class LogDirFailures:
         self.take_offline(partitions)
         self._unannounced.set()
 
+    def space_returned(self) -> None:
+        """Disks that were too full to make replicas have room again: the controller, who asks about
+        directories that failed by telling of all replicas once more, does so."""
+        self._log.info("log_directories_have_space")
+        self._unannounced.set()
+
     def take_offline(self, partitions: Sequence[TopicPartition]) -> None:
         """Serve nothing of these any more, and tell whoever waits for them."""
         self._stop(partitions)

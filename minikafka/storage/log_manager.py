@@ -323,12 +323,13 @@ class LogManager:
         """As last written (``replication-offset-checkpoint``)."""
         return self.directories.read_high_watermarks()
 
-    def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
+    def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> bool:
         """Each into the directory that holds the log; where there is none, into the first.
 
         A directory that is full keeps what it had, which after a restart means lower high
-        watermarks for a moment. Raises nothing.
+        watermarks for a moment. False when no directory has room. Raises nothing.
         """
+        written = False
         for directory in list(self.directories.live):
             first = self.directories.live[0]
             mine = {
@@ -338,8 +339,10 @@ class LogManager:
             }
             try:
                 directory.write_high_watermarks(mine)
+                written = True
             except OSError as error:
                 self.failed(directory, error)
+        return written
 
     def write_log_starts(self) -> None:
         """Write down the log starts that have moved, before somebody is told of them; as

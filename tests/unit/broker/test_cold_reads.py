@@ -8,9 +8,12 @@ from collections.abc import Iterator
 import pytest
 
 from minikafka.kernel.errors import ErrorCode
+from minikafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from minikafka.storage import log_reader
 from tests.support.memory_files import MemoryFile
-from tests.support.replicas import ReplicaCluster, error_of, values_in
+from tests.support.replicas import TOPIC, TP, ReplicaCluster, error_of, values_in
+
+OTHER = TP._replace(partition=1)
 
 
 class Disk:
@@ -61,6 +64,34 @@ async def test_followers_get_on_and_are_counted(disk: Disk) -> None:
         await cluster.clock.advance(600)
         assert error_of(answers) is ErrorCode.NONE
         assert cluster[2].held() == cluster[3].held() == ["a"]
+
+
+async def test_what_a_fetch_commits_is_told_before_what_it_reads_has_come(disk: Disk) -> None:
+    async with ReplicaCluster([1]) as cluster:
+        leader = cluster[1]
+        await cluster.elect(1, partitions=[0, 1], tell=[1])
+        leader.produce("a")
+        leader.produce("b", topic_partition=OTHER)
+        leader.fetch(1, replica_id=3, max_wait_ms=0, current_leader_epoch=0)  # tells of 0
+        parked = leader.fetch(1, replica_id=3, max_wait_ms=10_000, current_leader_epoch=0)
+        ask_both = FetchRequest(
+            replica_id=2,
+            max_wait_ms=500,
+            min_bytes=1,
+            topics=[
+                FetchTopic(
+                    TOPIC,
+                    partitions=[
+                        FetchPartition(0, fetch_offset=1, partition_max_bytes=1 << 20),
+                        FetchPartition(1, fetch_offset=0, partition_max_bytes=1 << 20),
+                    ],
+                )
+            ],
+        )
+        cold = leader.ask(ask_both, 12)
+        await cluster.clock.advance(100)
+        assert (cold, disk.reads) == ([], 1)
+        assert [answer.high_watermark for answer in parked] == [1]
 
 
 async def test_a_leader_that_is_none_any_more_says_so(disk: Disk) -> None:
