@@ -81,13 +81,7 @@ class ReplicaManager:
         self._live = LiveBrokers(cluster)
         self._log = event_log("replica-manager", broker=config.broker_id)
         self.hosted = HostedPartitions(cluster)
-        self.parked = ParkedRequests(
-            clock,
-            config.broker_id,
-            config.producer_purgatory_purge_interval_requests,
-            config.fetch_purgatory_purge_interval_requests,
-            config.delete_records_purgatory_purge_interval_requests,
-        )
+        self.parked = _parked(clock, config)
         self.isr = IsrMaintenance(
             clock, config.broker_id, self.hosted, self.parked, isr_store, metrics, config.isr
         )
@@ -374,3 +368,13 @@ class ReplicaManager:
 
     def topic_name(self, topic_id: UUID) -> str | None:
         return self.hosted.topic_name(topic_id)
+
+
+def _parked(clock: Clock, config: ReplicaManagerConfig) -> ParkedRequests:
+    return ParkedRequests(
+        clock,
+        config.broker_id,
+        config.producer_purgatory_purge_interval_requests,
+        config.fetch_purgatory_purge_interval_requests,
+        config.delete_records_purgatory_purge_interval_requests,
+    )
