@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 from uuid import UUID
 
@@ -12,6 +12,7 @@ from minikafka.core.log.append import AppendOrigin, LogAppendInfo, UnexpectedApp
 from minikafka.core.log.config import LOG_APPEND_TIME, LogConfig
 from minikafka.core.log.index_math import fits
 from minikafka.core.log.producer_state import end_marker
+from minikafka.core.log.segment_runs import segment_runs
 from minikafka.core.log.validation import follower_batches, leader_batch
 from minikafka.core.log.verification import NOT_REQUIRED, Verification
 from minikafka.kernel.cluster import TopicPartition
@@ -91,6 +92,11 @@ class UnifiedLog(FlushableLog):
                     duplicate=True,
                 )
         size = batch.length + LOG_OVERHEAD
+        if size > self.config.segment_bytes:
+            raise KafkaError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"a batch of {size} bytes exceeds a segment of {self.config.segment_bytes} bytes",
+            )
         data = _writable(batch.buffer, size)
         stamp(data, 0, first_offset, leader_epoch)
         max_timestamp = batch.max_timestamp
@@ -123,8 +129,10 @@ class UnifiedLog(FlushableLog):
     def append_as_follower(self, records: Buffer) -> LogAppendInfo:
         """Append a leader's batches, offsets and epochs as they are; perhaps none at all.
 
-        Raises OSError, and KafkaError: what ``follower_batches`` raises, UnexpectedAppendOffset
-        for batches from before the log end, NOT_LEADER_OR_FOLLOWER, RECORD_LIST_TOO_LARGE.
+        Those that do not fit into one segment go into several, as segments may have been larger on
+        the leader (Kafka refuses them). Then some may have been appended when OSError is raised.
+        Raises KafkaError as well: what ``follower_batches`` raises, UnexpectedAppendOffset for
+        batches from before the log end, NOT_LEADER_OR_FOLLOWER.
         """
         batches = follower_batches(records)
         if not batches:
@@ -137,22 +145,11 @@ class UnifiedLog(FlushableLog):
         for batch in batches:
             if batch.attributes & CONTROL_FLAG:
                 end_marker(batch)
-        size = last.position + last.size_bytes
-        latest = max(batches, key=lambda batch: batch.max_timestamp)
-        segment = self._segment_for(size, first.base_offset, last.last_offset, latest.max_timestamp)
-        for batch in batches:
-            epoch = batch.partition_leader_epoch
-            if epoch != self._assigned_epoch and epoch > _NO_EPOCH:
-                self.epochs.assign(epoch, batch.base_offset)
-                self._assigned_epoch = epoch
-        segment.append_batches(memoryview(records)[:size], batches)
-        self.log_end_offset = last.next_offset
-        for batch in batches:
-            if batch.producer_id >= 0:
-                states = self.producers.states
-                aborted = states.update(batch, batch.base_offset, batch.max_timestamp)
-                if aborted is not None:
-                    self._note_aborted(segment, aborted)
+        lump = memoryview(records)
+        runs = segment_runs(batches, self.config.segment_bytes)
+        latest = max(
+            (self._append_run(lump, run) for run in runs), key=lambda batch: batch.max_timestamp
+        )
         return LogAppendInfo(
             first.base_offset,
             last.last_offset,
@@ -161,8 +158,31 @@ class UnifiedLog(FlushableLog):
             NO_TIMESTAMP,
             self.log_start_offset,
             last.partition_leader_epoch,
-            size,
+            last.position + last.size_bytes,
         )
+
+    def _append_run(self, lump: memoryview, batches: Sequence[RecordBatch]) -> RecordBatch:
+        """Append batches that lie in ``lump`` to one segment; the one with the latest timestamp."""
+        first, last = batches[0], batches[-1]
+        start, end = first.position, last.position + last.size_bytes
+        latest = max(batches, key=lambda batch: batch.max_timestamp)
+        segment = self._segment_for(
+            end - start, first.base_offset, last.last_offset, latest.max_timestamp
+        )
+        for batch in batches:
+            epoch = batch.partition_leader_epoch
+            if epoch != self._assigned_epoch and epoch > _NO_EPOCH:
+                self.epochs.assign(epoch, batch.base_offset)
+                self._assigned_epoch = epoch
+        segment.append_batches(lump[start:end], batches)
+        self.log_end_offset = last.next_offset
+        for batch in batches:
+            if batch.producer_id >= 0:
+                states = self.producers.states
+                aborted = states.update(batch, batch.base_offset, batch.max_timestamp)
+                if aborted is not None:
+                    self._note_aborted(segment, aborted)
+        return latest
 
     def _note_aborted(self, segment: LogSegment, aborted: AbortedTxn) -> None:
         segment.add_aborted(aborted)
@@ -187,12 +207,6 @@ class UnifiedLog(FlushableLog):
                     config.segment_ms - segment.roll_jitter_ms
                 ):
                     return segment
-        if size > config.segment_bytes or not fits(first_offset, last_offset):
-            raise KafkaError(
-                ErrorCode.RECORD_LIST_TOO_LARGE,
-                f"{size} bytes with offsets {first_offset} to {last_offset} in one append, which "
-                f"exceed a segment of {config.segment_bytes} bytes",
-            )
         if segment is None:
             return self._roll(first_offset)
         if segment.size_bytes == 0 and last_offset <= segment.max_offset:

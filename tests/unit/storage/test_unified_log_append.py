@@ -164,9 +164,21 @@ def test_segments_roll_before_offsets_leave_their_indexes() -> None:
     run_now(log.flush())
     log.append_as_follower(batch(b"a", base_offset=2**33))
     assert log.segments.base_offsets == [2**33]  # the empty one was of no use
-    wide = batch(b"a", base_offset=2**34) + batch(b"b", base_offset=2**35)
-    with pytest.raises(KafkaError, match="exceed a segment"):
-        log.append_as_follower(wide)
+    log.append_as_follower(batch(b"a", base_offset=2**34) + batch(b"b", base_offset=2**35))
+    assert log.segments.base_offsets == [2**33, 2**34, 2**35]
+
+
+def test_a_follower_divides_what_segments_were_larger_for() -> None:
+    """segment.bytes was lowered while it lagged: one answer holds more than a segment, and a batch
+    may be larger than one."""
+    batches = [batch(bytes(size), base_offset=n) for n, size in enumerate((90, 90, 900, 90, 90))]
+    log = new_log(segment_bytes=2 * len(batches[0]))
+    info = log.append_as_follower(b"".join(batches))
+    assert (info.first_offset, info.last_offset) == (0, 4)
+    assert info.size_bytes == sum(map(len, batches))
+    assert log.segments.base_offsets == [0, 2, 3]
+    assert log.log_end_offset == 5
+    assert [log.read(n, 1, 5, True).records + b"" for n in range(5)] == batches
 
 
 def test_a_follower_takes_batches_as_they_are() -> None:

@@ -1,0 +1,29 @@
+"""Batches that a leader sent in one lump, divided among the segments of a follower."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from minikafka.core.log.index_math import fits
+from minikafka.protocol.records.batch import RecordBatch
+
+
+def segment_runs(batches: Sequence[RecordBatch], segment_bytes: int) -> list[Sequence[RecordBatch]]:
+    """``batches``, at least one, in runs of which each fits into a segment of its own. A batch that
+    is larger than a segment is a run: its leader holds it, from when segments were larger."""
+    first, last = batches[0], batches[-1]
+    if _fit_together(first, last, segment_bytes):
+        return [batches]
+    runs: list[Sequence[RecordBatch]] = []
+    start = 0
+    for index, batch in enumerate(batches):
+        if index > start and not _fit_together(batches[start], batch, segment_bytes):
+            runs.append(batches[start:index])
+            start = index
+    runs.append(batches[start:])
+    return runs
+
+
+def _fit_together(first: RecordBatch, last: RecordBatch, segment_bytes: int) -> bool:
+    size = last.position + last.size_bytes - first.position
+    return size <= segment_bytes and fits(first.base_offset, last.last_offset)
