@@ -53,6 +53,7 @@ class Replica:
         assert self._log is not None
         assert log.log_end_offset == self._log.log_end_offset
         self._log = log
+        log.transactions.committed_up_to(self.high_watermark)
 
     @property
     def leader_epoch(self) -> int:

@@ -67,6 +67,10 @@ class LeaderEpochStore:
     def assign(self, epoch: int, start_offset: int) -> None:
         self._changed(self.cache.assign(epoch, start_offset))
 
+    def agree(self, epoch: int, offset: int) -> None:
+        """As ``LeaderEpochCache.agree``, while a log is recovered."""
+        self._changed(self.cache.agree(epoch, offset))
+
     def truncate_from_end(self, end_offset: int) -> None:
         self._changed(self.cache.truncate_from_end(end_offset))
 

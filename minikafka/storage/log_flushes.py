@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
+from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.ports import Clock
 from minikafka.storage.unified_log import UnifiedLog
 
@@ -13,8 +14,15 @@ class LogFlushes:
     """``failed`` hears of an OSError: the kernel may have dropped what was to be written, so that
     a second flush would seem to succeed, and prove nothing."""
 
-    def __init__(self, clock: Clock, failed: Callable[[UnifiedLog, OSError], None]) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        current: Callable[[TopicPartition], UnifiedLog | None],
+        failed: Callable[[UnifiedLog, OSError], None],
+    ) -> None:
+        """``current``: the log of a partition, after a move another one."""
         self._clock = clock
+        self._current = current
         self._failed = failed
         self._running: dict[UnifiedLog, asyncio.Event] = {}
 
@@ -24,6 +32,9 @@ class LogFlushes:
         await self._turn(log)
         if not log.closed and (log.recovery_point < end or log.cut_unflushed):
             await self.flush(log)
+        replaced_by = self._current(log.topic_partition) if log.closed else None
+        if replaced_by is not None and replaced_by is not log:
+            await self.up_to_now(replaced_by)  # the last of it was copied without a flush
 
     async def flush(self, log: UnifiedLog, before_offset: int | None = None) -> None:
         """As ``UnifiedLog.flush``; raises nothing."""

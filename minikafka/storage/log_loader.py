@@ -15,7 +15,7 @@ from minikafka.core.log.recovery import (
     has_hole,
     recovery_point_after_load,
 )
-from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.cluster import NO_EPOCH, TopicPartition
 from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.events import EventLog
 from minikafka.kernel.ports import Files
@@ -123,8 +123,7 @@ class LogLoader:
                 self._states = None
         log.epochs.truncate_from_end(log.log_end_offset)
         log.epochs.truncate_from_start(log.log_start_offset)
-        if epochs_known:
-            await self._complete_epochs()
+        await self._complete_epochs()
         await self._take_up_producers()
         if self.discarded:
             log.unflushed_names = True
@@ -206,19 +205,17 @@ class LogLoader:
         size = segment.size_bytes
         epochs = self.log.epochs
         states = await self._states_before(segment)
-        latest = -1 if epochs.latest_epoch is None else epochs.latest_epoch
         end_offset = segment.base_offset
 
         def take(batch: RecordBatch) -> None:
-            nonlocal latest, end_offset
+            nonlocal end_offset
             if batch.producer_id >= 0:
                 aborted = states.update(batch, batch.base_offset, batch.max_timestamp)
                 if aborted is not None:
                     segment.add_aborted(aborted)
             end_offset = batch.base_offset + batch.last_offset_delta + 1
-            if batch.partition_leader_epoch > latest:
-                latest = batch.partition_leader_epoch
-                epochs.assign(latest, batch.base_offset)
+            if batch.partition_leader_epoch > NO_EPOCH:
+                epochs.agree(batch.partition_leader_epoch, batch.base_offset)
 
         await segment.recover(take)
         self.log.unflushed_names = True  # its indexes are new files
@@ -268,7 +265,8 @@ class LogLoader:
         return states
 
     async def _complete_epochs(self) -> None:
-        """The log start may have come back to where it was before epochs were forgotten."""
+        """The log start may have come back to where it was before epochs were forgotten; or their
+        file was damaged. (Kafka stops when it cannot read that.)"""
         log = self.log
         known = log.epochs.cache.entries
         bound = known[0].start_offset if known else log.log_end_offset

@@ -55,7 +55,7 @@ class LogManager:
         self._homes: dict[TopicPartition, LogDirectory] = {}
         self.removal = DelayedRemoval(files, clock, self._events)
         self._starts = LogStarts(clock, self._events, self.failed)
-        self.flushes = LogFlushes(clock, self._flush_failed)
+        self.flushes = LogFlushes(clock, self._logs.get, self._flush_failed)
         self.upkeep = LogUpkeep(
             clock, config, self.directories, self.flushes, self.failed, self._events
         )

@@ -324,6 +324,8 @@ class LogMoves:
         old = source.directory
         log.increment_log_start_offset(source.log_start_offset)
         log.epochs.take_over(source.epochs.cache.entries)
+        log.producers.states.take_over_verifications(source.producers.states)
+        log.cleaned_offset = source.cleaned_offset
         if log.topic_id != source.topic_id and source.topic_id is not None:
             assign_topic_id(self._files, log, source.topic_id)
         path = f"{directory.path}/{directory_name(log.topic_partition)}"
@@ -337,6 +339,8 @@ class LogMoves:
             directory.write_starts()
             await directory.checkpoint_recovery_points()
             await directory.checkpoint_starts()
+            if log.cleaned_offset is not None:
+                await directory.checkpoint_cleaned()
             await self._files.flush_directory(directory.path)
         except OSError as error:
             self._owner.failed(directory, error)

@@ -55,6 +55,18 @@ class LeaderEpochCache:
         self._offsets.append(start_offset)
         return True
 
+    def agree(self, epoch: int, offset: int) -> bool:
+        """A batch of ``epoch`` at ``offset`` is in the log, whatever was written down; True if that
+        changed anything. Later entries may go with what it contradicts: the batches that follow
+        bring them back."""
+        if self.epoch_for_offset(offset) == epoch:
+            return False
+        while self._epochs and self._epochs[-1] > epoch:
+            self._epochs.pop()
+            self._offsets.pop()
+        self.assign(epoch, offset)
+        return True
+
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEntry:
         """The largest known epoch not above ``epoch``, and where it ends; (-1, -1) if unknown.
 

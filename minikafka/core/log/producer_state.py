@@ -282,6 +282,10 @@ class ProducerStates:
         self._entries = other._entries
         self.transactions.take_over(other.transactions)
 
+    def take_over_verifications(self, other: ProducerStates) -> None:
+        """Those of ``other``, which is used no more and knows the same producers."""
+        self._verifications = other._verifications
+
     def clear(self) -> None:
         self.load(())
 

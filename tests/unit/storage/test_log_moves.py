@@ -12,6 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from minikafka.broker.partition import Partition
+from minikafka.core.log.append import AppendOrigin
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.storage import log_moves
@@ -20,6 +22,7 @@ from minikafka.storage.log_moves import MOVED_FROM
 from minikafka.storage.unified_log import UnifiedLog
 from tests.support.logs import NOW, batch, batches_of, values_of
 from tests.support.memory_files import MemoryFiles
+from tests.support.transactions import TxnProducer
 from tests.support.virtual_clock import VirtualClock
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 0)
@@ -105,6 +108,54 @@ async def test_appends_go_on_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
         values = values_of(node.log)
         assert len(values) == node.log.log_end_offset > 20
         await node.clock.settle()
+
+
+async def test_what_is_known_of_the_log_moves_along() -> None:
+    async with broker() as node:
+        states = node.log.producers.states
+        guard = states.verification_of(1, 0, 0, NOW)
+        node.fill(2)
+        node.log.cleaned_offset = 1
+        old = node.log
+        node.move("/e")
+        await node.clock.settle()
+        assert node.log is not old
+        fields = {"producer_id": 1, "producer_epoch": 0, "base_sequence": 0, "transactional": True}
+        begun = bytearray(batch(b"verified before the move", **fields))
+        node.log.append_as_leader(begun, 0, NOW, AppendOrigin.CLIENT, guard)
+        assert node.log.cleaned_offset == 1
+        cleaned = node.files.read_all("/e/cleaner-offset-checkpoint")
+        assert cleaned == b"0\n1\na 0 1\n"
+
+
+@pytest.mark.mission("DOP-5")
+async def test_committed_transactions_stay_committed() -> None:
+    """The copy has seen their markers; that they are committed, only the partition knows."""
+    async with broker() as node:
+        partition = Partition(A, 1, 1_000, set(), lambda _: None)
+        node.logs.on_moved = partition.replace_log
+        producer = TxnProducer(7)
+        for _ in range(3):
+            producer.send(node.log, (None, b"x"))
+            producer.end(node.log, commit=True)
+        producer.send(node.log, (None, b"open"))
+        partition.open_log(node.log, 7)
+        assert partition.last_stable_offset == 6
+        node.move("/e")
+        await node.clock.settle()
+        assert partition.log.directory == "/e/a-0"
+        assert partition.last_stable_offset == 6
+
+
+async def test_whoever_waits_for_a_flush_waits_for_that_of_the_copy() -> None:
+    async with broker() as node:
+        old = node.log
+        node.move("/e")
+        await node.clock.settle()
+        node.fill(2)
+        assert node.log.recovery_point == 0
+        await node.logs.flush([old])
+        assert node.log.recovery_point == 2
 
 
 async def test_a_log_that_starts_within_a_batch() -> None:

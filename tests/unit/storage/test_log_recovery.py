@@ -236,6 +236,38 @@ def test_a_log_that_ends_before_its_start_is_emptied() -> None:
     assert again.segments.base_offsets == [40]
 
 
+def test_epochs_that_the_batches_contradict_are_not_believed() -> None:
+    """A power loss between a cut and its flush: the epochs are there, and so is what was cut."""
+    files = MemoryFiles()
+    log = new_log(files)
+    for offset in range(4):
+        log.append_as_follower(batch(b"old", base_offset=offset, leader_epoch=0))
+    path = f"{DIRECTORY}/00000000000000000000.log"
+    old = files.read_all(path)
+    log.truncate_to(2)
+    asyncio.run(log.flush())
+    log.append_as_follower(batch(b"new", base_offset=2, leader_epoch=1))
+    files.open(path).write(old, 0)
+    again = load(files)
+    assert again.log_end_offset == 4
+    assert again.epochs.cache.entries == [(0, 0)]
+
+
+@pytest.mark.parametrize("content", [b"", b"0\n1\n", None])
+def test_damaged_epochs_are_found_again_after_a_clean_stop(content: bytes | None) -> None:
+    files = MemoryFiles()
+    log = new_log(files, **CONFIG)
+    for epoch in (0, 0, 2, 2, 3):
+        log.append_as_leader(batch(bytes(60)), epoch, 0)
+    log.persist()
+    if content is None:
+        files.remove(f"{DIRECTORY}/leader-epoch-checkpoint")
+    else:
+        files.replace_unsynced(f"{DIRECTORY}/leader-epoch-checkpoint", content)
+    again = load(files, clean=True, recovery_point=5, **CONFIG)
+    assert again.epochs.cache.entries == [(0, 0), (2, 2), (3, 4)]
+
+
 def test_a_log_without_segments_starts_where_it_is_told() -> None:
     files = MemoryFiles()
     new_log(files)

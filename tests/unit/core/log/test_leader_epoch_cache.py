@@ -1,5 +1,6 @@
 """Leader epochs and their start offsets, also against a dumb twin."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -102,3 +103,24 @@ def test_against_a_list_of_records(steps: list[tuple[int, int]], ask: int) -> No
         assert found == EpochEntry(below[-1], end)
     for offset, expected in enumerate(record_epochs):
         assert epochs.epoch_for_offset(offset) == expected
+
+
+@pytest.mark.parametrize(
+    ("epoch", "offset", "expected"),
+    [
+        (2, 15, None),  # as it is
+        (2, 10, None),
+        (4, 60, None),
+        (1, 5, [(1, 5)]),  # before all that is known: they come back with their batches
+        (2, 50, [(2, 10)]),  # 4 began later, if at all
+        (3, 20, [(2, 10), (3, 20)]),
+        (5, 70, [(2, 10), (4, 50), (5, 70)]),
+        (1, 20, [(1, 20)]),
+    ],
+)
+def test_batches_are_right_where_they_contradict(
+    epoch: int, offset: int, expected: list[tuple[int, int]] | None
+) -> None:
+    cache = LeaderEpochCache([EpochEntry(2, 10), EpochEntry(4, 50)])
+    assert cache.agree(epoch, offset) == (expected is not None)
+    assert cache.entries == (expected or [(2, 10), (4, 50)])
