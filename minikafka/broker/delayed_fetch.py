@@ -85,7 +85,7 @@ class DelayedFetch(DelayedOperation):
             end = partition.log.log_end_offset if to_log_end else end_of(partition, isolation)
             if entry.fetch_offset == end:
                 answers = partition.answers
-                if answers.telling and answers.is_news(replica_id, partition.high_watermark):
+                if answers.telling and answers.is_to_be_told(replica_id, partition.high_watermark):
                     return True  # I
                 continue
             if entry.fetch_offset > end:

@@ -9,11 +9,12 @@ class FollowerAnswers:
     """By broker id. ``telling``: while parked fetches are looked at for the sake of the high
     watermark alone (see ``HighWatermarkNews``)."""
 
-    __slots__ = ("_last", "_told", "telling")
+    __slots__ = ("_last", "_told", "_told_before", "telling")
 
     def __init__(self) -> None:
         self.telling = False
         self._told: dict[int, int] = {}  # high watermarks
+        self._told_before: dict[int, int] = {}  # the telling
         self._last: dict[int, tuple[object, Any]] = {}  # what was asked, and answered
 
     def clear(self) -> None:
@@ -25,8 +26,21 @@ class FollowerAnswers:
         """An answer with this high watermark goes to the follower."""
         self._told[replica_id] = high_watermark
 
+    def begin_telling(self) -> None:
+        """Until ``end_telling``, every fetch of a follower is told: the first may be that of a
+        connection that is gone, where nobody hears the answer."""
+        self.telling = True
+        self._told_before = dict(self._told)
+
+    def end_telling(self) -> None:
+        self.telling = False
+
+    def is_to_be_told(self, replica_id: int, high_watermark: int) -> bool:
+        """While ``telling``. Consumers do not wait to be told."""
+        return replica_id >= 0 and self._told_before.get(replica_id) != high_watermark
+
     def is_news(self, replica_id: int, high_watermark: int) -> bool:
-        """Whether this follower has yet to be told. Consumers do not wait to be told."""
+        """Whether this follower has yet to be told."""
         return replica_id >= 0 and self._told.get(replica_id) != high_watermark
 
     def keep(self, replica_id: int, asked: object, answer: Any) -> None:

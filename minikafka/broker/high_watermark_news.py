@@ -53,7 +53,7 @@ class HighWatermarkNews:
         self._not_before_ms = self._clock.monotonic_ms() + len(due) // TOLD_PER_MS
         led = [p for p in map(self._hosted.get, due) if p is not None and p.is_leader]
         for partition in led:
-            partition.answers.telling = True
+            partition.answers.begin_telling()
         self._wake([partition.topic_partition for partition in led])
         for partition in led:
-            partition.answers.telling = False
+            partition.answers.end_telling()

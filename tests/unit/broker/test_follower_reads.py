@@ -111,6 +111,21 @@ async def test_a_follower_hears_of_the_high_watermark_soon() -> None:
         assert len(cluster.requests) == asked
 
 
+async def test_a_fetch_whose_connection_is_gone_keeps_no_news_from_the_next() -> None:
+    async with ReplicaCluster([1]) as cluster:
+        leader = cluster[1]
+        await cluster.elect(1)
+        leader.produce("a", timeout_ms=60_000)
+        dead, alive = (leader.fetch(1, replica_id=2, current_leader_epoch=0) for _ in range(2))
+        leader.fetch(1, replica_id=3, current_leader_epoch=0)
+        await cluster.clock.advance(2 * TELL_AFTER_MS)
+        assert [answer.high_watermark for answer in alive] == [1]
+        assert len(dead) == 1
+        again = leader.fetch(1, replica_id=2, current_leader_epoch=0)
+        await cluster.clock.advance(2 * TELL_AFTER_MS)
+        assert again == []  # it knows
+
+
 async def test_epochs_fence_consumers_at_followers_too() -> None:
     async with ReplicaCluster() as cluster:
         await replicated(cluster)
