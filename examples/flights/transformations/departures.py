@@ -41,15 +41,12 @@ def flights_hourly() -> DataFrame:
             F.avg("dep_delay").alias("mean_delay"),
             F.max(late)["name"].alias("latest"),
         )
-        .withColumn("hour", F.col("window.start"))
-        .drop("window")
-    )
-    return by_hour.join(
-        F.broadcast(spark.read.table("weather")), ["origin", "hour"], "left"
-    ).select(
-        "origin", "hour", "flights", "departed", "mean_delay", "latest",
-        "temp", "wind_speed", "visib",
+        .select(
+            "origin", F.col("window.start").alias("hour"),
+            "flights", "departed", "mean_delay", "latest",
+        )
     )  # fmt: skip
+    return by_hour.join(F.broadcast(spark.read.table("weather")), ["origin", "hour"], "left")
 
 
 dp.create_sink(
