@@ -88,7 +88,12 @@ class BrokerDuties:
         await self._tools.store.delete_log_dir_events(sequences, self._tools.fence)
 
     async def on_leader_and_isr_response(self, answer: LeaderAndIsrResponseReceived) -> None:
-        """Replicas that their broker has no disk for any more are offline."""
+        """Replicas that their broker has no disk for any more are offline. Not so by an answer of
+        an earlier life, which this controller comes to after it has told the new one (in Kafka it
+        counts)."""
+        broker = self._context.brokers.get(answer.broker_id)
+        if broker is None or broker.epoch != answer.broker_epoch:
+            return
         error = error_of(answer.response.error_code)
         if error is not ErrorCode.NONE:
             self._log.error("leader_and_isr_refused", broker=answer.broker_id, error=error.name)

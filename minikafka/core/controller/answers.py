@@ -24,7 +24,7 @@ def answer_event(broker_id: int, request: ControlRequest, response: Any) -> Cont
     no answer, as in Kafka."""
     epoch = request.controller_epoch
     if isinstance(request, LeaderAndIsrRequest):
-        return LeaderAndIsrResponseReceived(broker_id, epoch, response)
+        return LeaderAndIsrResponseReceived(broker_id, epoch, request.broker_epoch, response)
     if isinstance(request, StopReplicaRequest):
         errors = _deletion_errors(request, response)
         if not errors:

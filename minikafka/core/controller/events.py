@@ -215,6 +215,9 @@ class BrokerAnswer(ControllerEvent):
 
 @dataclass(frozen=True, slots=True)
 class LeaderAndIsrResponseReceived(BrokerAnswer):
+    """``broker_epoch`` is the life of the broker that the request was meant for."""
+
+    broker_epoch: int
     response: LeaderAndIsrResponse
     state = ControllerState.LEADER_AND_ISR_RESPONSE_RECEIVED
 

@@ -145,17 +145,21 @@ async def test_a_replica_whose_disk_failed_loses_its_leadership(new_cluster):
         assert await cluster.nodes[2].store.log_dir_events() == []
 
 
-async def test_answers_to_an_earlier_term_count_for_nothing(new_cluster):
+async def test_answers_to_an_earlier_term_or_of_an_earlier_life_count_for_nothing(new_cluster):
     async with new_cluster() as cluster:
         (controller, _) = await cluster.start(1, 2)
         (tp,) = await cluster.create_topic("t", (2, 1))
         failed = LeaderAndIsrPartitionError(error_code=ErrorCode.KAFKA_STORAGE_ERROR)
         topic_id = controller.context.topic_ids["t"]
         response = LeaderAndIsrResponse(topics=[LeaderAndIsrTopicError(topic_id, [failed])])
-        controller.queue.put(LeaderAndIsrResponseReceived(2, 0, response))
-        await cluster.settle()
-        assert await cluster.state(tp) == (2, (2, 1), 0)
-        controller.queue.put(LeaderAndIsrResponseReceived(2, 1, response))
+        life = controller.context.brokers[2].epoch
+        for controller_epoch, broker_epoch in ((0, life), (1, life - 1)):
+            controller.queue.put(
+                LeaderAndIsrResponseReceived(2, controller_epoch, broker_epoch, response)
+            )
+            await cluster.settle()
+            assert await cluster.state(tp) == (2, (2, 1), 0)
+        controller.queue.put(LeaderAndIsrResponseReceived(2, 1, life, response))
         await cluster.settle()
         assert await cluster.state(tp) == (1, (1,), 1)
 

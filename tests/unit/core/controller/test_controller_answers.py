@@ -52,8 +52,8 @@ def stopped(*errors, error=0):
 @pytest.mark.mission("CEL-15")
 def test_leader_and_isr_and_update_metadata():
     response = LeaderAndIsrResponse()
-    assert answer_event(1, LeaderAndIsrRequest(controller_epoch=5), response) == (
-        events.LeaderAndIsrResponseReceived(1, 5, response)
+    assert answer_event(1, LeaderAndIsrRequest(controller_epoch=5, broker_epoch=8), response) == (
+        events.LeaderAndIsrResponseReceived(1, 5, 8, response)
     )
     stale = UpdateMetadataResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
     assert answer_event(1, UpdateMetadataRequest(controller_epoch=5), stale) == (
