@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
@@ -19,9 +20,10 @@ from minikafka.kernel.cluster import NO_EPOCH, TopicPartition
 from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.events import EventLog
 from minikafka.kernel.ports import Files
-from minikafka.protocol.records.batch import RecordBatch
+from minikafka.protocol.records.batch import CorruptRecordError, RecordBatch
 from minikafka.storage.flushable_log import CUT_UNFLUSHED
 from minikafka.storage.names import (
+    APART_SUFFIX,
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
     INDEX_SUFFIXES,
@@ -183,7 +185,7 @@ class LogLoader:
             if before is not None:
                 known = compacted or base_offset <= cleaned_offset
                 if index > recover_from and has_hole(log.log_end_offset, base_offset, known):
-                    self._remove_segments(bases[index:])
+                    self._put_apart(bases[index:])
                     return
                 before.deactivate()
             segment = LogSegment(self._files, log.directory, base_offset, log.config)
@@ -247,7 +249,7 @@ class LogLoader:
         self, offset: int, log_start_offset: int, below: int | None = None
     ) -> ProducerStates:
         """What was known when the log ended at ``offset``, by the newest good snapshot and the
-        segments after it (those that start below ``below``). Raises CorruptRecordError."""
+        segments after it (those that start below ``below``)."""
         log = self.log
         states, reached = log.producers.known_at(offset, log_start_offset, self._snapshots)
         if reached >= offset:
@@ -256,13 +258,23 @@ class LogLoader:
             if below is not None and segment.base_offset >= below:
                 break
             position = segment.offset_index.lookup(reached).position
-            for count, found in enumerate(segment.batches(position)):
-                batch = found.batch
+            async for batch in self._sound_batches(segment, position):
                 if batch.producer_id >= 0 and batch.last_offset >= reached:
                     states.update(batch, batch.base_offset, batch.max_timestamp)
+        return states
+
+    async def _sound_batches(
+        self, segment: LogSegment, start: int = 0
+    ) -> AsyncIterator[RecordBatch]:
+        """Headers from position ``start`` on. What is damaged below the recovery point is for its
+        readers to find: here, the rest of the segment is passed over. (Kafka does not start.)"""
+        try:
+            for count, found in enumerate(segment.batches(start)):
+                yield found.batch
                 if count % _REPLAYED_IN_A_BREATH == _REPLAYED_IN_A_BREATH - 1:
                     await asyncio.sleep(0)
-        return states
+        except CorruptRecordError as error:
+            self._events.error("segment_corrupt", path=segment.path, error=str(error))
 
     async def _complete_epochs(self) -> None:
         """The log start may have come back to where it was before epochs were forgotten; or their
@@ -276,12 +288,10 @@ class LogLoader:
         for segment in log.segments.since(log.log_start_offset):
             if segment.base_offset >= bound:
                 break
-            for count, (_, batch) in enumerate(segment.batches()):
+            async for batch in self._sound_batches(segment):
                 offset, epoch = batch.base_offset, batch.partition_leader_epoch
                 if epoch >= 0 and log.log_start_offset <= offset < bound:
                     found.assign(epoch, offset)
-                if count % _REPLAYED_IN_A_BREATH == _REPLAYED_IN_A_BREATH - 1:
-                    await asyncio.sleep(0)
         latest = -1 if found.latest_epoch is None else found.latest_epoch
         log.epochs.take_over([*found.entries, *(e for e in known if e.epoch > latest)])
 
@@ -304,8 +314,18 @@ class LogLoader:
             await self._recover(segment)
             return segment.activate()
 
+    def _put_apart(self, bases: list[int]) -> None:
+        """Segments that follow a hole are not loaded, and not deleted either: a Kafka broker that
+        followed a compacted topic leaves such holes, and nothing tells them from those of a power
+        loss."""
+        for base_offset in bases:
+            path = f"{self.log.directory}/{file_name(base_offset, LOG_SUFFIX)}"
+            self._files.rename(path, path + APART_SUFFIX)
+            self._events.error("segment_put_apart", path=path + APART_SUFFIX)
+        self._remove_segments(bases)
+
     def _remove_segments(self, bases: list[int]) -> None:
-        """Segments that follow a cut or a hole: no prefix of what was appended reaches to them."""
+        """Segments that follow a cut: no prefix of what was appended reaches to them."""
         for base_offset in bases:
             self._discard("segment_dropped", base_offset=base_offset)
             for suffix in (*INDEX_SUFFIXES, LOG_SUFFIX):

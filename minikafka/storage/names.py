@@ -14,6 +14,7 @@ TIME_INDEX_SUFFIX: Final = ".timeindex"
 TXN_INDEX_SUFFIX: Final = ".txnindex"
 SNAPSHOT_SUFFIX: Final = ".snapshot"
 DELETED_SUFFIX: Final = ".deleted"
+APART_SUFFIX: Final = ".apart"  # kept after a hole in the log; only an operator removes it
 CLEANED_SUFFIX: Final = ".cleaned"
 INDEX_SUFFIXES: Final = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 

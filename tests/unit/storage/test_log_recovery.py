@@ -268,6 +268,44 @@ def test_damaged_epochs_are_found_again_after_a_clean_stop(content: bytes | None
     assert again.epochs.cache.entries == [(0, 0), (2, 2), (3, 4)]
 
 
+def test_what_follows_a_hole_is_not_loaded_and_not_deleted() -> None:
+    """As a Kafka broker that followed a compacted topic may have written it."""
+    files = MemoryFiles()
+    log = new_log(files, **CONFIG)
+    log.append_as_follower(batch(b"a", base_offset=0) + batch(b"b", base_offset=1))
+    log.skip_to(40)
+    log.append_as_follower(batch(b"c", base_offset=40))
+    log.persist()
+    data = files.read_all(path(40))
+    again = load(copy_of(files), clean=True, recovery_point=41, **CONFIG)
+    assert again.log_end_offset == 41
+    torn = copy_of(files)
+    again = load(torn, **CONFIG)
+    assert again.log_end_offset == 2
+    assert torn.read_all(path(40) + ".apart") == data
+    again.append_as_leader(batch(b"d"), 1, 0)
+    again = load(torn, **CONFIG)
+    assert values_of(again) == [b"a", b"b", b"d"]
+
+
+def test_a_batch_damaged_long_ago_keeps_no_log_from_loading() -> None:
+    files = MemoryFiles()
+    log = new_log(files, **CONFIG)
+    for sequence in range(12):
+        fields = {"producer_id": 1, "producer_epoch": 0, "base_sequence": sequence}
+        log.append_as_leader(batch(bytes(90), **fields), 0, 0)
+    log.persist()
+    for name in files.list(DIRECTORY):
+        if name.endswith((".snapshot", "checkpoint")):
+            files.remove(f"{DIRECTORY}/{name}")
+    files.open(path(0)).write(b"\xff", 8)  # the length of the first batch
+    again = load(files, clean=True, recovery_point=12, **CONFIG)
+    assert again.log_end_offset == 12
+    entry = again.producers.states.entry(1)
+    assert entry is not None
+    assert entry.last_sequence == 11
+
+
 def test_a_log_without_segments_starts_where_it_is_told() -> None:
     files = MemoryFiles()
     new_log(files)
