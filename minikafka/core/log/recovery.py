@@ -40,8 +40,8 @@ def has_hole(end_offset: int, next_base_offset: int, compacted: bool) -> bool:
     """Whether records are missing between a recovered segment and the one after it.
 
     A power loss can take the tail of one file, cut exactly between two batches, and spare the next
-    file. What follows a hole is no prefix of what was appended and has to go. Compaction leaves
-    gaps that are none. (Kafka does not look.)
+    file. What follows a hole is no prefix of what was appended, and is not loaded. Compaction
+    leaves gaps that are none. (Kafka does not look.)
     """
     return end_offset < next_base_offset and not compacted
 
