@@ -51,15 +51,17 @@ def read():
         .selectExpr("cast(cast(value AS string) AS bigint) AS n")
     )
 """
+# Each is before what it reads.
 TABLES = """\
 SET spark.sql.shuffle.partitions = 1;
+CREATE MATERIALIZED VIEW twice AS SELECT 2 * total AS twice FROM total;
 CREATE MATERIALIZED VIEW total COMMENT 'of all' AS SELECT sum(n) AS total FROM tens;
-CREATE MATERIALIZED VIEW names AS SELECT 0 AS digit, 'zero' AS name UNION ALL SELECT 1, 'one';
 CREATE STREAMING TABLE tens PARTITIONED BY (digit)
 AS SELECT n, cast(n % 10 AS int) AS digit FROM STREAM(read);
 CREATE STREAMING TABLE named (name string, n bigint);
 CREATE FLOW name_it AS INSERT INTO named BY NAME
 SELECT name, n FROM STREAM(read) JOIN names ON n % 10 = digit;
+CREATE MATERIALIZED VIEW names AS SELECT 0 AS digit, 'zero' AS name UNION ALL SELECT 1, 'one';
 """
 
 
@@ -106,6 +108,7 @@ def running(session: Any, spec: Spec, **settings: str) -> Iterator[list[str]]:
             run.watch(asked)
         except BaseException as error:  # whatever it is, the test shall see it
             failures.append(error)
+            lines.append(f"failed {error}")
 
     thread = threading.Thread(target=watch)
     thread.start()
@@ -123,12 +126,14 @@ def numbers(cluster: Cluster, topic: str) -> list[int]:
     return sorted(int(row[4]) for row in consume(cluster.bootstrap, topic, 1, "read_committed"))
 
 
-def until(condition: Callable[[], bool]) -> None:
-    for _ in range(3000):
+def until(condition: Callable[[], bool], lines: list[str]) -> None:
+    """``lines``: of the run, whose failure is among them."""
+    for _ in range(1200):
         if condition():
             return
         threading.Event().wait(0.1)
-    raise AssertionError("five minutes were not enough")
+        assert not any(line.startswith("failed") for line in lines), "\n".join(lines)
+    raise AssertionError("\n".join(["two minutes were not enough", *lines]))
 
 
 def test_sql_and_python_run_continuously(
@@ -138,9 +143,10 @@ def test_sql_and_python_run_continuously(
     source, target = topics
     produce(cluster.bootstrap, source, [str(n).encode() for n in range(120)])
 
-    def total() -> int:
-        streams.catalog.refreshTable("total")
-        return streams.sql("SELECT total FROM total").head()[0]
+    def totals() -> tuple[int, int]:
+        for view in ("total", "twice"):
+            streams.catalog.refreshTable(view)
+        return tuple(streams.sql("SELECT total, twice FROM total JOIN twice").head())
 
     def is_read(flow: str, count: int, lines: list[str]) -> bool:
         mine = [line for line in lines if line.startswith(f"query={flow} batch=")]
@@ -148,15 +154,16 @@ def test_sql_and_python_run_continuously(
 
     with running(streams, project) as lines:
         for flow in ("even", "tens", "name_it"):
-            until(lambda flow=flow: is_read(flow, 120, lines))
+            until(lambda flow=flow: is_read(flow, 120, lines), lines)
     with running(streams, project, refresh_interval_ms="500") as again:
-        assert total() == sum(range(120))
+        assert totals() == (7140, 14280)
         produce(cluster.bootstrap, source, [str(n).encode() for n in range(120, 130)])
         for flow in ("even", "tens", "name_it"):
-            until(lambda flow=flow: is_read(flow, 10, again))
+            until(lambda flow=flow: is_read(flow, 10, again), again)
         told = len(again)
-        until(lambda: sum("views=total refreshed" in line for line in again[told:]) > 1)
-    assert total() == sum(range(130))
+        refreshed = "views=total,twice refreshed"
+        until(lambda: sum(refreshed in line for line in again[told:]) > 1, again)
+    assert totals() == (8385, 16770)
     assert numbers(cluster, target) == list(range(0, 130, 2))
     streams.catalog.refreshTable("named")
     named = streams.sql("SELECT name, count(*), sum(n) FROM named GROUP BY name ORDER BY name")
@@ -180,8 +187,8 @@ def test_a_flow_that_fails_ends_the_run_with_one_line(
     produce(cluster.bootstrap, source, [b"0", b"1"])
 
     def run() -> None:
-        with running(streams, project):
-            until(lambda: not streams.streams.active)
+        with running(streams, project) as lines:
+            until(lambda: not streams.streams.active, lines)
 
     with pytest.raises(PipelineError) as failure:
         run()

@@ -50,6 +50,9 @@ class Resolver:
         def attempt(flow: Flow) -> Missing | None:
             try:
                 frame = self.frame_of(flow)
+                unfilled = self._unfilled_that(flow, frame, resolved)
+                if unfilled is not None:
+                    return unfilled
                 self._provide(flow, frame)
             except PySparkException as error:
                 return missing_of(flow, error)
@@ -72,6 +75,15 @@ class Resolver:
                 f"flow {flow.name}: {flow.target} is filled by streams, and this is a batch query"
             )
         return frame
+
+    def _unfilled_that(self, flow: Flow, frame: DataFrame, resolved: Resolved) -> Missing | None:
+        """A materialized view that ``frame`` reads and that has not been filled in this run: it
+        is there from an earlier one, and its files will go."""
+        for view in self._graph.flows_to(MaterializedView):
+            is_unfilled = view.name not in resolved.frames and view.target != flow.target
+            if is_unfilled and reads(frame, self._tables.full_name(view.target)):
+                return Missing(flow.name, view.target, f"flow {flow.name}: reads {view.target}")
+        return None
 
     def _provide(self, flow: Flow, frame: DataFrame) -> None:
         """What others may read of it."""

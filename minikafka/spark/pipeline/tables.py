@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -62,7 +62,7 @@ class Tables:
         self._session.catalog.refreshTable(name)
 
     @contextmanager
-    def settings(self, values: Mapping[str, str]) -> Any:
+    def settings(self, values: Mapping[str, str]) -> Iterator[None]:
         """Set in the session within the block; queries that start there keep them."""
         conf = self._session.conf
         before = {key: conf.get(key, None) for key in values}
