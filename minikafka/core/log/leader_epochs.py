@@ -56,15 +56,17 @@ class LeaderEpochCache:
         return True
 
     def agree(self, epoch: int, offset: int) -> bool:
-        """A batch of ``epoch`` at ``offset`` is in the log, whatever was written down; True if that
-        changed anything. Later entries may go with what it contradicts: the batches that follow
-        bring them back."""
+        """A batch of ``epoch`` at ``offset`` is in the log: drop what contradicts that, and note the
+        epoch if it is not known. True if that changed anything."""
         if self.epoch_for_offset(offset) == epoch:
             return False
-        while self._epochs and self._epochs[-1] > epoch:
-            self._epochs.pop()
-            self._offsets.pop()
-        self.assign(epoch, offset)
+        entries = self.entries
+        before = [e for e in entries if e.start_offset <= offset and e.epoch <= epoch]
+        after = [e for e in entries if e.start_offset > offset and e.epoch > epoch]
+        if not before or before[-1].epoch < epoch:
+            before.append(EpochEntry(epoch, offset))
+        self._epochs = [entry.epoch for entry in before + after]
+        self._offsets = [entry.start_offset for entry in before + after]
         return True
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEntry:

@@ -111,11 +111,12 @@ def test_against_a_list_of_records(steps: list[tuple[int, int]], ask: int) -> No
         (2, 15, None),  # as it is
         (2, 10, None),
         (4, 60, None),
-        (1, 5, [(1, 5)]),  # before all that is known: they come back with their batches
-        (2, 50, [(2, 10)]),  # 4 began later, if at all
-        (3, 20, [(2, 10), (3, 20)]),
+        (1, 5, [(1, 5), (2, 10), (4, 50)]),  # before all that is known
+        (2, 50, [(2, 10)]),  # 4 began later, if at all: its first batch will tell
+        (3, 20, [(2, 10), (3, 20), (4, 50)]),  # between
+        (4, 30, [(2, 10), (4, 30)]),
         (5, 70, [(2, 10), (4, 50), (5, 70)]),
-        (1, 20, [(1, 20)]),
+        (1, 20, [(1, 20), (4, 50)]),
     ],
 )
 def test_batches_are_right_where_they_contradict(
