@@ -56,7 +56,7 @@ class LeaderEpochCache:
         return True
 
     def agree(self, epoch: int, offset: int) -> bool:
-        """A batch of ``epoch`` at ``offset`` is in the log: drop what contradicts that, and note the
+        """A batch of ``epoch`` at ``offset`` is in the log: drop what contradicts that, and add the
         epoch if it is not known. True if that changed anything."""
         if self.epoch_for_offset(offset) == epoch:
             return False
