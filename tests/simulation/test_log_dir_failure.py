@@ -97,6 +97,27 @@ def test_a_full_disk_is_no_failure(seed: int) -> None:
     cluster.run(lambda cluster: under_load(cluster, fault))
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_full_disk_gets_the_replicas_that_it_had_no_room_for(seed: int) -> None:
+    """A topic is made meanwhile; when there is space again its replicas come, and are in sync."""
+    late = [TopicPartition("late", index) for index in range(3)]
+
+    async def scenario(cluster: SimCluster) -> None:
+        await prepared(cluster)
+        victim = cluster.broker_ids[seed % len(cluster.broker_ids)]
+        disk = cluster.host(victim).disk
+        disk.capacity_bytes = disk.used_bytes
+        async with Admin(cluster.client_host.world, cluster.client_config) as admin:
+            await admin.create_topic("late", len(late), 3)
+        await cluster.until("led", lambda: all(cluster.leader(p) not in (victim, -1) for p in late))
+        await asyncio.sleep(10)
+        assert not any(victim in cluster.replicas(p) for p in late)
+        disk.capacity_bytes = None
+        await cluster.until_whole(*late)
+
+    SimCluster(seed, settings=SETTINGS).run(scenario)
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_replicas_move_under_load(seed: int) -> None:
     async def fault(cluster: SimCluster) -> None:
