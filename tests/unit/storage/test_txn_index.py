@@ -120,10 +120,11 @@ def test_search_against_a_list(
     index = new_index()
     index.create()
     txns: list[AbortedTxn] = []
-    last = 1000
+    last, last_stable = 1000, 0
     for step, back, stable in gaps:
         last += step
-        txns.append(AbortedTxn(step, last - back, last, last + 1 - min(stable, 20)))
+        last_stable = max(last_stable, last + 1 - min(stable, 20))  # as in a log, it never falls
+        txns.append(AbortedTxn(step, last - back, last, last_stable))
         index.append(txns[-1])
     if released:
         index.release()
