@@ -25,6 +25,7 @@ from minikafka.spark.session import local_session
 from minikafka.world.real.clock import RealClock
 
 LOOK_S: Final = 0.2  # between two looks at the queries
+SETTLE_MS: Final = 20_000
 TELL_S: Final = 10.0  # for the last lines of progress
 
 Show = Callable[[str], object]
@@ -74,6 +75,7 @@ class ContinuousRun:
         for flow in resolved.flows:
             if isinstance(graph.output_of(flow), StreamingTable | Sink):
                 self._start_query(graph, flow, resolved.frames[flow.name])
+                self._let_settle(self._queries[flow.name])
         if not self._queries:
             raise PipelineError("no flow is a stream: there is nothing to run continuously")
 
@@ -148,6 +150,18 @@ class ContinuousRun:
                     )
         except PySparkException as error:
             raise PipelineError(f"flow {flow.name}: {cause_of(error)}") from error
+
+    def _let_settle(self, query: Any) -> None:
+        """Until it has done a batch, or has none to do. It starts processes of Python, to which
+        Spark gives ten seconds: too few on a small machine if all queries start theirs at once."""
+        deadline_ms = self._clock.monotonic_ms() + SETTLE_MS
+        while (
+            query.isActive
+            and query.lastProgress is None
+            and not query.status["message"].startswith("Waiting")
+            and self._clock.monotonic_ms() < deadline_ms
+        ):
+            threading.Event().wait(0.05)
 
     def _checkpoint(self, target: list[str], flow: str) -> str:
         """The newest folder of the flow; 0 if there is none."""
