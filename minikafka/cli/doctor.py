@@ -47,6 +47,8 @@ def examine(environ: Mapping[str, str]) -> list[Finding]:
         _package("pyspark", (4, 3), (4, 4)),
         _package("pyarrow", (18,), None),
         _package("pandas", (2, 2), (3,)),
+        _package("grpcio", (1, 76), None),  # for pipelines, and so is the next
+        _package("PyYAML", (3, 11), None),
         _data_source(),
     ]
 

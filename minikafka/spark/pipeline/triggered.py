@@ -10,6 +10,7 @@ import socket
 import subprocess
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -135,4 +136,5 @@ def _check_port() -> None:
 
 def _end(process: subprocess.Popen[bytes]) -> None:
     """Of the shell, the JVM and the Python in it."""
-    os.killpg(process.pid, signal.SIGTERM)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
