@@ -37,7 +37,7 @@ def run_continuously(spec: Spec, engine: Engine, show: Show) -> None:
     JavaError, OSError."""
     for folder in (engine.metastore_dir, engine.state_dir / "logs"):
         folder.mkdir(parents=True, exist_ok=True)
-    settings = {**static_settings(spec, engine), **spec.configuration}
+    settings = {**static_settings(engine), **spec.configuration}
     session = local_session(spec.name, engine.master, settings)
     try:
         with asked_to_stop() as asked:

@@ -42,7 +42,7 @@ class ReplayOrder:
 
 def run_replay(spec: Spec, engine: Engine, order: ReplayOrder, show: Show) -> None:
     """In a session of its own. Raises JavaError, and what ``replay`` does."""
-    settings = {**static_settings(spec, engine), **spec.configuration, **_PINNED}
+    settings = {**static_settings(engine), **spec.configuration, **_PINNED}
     session = local_session(spec.name, engine.master, settings)
     try:
         replay(session, spec, order, show)

@@ -81,7 +81,7 @@ def environment(spec: Spec, engine: Engine, keeps_tables: bool) -> dict[str, str
     """Static settings are refused in a spec, and of ``--conf`` PySpark 4.3 hands only the last ten
     or so on to the server that it starts: that server is told here."""
     words = []
-    for key, value in static_settings(spec, engine, keeps_tables).items():
+    for key, value in static_settings(engine, keeps_tables).items():
         words += ["--conf", f"{key}={value}"]
     return {
         "SPARK_HOME": str(_spark_home()),

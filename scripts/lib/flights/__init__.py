@@ -1,1 +1,1 @@
-"""The pipeline of examples/flights, run and checked by the demo."""
+"""The pipeline of config/flights, run and checked by the demo."""

@@ -1,4 +1,4 @@
-"""Runs the pipeline of examples/flights on a topic that is still written, and kills it once."""
+"""Runs the pipeline of config/flights on a topic that is still written, and kills it once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from scripts.lib.flights.expected import (
     hours_of_topic,
 )
 
-EXAMPLE = Path("examples/flights")
+EXAMPLE = Path("config/flights")
 SOURCE, TARGET = "flights-live", "flights-hourly"
 GROUP = "spark-flights-flights_hourly"  # where the pipeline tells how far that flow is
 SOURCE_PARTITIONS, TARGET_PARTITIONS = 6, 3
