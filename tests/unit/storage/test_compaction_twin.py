@@ -143,6 +143,8 @@ class CompactionAgainstDict(RuleBasedStateMachine):
         self.log = UnifiedLog(self.files, DIRECTORY, TP, CONFIG)
         found = Checkpointed(clean_stop, self.end if clean_stop else 0, 0, cleaned)
         run_now(LogLoader(self.files, self.log, found, SilentEvents()).load())
+        if self.log.cut_unflushed:
+            run_now(self.log.flush())
         self.high_watermark = self.end
         self.log.transactions.committed_up_to(self.high_watermark)
 
