@@ -35,11 +35,6 @@ Answers: TypeAlias = list[tuple[TopicPartition, PartitionData]]
 ERROR_NUMBERS = frozenset(int(code) for code in ErrorCode)
 
 
-def error_of(code: int) -> ErrorCode:
-    """The error of that number; a number that Kafka does not have is UNKNOWN_SERVER_ERROR."""
-    return ErrorCode(code) if code in ERROR_NUMBERS else ErrorCode.UNKNOWN_SERVER_ERROR
-
-
 @dataclass(frozen=True, slots=True)
 class ReplicaFetcherConfig:
     """Kafka's ``replica.fetch.*``, ``replica.socket.timeout.ms`` and ``num.replica.fetchers``."""

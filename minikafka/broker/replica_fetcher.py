@@ -12,7 +12,6 @@ from minikafka.broker.leader_session import (
     Answers,
     LeaderSession,
     ReplicaFetcherConfig,
-    error_of,
 )
 from minikafka.core.replication import fetch_state as states
 from minikafka.core.replication.fetch_state import PartitionFetchState
@@ -246,7 +245,7 @@ class ReplicaFetcher:
             if not self._interrupted:
                 self._failed(list(poll.asked))
             return
-        error = error_of(response.error_code)
+        error = ErrorCode(response.error_code)
         answers = self._session.answered(error, response)
         if answers is None:
             self._log.info("fetch_refused", error=error.name, session=poll.request.session_id)
@@ -293,7 +292,7 @@ class ReplicaFetcher:
             if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
                 restarts.append((topic_partition, state))
             elif data.error_code != ErrorCode.NONE:
-                self._refused(topic_partition, error_of(data.error_code))
+                self._refused(topic_partition, ErrorCode(data.error_code))
             else:
                 self._try(topic_partition, partial(self._logs.take, topic_partition, state, data))
                 if data.records:
@@ -393,7 +392,7 @@ class ReplicaFetcher:
             self._failed([topic_partition])
             return None
         answers = [partition for topic in response.topics for partition in topic.partitions]
-        error = error_of(answers[0].error_code) if answers else ErrorCode.UNKNOWN_SERVER_ERROR
+        error = ErrorCode(answers[0].error_code) if answers else ErrorCode.UNKNOWN_SERVER_ERROR
         if error is not ErrorCode.NONE:
             self._refused(topic_partition, error)
             return None

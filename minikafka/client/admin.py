@@ -21,7 +21,6 @@ from minikafka.client.placement_admin import PlacementAdmin
 from minikafka.client.record_deletion import DeletionOutcome, delete_records
 from minikafka.client.session import Client, raise_for
 from minikafka.client.transaction_admin import TransactionAdmin
-from minikafka.core.client.answers import error_code
 from minikafka.core.client.cluster_view import Node, TopicView, topic_view
 from minikafka.kernel.cluster import ZERO_UUID, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
@@ -164,7 +163,7 @@ class Admin(Client, ConfigAdmin, PlacementAdmin, GroupAdmin, TransactionAdmin):
             )
             answer = await self.session.request_controller(request, deadline_ms)
             for row in answer.responses:
-                code = error_code(row.error_code)
+                code = ErrorCode(row.error_code)
                 failed = code is not ErrorCode.NONE
                 outcomes[row.name or ""] = KafkaError(code, row.error_message) if failed else None
             _drop_settled(waiting, outcomes)
@@ -201,7 +200,7 @@ class Admin(Client, ConfigAdmin, PlacementAdmin, GroupAdmin, TransactionAdmin):
             )
             answer = await self.session.request_controller(request, deadline_ms)
             for row in answer.results:
-                code = error_code(row.error_code)
+                code = ErrorCode(row.error_code)
                 failed = code is not ErrorCode.NONE
                 outcomes[row.name] = KafkaError(code, row.error_message) if failed else None
             _drop_settled(waiting, outcomes)
@@ -252,7 +251,7 @@ class Admin(Client, ConfigAdmin, PlacementAdmin, GroupAdmin, TransactionAdmin):
             if error.code is not ErrorCode.UNSUPPORTED_VERSION:  # brokers before 2.8
                 raise
             return await self._describe_cluster_by_metadata(deadline_ms)
-        raise_for(error_code(answer.error_code), answer.error_message)
+        raise_for(ErrorCode(answer.error_code), answer.error_message)
         nodes = sorted(Node(b.broker_id, b.host, b.port, b.rack) for b in answer.brokers)
         return ClusterDescription(answer.cluster_id, answer.controller_id, tuple(nodes))
 
@@ -360,7 +359,7 @@ def _growth(name: str, count: int, told: list[list[int]] | None) -> CreatePartit
 
 
 def _created(row: CreatableTopicResult) -> CreateOutcome:
-    code = error_code(row.error_code)
+    code = ErrorCode(row.error_code)
     if code is not ErrorCode.NONE:
         return KafkaError(code, row.error_message)
     return CreatedTopic(row.name, row.topic_id, row.num_partitions, row.replication_factor)

@@ -8,7 +8,6 @@ from enum import IntEnum
 from typing import Any, TypeVar
 
 from minikafka.client.session import ClusterSession, raise_for
-from minikafka.core.client.answers import error_code
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.messages.alter_configs import (
     AlterableConfig,
@@ -115,7 +114,7 @@ class ConfigAdmin:
         answer = await self.session.request_any(request, self.session.deadline_ms(timeout_ms))
         found: dict[str, dict[str, str]] = {}
         for result in answer.results:
-            raise_for(error_code(result.error_code), result.error_message)
+            raise_for(ErrorCode(result.error_code), result.error_message)
             found[result.resource_name] = {
                 row.name: row.value or ""
                 for row in result.configs
@@ -211,14 +210,14 @@ def _no_such_broker(name: str, nodes: Iterable[int]) -> KafkaError:
 
 def _first_result(answer: Any) -> Sequence[DescribeConfigsResourceResult]:
     (result,) = answer.results
-    raise_for(error_code(result.error_code), result.error_message)
+    raise_for(ErrorCode(result.error_code), result.error_message)
     rows: Sequence[DescribeConfigsResourceResult] = result.configs
     return rows
 
 
 def _raise_refusal(answer: Any) -> None:
     (result,) = answer.responses
-    raise_for(error_code(result.error_code), result.error_message)
+    raise_for(ErrorCode(result.error_code), result.error_message)
 
 
 def _value(row: DescribeConfigsResourceResult) -> ConfigValue:

@@ -7,7 +7,7 @@ from collections.abc import Container, Mapping
 from typing import Any
 
 from minikafka.client.config import ClientConfig, parse_bootstrap_servers
-from minikafka.core.client.answers import choose_version, error_code
+from minikafka.core.client.answers import choose_version
 from minikafka.core.client.cluster_view import Node
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import World
@@ -250,7 +250,7 @@ class Connections:
             answer = await channel.request(
                 ApiVersionsRequest(), _API_VERSIONS_VERSION, config.request_timeout_ms
             )
-            code = error_code(answer.error_code)
+            code = ErrorCode(answer.error_code)
             if code is not ErrorCode.NONE:
                 raise ConnectionError(f"{channel.peer} tells no versions: {code.name}")
         except BaseException:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from minikafka.client.session import ClusterSession, raise_for
-from minikafka.core.client.answers import error_code
+from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.messages.find_coordinator import FindCoordinatorRequest
 from minikafka.protocol.schema import Message
 
@@ -27,7 +27,7 @@ async def find_coordinator(
         at_most=ONE_KEY_VERSION,
         timeout_ms=_request_timeout_ms(session, deadline_ms),
     )
-    raise_for(error_code(answer.error_code), answer.error_message)
+    raise_for(ErrorCode(answer.error_code), answer.error_message)
     broker_id = int(answer.node_id)
     return await session.metadata.wait_until(
         lambda view: broker_id if broker_id in view.nodes else None,

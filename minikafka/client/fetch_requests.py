@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from minikafka.core.client.answers import error_code
 from minikafka.core.client.cluster_view import ClusterView
 from minikafka.core.client.fetch_session import FetchSessionHandler
 from minikafka.core.replication.fetch_session import PartitionKey
@@ -89,7 +88,7 @@ class FetchRequests:
     ) -> list[tuple[TopicPartition, PartitionData]]:
         """What it says of which partitions. Nothing of any when the session was lost: the next
         request opens another. Raises KafkaError for every other error of the whole request."""
-        code = error_code(response.error_code)
+        code = ErrorCode(response.error_code)
         rows = [
             (TopicPartition(topic.topic, row.partition_index), row)
             for topic in response.responses

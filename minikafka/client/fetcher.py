@@ -11,7 +11,6 @@ from minikafka.client.fetch_requests import FetchLimits, FetchRequests
 from minikafka.client.offsets import look_up_once
 from minikafka.client.session import ClusterSession
 from minikafka.client.truncation import TruncationCheck
-from minikafka.core.client.answers import error_code
 from minikafka.core.client.fetched import FetchedChunk
 from minikafka.core.client.positions import LATEST_TIMESTAMP, Positions
 from minikafka.core.client.read_replicas import ReadReplicas
@@ -197,7 +196,7 @@ class Fetcher:
             # Not what we asked for, or the application went elsewhere meanwhile.
             if offset is None or not self._positions.is_at(tp, offset):
                 continue
-            code = error_code(row.error_code)
+            code = ErrorCode(row.error_code)
             if code is not ErrorCode.NONE:
                 failed = True
                 self._partition_failed(tp, offset, code)

@@ -9,7 +9,6 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 from minikafka.client.coordinators import find_coordinator, request_coordinator
 from minikafka.client.session import ClusterSession, raise_for
-from minikafka.core.client.answers import error_code
 from minikafka.core.client.cluster_view import Node
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
@@ -109,7 +108,7 @@ class GroupAdmin:
                 answer = await self.session.connections.request(
                     broker_id, request, timeout_ms=timeout_ms
                 )
-                raise_for(error_code(answer.error_code))
+                raise_for(ErrorCode(answer.error_code))
                 return [
                     GroupListing(row.group_id, row.protocol_type, row.group_state, row.group_type)
                     for row in answer.groups
@@ -137,7 +136,7 @@ class GroupAdmin:
                     timeout_ms=min(timeout_ms, self.session.config.request_timeout_ms),
                 )
                 (row,) = answer.groups
-                raise_for(error_code(row.error_code), group_id)
+                raise_for(ErrorCode(row.error_code), group_id)
                 return _description(row, node)
 
             return await self.session.retrying(attempt, deadline_ms)
@@ -159,11 +158,11 @@ class GroupAdmin:
             ]
 
         def read(answer: Any) -> dict[TopicPartition, GroupOffset]:
-            raise_for(error_code(answer.error_code), group_id)
+            raise_for(ErrorCode(answer.error_code), group_id)
             found: dict[TopicPartition, GroupOffset] = {}
             for topic in answer.topics:
                 for row in topic.partitions:
-                    raise_for(error_code(row.error_code), f"{topic.name}-{row.partition_index}")
+                    raise_for(ErrorCode(row.error_code), f"{topic.name}-{row.partition_index}")
                     if row.committed_offset >= 0:
                         found[TopicPartition(topic.name, row.partition_index)] = GroupOffset(
                             row.committed_offset, row.metadata or "", row.committed_leader_epoch
@@ -228,7 +227,7 @@ class GroupAdmin:
 
         async def delete(group_id: str) -> None:
             def read(answer: Any) -> None:
-                raise_for(error_code(answer.results[0].error_code), group_id)
+                raise_for(ErrorCode(answer.results[0].error_code), group_id)
 
             request = DeleteGroupsRequest([group_id])
             await request_coordinator(self.session, group_id, request, deadline_ms, read)
@@ -242,7 +241,7 @@ class GroupAdmin:
         members = [MemberIdentity("", instance) for instance in group_instance_ids]
 
         def read(answer: Any) -> dict[str, KafkaError | None]:
-            raise_for(error_code(answer.error_code), group_id)
+            raise_for(ErrorCode(answer.error_code), group_id)
             return {row.group_instance_id: _failure(row) for row in answer.members}
 
         request = LeaveGroupRequest(group_id, members=members)
@@ -258,7 +257,7 @@ class GroupAdmin:
         timeout_ms: int | None,
     ) -> PartitionOutcomes:
         def read(answer: Any) -> PartitionOutcomes:
-            raise_for(error_code(getattr(answer, "error_code", 0)), group_id)
+            raise_for(ErrorCode(getattr(answer, "error_code", 0)), group_id)
             outcomes = {
                 TopicPartition(topic.name, row.partition_index): _failure(row)
                 for topic in answer.topics
@@ -288,7 +287,7 @@ class _Row(Protocol):
 
 
 def _failure(row: _Row) -> KafkaError | None:
-    code = error_code(row.error_code)
+    code = ErrorCode(row.error_code)
     return None if code is ErrorCode.NONE else KafkaError(code)
 
 

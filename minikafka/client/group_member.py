@@ -10,7 +10,6 @@ from minikafka.client.connections import SECOND_CONNECTION
 from minikafka.client.coordinators import find_coordinator
 from minikafka.client.session import ClusterSession
 from minikafka.client.waiting import end_task, wait_for_event
-from minikafka.core.client.answers import error_code
 from minikafka.core.client.assignors.wire import decode_assignment
 from minikafka.core.client.cluster_view import ClusterView, partition_counts
 from minikafka.core.client.membership import LOST_COORDINATOR, Membership, MemberState, Next
@@ -304,7 +303,7 @@ class GroupMember:
                 self._session.config.request_timeout_ms, membership.config.session_timeout_ms
             )
             answer = await self.ask(request, timeout_ms)
-            step = membership.on_heartbeat(error_code(answer.error_code), request)
+            step = membership.on_heartbeat(ErrorCode(answer.error_code), request)
         except KafkaError as error:
             if error.code.retriable:
                 return False

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 from minikafka.client.group_member import GroupMember
 from minikafka.client.session import ClusterSession
-from minikafka.core.client.answers import error_code
 from minikafka.core.client.assignors.model import NO_GENERATION
 from minikafka.core.client.membership import LOST_COORDINATOR, Membership, MemberState, Next
 from minikafka.kernel.cluster import NO_EPOCH, TopicPartition
@@ -101,7 +100,7 @@ class GroupOffsets:
 
     def _check(self, answer: Any, membership: Membership, generation: int) -> None:
         codes = {
-            TopicPartition(topic.name, row.partition_index): error_code(row.error_code)
+            TopicPartition(topic.name, row.partition_index): ErrorCode(row.error_code)
             for topic in answer.topics
             for row in topic.partitions
         }
@@ -155,7 +154,7 @@ class GroupOffsets:
         return versions.get(ApiKey.OFFSET_FETCH, (0, 0))[1] >= _STABLE_VERSION
 
     def _raise_for(self, value: int) -> None:
-        code = error_code(value)
+        code = ErrorCode(value)
         if code in LOST_COORDINATOR:
             self._member.forget_coordinator()
         if code is not ErrorCode.NONE:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from minikafka.client.session import ClusterSession, raise_for
-from minikafka.core.client.answers import error_code
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.messages.alter_replica_log_dirs import (
@@ -59,10 +58,10 @@ async def describe_log_dirs(
 
 
 def _descriptions(answer: DescribeLogDirsResponse) -> dict[str, LogDirDescription]:
-    raise_for(error_code(answer.error_code))
+    raise_for(ErrorCode(answer.error_code))
     return {
         row.log_dir: LogDirDescription(
-            error_code(row.error_code),
+            ErrorCode(row.error_code),
             {
                 TopicPartition(topic.name, found.partition_index): ReplicaInfo(
                     found.partition_size, found.offset_lag, found.is_future_key
@@ -97,7 +96,7 @@ async def alter_replica_log_dirs(
     outcomes: dict[TopicPartition, KafkaError | None] = {}
     for topic in answer.results:
         for row in topic.partitions:
-            code = error_code(row.error_code)
+            code = ErrorCode(row.error_code)
             failed = code is not ErrorCode.NONE
             replica = TopicPartition(topic.topic_name, row.partition_index)
             outcomes[replica] = KafkaError(code, str(replica)) if failed else None

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
 
 from minikafka.client.session import ClusterSession
-from minikafka.core.client.answers import error_code
 from minikafka.core.client.positions import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from minikafka.kernel.cluster import CONSUMER_REPLICA_ID, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
@@ -135,7 +134,7 @@ async def _ask(
     for topic in answer.topics:
         for row in topic.partitions:
             tp = TopicPartition(topic.name, row.partition_index)
-            code = error_code(row.error_code)
+            code = ErrorCode(row.error_code)
             if code is ErrorCode.NONE:
                 found[tp] = OffsetAndTimestamp(row.offset, row.timestamp, row.leader_epoch)
             else:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol, TypeAlias
 
 from minikafka.client.session import ClusterSession, raise_for
-from minikafka.core.client.answers import error_code
 from minikafka.kernel.cluster import ElectionType, ReplicaAssignment, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.messages.alter_partition_reassignments import (
@@ -45,7 +44,7 @@ class PlacementAdmin:
         async def attempt() -> PlacementOutcomes:
             request = ElectLeadersRequest(election_type, topics, self._wait_ms(deadline_ms))
             answer = await self.session.request_controller(request, deadline_ms)
-            raise_for(error_code(answer.error_code))
+            raise_for(ErrorCode(answer.error_code))
             outcomes = {
                 TopicPartition(topic.topic, row.partition_id): _outcome(row)
                 for topic in answer.replica_election_results
@@ -79,7 +78,7 @@ class PlacementAdmin:
                 self._wait_ms(deadline_ms), list(topics.values())
             )
             answer = await self.session.request_controller(request, deadline_ms)
-            raise_for(error_code(answer.error_code), answer.error_message)
+            raise_for(ErrorCode(answer.error_code), answer.error_message)
             found = {
                 TopicPartition(topic.name, row.partition_index): _outcome(row)
                 for topic in answer.responses
@@ -105,7 +104,7 @@ class PlacementAdmin:
         async def attempt() -> dict[TopicPartition, ReplicaAssignment]:
             request = ListPartitionReassignmentsRequest(self._wait_ms(deadline_ms), topics)
             answer = await self.session.request_controller(request, deadline_ms)
-            raise_for(error_code(answer.error_code), answer.error_message)
+            raise_for(ErrorCode(answer.error_code), answer.error_message)
             return {
                 TopicPartition(topic.name, row.partition_index): ReplicaAssignment(
                     tuple(row.replicas), tuple(row.adding_replicas), tuple(row.removing_replicas)
@@ -128,7 +127,7 @@ class _Row(Protocol):
 
 
 def _outcome(row: _Row) -> KafkaError | None:
-    code = error_code(row.error_code)
+    code = ErrorCode(row.error_code)
     return None if code is ErrorCode.NONE else KafkaError(code, row.error_message)
 
 

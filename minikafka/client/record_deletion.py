@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Final, TypeAlias
 
 from minikafka.client.session import ClusterSession
-from minikafka.core.client.answers import error_code
 from minikafka.core.client.cluster_view import topic_view
 from minikafka.kernel.cluster import NO_LEADER, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
@@ -118,7 +117,7 @@ async def _ask(
     for topic in answer.topics:
         for row in topic.partitions:
             tp = TopicPartition(topic.name, row.partition_index)
-            code = error_code(row.error_code)
+            code = ErrorCode(row.error_code)
             failed = code is not ErrorCode.NONE
             outcomes[tp] = KafkaError(code, str(tp)) if failed else row.low_watermark
     return outcomes

@@ -10,7 +10,6 @@ from typing import NamedTuple, TypeAlias
 from minikafka.client.session import ClusterSession, raise_for
 from minikafka.client.waiting import wait_for_event
 from minikafka.core.client.accumulator import Accumulator, ProducerBatch
-from minikafka.core.client.answers import error_code
 from minikafka.core.client.sequences import Sequences, Verdict
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
@@ -201,7 +200,7 @@ class Sender:
             while True:
                 try:
                     answer = await session.connections.request_any(request)
-                    raise_for(error_code(answer.error_code))
+                    raise_for(ErrorCode(answer.error_code))
                 except KafkaError as error:
                     if not error.code.retriable:
                         self._no_producer_id(error)
@@ -278,7 +277,7 @@ class Sender:
         }
 
     def _settle(self, batch: Batch, answer: PartitionProduceResponse) -> None:
-        code = error_code(answer.error_code)
+        code = ErrorCode(answer.error_code)
         if code is ErrorCode.NONE:
             if self.sequences is not None:
                 self.sequences.acknowledged(batch)

@@ -9,9 +9,8 @@ from typing import Any, TypeVar
 
 from minikafka.client.coordinators import TRANSACTION, find_coordinator
 from minikafka.client.session import ClusterSession, raise_for
-from minikafka.core.client.answers import error_code
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.kernel.errors import KafkaError
+from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from minikafka.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from minikafka.protocol.messages.list_transactions import ListTransactionsRequest
@@ -88,7 +87,7 @@ class TransactionAdmin:
         async def ask(broker_id: int) -> list[TransactionListing]:
             async def attempt() -> list[TransactionListing]:
                 answer = await self._request(broker_id, request, deadline_ms)
-                raise_for(error_code(answer.error_code))
+                raise_for(ErrorCode(answer.error_code))
                 return [
                     TransactionListing(
                         row.transactional_id, broker_id, row.producer_id, row.transaction_state
@@ -113,7 +112,7 @@ class TransactionAdmin:
                 )
                 request = DescribeTransactionsRequest([transactional_id])
                 (row,) = (await self._request(broker_id, request, deadline_ms)).transaction_states
-                raise_for(error_code(row.error_code), transactional_id)
+                raise_for(ErrorCode(row.error_code), transactional_id)
                 return TransactionDescription(
                     transactional_id,
                     broker_id,
@@ -145,7 +144,7 @@ class TransactionAdmin:
                 leader = await self._leader(where, deadline_ms)
                 answer = await self._request(leader, request, deadline_ms)
                 row = answer.topics[0].partitions[0]
-                raise_for(error_code(row.error_code), str(where))
+                raise_for(ErrorCode(row.error_code), str(where))
                 return [
                     ProducerDescription(
                         each.producer_id,
@@ -181,7 +180,7 @@ class TransactionAdmin:
             leader = await self._leader(where, deadline_ms)
             answer = await self._request(leader, WriteTxnMarkersRequest([marker]), deadline_ms)
             row = answer.markers[0].topics[0].partitions[0]
-            raise_for(error_code(row.error_code), str(where))
+            raise_for(ErrorCode(row.error_code), str(where))
 
         await self.session.retrying(attempt, deadline_ms)
 

@@ -10,7 +10,6 @@ from typing import Any
 from minikafka.client.coordinators import GROUP, TRANSACTION, find_coordinator
 from minikafka.client.group_offsets import GroupMetadata, OffsetAndMetadata
 from minikafka.client.session import ClusterSession, raise_for
-from minikafka.core.client.answers import error_code
 from minikafka.core.client.sequences import Sequences
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
@@ -241,16 +240,16 @@ class Transactions:
 
 
 def _one_error(answer: Any) -> Iterable[ErrorCode]:
-    return [error_code(answer.error_code)]
+    return [ErrorCode(answer.error_code)]
 
 
 def _partition_errors(answer: Any) -> Iterable[ErrorCode]:
     return [
-        error_code(row.partition_error_code)
+        ErrorCode(row.partition_error_code)
         for topic in answer.results_by_topic_v3_and_below
         for row in topic.results_by_partition
     ]
 
 
 def _offset_errors(answer: Any) -> Iterable[ErrorCode]:
-    return [error_code(row.error_code) for topic in answer.topics for row in topic.partitions]
+    return [ErrorCode(row.error_code) for topic in answer.topics for row in topic.partitions]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from minikafka.client.session import ClusterSession
-from minikafka.core.client.answers import error_code
 from minikafka.core.client.fetched import Place
 from minikafka.core.client.positions import Doubt, Positions
 from minikafka.kernel.cluster import CONSUMER_REPLICA_ID, TopicPartition
@@ -99,7 +98,7 @@ class TruncationCheck:
         return count
 
     def _settle(self, tp: TopicPartition, doubt: Doubt, row: EpochEndOffset) -> bool:
-        code = error_code(row.error_code)
+        code = ErrorCode(row.error_code)
         if code is not ErrorCode.NONE:
             self._session.metadata.note_error(code)
             if not code.retriable:

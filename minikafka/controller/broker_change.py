@@ -10,7 +10,7 @@ from minikafka.controller.reads import read_brokers, read_log_dir_events
 from minikafka.controller.reassignment import Reassignments
 from minikafka.controller.tools import Tools
 from minikafka.core.controller import topic_deletion
-from minikafka.core.controller.answers import error_of, replica_errors
+from minikafka.core.controller.answers import replica_errors
 from minikafka.core.controller.events import LeaderAndIsrResponseReceived
 from minikafka.core.controller.states import PartitionState, ReplicaState
 from minikafka.kernel.cluster import Broker, PartitionAndReplica
@@ -94,7 +94,7 @@ class BrokerDuties:
         broker = self._context.brokers.get(answer.broker_id)
         if broker is None or broker.epoch != answer.broker_epoch:
             return
-        error = error_of(answer.response.error_code)
+        error = ErrorCode(answer.response.error_code)
         if error is not ErrorCode.NONE:
             self._log.error("leader_and_isr_refused", broker=answer.broker_id, error=error.name)
             return

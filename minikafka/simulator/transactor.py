@@ -8,7 +8,6 @@ from typing import Any
 
 from minikafka.client.coordinators import GROUP, TRANSACTION, find_coordinator
 from minikafka.client.session import Client
-from minikafka.core.client.answers import error_code
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -227,4 +226,4 @@ def _top_error(answer: Any) -> int:
 
 def _raise(code: int) -> None:
     if code:
-        raise KafkaError(error_code(code))
+        raise KafkaError(ErrorCode(code))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Any, Final, NamedTuple, TypeVar
 from uuid import UUID
 
-from minikafka.core.client.answers import STALE_METADATA, error_code
+from minikafka.core.client.answers import STALE_METADATA
 from minikafka.kernel.cluster import CONSUMER_REPLICA_ID, ZERO_UUID, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.messages.list_offsets import (
@@ -158,7 +158,7 @@ class Cluster:
         self._addresses = {b.node_id: (b.host, b.port) for b in answer.brokers}
         errors: dict[str, ErrorCode] = {}
         for topic in answer.topics:
-            code = error_code(topic.error_code)
+            code = ErrorCode(topic.error_code)
             if code is ErrorCode.NONE:
                 leaders = {p.partition_index: p.leader_id for p in topic.partitions}
                 self.topics[topic.name] = TopicView(topic.topic_id or ZERO_UUID, leaders)
@@ -252,7 +252,7 @@ class Cluster:
         failed: KafkaError | None = None
         for topic in answer.topics:
             for row in topic.partitions:
-                code = error_code(row.error_code)
+                code = ErrorCode(row.error_code)
                 if code is ErrorCode.NONE:
                     found[TopicPartition(topic.name, row.partition_index)] = row.offset
                 else:

@@ -8,7 +8,7 @@ import struct
 from collections import deque
 from typing import Any, Final
 
-from minikafka.core.client.answers import choose_version, error_code
+from minikafka.core.client.answers import choose_version
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.buffer import DecodeError
 from minikafka.protocol.headers import RequestHeader, decode_response, encode_request
@@ -55,7 +55,7 @@ class Connection:
             raise self._failure(error, "cannot connect to") from error
         self._send(ApiVersionsRequest(), 0)  # every broker answers version 0
         answer = self.receive()
-        code = error_code(answer.error_code)
+        code = ErrorCode(answer.error_code)
         if code is not ErrorCode.NONE:
             raise KafkaError(code, f"{self.peer} tells no versions")
         self._versions = {r.api_key: (r.min_version, r.max_version) for r in answer.api_keys}

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any
 
-from minikafka.core.client.answers import error_code
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.messages.find_coordinator import FindCoordinatorRequest
 from minikafka.protocol.schema import Message
@@ -54,7 +53,7 @@ class Coordinators:
         if known is None:
             request = FindCoordinatorRequest(key=key, key_type=int(kind))
             answer = self._cluster.request_any(request, _FIND_BY_ONE_KEY)
-            code = error_code(answer.error_code)
+            code = ErrorCode(answer.error_code)
             if code is not ErrorCode.NONE:
                 raise KafkaError(code, f"coordinator of {key}")
             self._cluster.learn(answer.node_id, answer.host, answer.port)
@@ -69,4 +68,4 @@ def _codes(answer: Any) -> Sequence[ErrorCode]:
         values += [row.partition_error_code for row in topic.results_by_partition]
     for topic in getattr(answer, "topics", ()):
         values += [row.error_code for row in topic.partitions]
-    return [error_code(value) for value in values]
+    return [ErrorCode(value) for value in values]

@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from minikafka.core.client.answers import STALE_METADATA, error_code
+from minikafka.core.client.answers import STALE_METADATA
 from minikafka.kernel.cluster import CONSUMER_REPLICA_ID
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.messages.fetch import (
@@ -128,10 +128,10 @@ class RangeReader:
 
     def _answer(self, connection: Connection) -> PartitionData:
         answer = connection.receive()
-        code = error_code(answer.error_code)
+        code = ErrorCode(answer.error_code)
         if code is ErrorCode.NONE:
             data: PartitionData = answer.responses[0].partitions[0]
-            code = error_code(data.error_code)
+            code = ErrorCode(data.error_code)
             if code is ErrorCode.NONE:
                 return data
         raise KafkaError(code, f"fetching {self._partition} at {self.position}")

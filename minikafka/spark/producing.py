@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from minikafka.core.client.answers import STALE_METADATA, error_code
+from minikafka.core.client.answers import STALE_METADATA
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.messages.init_producer_id import InitProducerIdRequest
@@ -56,7 +56,7 @@ def idempotent_identity(cluster: Cluster) -> Identity:
                 transactional_id=None, transaction_timeout_ms=_NO_TRANSACTION_TIMEOUT_MS
             )
         )
-        code = error_code(answer.error_code)
+        code = ErrorCode(answer.error_code)
         if code is not ErrorCode.NONE:
             raise KafkaError(code, "no producer id")
         return Identity(ProducerStamp(answer.producer_id, answer.producer_epoch))
@@ -199,7 +199,7 @@ class Producing:
             for topic in answer.responses:
                 for row in topic.partition_responses:
                     partition = TopicPartition(topic.name, row.index)
-                    code = error_code(row.error_code)
+                    code = ErrorCode(row.error_code)
                     if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
                         self._is_in(partition)
                     else:

@@ -6,7 +6,6 @@ import asyncio
 from dataclasses import dataclass
 
 from minikafka.client.session import ClusterSession, raise_for
-from minikafka.core.client.answers import error_code
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.messages.init_producer_id import InitProducerIdRequest
@@ -55,7 +54,7 @@ async def ask_for_identity(session: ClusterSession, deadline_ms: int) -> Identit
     async def attempt() -> Identity:
         request = InitProducerIdRequest(transactional_id=None)
         answer = await session.request_any(request, deadline_ms)
-        raise_for(error_code(answer.error_code))
+        raise_for(ErrorCode(answer.error_code))
         return Identity(answer.producer_id, answer.producer_epoch)
 
     return await session.retrying(attempt, deadline_ms)
@@ -162,7 +161,7 @@ class Writer:
                 leader, request, timeout_ms=config.request_timeout_ms
             )
             row = answer.responses[0].partition_responses[0]
-            code = error_code(row.error_code)
+            code = ErrorCode(row.error_code)
             if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
                 return SOMEWHERE
             raise_for(code, row.error_message)

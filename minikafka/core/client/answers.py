@@ -25,14 +25,6 @@ STALE_METADATA = frozenset(
 )
 
 
-def error_code(value: int) -> ErrorCode:
-    """The row of a code from the wire; UNKNOWN_SERVER_ERROR for one that we do not know."""
-    try:
-        return ErrorCode(value)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
-
-
 def choose_version(
     ours: tuple[int, int], theirs: tuple[int, int] | None, at_most: int | None = None
 ) -> int | None:

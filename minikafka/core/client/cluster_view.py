@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
-from minikafka.core.client.answers import error_code
 from minikafka.kernel.cluster import NO_EPOCH, NO_LEADER, ZERO_UUID, TopicPartition
 from minikafka.kernel.errors import ErrorCode
 
@@ -117,13 +116,13 @@ def topic_view(row: _TopicRow) -> TopicView:
                 replicas=tuple(p.replica_nodes),
                 isr=tuple(p.isr_nodes),
                 offline_replicas=tuple(p.offline_replicas),
-                error=error_code(p.error_code),
+                error=ErrorCode(p.error_code),
             )
             for p in row.partitions
         )
     }
     return TopicView(
-        row.name or "", row.topic_id, row.is_internal, error_code(row.error_code), partitions
+        row.name or "", row.topic_id, row.is_internal, ErrorCode(row.error_code), partitions
     )
 
 

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from minikafka.core.client.answers import error_code
 from minikafka.core.client.assignors.model import NO_GENERATION, Assignor, Subscription
 from minikafka.core.client.assignors.wire import (
     decode_subscription,
@@ -141,7 +140,7 @@ class Membership:
 
     def on_join(self, answer: JoinGroupResponse) -> Next:
         """Raises KafkaError for what is final."""
-        code = error_code(answer.error_code)
+        code = ErrorCode(answer.error_code)
         if code is ErrorCode.NONE:
             return self._joined(answer)
         self.state = MemberState.UNJOINED
@@ -201,7 +200,7 @@ class Membership:
 
     def on_sync(self, answer: SyncGroupResponse) -> Next:
         """Raises KafkaError for what is final."""
-        code = error_code(answer.error_code)
+        code = ErrorCode(answer.error_code)
         if code is ErrorCode.NONE:
             if self.state is not MemberState.SYNCING:  # lost while it was under way
                 return Next.JOIN_AGAIN

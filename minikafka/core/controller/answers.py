@@ -29,9 +29,9 @@ def answer_event(broker_id: int, request: ControlRequest, response: Any) -> Cont
         errors = _deletion_errors(request, response)
         if not errors:
             return None
-        error = error_of(response.error_code)
+        error = ErrorCode(response.error_code)
         return TopicDeletionStopReplicaResponseReceived(broker_id, epoch, error, errors)
-    return UpdateMetadataResponse(broker_id, epoch, error_of(response.error_code))
+    return UpdateMetadataResponse(broker_id, epoch, ErrorCode(response.error_code))
 
 
 def replica_errors(
@@ -46,17 +46,9 @@ def replica_errors(
         for error in topic.partition_errors
     ]
     return {
-        TopicPartition(topic, error.partition_index): error_of(error.error_code)
+        TopicPartition(topic, error.partition_index): ErrorCode(error.error_code)
         for topic, error in (*by_name, *by_id)
     }
-
-
-def error_of(code: int) -> ErrorCode:
-    """The error a peer named; one that we do not know is as good as unknown."""
-    try:
-        return ErrorCode(code)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def _deletion_errors(
@@ -73,10 +65,10 @@ def _deletion_errors(
         if state.delete_partition
     ]
     answered = {
-        TopicPartition(e.topic_name, e.partition_index): error_of(e.error_code)
+        TopicPartition(e.topic_name, e.partition_index): ErrorCode(e.error_code)
         for e in response.partition_errors
     }
-    overall = error_of(response.error_code)
+    overall = ErrorCode(response.error_code)
     if overall is not ErrorCode.NONE:
         return {tp: answered.get(tp, overall) for tp in deleted}
     return {tp: answered[tp] for tp in deleted if tp in answered}

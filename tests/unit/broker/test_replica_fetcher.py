@@ -8,7 +8,6 @@ from uuid import UUID
 import pytest
 
 from minikafka.broker.leader_session import ReplicaFetcherConfig
-from minikafka.broker.leader_session import error_of as error_of_number
 from minikafka.core.replication.fetch_state import PartitionFetchState
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
@@ -362,11 +361,6 @@ async def test_without_a_session_partitions_with_data_go_to_the_end_of_the_line(
         await cluster.clock.advance(5)
         order = [p.partition for p in fetches(cluster, 2)[-1].topics[0].partitions]
         assert order == [1, 2, 0]
-
-
-def test_numbers_that_are_no_error_of_kafka_are_unknown() -> None:
-    assert error_of_number(6) is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert error_of_number(999) is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 async def test_where_a_leader_is_comes_from_the_metadata_or_else_from_the_request() -> None:

@@ -18,7 +18,7 @@ from minikafka.client import (
     NewTopic,
 )
 from minikafka.client.config import parse_bootstrap_servers
-from minikafka.core.client.answers import choose_version, error_code
+from minikafka.core.client.answers import choose_version
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.api_keys import ApiKey
@@ -227,8 +227,8 @@ def test_versions_in_common():
 
 
 def test_error_codes_from_the_wire():
-    assert error_code(3) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert error_code(12_345) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert ErrorCode(3) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert ErrorCode(12_345) is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 @jumping

@@ -5,7 +5,7 @@ from uuid import UUID
 import pytest
 
 from minikafka.core.controller import events
-from minikafka.core.controller.answers import answer_event, error_of, replica_errors
+from minikafka.core.controller.answers import answer_event, replica_errors
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.messages.leader_and_isr import (
@@ -90,7 +90,3 @@ def test_errors_by_topic_id_and_by_name():
         B: ErrorCode.NONE,
         A: ErrorCode.KAFKA_STORAGE_ERROR,
     }
-
-
-def test_errors_nobody_knows():
-    assert error_of(9999) is ErrorCode.UNKNOWN_SERVER_ERROR
