@@ -1,4 +1,4 @@
-"""`minikafka verify` while brokers are killed and frozen, and while ZooKeeper is away."""
+"""`minikafka verify` while brokers are killed and frozen, clocks jump, ZooKeeper is away."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 SESSION_S = 2
 LONGER_THAN_SESSION_S = 15
 TOPIC = "watched"
+FAKETIME = sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
 
 
 @pytest.fixture
@@ -125,6 +127,49 @@ def test_a_frozen_controller_keeps_nobody_from_stopping(
     whole.until_whole()
     load.until_more()
     load.finish()
+
+
+@pytest.fixture
+def clocks(
+    whole: RealCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[dict[int, Path]]:
+    """How far each broker's wall clock is off, in a file of its own that is read at each look."""
+    if not FAKETIME:
+        pytest.skip("no libfaketime (apt-get install libfaketime)")
+    files = {broker_id: tmp_path / f"clock-{broker_id}" for broker_id in whole.broker_ids}
+    for broker_id, file in files.items():
+        file.write_text("+0")
+        with monkeypatch.context() as given:
+            given.setenv("LD_PRELOAD", str(FAKETIME[0]))
+            given.setenv("FAKETIME_TIMESTAMP_FILE", str(file))
+            given.setenv("FAKETIME_NO_CACHE", "1")
+            given.setenv("FAKETIME_DONT_FAKE_MONOTONIC", "1")
+            given.setenv("NO_FAKE_STAT", "1")
+            restart(whole, broker_id)
+    yield files
+    for broker_id in files:
+        restart(whole, broker_id)
+
+
+def restart(cluster: RealCluster, broker_id: int) -> None:
+    cluster.end_broker(broker_id, signal.SIGTERM)
+    cluster.restart_broker(broker_id)
+    cluster.until_whole()
+
+
+def test_clocks_jump(clocks: dict[int, Path], whole: RealCluster, load: VerifyProcess) -> None:
+    """A leader's and the controller's: three days ahead, and then behind all others."""
+    for role in (leader, controller):
+        for days in (3, -1):
+            victim = role(whole)
+            mark = len(whole.log(victim))
+            clocks[victim].write_text(f"{days:+}d")
+            day = f"{datetime.now(UTC) + timedelta(days):%Y-%m-%d}"
+            whole.create_topic(f"{role.__name__}-after-{days}")
+            until(lambda b=victim, m=mark, d=day: d in whole.log(b)[m:], "it jumps", 60)
+            load.until_more()
+    verdict = load.finish()
+    assert verdict["in_doubt"] == 0
 
 
 def test_it_says_so_when_records_are_gone(whole: RealCluster, tmp_path: Path) -> None:
