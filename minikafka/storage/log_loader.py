@@ -208,16 +208,19 @@ class LogLoader:
         epochs = self.log.epochs
         states = await self._states_before(segment)
         end_offset = segment.base_offset
+        settled = NO_EPOCH  # the latest epoch, once there is a batch of it: the others agree
 
         def take(batch: RecordBatch) -> None:
-            nonlocal end_offset
+            nonlocal end_offset, settled
             if batch.producer_id >= 0:
                 aborted = states.update(batch, batch.base_offset, batch.max_timestamp)
                 if aborted is not None:
                     segment.add_aborted(aborted)
             end_offset = batch.base_offset + batch.last_offset_delta + 1
-            if batch.partition_leader_epoch > NO_EPOCH:
-                epochs.agree(batch.partition_leader_epoch, batch.base_offset)
+            epoch = batch.partition_leader_epoch
+            if epoch != settled and epoch > NO_EPOCH:
+                epochs.agree(epoch, batch.base_offset)
+                settled = epoch if epoch == epochs.latest_epoch else NO_EPOCH
 
         await segment.recover(take)
         self.log.unflushed_names = True  # its indexes are new files
