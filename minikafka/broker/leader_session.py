@@ -32,8 +32,6 @@ FETCH_VERSION_BY_NAME = 12  # the last one without, for topics that have no id
 # What was said of each partition.
 Answers: TypeAlias = list[tuple[TopicPartition, PartitionData]]
 
-ERROR_NUMBERS = frozenset(int(code) for code in ErrorCode)
-
 
 @dataclass(frozen=True, slots=True)
 class ReplicaFetcherConfig:

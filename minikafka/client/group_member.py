@@ -138,15 +138,6 @@ class GroupMember:
             await self._prepare()
             self._begin_join()
 
-    @property
-    def is_settled(self) -> bool:
-        """A stable member, with its partitions in place."""
-        return (
-            self.membership.state is MemberState.STABLE
-            and self._joined is None
-            and not self.membership.rejoin_needed
-        )
-
     def _look_at_metadata(self) -> None:
         """Join again when topics match that did not, or topics have grown."""
         view = self._session.metadata.view
