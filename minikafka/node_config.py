@@ -18,6 +18,7 @@ from minikafka.broker.topic_config_cache import topic_config
 from minikafka.controller.config import ControllerConfig
 from minikafka.coordinator.config import GroupCoordinatorConfig, TransactionCoordinatorConfig
 from minikafka.core.group.config import GroupConfig
+from minikafka.core.replication.quota import QuotaConfig
 from minikafka.core.transaction.config import TransactionConfig
 from minikafka.kernel.cluster import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from minikafka.kernel.config import Config
@@ -71,6 +72,14 @@ def log_manager(config: Config) -> LogManagerConfig:
         ),
         log=topic_config(topic_defaults(config)).log,
         cleaner=log_cleaner(config),
+        moves_quota=_quota(config, "alter.log.dirs.replication.quota"),
+    )
+
+
+def _quota(config: Config, keys: str) -> QuotaConfig:
+    return QuotaConfig(
+        window_num=config.integer(f"{keys}.window.num"),
+        window_size_seconds=config.integer(f"{keys}.window.size.seconds"),
     )
 
 
@@ -113,6 +122,7 @@ def replica_manager(config: Config, broker_id: int, listener: str) -> ReplicaMan
             replica_socket_timeout_ms=config.integer("replica.socket.timeout.ms"),
             num_replica_fetchers=config.integer("num.replica.fetchers"),
         ),
+        quota=_quota(config, "replication.quota"),
     )
 
 

@@ -1,4 +1,4 @@
-"""What of a running broker follows its configuration: topics, unclean elections, sockets."""
+"""What of a running broker follows its configuration: topics, elections, sockets, throttles."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from minikafka.broker.replica_manager import ReplicaManager
 from minikafka.broker.topic_config_cache import TopicConfigCache
 from minikafka.controller.driver import KafkaController
 from minikafka.kernel.config import Config
+from minikafka.kernel.dynamic_settings import FOLLOWER_RATE, LEADER_RATE, LOG_DIRS_RATE
 from minikafka.kernel.settings import topic_defaults
 from minikafka.network.server import Server
 
@@ -59,9 +60,19 @@ class ConfigEffects:
 
         for listener in (topics, elections, sockets):
             self.dynamic.on_change(listener)
+        self._limit_replication()
 
     def broker_changed(self, cluster: Mapping[str, str], own: Mapping[str, str]) -> None:
         self.dynamic.update(cluster, own)
+        self._limit_replication()
+
+    def _limit_replication(self) -> None:
+        """These stand in no file, and are part of no ``Config`` therefore."""
+        if self._parts is not None:
+            rate = self.dynamic.run_time
+            self._parts.replicas.throttles.limit(
+                rate(LEADER_RATE), rate(FOLLOWER_RATE), rate(LOG_DIRS_RATE)
+            )
 
     async def topics_changed(self, topics: Collection[str] | None) -> None:
         """Partitions here take over their new settings. The controller looks again at topics that

@@ -33,7 +33,8 @@ class DelayedFetch(DelayedOperation):
        as records were deleted. (Kafka counts an offset on an older segment here too, as it cannot
        measure across segments; we can. It also counts one between the high watermark and the log's
        end, and answers it with nothing, at once and over again; here that waits.)
-    G. The bytes that can be read by now reach ``min_bytes``.
+    G. The bytes that can be read by now reach ``min_bytes``. Those of throttled replicas do not
+       count (KIP-73).
     H. The logs part: the follower has to truncate.
     I. The follower is to be told the high watermark (see ``HighWatermarkNews``). Kafka 2.4 and 2.5
        did so at every move; later ones let it wait for the next answer.
@@ -74,7 +75,7 @@ class DelayedFetch(DelayedOperation):
         """Called at every append to any of what may be a thousand partitions, of which hardly one
         has anything new: that has to be cheap to see."""
         replica_id, isolation = self._params.replica_id, self._params.isolation
-        min_bytes = self._params.min_bytes
+        min_bytes, throttle = self._params.min_bytes, self._reader.throttle
         to_log_end = isolation is Isolation.LOG_END
         available = 0
         for partition, leader_epoch, entry in self._watched:
@@ -92,6 +93,8 @@ class DelayedFetch(DelayedOperation):
                 if entry.fetch_offset > partition.log.log_end_offset:
                     return True  # F
                 continue  # not committed yet, or not decided
+            if throttle.quota.limited and throttle.holds_back(partition, replica_id):
+                continue
             try:
                 size = partition.log.available_bytes(entry.fetch_offset, end)
             except (KafkaError, OSError):

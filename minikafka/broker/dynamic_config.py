@@ -76,6 +76,11 @@ class DynamicBrokerConfig:
         for listener in self._listeners:
             listener(before, self.current)
 
+    def run_time(self, name: str) -> int | None:
+        """One of ``RUN_TIME_SETTINGS``; None while it is not set."""
+        text = self.own.get(name, self.cluster.get(name))
+        return None if text is None else int(DYNAMIC_CONFIG.settings[name].parse(text))
+
     def _merge(self, *layers: Mapping[str, str]) -> Config:
         """Raises ConfigError."""
         given = dict(self.static.given)

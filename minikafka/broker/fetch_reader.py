@@ -10,6 +10,7 @@ from uuid import UUID
 from minikafka.broker.hosted_partitions import HostedPartitions
 from minikafka.broker.partition import Partition
 from minikafka.broker.read_replicas import NO_PREFERENCE, PreferredReplicas
+from minikafka.broker.replication_throttles import LeaderThrottle
 from minikafka.broker.shared_reads import SharedReads
 from minikafka.core.log.aborted_txn import AbortedTxn
 from minikafka.core.replication.follower import EpochEndOffset, diverges
@@ -153,14 +154,17 @@ def nothing_new(
 class FetchReader:
     """Reads in request order under one limit for all, and one for each partition.
 
-    ``on_disk_error`` is told of a partition whose disk failed under a read."""
+    ``on_disk_error`` is told of a partition whose disk failed under a read. ``throttle`` says which
+    followers are sent nothing for now."""
 
     def __init__(
         self,
         hosted: HostedPartitions,
         preferred: PreferredReplicas,
         on_disk_error: Callable[[TopicPartition, OSError], object],
+        throttle: LeaderThrottle,
     ) -> None:
+        self.throttle = throttle
         self._hosted = hosted
         self._preferred = preferred
         self._on_disk_error = on_disk_error
@@ -239,6 +243,9 @@ class FetchReader:
         aborted: tuple[AbortedTxn, ...] = ()
         if diverging is None and preferred == NO_PREFERENCE:
             upper_bound = end_of(partition, params.isolation)
+            throttle = self.throttle
+            if throttle.quota.limited and throttle.holds_back(partition, replica_id):
+                max_bytes, first_always = 0, False  # what it asks for is checked all the same
             committed = params.isolation is Isolation.TXN_COMMITTED
             read = self._shared.read(
                 log, entry.fetch_offset, max_bytes, upper_bound, first_always, committed, may_wait

@@ -8,6 +8,7 @@ from minikafka.broker.cut_flushes import CutFlushes
 from minikafka.broker.hosted_partitions import HostedPartitions
 from minikafka.broker.parked import ParkedRequests
 from minikafka.broker.partition import Partition
+from minikafka.broker.replication_throttles import FollowerThrottle
 from minikafka.core.replication import fetch_state as states
 from minikafka.core.replication.fetch_state import PartitionFetchState
 from minikafka.core.replication.follower import (
@@ -40,8 +41,10 @@ class FollowerLogs:
         on_disk_error: Callable[[TopicPartition, OSError], bool],
         logs: LogManager,
         cuts: CutFlushes,
+        throttle: FollowerThrottle,
         log: EventLog,
     ) -> None:
+        self.throttle = throttle
         self._hosted = hosted
         self._parked = parked
         self._on_disk_error = on_disk_error
@@ -106,6 +109,7 @@ class FollowerLogs:
         next_offset, last_epoch = state.fetch_offset, None
         if data.records:
             partition.append_as_follower(data.records)
+            self.throttle.took(partition, len(data.records))
             if log.cut_unflushed:
                 return self._at_end(partition, state)
             next_offset, last_epoch = log.log_end_offset, log.latest_epoch

@@ -29,6 +29,14 @@ from minikafka.protocol.messages.list_offsets import (
 
 FETCH_VERSION = 16  # with topic ids
 FETCH_VERSION_BY_NAME = 12  # the last one without, for topics that have no id
+# The leader has lost the session, or lost count in it: a full request puts that right at once.
+SESSION_ERRORS = frozenset(
+    (
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    )
+)
 # What was said of each partition.
 Answers: TypeAlias = list[tuple[TopicPartition, PartitionData]]
 

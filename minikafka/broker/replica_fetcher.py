@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from minikafka.broker.follower_logs import FollowerLogs
 from minikafka.broker.leader_session import (
+    SESSION_ERRORS,
     Answers,
     LeaderSession,
     ReplicaFetcherConfig,
@@ -28,14 +29,6 @@ from minikafka.protocol.schema import Message
 LIST_OFFSETS_VERSION = 7
 LATEST_TIMESTAMP = -1
 EARLIEST_TIMESTAMP = -2
-# The leader has lost the session, or lost count in it: a full request puts that right at once.
-SESSION_ERRORS = frozenset(
-    (
-        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
-        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
-        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
-    )
-)
 NOT_HEARD_YET = frozenset((ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_LEADER_EPOCH))
 # A poll of more partitions is waited for: without the session that breaks off with it, the next
 # request has to name them all, and not only those that join.
@@ -145,6 +138,7 @@ class ReplicaFetcher:
                     await self._end(self._ahead)
                     continue
                 now_ms = self._clock.monotonic_ms()
+                self._logs.throttle.hold_back(self._states, now_ms)
                 asked = {
                     tp: state for tp, state in self._states.items() if not state.is_delayed(now_ms)
                 }
@@ -275,6 +269,8 @@ class ReplicaFetcher:
             records, high_watermark = data.records or b"", data.high_watermark
             if records and state.fetch_offset >= high_watermark:
                 return  # mostly: it is in sync
+            if records and self._logs.throttle.is_throttled(topic_partition):
+                return  # it may be too much already
             brought.append(Brought(topic_partition, state, records, high_watermark))
         ahead = read_ahead(brought)
         if ahead is not None:

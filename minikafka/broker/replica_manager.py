@@ -27,7 +27,9 @@ from minikafka.broker.read_replicas import PreferredReplicas
 from minikafka.broker.record_appends import RecordAppends
 from minikafka.broker.record_deletion import RecordDeletion
 from minikafka.broker.replica_fetcher_manager import OpenChannel, ReplicaFetcherManager
+from minikafka.broker.replication_throttles import ReplicationThrottles
 from minikafka.broker.topic_config import TopicConfigs
+from minikafka.core.replication.quota import QuotaConfig
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import event_log
@@ -54,6 +56,7 @@ class ReplicaManagerConfig:
     delete_records_purgatory_purge_interval_requests: int = 1
     isr: IsrConfig = field(default_factory=IsrConfig)
     fetcher: ReplicaFetcherConfig = field(default_factory=ReplicaFetcherConfig)
+    quota: QuotaConfig = field(default_factory=QuotaConfig)
 
 
 class ReplicaManager:
@@ -85,13 +88,22 @@ class ReplicaManager:
         self.isr = IsrMaintenance(
             clock, config.broker_id, self.hosted, self.parked, isr_store, metrics, config.isr
         )
+        self.throttles = ReplicationThrottles(
+            config.quota, clock, self.hosted, log_manager.moves.quota, metrics
+        )
         self._cuts = CutFlushes(log_manager)
         self.fetchers = ReplicaFetcherManager(
             clock,
             config.broker_id,
             broker_epoch,
             FollowerLogs(
-                self.hosted, self.parked, self.disk_failed, log_manager, self._cuts, self._log
+                self.hosted,
+                self.parked,
+                self.disk_failed,
+                log_manager,
+                self._cuts,
+                self.throttles.follower,
+                self._log,
             ),
             cluster,
             config.inter_broker_listener_name,
@@ -120,7 +132,7 @@ class ReplicaManager:
         )
         self.append_records = self._appends.append_records
         preferred = PreferredReplicas(cluster, config.replica_selector_class)
-        self._reader = FetchReader(self.hosted, preferred, self.disk_failed)
+        self._reader = FetchReader(self.hosted, preferred, self.disk_failed, self.throttles.leader)
         self._news = HighWatermarkNews(clock, self.hosted, self.parked.fetch.check_all_and_complete)
         self._cold_reads = ColdReads(self.hosted)
         announce = partial(isr_store.propagate_log_dir_event, config.broker_id)
@@ -300,7 +312,7 @@ class ReplicaManager:
             )
         self._moved(reading)
         if operation is None:
-            self._count_out(params, size)
+            self._count_out(params, reading.results, size)
             if reading.untold:
                 self._told(params, reading.untold)
             reply(reading.results)
@@ -329,13 +341,19 @@ class ReplicaManager:
 
     def _counting(self, params: FetchParams, reply: FetchReply) -> FetchReply:
         def counted(results: Sequence[ReadResult]) -> None:
-            self._count_out(params, sum(len(result.records) for result in results))
+            self._count_out(params, results, sum(len(result.records) for result in results))
             reply(results)
 
         return counted
 
-    def _count_out(self, params: FetchParams, size: int) -> None:
-        (self._replicated_out if params.is_from_follower else self._bytes_out).mark(size)
+    def _count_out(self, params: FetchParams, results: Sequence[ReadResult], size: int) -> None:
+        if not params.is_from_follower:
+            self._bytes_out.mark(size)
+            return
+        self._replicated_out.mark(size)
+        if self.throttles.leader.quota.limited:
+            for result in results:
+                self.throttles.leader.sent(result.topic_partition, len(result.records))
 
     def _expired(self, params: FetchParams) -> None:
         self._fetch_expired[params.is_from_follower].mark()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from minikafka.core.log.config import LogConfig
+from minikafka.core.replication.throttled_replicas import NO_REPLICAS, ThrottledReplicas
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +16,8 @@ class TopicConfig:
 
     log: LogConfig = field(default_factory=LogConfig)
     min_insync_replicas: int = 1
+    leader_throttled: ThrottledReplicas = NO_REPLICAS
+    follower_throttled: ThrottledReplicas = NO_REPLICAS
 
 
 class TopicConfigs(Protocol):

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 from minikafka.broker.topic_config import TopicConfig
 from minikafka.core.log.config import NO_LIMIT, LogConfig
+from minikafka.core.replication.throttled_replicas import ThrottledReplicas
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.events import EventLog, event_log
 from minikafka.kernel.settings import TOPIC_CONFIG
@@ -53,6 +54,10 @@ def topic_config(settings: Mapping[str, Any]) -> TopicConfig:
             flush_ms=settings["flush.ms"],
         ),
         min_insync_replicas=settings["min.insync.replicas"],
+        leader_throttled=ThrottledReplicas.parse(settings["leader.replication.throttled.replicas"]),
+        follower_throttled=ThrottledReplicas.parse(
+            settings["follower.replication.throttled.replicas"]
+        ),
     )
 
 

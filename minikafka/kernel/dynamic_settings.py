@@ -39,13 +39,16 @@ EFFECTIVE_AT_ONCE = frozenset(
     row.name for row in BROKER_SETTINGS if row.name in _TOPIC_DEFAULTS | _AT_ONCE
 )
 
+LEADER_RATE = "leader.replication.throttled.rate"
+FOLLOWER_RATE = "follower.replication.throttled.rate"
+LOG_DIRS_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 # Settings that exist only at run time: no file has them.
 RUN_TIME_SETTINGS: tuple[Setting, ...] = tuple(
-    Setting(name, ConfigType.LONG, MAX_LONG, doc, at_least(0), (), False)
+    Setting(name, ConfigType.LONG, MAX_LONG, doc, at_least(0))
     for name, doc in (
-        ("leader.replication.throttled.rate", "Bytes a second that throttled leaders send."),
-        ("follower.replication.throttled.rate", "Bytes a second that throttled followers read."),
-        ("replica.alter.log.dirs.io.max.bytes.per.second", "Bytes a second between directories."),
+        (LEADER_RATE, "Bytes a second that leaders send to throttled replicas out of sync."),
+        (FOLLOWER_RATE, "Bytes a second that throttled replicas out of sync fetch."),
+        (LOG_DIRS_RATE, "Bytes a second moved between log directories."),
     )
 )
 

@@ -51,6 +51,13 @@ def _kafka_version(value: Any) -> str | None:
     return None if known else "is no version of Kafka"
 
 
+def _throttled_replicas(value: Any) -> str | None:
+    """Kafka's ``ThrottledReplicaListValidator``."""
+    if value == ("*",) or all(re.fullmatch(r"[0-9]+:[0-9]+", item) for item in value):
+        return None
+    return "must be * or a list of replicas: [partition]:[broker],[partition]:[broker],..."
+
+
 _bool = _row(ConfigType.BOOLEAN)
 _string = _row(ConfigType.STRING)
 _int = _row(ConfigType.INT)
@@ -147,6 +154,10 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _long("replica.high.watermark.checkpoint.interval.ms", 5000, "How often high watermarks are written."),
     _int("num.replica.fetchers", 1, "Connections over which a broker copies from another.", at_least(1)),
     _string("replica.selector.class", None, "Who sends consumers to the replicas of their rack; none: all read from leaders.", one_of(*REPLICA_SELECTORS)),
+    _int("replication.quota.window.num", 11, "Windows that count for the rates of throttled replication.", at_least(1)),
+    _int("replication.quota.window.size.seconds", 1, "Length of each.", at_least(1)),
+    _int("alter.log.dirs.replication.quota.window.num", 11, "As replication.quota.window.num, for moves between log directories.", at_least(1)),
+    _int("alter.log.dirs.replication.quota.window.size.seconds", 1, "Length of each.", at_least(1)),
     # -- requests that wait
     _int("fetch.max.bytes", 55 * 1024 * 1024, "Most bytes answered to one fetch.", at_least(1024)),
     _int("max.incremental.fetch.session.cache.slots", 1000, "Most fetch sessions that are kept.", at_least(0)),
@@ -218,9 +229,9 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
     _long("file.delete.delay.ms", 60000, "Pause before a deleted file is removed.", at_least(0), ("log.segment.delete.delay.ms",)),
     _long("flush.messages", MAX_LONG, "Records between two forced flushes.", at_least(1), ("log.flush.interval.messages",)),
     _long("flush.ms", MAX_LONG, "Time between two forced flushes.", at_least(0), ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")),
-    _list("follower.replication.throttled.replicas", (), "Replicas throttled as followers.", None, (), False),
+    _list("follower.replication.throttled.replicas", (), "Replicas throttled as followers, while out of sync, to follower.replication.throttled.rate: partition:broker,... or * for all.", _throttled_replicas),
     _int("index.interval.bytes", 4096, "Bytes between two entries of the offset index.", at_least(0), ("log.index.interval.bytes",)),
-    _list("leader.replication.throttled.replicas", (), "Replicas throttled as leaders.", None, (), False),
+    _list("leader.replication.throttled.replicas", (), "Replicas throttled as leaders, while out of sync, to leader.replication.throttled.rate: partition:broker,... or * for all.", _throttled_replicas),
     _long("local.retention.bytes", -2, "Tiered storage is not part of this broker.", at_least(-2), ("log.local.retention.bytes",), False),
     _long("local.retention.ms", -2, "Tiered storage is not part of this broker.", at_least(-2), ("log.local.retention.ms",), False),
     _long("max.compaction.lag.ms", MAX_LONG, "Longest time before compaction.", at_least(1), ("log.cleaner.max.compaction.lag.ms",)),

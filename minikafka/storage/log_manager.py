@@ -62,7 +62,9 @@ class LogManager:
         self.cleaner = LogCleaner(
             files, clock, config.cleaner, lambda: self.directories.live, self.failed
         )
-        self.moves = LogMoves(files, clock, self.directories, self.removal, self, self._events)
+        self.moves = LogMoves(
+            files, clock, self.directories, self.removal, self, config.moves_quota, self._events
+        )
         self._background: list[asyncio.Task[None]] = []
         self._put_asides = 0
         self._loaded = False

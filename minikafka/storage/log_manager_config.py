@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from minikafka.core.log.config import NO_LIMIT, LogConfig
+from minikafka.core.replication.quota import QuotaConfig
 from minikafka.storage.log_cleaner import LogCleanerConfig
 
 
@@ -27,3 +28,4 @@ class LogManagerConfig:
     producer_id_expiration_check_interval_ms: int = 10 * 60 * 1000
     log: LogConfig = field(default_factory=LogConfig)
     cleaner: LogCleanerConfig = field(default_factory=LogCleanerConfig)
+    moves_quota: QuotaConfig = field(default_factory=QuotaConfig)

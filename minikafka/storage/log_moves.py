@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from minikafka.core.replication.quota import QuotaConfig, ReplicationQuota
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import EventLog
@@ -25,6 +26,7 @@ MOVED_FROM: Final = "moved-from"  # a file: the directory that this log replaces
 _SLICE_BYTES: Final = 1 << 20
 _FLUSH_BYTES: Final = 64 << 20
 _RETRY_MS: Final = 1_000
+_LOOK_AGAIN_MS: Final = 1_000  # a limit may be raised or lifted meanwhile
 _PREFERRED_LIMIT: Final = 100_000  # anybody may ask for any name
 
 
@@ -57,7 +59,8 @@ class LogMoves:
     """Carries them out one after the other.
 
     Truncations of the source cut the copy too; compaction of it waits until the end. A move that a
-    restart interrupts begins anew. Kafka: ``ReplicaAlterLogDirsThread``, without its throttle.
+    restart interrupts begins anew. Kafka: ``ReplicaAlterLogDirsThread``. ``quota`` is what they may
+    copy (``replica.alter.log.dirs.io.max.bytes.per.second``).
     """
 
     def __init__(
@@ -67,8 +70,10 @@ class LogMoves:
         directories: LogDirectories,
         removal: DelayedRemoval,
         owner: LogOwner,
+        quota: QuotaConfig,
         events: EventLog,
     ) -> None:
+        self.quota = ReplicationQuota(quota)
         self.preferred: dict[TopicPartition, str] = {}  # where logs that are not there yet go
         self._files = files
         self._clock = clock
@@ -242,6 +247,9 @@ class LogMoves:
             move.cleaning_paused = True
             await self._owner.cleaner.pause(move.source.topic_partition)
         while self._is_on(move):
+            if wait_ms := self.quota.wait_ms(self._clock.monotonic_ms()):
+                await self._clock.sleep(min(wait_ms, _LOOK_AGAIN_MS))
+                continue
             copied = await self._copy(move)
             unflushed += copied or 0
             if copied is not None and unflushed < _FLUSH_BYTES:
@@ -311,6 +319,7 @@ class LogMoves:
                 return
         if found.records:
             future.append_as_follower(found.records)
+            self.quota.record(len(found.records), self._clock.monotonic_ms())
         else:
             future.skip_to(end)  # compaction has left nothing there
 

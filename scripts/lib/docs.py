@@ -50,9 +50,9 @@ def configuration() -> str:
         "",
         *broker_table(),
         "",
-        "These exist only while brokers run, and are kept without effect: "
-        + ", ".join(f"`{row.name}`" for row in RUN_TIME_SETTINGS)
-        + ".",
+        "These exist only while brokers run, and may be altered at any time:",
+        "",
+        *(f"- `{row.name}`: {row.doc}" for row in RUN_TIME_SETTINGS),
         "",
         "## Topic",
         "",

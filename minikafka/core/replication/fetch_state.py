@@ -30,6 +30,11 @@ class PartitionFetchState(NamedTuple):
     delayed_until_ms: int | None = None
     truncating: bool = False
 
+    @property
+    def in_sync(self) -> bool:
+        """With what the leader had committed at the last answer."""
+        return self.lag == 0
+
     def is_delayed(self, now_ms: int) -> bool:
         """Not to be asked for now."""
         if self.truncating:
@@ -68,6 +73,11 @@ def truncated(
     return PartitionFetchState(
         state.topic_id, state.leader_epoch, end_offset, latest_epoch, truncating=unflushed
     )
+
+
+def held_back(state: PartitionFetchState, now_ms: int, wait_ms: int) -> PartitionFetchState:
+    """Not to be asked for yet, as too much was moved; one that waits already does so as it was."""
+    return state if state.is_delayed(now_ms) else state._replace(delayed_until_ms=now_ms + wait_ms)
 
 
 def failed(state: PartitionFetchState, now_ms: int, backoff_max_ms: int) -> PartitionFetchState:
