@@ -92,19 +92,15 @@ class ReplicaManager:
             config.quota, clock, self.hosted, log_manager.moves.quota, metrics
         )
         self._cuts = CutFlushes(log_manager)
+        throttle = self.throttles.follower
+        logs = FollowerLogs(
+            self.hosted, self.parked, self.disk_failed, log_manager, self._cuts, throttle, self._log
+        )
         self.fetchers = ReplicaFetcherManager(
             clock,
             config.broker_id,
             broker_epoch,
-            FollowerLogs(
-                self.hosted,
-                self.parked,
-                self.disk_failed,
-                log_manager,
-                self._cuts,
-                self.throttles.follower,
-                self._log,
-            ),
+            logs,
             cluster,
             config.inter_broker_listener_name,
             open_channel,
