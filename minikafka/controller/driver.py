@@ -300,7 +300,7 @@ class KafkaController:
         event, answer = queued.event, queued.answer
         result: Any = None
         error: Exception | None = None
-        self._machines.leaderships.new_event()
+        self._machines.new_event()
         try:
             result = await self._handle(event)
         except KafkaError as refusal:

@@ -52,7 +52,9 @@ class Failover:
            nothing that happens meanwhile is missed; the channels start;
         3. unfinished topic deletions are taken over;
         4. all brokers hear who is live, before any of them is told to follow somebody;
-        5. both state machines start: replicas Online or Offline, leaderless partitions elect;
+        5. both state machines start: live replicas hear of their partitions, leaderless partitions
+           elect; only then do the replicas of dead brokers leave the other ISRs (in Kafka before
+           the election, so that what the dead led is written and told twice);
         6. reassignments, deletions and preferred elections go on where the last controller was;
         7. internal topics get the replicas that they lack; the balance of leaders is looked at
            from now on.
@@ -73,8 +75,7 @@ class Failover:
         await self._deletions.init(await tools.store.topic_deletions(tools.watches.term))
         self._log.info("sending_update_metadata")
         tools.machines.send_update_metadata(context.live_or_shutting_down_broker_ids())
-        await self._start_replica_machine()
-        await self._start_partition_machine()
+        await self._start_state_machines()
         self._log.info("ready_to_serve_as_the_controller", epoch=context.epoch)
         await self._reassignments.resume_all()
         await self._deletions.go_on()
@@ -106,16 +107,15 @@ class Failover:
             partitions=len(partitions),
         )
 
-    async def _start_replica_machine(self) -> None:
+    async def _start_state_machines(self) -> None:
+        machines, context = self._tools.machines, self._tools.context
         self._log.info("starting_replica_state_machine")
-        online, offline = replica_machine.startup(self._tools.context)
-        await self._tools.machines.change_replicas(online, ReplicaState.ONLINE)
-        await self._tools.machines.change_replicas(offline, ReplicaState.OFFLINE)
-
-    async def _start_partition_machine(self) -> None:
+        online, offline = replica_machine.startup(context)
+        await machines.change_replicas(online, ReplicaState.ONLINE)
         self._log.info("starting_partition_state_machine")
-        partition_machine.startup(self._tools.context)
-        await self._tools.machines.trigger_online_partitions()
+        partition_machine.startup(context)
+        await machines.trigger_online_partitions()
+        await machines.change_replicas(offline, ReplicaState.OFFLINE)
 
     async def on_controller_resignation(self) -> None:
         """Failover backwards: deaf to the cluster, silent to the brokers, without memory."""

@@ -66,8 +66,14 @@ class StateMachines:
         self._metrics = metrics
         self.unclean_by_default = config.unclean_leader_election_enable
         self.leaderships = Leaderships(context, zk)
+        self._elected: set[TopicPartition] = set()  # during this event: all brokers know of it
         self._batch = RequestBatch(config.broker_id, context, config.inter_broker_listener_name)
         self._log = event_log("state-change", controller=config.broker_id)
+
+    def new_event(self) -> None:
+        """What was known for sure may be old again."""
+        self.leaderships.new_event()
+        self._elected.clear()
 
     def clear(self) -> None:
         """Forget what was not sent: somebody else decides now."""
@@ -113,6 +119,8 @@ class StateMachines:
             self.leaderships.outdated(pending)
             read, unreadable = await self.leaderships.read(pending)
         self._flush()
+        if strategy is ElectionStrategy.OFFLINE:
+            self._elected.update(elected)
         return elected
 
     def _set_doubts_aside(
@@ -221,7 +229,9 @@ class StateMachines:
             pending = [r for r in pending if r.topic_partition not in unreadable]
             plan = replica_machine.plan(self._context, broker_id, pending, target, read)
             results = await self._write({}, plan.updates)
-            outcome = replica_machine.apply(self._context, self._batch, plan, results)
+            outcome = replica_machine.apply(
+                self._context, self._batch, plan, results, self._elected
+            )
             self._log_replicas(outcome)
             pending = outcome.retry
             self.leaderships.outdated(r.topic_partition for r in pending)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -179,9 +179,15 @@ def _shrunk(
 
 
 def apply(
-    context: ControllerContext, batch: RequestBatch, plan: ReplicaPlan, results: WriteResults
+    context: ControllerContext,
+    batch: RequestBatch,
+    plan: ReplicaPlan,
+    results: WriteResults,
+    known_to_all: Collection[TopicPartition] = (),
 ) -> ReplicaOutcome:
-    """Take into the context what was written, and into the batch who has to know."""
+    """Take into the context what was written, and into the batch who has to know. A replica that an
+    election has left out of the ISR is no news where that is ``known_to_all`` (Kafka tells it
+    twice)."""
     changes: list[ReplicaChange] = []
     refusals = list(plan.refusals)
     retry: list[PartitionAndReplica] = []
@@ -202,7 +208,8 @@ def apply(
         else:
             leaving[partition] = LeaderIsrAndControllerEpoch(result, context.epoch)
     for partition, state in sorted(leaving.items()):
-        changes.append(_leave_isr(context, batch, partition, plan.broker_id, state))
+        told = partition in known_to_all and partition in plan.out_of_isr
+        changes.append(_leave_isr(context, batch, partition, plan.broker_id, state, told))
     return ReplicaOutcome(tuple(changes), tuple(refusals), tuple(retry))
 
 
@@ -249,13 +256,14 @@ def _leave_isr(
     partition: TopicPartition,
     broker_id: int,
     state: LeaderIsrAndControllerEpoch,
+    told: bool,
 ) -> ReplicaChange:
-    """Offline, and out of the ISR: the other replicas hear of it."""
+    """Offline, and out of the ISR: the other replicas hear of it, if they were not ``told``."""
     replica = PartitionAndReplica(partition, broker_id)
     before = context.replica_state(replica)
     leadership = LeaderIsrAndControllerEpoch(state.leader_and_isr, context.epoch)
     context.leadership[partition] = leadership
-    if not context.is_queued_for_deletion(partition.topic):
+    if not told and not context.is_queued_for_deletion(partition.topic):
         assignment = context.assignment(partition)
         others = [r for r in assignment.replicas if r != broker_id]
         batch.add_leader_and_isr(others, partition, leadership, assignment, is_new=False)

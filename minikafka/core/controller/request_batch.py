@@ -96,11 +96,11 @@ class RequestBatch:
         assignment: ReplicaAssignment,
         is_new: bool,
     ) -> None:
-        """Tell these brokers who leads, and every live broker by UpdateMetadata. Once new, a
-        replica stays new within the batch."""
+        """Tell those of these brokers that live who leads, and every live broker by UpdateMetadata.
+        Once new, a replica stays new within the batch."""
         state = _leader_and_isr_state(partition, leadership, assignment, is_new)
         for broker_id in broker_ids:
-            if broker_id < 0:
+            if broker_id not in self._context.brokers:
                 continue
             states = self._leader_and_isr.setdefault(broker_id, {})
             earlier = states.get(partition)
@@ -111,10 +111,11 @@ class RequestBatch:
     def add_stop_replica(
         self, broker_ids: Iterable[int], partition: TopicPartition, delete: bool
     ) -> None:
-        """Tell these brokers to stop the replica. Once to be deleted, it stays so."""
+        """Tell those of these brokers that live to stop the replica. Once to be deleted, it stays
+        so."""
         leader_epoch = self._context.leader_epoch(partition)
         for broker_id in broker_ids:
-            if broker_id < 0:
+            if broker_id not in self._context.brokers:
                 continue
             states = self._stop_replica.setdefault(broker_id, {})
             earlier = states.get(partition)

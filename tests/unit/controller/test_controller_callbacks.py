@@ -3,8 +3,8 @@
 import pytest
 from structlog.testing import capture_logs
 
-from minikafka.core.controller.states import PartitionState
-from minikafka.kernel.cluster import TopicPartition
+from minikafka.core.controller.states import PartitionState, ReplicaState
+from minikafka.kernel.cluster import PartitionAndReplica, TopicPartition
 from minikafka.zookeeper.store import ZkStore
 
 
@@ -101,12 +101,35 @@ async def test_failover_in_order(new_cluster, in_short):
             "LeaderAndIsr to 2",
             "UpdateMetadata to 1",
             "UpdateMetadata to 2",
+            "starting_partition_state_machine",
             "dead-0/9 ReplicaDeletionIneligible -> OfflineReplica",
             "LeaderAndIsr to 2",  # which is told of dead-0 by this
             "UpdateMetadata to 1",
             "UpdateMetadata to 2",
-            "starting_partition_state_machine",
             "ready_to_serve_as_the_controller",
+        ]
+
+
+@pytest.mark.mission("CCB-3", "RSM-12")
+async def test_what_a_dead_controller_led_is_written_and_told_once(new_cluster, in_short):
+    async with new_cluster() as cluster:
+        await cluster.start(1, 2, 3)
+        led, followed = await cluster.create_topic("t", (1, 2, 3), (2, 3, 1))
+        cluster.brokers.take()
+        await cluster.kill(1)
+        context = cluster.active.context
+        assert [await cluster.state(tp) for tp in (led, followed)] == [
+            (2, (2, 3), 1),
+            (2, (2, 3), 1),
+        ]
+        for tp in (led, followed):
+            assert context.replica_state(PartitionAndReplica(tp, 1)) is ReplicaState.OFFLINE
+        told = [(kind, to, said) for kind, to, said in in_short(cluster.brokers.take()) if said]
+        assert told == [
+            (kind, to, {name: (2, (2, 3))})
+            for name in ("t-0", "t-1")
+            for kind in ("LeaderAndIsr", "UpdateMetadata")
+            for to in (2, 3)
         ]
 
 
