@@ -7,14 +7,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from minikafka.cli import reassignment_text as text
+from minikafka.cli import reassignment_throttles as throttles
 from minikafka.cli.connect import add_bootstrap_argument, client_config, run_client
+from minikafka.cli.replica_moves import Place, begin_moves, move_line, places
 from minikafka.client.admin import Admin
 from minikafka.core.client.cluster_view import TopicView
 from minikafka.core.controller.placement import BrokerRack, assign_replicas
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.kernel.ports import Entropy, World
+from minikafka.kernel.ports import Clock, Entropy, World
 
 ACTIONS = ("generate", "execute", "verify", "cancel", "list")
 NEEDS = {
@@ -24,6 +26,14 @@ NEEDS = {
     "cancel": ("reassignment_json_file",),
     "list": (),
 }
+ONLY_FOR = {
+    "additional": ("execute",),
+    "throttle": ("execute",),
+    "replica_alter_log_dirs_throttle": ("execute",),
+    "preserve_throttles": ("verify", "cancel"),
+    "timeout": ("execute", "cancel"),
+}
+TIMEOUT_MS = 10_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,21 +59,44 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--reassignment-json-file",
         metavar="FILE",
-        help='{"partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2]}], "version": 1}',
+        help='{"partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2]}], "version": 1}; '
+        'with "log_dirs": ["any", "/data"] in a row, a replica is moved to that directory',
     )
     parser.add_argument(
-        "--additional", action="store_true", help="execute even while other moves are under way"
+        "--additional",
+        action="store_true",
+        help="execute even while other moves are under way; also to change the throttle of these",
+    )
+    parser.add_argument(
+        "--throttle",
+        type=int,
+        metavar="BYTES",
+        help="execute with at most so many bytes a second, in and out of each broker, for all that "
+        "is on the move; --verify lifts it at the end",
+    )
+    parser.add_argument(
+        "--replica-alter-log-dirs-throttle",
+        type=int,
+        metavar="BYTES",
+        help="likewise for what each broker moves between its log directories",
+    )
+    parser.add_argument(
+        "--preserve-throttles", action="store_true", help="verify or cancel, and leave throttles"
+    )
+    parser.add_argument(
+        "--timeout",
+        type=int,
+        metavar="MS",
+        help=f"longest wait for moves to log directories to begin ({TIMEOUT_MS})",
     )
 
 
 def run(args: argparse.Namespace) -> int:
     config = client_config(args)
-    for option in NEEDS[args.action]:
-        if getattr(args, option) is None:
-            raise ConfigError(f"--{args.action} needs --{option.replace('_', '-')}")
-    targets: dict[TopicPartition, tuple[int, ...]] = {}
+    check(args)
+    plan = text.Plan({}, {})
     if "reassignment_json_file" in NEEDS[args.action]:
-        targets = text.parse_reassignment(Path(args.reassignment_json_file).read_text())
+        plan = text.parse_reassignment(Path(args.reassignment_json_file).read_text())
     topics: list[str] = []
     brokers: list[int] = []
     if args.action == "generate":
@@ -76,17 +109,34 @@ def run(args: argparse.Namespace) -> int:
                 case "generate":
                     await generate(admin, topics, brokers, args.disable_rack_aware, world.entropy)
                 case "execute":
-                    await execute(admin, targets, args.additional)
+                    await execute(admin, world.clock, plan, args)
                 case "verify":
-                    return await verify(admin, targets)
+                    return await verify(admin, plan, args)
                 case "cancel":
-                    await cancel(admin, targets)
+                    await cancel(admin, world.clock, plan, args)
                 case _:
                     found = await admin.list_partition_reassignments()
                     print("\n".join(text.under_way_lines(found)))
         return 0
 
     return run_client(work)
+
+
+def check(args: argparse.Namespace) -> None:
+    """Raises ConfigError for options that are missing, or that the action does not have."""
+    for option in NEEDS[args.action]:
+        if getattr(args, option) is None:
+            raise ConfigError(f"--{args.action} needs --{_name(option)}")
+    for option, actions in ONLY_FOR.items():
+        given = getattr(args, option)
+        if given is not None and given is not False and args.action not in actions:
+            raise ConfigError(f"--{_name(option)} can't be used with --{args.action}")
+        if not isinstance(given, bool) and given is not None and given < 0:
+            raise ConfigError(f"--{_name(option)} must be at least 0")
+
+
+def _name(option: str) -> str:
+    return option.replace("_", "-")
 
 
 # --------------------------------------------------------------------------------------- generate
@@ -134,11 +184,11 @@ async def _racks(admin: Admin, wanted: Sequence[int], blind: bool) -> list[Broke
 # ------------------------------------------------------------------------ execute, verify, cancel
 
 
-async def execute(
-    admin: Admin, targets: Mapping[TopicPartition, Sequence[int]], additional: bool
-) -> None:
+async def execute(admin: Admin, clock: Clock, plan: text.Plan, args: argparse.Namespace) -> None:
     """Raises KafkaError, ConfigError."""
-    if not additional and await admin.list_partition_reassignments():
+    targets, directories = plan.targets, plan.directories
+    under_way = await admin.list_partition_reassignments()
+    if not args.additional and under_way:
         raise ConfigError(
             "other reassignments are under way; --additional begins these beside them"
         )
@@ -147,29 +197,56 @@ async def execute(
     current = await _current(admin, targets)
     print(f"Current partition replica assignment\n\n{text.reassignment_json(current)}\n")
     print("Save this to use as the --reassignment-json-file option during rollback")
+    if args.throttle is not None or args.replica_alter_log_dirs_throttle is not None:
+        print(throttles.REMINDER)
+    if args.throttle is not None:
+        moving = throttles.moves(under_way, targets, current)
+        await throttles.throttle_moves(admin, moving, args.throttle)
+    if args.replica_alter_log_dirs_throttle is not None:
+        brokers = {replica.broker for replica in directories}
+        await throttles.throttle_log_dirs(admin, brokers, args.replica_alter_log_dirs_throttle)
     outcomes = await admin.alter_partition_reassignments(targets)
     _raise_for_failed("Error reassigning partition(s):", outcomes)
     print(text.plural("Successfully started partition reassignment(s) for ", list(targets)))
+    await begin_moves(admin, clock, directories, _timeout_ms(args))
 
 
-async def verify(admin: Admin, targets: Mapping[TopicPartition, Sequence[int]]) -> int:
-    moving = await admin.list_partition_reassignments(targets)
+async def verify(admin: Admin, plan: text.Plan, args: argparse.Namespace) -> int:
+    """Throttles end with the last move of the cluster, named in the plan or not."""
+    targets = plan.targets
+    moving = await admin.list_partition_reassignments()
     current = await _current(admin, targets)
     print("Status of partition reassignment:")
     for tp in sorted(targets):
         print(text.status_line(tp, targets[tp], current[tp], tp in moving))
+    found = await places(admin, plan.directories)
+    for replica in sorted(found):
+        print(move_line(replica, found[replica], plan.directories[replica]))
+    at_rest = all(place.current and not place.future for place in found.values())
+    if not moving and at_rest and not args.preserve_throttles:
+        await throttles.clear_throttles(admin, targets)
     done = all(text.is_done(targets[tp], current[tp], tp in moving) for tp in targets)
-    return 0 if done else 1
+    there = all(found[r] == Place(path) for r, path in plan.directories.items())
+    return 0 if done and there else 1
 
 
-async def cancel(admin: Admin, targets: Iterable[TopicPartition]) -> None:
-    moving = await admin.list_partition_reassignments(targets)
-    if not moving:
+async def cancel(admin: Admin, clock: Clock, plan: text.Plan, args: argparse.Namespace) -> None:
+    moving = await admin.list_partition_reassignments(plan.targets)
+    if moving:
+        outcomes = await admin.alter_partition_reassignments(dict.fromkeys(moving))
+        _raise_for_failed("Error cancelling partition reassignment(s) for:", outcomes)
+        print(text.plural("Successfully cancelled partition reassignment(s) for: ", list(moving)))
+    else:
         print("None of the specified partition reassignments are active.")
-        return
-    outcomes = await admin.alter_partition_reassignments(dict.fromkeys(moving))
-    _raise_for_failed("Error cancelling partition reassignment(s) for:", outcomes)
-    print(text.plural("Successfully cancelled partition reassignment(s) for: ", list(moving)))
+    found = await places(admin, plan.directories)
+    back = {r: place.current for r, place in found.items() if place.current and place.future}
+    await begin_moves(admin, clock, back, _timeout_ms(args))
+    if not args.preserve_throttles:
+        await throttles.clear_throttles(admin, plan.targets)
+
+
+def _timeout_ms(args: argparse.Namespace) -> int:
+    return TIMEOUT_MS if args.timeout is None else int(args.timeout)
 
 
 async def _current(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from minikafka.cli.replica_moves import Replica
 from minikafka.kernel.cluster import ReplicaAssignment, TopicPartition
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import KafkaError
@@ -19,9 +21,18 @@ Replicas = Sequence[int]
 # ------------------------------------------------------------------------------------------ files
 
 
-def parse_reassignment(text: str) -> dict[TopicPartition, tuple[int, ...]]:
-    """``--reassignment-json-file``: replicas by partition. Raises ConfigError."""
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A reassignment file: replicas by partition, and the log directories wanted for some."""
+
+    targets: Mapping[TopicPartition, tuple[int, ...]]
+    directories: Mapping[Replica, str]
+
+
+def parse_reassignment(text: str) -> Plan:
+    """``--reassignment-json-file``. Raises ConfigError."""
     targets: dict[TopicPartition, tuple[int, ...]] = {}
+    directories: dict[Replica, str] = {}
     for row in _rows(text, "reassignment", "partitions"):
         match row:
             case {"topic": str(topic), "partition": int(number), "replicas": [*replicas]} if all(
@@ -30,16 +41,29 @@ def parse_reassignment(text: str) -> dict[TopicPartition, tuple[int, ...]]:
                 tp = TopicPartition(topic, number)
             case _:
                 raise ConfigError(f"not topic, partition and replicas: {json.dumps(row)}")
-        if any(directory != ANY_DIRECTORY for directory in row.get("log_dirs", ())):
-            raise ConfigError(f"{tp}: directories are not chosen here, only {ANY_DIRECTORY}")
         if tp in targets:
             raise ConfigError(f"the reassignment file names {tp} twice")
         if len(set(replicas)) < len(replicas):
             raise ConfigError(f"the reassignment file names a broker twice for {tp}")
         targets[tp] = tuple(replicas)
+        directories |= _directories(row, tp, replicas)
     if not targets:
         raise ConfigError("the reassignment file names no partition")
-    return targets
+    return Plan(targets, directories)
+
+
+def _directories(row: Any, tp: TopicPartition, replicas: Replicas) -> dict[Replica, str]:
+    """``log_dirs``, one for each replica. Raises ConfigError."""
+    given = row.get("log_dirs", [ANY_DIRECTORY] * len(replicas))
+    if not isinstance(given, list) or not all(isinstance(path, str) for path in given):
+        raise ConfigError(f"{tp}: log_dirs is no list of directories")
+    if len(given) != len(replicas):
+        raise ConfigError(
+            f"Size of replicas list {list(replicas)} is different from size of log dirs list "
+            f"{given} for partition {tp}"
+        )
+    pairs = zip(replicas, given, strict=True)
+    return {Replica(broker, tp): path for broker, path in pairs if path != ANY_DIRECTORY}
 
 
 def parse_topics(text: str) -> list[str]:
