@@ -109,7 +109,8 @@ class FollowerLogs:
         next_offset, last_epoch = state.fetch_offset, None
         if data.records:
             partition.append_as_follower(data.records)
-            self.throttle.took(partition, len(data.records))
+            if self.throttle.quota.limited:
+                self.throttle.took(partition, len(data.records))
             if log.cut_unflushed:
                 return self._at_end(partition, state)
             next_offset, last_epoch = log.log_end_offset, log.latest_epoch

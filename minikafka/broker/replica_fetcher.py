@@ -138,7 +138,8 @@ class ReplicaFetcher:
                     await self._end(self._ahead)
                     continue
                 now_ms = self._clock.monotonic_ms()
-                self._logs.throttle.hold_back(self._states, now_ms)
+                if self._logs.throttle.quota.limited:
+                    self._logs.throttle.hold_back(self._states, now_ms)
                 asked = {
                     tp: state for tp, state in self._states.items() if not state.is_delayed(now_ms)
                 }

@@ -45,7 +45,9 @@ class LeaderThrottle:
 
 class FollowerThrottle:
     """What throttled replicas here fetch (``follower.replication.throttled.*``). Those in sync
-    count, and are never held back. Kafka: ``shouldFollowerThrottle``."""
+    count, and are never held back. Kafka: ``shouldFollowerThrottle``.
+
+    While ``quota.limited`` is False there is nothing to ask or to tell."""
 
     def __init__(self, quota: ReplicationQuota, clock: Clock, hosted: HostedPartitions) -> None:
         self.quota = quota
@@ -60,7 +62,7 @@ class FollowerThrottle:
         return partition is not None and _follows_throttled(partition)
 
     def took(self, partition: Partition, size: int) -> None:
-        if self.quota.limited and _follows_throttled(partition):
+        if _follows_throttled(partition):
             self.quota.record(size, self._clock.monotonic_ms())
 
     def hold_back(self, asked: dict[TopicPartition, PartitionFetchState], now_ms: int) -> None:

@@ -14,6 +14,7 @@ from minikafka.broker.dynamic_config import DynamicBrokerConfig
 from minikafka.broker.handlers.alter_configs import AlterConfigsHandler
 from minikafka.broker.handlers.describe_configs import DescribeConfigsHandler
 from minikafka.broker.handlers.incremental_alter_configs import IncrementalAlterConfigsHandler
+from minikafka.kernel.dynamic_settings import FOLLOWER_RATE, LEADER_RATE
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.ports import ConnectionLost, SetOp
 from minikafka.kernel.settings import BROKER_CONFIG, TOPIC_CONFIG
@@ -347,3 +348,13 @@ def test_what_other_tools_wrote_wrong_is_left_out() -> None:
     assert dynamic.current.integer("min.insync.replicas") == 2
     assert dynamic.current.integer("broker.id") == -1
     assert (dict(dynamic.cluster), dict(dynamic.own)) == ({"min.insync.replicas": "2"}, {})
+
+
+def test_what_stands_in_no_file_is_set_for_one_or_all_or_not() -> None:
+    dynamic = DynamicBrokerConfig(BROKER_CONFIG.parse({"zookeeper.connect": "z:1"}))
+    assert dynamic.run_time(LEADER_RATE) is None
+    dynamic.update({LEADER_RATE: "9"}, {FOLLOWER_RATE: "-1"})
+    assert dynamic.run_time(LEADER_RATE) == 9
+    assert dynamic.run_time(FOLLOWER_RATE) is None  # of another tool, and wrong
+    dynamic.update({LEADER_RATE: "9"}, {LEADER_RATE: "8"})
+    assert dynamic.run_time(LEADER_RATE) == 8

@@ -52,6 +52,17 @@ def test_a_wrong_key_or_value_is_a_clear_error(given: dict[str, str], words: str
         BROKER_CONFIG.parse(ZK | given)
 
 
+@pytest.mark.parametrize("text", ["", "*", " * ", "0:1", "0:1, 12:3 ,", "0:1,0:1"])
+def test_lists_of_throttled_replicas(text: str) -> None:
+    TOPIC_CONFIG.parse({"leader.replication.throttled.replicas": text})
+
+
+@pytest.mark.parametrize("text", ["none", "0", "0:", "0:1:2", "*,0:1", "*,*", "-1:0", "a:b"])
+def test_what_is_no_list_of_throttled_replicas(text: str) -> None:
+    with pytest.raises(ConfigError, match="must be \\* or a list of replicas"):
+        TOPIC_CONFIG.parse({"follower.replication.throttled.replicas": text})
+
+
 def test_a_missing_required_key_is_named() -> None:
     with pytest.raises(ConfigError, match=r"zookeeper\.connect"):
         BROKER_CONFIG.parse({})

@@ -110,6 +110,23 @@ async def test_appends_go_on_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
         await node.clock.settle()
 
 
+async def test_moves_keep_to_their_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_moves, "_SLICE_BYTES", 200)
+    async with broker() as node:
+        node.fill(20)
+        node.logs.moves.quota.limit(100)
+        node.move("/e")
+        (future,) = node.logs.directories.live[1].futures.values()
+        for second in range(1, 11):
+            await node.clock.advance(1_000)
+            assert 100 * (second - 1) <= future.size_bytes <= 100 * (second + 1) + 200
+        assert node.log.directory == "/d/a-0"
+        node.logs.moves.quota.limit(None)
+        await node.clock.advance(1_000)
+        assert node.log.directory == "/e/a-0"
+        assert len(values_of(node.log)) == 20
+
+
 async def test_what_is_known_of_the_log_moves_along() -> None:
     async with broker() as node:
         states = node.log.producers.states
