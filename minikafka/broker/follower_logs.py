@@ -49,6 +49,7 @@ class FollowerLogs:
         self._parked = parked
         self._on_disk_error = on_disk_error
         self.write_log_starts = logs.write_log_starts
+        self.log_start_moves = logs.log_start_moves
         self._logs = logs
         self._cuts = cuts
         self._log = log

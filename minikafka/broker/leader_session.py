@@ -66,44 +66,35 @@ class _Wanted(NamedTuple):
 class LeaderSession:
     """One request after the other: ``request``, then ``answered`` or ``failed``.
 
-    ``log_start_offset`` is that of a follower's log."""
+    A state that was asked with before, the very object, is not looked at again: most of thousands
+    are so. Beside it a request says where the follower's log starts: ``log_start_offset`` tells,
+    and ``log_start_moves`` how often that of any log has moved."""
 
     def __init__(
         self,
         broker_id: int,
         broker_epoch: Callable[[], int],
         log_start_offset: Callable[[TopicPartition], int],
+        log_start_moves: Callable[[], int],
         config: ReplicaFetcherConfig,
     ) -> None:
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._log_start_offset = log_start_offset
+        self._log_start_moves = log_start_moves
         self._config = config
         self._handler: FetchSessionHandler[_Wanted] = FetchSessionHandler()
+        self._told: dict[TopicPartition, tuple[PartitionKey, PartitionFetchState]] = {}
+        self._moves = 0  # those that the session knows of
+        self._by_id = False
         self._names: dict[UUID, str] = {}
 
     def request(
         self, asked: Mapping[TopicPartition, PartitionFetchState], max_wait_ms: int
     ) -> tuple[FetchRequest, int]:
         """The request for all of ``asked``, and its version."""
-        by_id = all(state.topic_id is not None for state in asked.values())
-        self._names.clear()
-        wanted: dict[PartitionKey, _Wanted] = {}
-        for topic_partition, state in asked.items():
-            name, partition = topic_partition
-            topic: str | UUID = name
-            if by_id and state.topic_id is not None:
-                topic = state.topic_id
-                self._names[topic] = name
-            epoch = state.last_fetched_epoch
-            wanted[topic, partition] = _Wanted(
-                state.leader_epoch,
-                state.fetch_offset,
-                -1 if epoch is None else epoch,
-                self._log_start_offset(topic_partition),
-            )
+        fetch = self._next(asked)
         config = self._config
-        fetch = self._handler.build(wanted, by_id)
         request = FetchRequest(
             max_wait_ms=max_wait_ms,
             min_bytes=config.replica_fetch_min_bytes,
@@ -113,11 +104,69 @@ class LeaderSession:
             topics=self._topics(fetch),
             forgotten_topics_data=self._forgotten(fetch),
         )
-        if by_id:
+        if self._by_id:
             request.replica_state = ReplicaState(self._broker_id, self._broker_epoch())
             return request, FETCH_VERSION
         request.replica_id = self._broker_id
         return request, FETCH_VERSION_BY_NAME
+
+    def _next(self, asked: Mapping[TopicPartition, PartitionFetchState]) -> NextFetch[_Wanted]:
+        told, moves = self._told, self._log_start_moves()
+        known = None, None
+        changed = {tp: state for tp, state in asked.items() if told.get(tp, known)[1] is not state}
+        gone = self._gone(asked, changed)
+        by_id = self._by_id
+        if changed or gone:
+            by_id = all(state.topic_id is not None for state in asked.values())
+        if self._handler.names_all or by_id != self._by_id:
+            told.clear()
+            self._names.clear()
+            self._by_id, self._moves = by_id, moves
+            return self._handler.build(self._wanted(asked, []), by_id)
+        forgotten = [told.pop(tp)[0] for tp in gone]
+        wanted = self._wanted(changed if moves == self._moves else asked, forgotten)
+        self._moves = moves
+        return self._handler.build_on(wanted, forgotten)
+
+    def _gone(
+        self,
+        asked: Mapping[TopicPartition, PartitionFetchState],
+        changed: Mapping[TopicPartition, PartitionFetchState],
+    ) -> list[TopicPartition]:
+        """What the session has and is not asked for now."""
+        told = self._told
+        new = sum(tp not in told for tp in changed)
+        if len(told) + new == len(asked):
+            return []
+        return [tp for tp in told if tp not in asked]
+
+    def _wanted(
+        self,
+        asked: Mapping[TopicPartition, PartitionFetchState],
+        forgotten: list[PartitionKey],
+    ) -> dict[PartitionKey, _Wanted]:
+        """What a request says of these; ``forgotten`` gets the partitions of topics that there is
+        another of now, by the same name."""
+        wanted: dict[PartitionKey, _Wanted] = {}
+        for topic_partition, state in asked.items():
+            name, partition = topic_partition
+            topic: str | UUID = name
+            if self._by_id and state.topic_id is not None:
+                topic = state.topic_id
+                self._names[topic] = name
+            key = topic, partition
+            before = self._told.get(topic_partition)
+            if before is not None and before[0] != key:
+                forgotten.append(before[0])
+            self._told[topic_partition] = key, state
+            epoch = state.last_fetched_epoch
+            wanted[key] = _Wanted(
+                state.leader_epoch,
+                state.fetch_offset,
+                -1 if epoch is None else epoch,
+                self._log_start_offset(topic_partition),
+            )
+        return wanted
 
     def offset_request(
         self, topic_partition: TopicPartition, leader_epoch: int, timestamp: int
@@ -170,7 +219,7 @@ class LeaderSession:
         self, response: FetchResponse
     ) -> Iterator[tuple[PartitionKey, TopicPartition, PartitionData]]:
         for topic in response.responses:
-            key: str | UUID = topic.topic_id if self._names else topic.topic
+            key: str | UUID = topic.topic_id if self._by_id else topic.topic
             name = self._names.get(topic.topic_id, topic.topic)
             for data in topic.partitions:
                 index = data.partition_index

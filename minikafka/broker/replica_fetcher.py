@@ -78,7 +78,9 @@ class ReplicaFetcher:
         log: EventLog,
     ) -> None:
         self.source = source
-        self._session = LeaderSession(broker_id, broker_epoch, logs.log_start_offset, config)
+        self._session = LeaderSession(
+            broker_id, broker_epoch, logs.log_start_offset, logs.log_start_moves, config
+        )
         self._connect = connect
         self._logs = logs
         self._clock = clock
@@ -140,9 +142,7 @@ class ReplicaFetcher:
                 now_ms = self._clock.monotonic_ms()
                 if self._logs.throttle.quota.limited:
                     self._logs.throttle.hold_back(self._states, now_ms)
-                asked = {
-                    tp: state for tp, state in self._states.items() if not state.is_delayed(now_ms)
-                }
+                asked = states.not_delayed(self._states, now_ms)
                 if not asked:
                     await self._idle(now_ms)
                 elif self._channel is None:
@@ -276,9 +276,8 @@ class ReplicaFetcher:
         ahead = read_ahead(brought)
         if ahead is not None:
             now_ms = self._clock.monotonic_ms()
-            quiet = (pair for pair in self._states.items() if pair[0] not in ahead)
-            asked = {tp: state for tp, state in quiet if not state.is_delayed(now_ms)}
-            self._ahead = self._begin(asked | ahead)
+            quiet = {tp: state for tp, state in self._states.items() if tp not in ahead}
+            self._ahead = self._begin(states.not_delayed(quiet, now_ms) | ahead)
 
     async def _take_all(self, poll: Poll, answers: Answers) -> None:
         restarts, grown = [], []

@@ -351,6 +351,10 @@ class LogManager:
         ``LogStarts.write``."""
         self._starts.write()
 
+    def log_start_moves(self) -> int:
+        """How often the start of any log has moved."""
+        return self._starts.moves
+
     async def checkpoint(self) -> None:
         """Flush rolled segments, write recovery points and log start offsets."""
         await self.upkeep.checkpoint_recovery_points()

@@ -29,6 +29,7 @@ class LogStarts:
         failed: Callable[[LogDirectory, OSError], object] = lambda *_: None,
     ) -> None:
         """``failed`` hears of each directory that could not be written."""
+        self.moves = 0  # of all logs
         self._clock = clock
         self._events = events
         self._on_failure = failed
@@ -37,6 +38,7 @@ class LogStarts:
         self._wake = asyncio.Event()
 
     def moved(self, directory: LogDirectory, log: UnifiedLog) -> None:
+        self.moves += 1
         self._unwritten[directory.path] = directory
         self._unsettled[log.topic_partition] = (directory, log)
         self._wake.set()

@@ -46,23 +46,37 @@ class FetchSessionHandler(Generic[R]):
     def session_id(self) -> int:
         return self._id
 
+    @property
+    def names_all(self) -> bool:
+        """Whether the next request has to name all that is wanted: it begins a session."""
+        return is_full(self._epoch)
+
     def build(self, wanted: Mapping[PartitionKey, R], by_id: bool) -> NextFetch[R]:
         """The request for ``wanted``. A session holds topic names or ids, never both: when that
         changes, the old one is closed."""
         if by_id != self._by_id:
             self._epoch = INITIAL_EPOCH
             self._by_id = by_id
-        held = self._held
-        if is_full(self._epoch):
+        if self.names_all:
             self._held = dict(wanted)
             return NextFetch(self._id, self._epoch, self._held)
-        named = {key: want for key, want in wanted.items() if held.get(key) != want}
-        held.update(named)
+        new = sum(key not in self._held for key in wanted)
         forgotten: list[PartitionKey] = []
-        if len(held) != len(wanted):
-            forgotten = [key for key in held if key not in wanted]
-            for key in forgotten:
-                del held[key]
+        if len(self._held) + new != len(wanted):
+            forgotten = [key for key in self._held if key not in wanted]
+        return self.build_on(wanted, forgotten)
+
+    def build_on(
+        self, changed: Mapping[PartitionKey, R], forgotten: Collection[PartitionKey]
+    ) -> NextFetch[R]:
+        """The next request of a session, for who knows what may be wanted otherwise than by the
+        last one (``changed``), and what not at all any more."""
+        assert not self.names_all
+        held = self._held
+        named = {key: want for key, want in changed.items() if held.get(key) != want}
+        held.update(named)
+        for key in forgotten:
+            del held[key]
         self.saved += len(held) - len(named)
         return NextFetch(self._id, self._epoch, named, forgotten)
 

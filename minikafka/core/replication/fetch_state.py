@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 from uuid import UUID
 
 from minikafka.core.replication.follower import Truncation
+from minikafka.kernel.cluster import TopicPartition
 
 FIRST_BACKOFF_MS = 20
 
@@ -40,6 +42,18 @@ class PartitionFetchState(NamedTuple):
         if self.truncating:
             return True
         return self.delayed_until_ms is not None and now_ms < self.delayed_until_ms
+
+
+def not_delayed(
+    states: Mapping[TopicPartition, PartitionFetchState], now_ms: int
+) -> dict[TopicPartition, PartitionFetchState]:
+    """Those to be asked for now. Looks at thousands for every Fetch."""
+    return {
+        topic_partition: state
+        for topic_partition, state in states.items()
+        if not state.truncating
+        and (state.delayed_until_ms is None or state.delayed_until_ms <= now_ms)
+    }
 
 
 def initial_truncation(

@@ -1,0 +1,138 @@
+"""What a follower's requests name: what is not as it was, and nothing else is even looked at."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from minikafka.broker.leader_session import (
+    FETCH_VERSION,
+    FETCH_VERSION_BY_NAME,
+    LeaderSession,
+    ReplicaFetcherConfig,
+)
+from minikafka.core.replication.fetch_state import PartitionFetchState
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.errors import ErrorCode
+from minikafka.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+
+T, OTHER = UUID(int=7), UUID(int=8)
+P = [TopicPartition("t", partition) for partition in range(3)]
+
+
+def state(topic_id: UUID | None = T, offset: int = 0, epoch: int = 1) -> PartitionFetchState:
+    return PartitionFetchState(topic_id, epoch, offset)
+
+
+class Follower:
+    """A session, the log starts it asks for, and which it did ask for."""
+
+    def __init__(self) -> None:
+        self.starts: dict[TopicPartition, int] = {}
+        self.moves = 0
+        self.looked_at: list[TopicPartition] = []
+        self.session = LeaderSession(
+            2, lambda: 102, self._start, lambda: self.moves, ReplicaFetcherConfig()
+        )
+
+    def _start(self, topic_partition: TopicPartition) -> int:
+        self.looked_at.append(topic_partition)
+        return self.starts.get(topic_partition, 0)
+
+    def ask(self, asked: dict[TopicPartition, PartitionFetchState]) -> FetchRequest:
+        self.looked_at = []
+        request, self.version = self.session.request(asked, 500)
+        names_all = request.session_epoch == 0
+        topics = [
+            FetchableTopicResponse(
+                topic.topic,
+                topic.topic_id,
+                [PartitionData(partition_index=p.partition) for p in topic.partitions],
+            )
+            for topic in (request.topics if names_all else [])
+        ]
+        answer = FetchResponse(session_id=9, responses=topics)
+        assert self.session.answered(ErrorCode.NONE, answer) is not None
+        return request
+
+
+def named(request: FetchRequest) -> list[tuple[UUID, int, int, int]]:
+    return [
+        (topic.topic_id, p.partition, p.fetch_offset, p.log_start_offset)
+        for topic in request.topics
+        for p in topic.partitions
+    ]
+
+
+def forgotten(request: FetchRequest) -> list[tuple[UUID, list[int]]]:
+    return [(topic.topic_id, topic.partitions) for topic in request.forgotten_topics_data]
+
+
+def test_only_what_is_not_as_it_was_is_looked_at() -> None:
+    follower = Follower()
+    states = {tp: state() for tp in P}
+    assert named(follower.ask(states)) == [(T, i, 0, 0) for i in range(3)]
+    assert named(follower.ask(states)) == []
+    assert follower.looked_at == []
+    states[P[1]] = state(offset=5)
+    assert named(follower.ask(states)) == [(T, 1, 5, 0)]
+    assert follower.looked_at == [P[1]]
+    states[P[2]] = state()  # another object that says the same
+    assert named(follower.ask(states)) == []
+
+
+def test_a_log_start_that_moved_is_told() -> None:
+    follower = Follower()
+    states = {tp: state(offset=9) for tp in P}
+    follower.ask(states)
+    follower.starts[P[0]] = 4
+    follower.moves += 1
+    assert named(follower.ask(states)) == [(T, 0, 9, 4)]
+    assert named(follower.ask(states)) == []
+
+
+def test_who_waits_leaves_the_session_and_comes_back() -> None:
+    follower = Follower()
+    states = {tp: state() for tp in P}
+    follower.ask(states)
+    some = {P[1]: states[P[1]]}
+    assert forgotten(follower.ask(some)) == [(T, [0, 2])]
+    assert forgotten(follower.ask(some)) == []
+    assert named(follower.ask(states)) == [(T, 0, 0, 0), (T, 2, 0, 0)]
+
+
+def test_a_topic_of_the_same_name_is_another() -> None:
+    follower = Follower()
+    states = {tp: state() for tp in P}
+    follower.ask(states)
+    states[P[1]] = state(OTHER)
+    request = follower.ask(states)
+    assert named(request) == [(OTHER, 1, 0, 0)]
+    assert forgotten(request) == [(T, [1])]
+
+
+def test_one_topic_without_an_id_brings_names_for_all() -> None:
+    follower = Follower()
+    states = {tp: state() for tp in P[:2]}
+    follower.ask(states)
+    assert follower.version == FETCH_VERSION
+    states[TopicPartition("old", 0)] = state(None)
+    request = follower.ask(states)
+    assert follower.version == FETCH_VERSION_BY_NAME
+    assert [topic.topic for topic in request.topics] == ["t", "old"]
+    assert request.session_epoch == 0
+    del states[TopicPartition("old", 0)]
+    assert follower.ask(states).session_epoch == 0
+    assert follower.version == FETCH_VERSION
+
+
+def test_after_a_failure_everything_is_named() -> None:
+    follower = Follower()
+    states = {tp: state() for tp in P}
+    follower.ask(states)
+    follower.session.failed()
+    assert len(named(follower.ask(states))) == 3
