@@ -10,18 +10,16 @@ from uuid import UUID
 
 from minikafka.core.log.config import LogConfig
 from minikafka.kernel.cluster import ZERO_UUID, TopicPartition
-from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import event_log
 from minikafka.kernel.ports import Clock, Files
-from minikafka.storage.checkpoints import CLEANER_OFFSET, LOG_START_OFFSET, RECOVERY_POINT
 from minikafka.storage.delayed_removal import DelayedRemoval
+from minikafka.storage.directory_loading import DirectoryLoading
 from minikafka.storage.log_cleaner import LogCleaner
 from minikafka.storage.log_directories import LogDirectories, is_out_of_space
 from minikafka.storage.log_directory import LogDirectory
 from minikafka.storage.log_flushes import LogFlushes, bring_to_disk
-from minikafka.storage.log_loader import Checkpointed, LogLoader, assign_topic_id, create_log
-from minikafka.storage.log_loading import LogLoading
+from minikafka.storage.log_loader import assign_topic_id, create_log
 from minikafka.storage.log_manager_config import LogManagerConfig
 from minikafka.storage.log_moves import LogMoves
 from minikafka.storage.log_starts import LogStarts
@@ -97,16 +95,18 @@ class LogManager:
         """
         self.directories.lock()
         self.moves.tidy()
-        for directory in list(self.directories.live):
-            try:
-                await directory.settle()
-                await directory.take_clean_marker()
-                await self._load(directory, configs or {})
-                for path in directory.doomed():
-                    self.removal.tree(path, self._config.file_delete_delay_ms)
-            except OSError as error:
-                self.directories.fail(directory, error)
-        self.directories.require_one()
+        await DirectoryLoading(
+            self._files,
+            self._clock,
+            self._config,
+            configs or {},
+            self.directories,
+            self._adopt,
+            self._events,
+        ).load()
+        for paths in self.directories.each(LogDirectory.doomed).values():
+            for path in paths:
+                self.removal.tree(path, self._config.file_delete_delay_ms)
         self._loaded = True
         self.moves.resume(self._logs)
         if tasks is not None:
@@ -122,44 +122,6 @@ class LogManager:
     ) -> None:
         """A task that ends before the logs are shut down."""
         self._background.append(tasks.create_task(work, name=name))
-
-    async def _load(self, directory: LogDirectory, configs: Mapping[str, LogConfig]) -> None:
-        points = directory.checkpointed_points = directory.read_offsets(RECOVERY_POINT)
-        starts = directory.checkpointed_starts = directory.read_offsets(LOG_START_OFFSET)
-        cleaned = directory.checkpointed_cleaned = directory.read_offsets(CLEANER_OFFSET)
-        partitions = directory.partitions()
-        loaders: list[LogLoader] = []
-        for topic_partition in partitions:
-            if topic_partition in self._logs:
-                raise ConfigError(f"two log directories hold a log of {topic_partition}")
-            log = UnifiedLog(
-                self._files,
-                f"{directory.path}/{directory_name(topic_partition)}",
-                topic_partition,
-                configs.get(topic_partition.topic, self._config.log),
-            )
-            found = Checkpointed(
-                directory.clean,
-                points.get(topic_partition, 0),
-                starts.get(topic_partition, 0),
-                cleaned.get(topic_partition),
-            )
-            loaders.append(LogLoader(self._files, log, found, self._events))
-        await LogLoading(
-            self._clock,
-            self._events.bind(directory=directory.path),
-            self._config.num_recovery_threads_per_data_dir,
-            lambda log: self._adopt(directory, log),
-        ).load(loaders)
-        if any(log.recovery_point_lowered for log in directory.logs.values()):
-            await directory.checkpoint_recovery_points()
-        if not starts.keys() <= directory.logs.keys():
-            await directory.checkpoint_starts()  # a new log of the name is not to start there
-        if not cleaned.keys() <= directory.logs.keys():
-            await directory.checkpoint_cleaned()
-        self._events.info(
-            "logs_loaded", directory=directory.path, logs=len(partitions), clean=directory.clean
-        )
 
     def _adopt(self, directory: LogDirectory, log: UnifiedLog) -> None:
         topic_partition = log.topic_partition

@@ -1,0 +1,115 @@
+"""Loading the log directories of a broker side by side: while one disk is waited for, others go."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+
+from minikafka.core.log.config import LogConfig
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.config import ConfigError
+from minikafka.kernel.errors import KafkaError
+from minikafka.kernel.events import EventLog
+from minikafka.kernel.ports import Clock, Files
+from minikafka.storage.checkpoints import CLEANER_OFFSET, LOG_START_OFFSET, RECOVERY_POINT
+from minikafka.storage.log_directories import LogDirectories
+from minikafka.storage.log_directory import LogDirectory
+from minikafka.storage.log_loader import Checkpointed, LogLoader
+from minikafka.storage.log_loading import LogLoading
+from minikafka.storage.log_manager_config import LogManagerConfig
+from minikafka.storage.names import directory_name
+from minikafka.storage.unified_log import UnifiedLog
+
+
+class DirectoryLoading:
+    """``adopt`` is given each log as soon as it is loaded, and the directory that it lies in.
+    ``configs`` are those of topics known to differ from the default. A directory that fails is
+    offline from then on, and keeps no other from being loaded."""
+
+    def __init__(
+        self,
+        files: Files,
+        clock: Clock,
+        config: LogManagerConfig,
+        configs: Mapping[str, LogConfig],
+        directories: LogDirectories,
+        adopt: Callable[[LogDirectory, UnifiedLog], None],
+        events: EventLog,
+    ) -> None:
+        self._files = files
+        self._clock = clock
+        self._config = config
+        self._configs = configs
+        self._directories = directories
+        self._adopt = adopt
+        self._events = events
+
+    async def load(self) -> None:
+        """Raises ConfigError when none is of use, or two hold a log of the same partition, and
+        KafkaError(CORRUPT_MESSAGE) as ``LogLoader.load``."""
+        found = self._directories.each(LogDirectory.partitions)
+        homes: dict[TopicPartition, LogDirectory] = {}
+        for directory, partitions in found.items():
+            for topic_partition in partitions:
+                if homes.setdefault(topic_partition, directory) is not directory:
+                    raise ConfigError(f"two log directories hold a log of {topic_partition}")
+        async with asyncio.TaskGroup() as tasks:
+            loads = [
+                tasks.create_task(self._load(directory, partitions), name=f"load {directory.path}")
+                for directory, partitions in found.items()
+            ]
+        errors = [error for load in loads if (error := load.result()) is not None]
+        if errors:
+            raise errors[0]
+        self._directories.require_one()
+
+    async def _load(
+        self, directory: LogDirectory, partitions: Sequence[TopicPartition]
+    ) -> KafkaError | None:
+        """The error, instead of raising it: the other directories are loaded to their end."""
+        try:
+            await directory.settle()
+            await directory.take_clean_marker()
+            await self._load_logs(directory, partitions)
+        except OSError as error:
+            self._directories.fail(directory, error)
+        except KafkaError as error:
+            return error
+        return None
+
+    async def _load_logs(
+        self, directory: LogDirectory, partitions: Sequence[TopicPartition]
+    ) -> None:
+        points = directory.checkpointed_points = directory.read_offsets(RECOVERY_POINT)
+        starts = directory.checkpointed_starts = directory.read_offsets(LOG_START_OFFSET)
+        cleaned = directory.checkpointed_cleaned = directory.read_offsets(CLEANER_OFFSET)
+        loaders: list[LogLoader] = []
+        for topic_partition in partitions:
+            log = UnifiedLog(
+                self._files,
+                f"{directory.path}/{directory_name(topic_partition)}",
+                topic_partition,
+                self._configs.get(topic_partition.topic, self._config.log),
+            )
+            found = Checkpointed(
+                directory.clean,
+                points.get(topic_partition, 0),
+                starts.get(topic_partition, 0),
+                cleaned.get(topic_partition),
+            )
+            loaders.append(LogLoader(self._files, log, found, self._events))
+        await LogLoading(
+            self._clock,
+            self._events.bind(directory=directory.path),
+            self._config.num_recovery_threads_per_data_dir,
+            lambda log: self._adopt(directory, log),
+        ).load(loaders)
+        if any(log.recovery_point_lowered for log in directory.logs.values()):
+            await directory.checkpoint_recovery_points()
+        if not starts.keys() <= directory.logs.keys():
+            await directory.checkpoint_starts()  # a new log of the name is not to start there
+        if not cleaned.keys() <= directory.logs.keys():
+            await directory.checkpoint_cleaned()
+        self._events.info(
+            "logs_loaded", directory=directory.path, logs=len(partitions), clean=directory.clean
+        )
