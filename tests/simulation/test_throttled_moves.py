@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from typing import Any
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -87,7 +87,7 @@ class Verb:
         clock = self.cluster.client_host.world.clock
         await verb.cancel(self.admin, clock, plan, self._given("--cancel", *words))
 
-    async def set_for(self, kind: ResourceType, name: str, **given: Any) -> dict[str, str | None]:
+    async def set_for(self, kind: ResourceType, name: str) -> dict[str, str | None]:
         """What is set for a topic or a broker alone, of throttles."""
         source = {
             TOPIC: ConfigSource.DYNAMIC_TOPIC_CONFIG,
@@ -105,17 +105,16 @@ class Verb:
         return replica.log.size_bytes if replica is not None and replica.has_log else 0
 
 
-def play(scenario: Any, seed: int = 1) -> None:
+def play(scenario: Callable[[Verb], Awaitable[None]]) -> None:
     async def run(cluster: SimCluster) -> None:
         async with Verb(cluster) as tool:
             await scenario(tool)
 
-    SimCluster(seed, BROKERS, SETTINGS).run(run)
+    SimCluster(1, BROKERS, SETTINGS).run(run)
 
 
 @pytest.mark.mission("REA-5")
-@pytest.mark.parametrize("seed", range(2))
-def test_a_throttled_move_keeps_to_its_rate(seed: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_throttled_move_keeps_to_its_rate(capsys: pytest.CaptureFixture[str]) -> None:
     async def scenario(tool: Verb) -> None:
         plan = Plan({TP: (3,)}, {})
         await tool.execute(plan, "--throttle", str(RATE))
@@ -143,7 +142,7 @@ def test_a_throttled_move_keeps_to_its_rate(seed: int, capsys: pytest.CaptureFix
         assert "Clearing broker-level throttles on brokers 1,2,3" in told
         assert "Clearing topic-level throttles on topic flights" in told
 
-    play(scenario, seed)
+    play(scenario)
 
 
 @pytest.mark.mission("REA-5")
@@ -166,6 +165,31 @@ def test_a_throttle_can_be_raised_meanwhile(how: str) -> None:
         await asyncio.sleep(5)
         assert tool.copied(3) == tool.copied(1) or not tool.copied(1)
         await until_moved(tool.cluster, [TP])
+
+    play(scenario)
+
+
+@pytest.mark.mission("REA-5")
+@pytest.mark.parametrize("restarted", [1, 3])
+def test_a_throttle_outlives_restarts(restarted: int) -> None:
+    """Of the leader, and of the follower: each keeps to it alone."""
+
+    async def scenario(tool: Verb) -> None:
+        plan = Plan({TP: (3,)}, {})
+        await tool.execute(plan, "--throttle", str(RATE))
+        other = LEADER_RATE if restarted == 3 else FOLLOWER_RATE
+        gone = [ConfigAlteration(other, None, AlterOperation.DELETE)]
+        await tool.admin.incremental_alter_configs(BROKER, "1" if restarted == 3 else "3", gone)
+        await asyncio.sleep(2)
+        await tool.cluster.stop(restarted)
+        before = tool.copied(3)
+        tool.cluster.start(restarted)
+        await tool.cluster.until("all up", lambda: len(tool.cluster.nodes()) == len(BROKERS))
+        for second in range(1, 8):
+            await asyncio.sleep(1)
+            assert tool.copied(3) - before <= RATE * (second + 3) + 2 * FETCH
+        await until_moved(tool.cluster, [TP])
+        assert await tool.verify(plan) == 0
 
     play(scenario)
 
