@@ -54,7 +54,8 @@ class IsrConfig:
     propagation_check_ms: int = 2_500
     propagation_quiet_ms: int = 5_000
     propagation_max_ms: int = 60_000
-    write_retry_ms: int = 100
+    write_retry_ms: int = 100  # doubled with each failure in a row
+    write_retry_max_ms: int = 2_000
 
 
 class IsrMaintenance:
@@ -141,15 +142,25 @@ class IsrMaintenance:
     # ------------------------------------------------------------------------------------ written
 
     async def _write_forever(self) -> None:
+        """A change that is submitted meanwhile does not wait for those to be tried again."""
+        config = self._config
+        retry_ms = config.write_retry_ms
         while True:
             await self._work.wait()
             self._work.clear()
-            while self._to_write:
-                batch = dict(islice(self._to_write.items(), WRITES_AT_ONCE))
-                for topic_partition in batch:
-                    del self._to_write[topic_partition]
-                if not await self._write(batch):
-                    await self._clock.sleep(self._config.write_retry_ms)
+            if await self._write_all():
+                retry_ms = config.write_retry_ms
+            else:
+                self._clock.call_later(retry_ms, self._work.set)
+                retry_ms = min(2 * retry_ms, config.write_retry_max_ms)
+
+    async def _write_all(self) -> bool:
+        """False when some could not be written, and wait to be tried again."""
+        waiting, self._to_write = self._to_write, {}
+        states, written = iter(waiting.items()), True
+        while batch := dict(islice(states, WRITES_AT_ONCE)):
+            written &= await self._write(batch)
+        return written
 
     async def _write(self, batch: Mapping[TopicPartition, PartitionState]) -> bool:
         """Write changes and tell their partitions. False when some could not be written; these

@@ -26,6 +26,7 @@ class StateZnodes:
         self.announced: list[list[TopicPartition]] = []
         self.log_dir_events: list[int] = []
         self.away = False
+        self.tries = 0
         self.forbidden: set[TopicPartition] = set()
         self.held: asyncio.Event | None = None
 
@@ -34,6 +35,7 @@ class StateZnodes:
     ) -> dict[TopicPartition, int | CoordinationError | None]:
         if self.held is not None:
             await self.held.wait()
+        self.tries += 1
         if self.away:
             raise CoordinationError(", ".join(map(str, states)))
         return {tp: self._write(tp, state.leader_and_isr) for tp, state in states.items()}

@@ -197,7 +197,7 @@ async def test_zookeeper_away_delays_the_write_and_nothing_else() -> None:
         assert produced == []
         assert cluster[1].partition().state.isr.proposed == (1, 2)
         cluster.znodes.away = False
-        await cluster.clock.advance(200)
+        await cluster.clock.advance(2_000)
         assert error_of(produced) is ErrorCode.NONE
 
 
@@ -213,8 +213,37 @@ async def test_an_isr_that_cannot_be_written_keeps_no_other_from_it() -> None:
         await cluster.clock.advance(50_000)
         assert (refused, error_of(taken)) == ([], ErrorCode.NONE)
         cluster.znodes.forbidden.clear()
-        await cluster.clock.advance(200)
+        await cluster.clock.advance(2_000)
         assert error_of(refused) is ErrorCode.NONE
+
+
+async def test_an_isr_refused_for_good_is_seldom_tried() -> None:
+    async with ReplicaCluster() as cluster:
+        await cluster.elect(1)
+        await cluster.clock.settle()
+        cluster.freeze(3)
+        cluster.znodes.forbidden.add(TP)
+        cluster[1].produce("a", acks=1)
+        await cluster.clock.advance(60_000)
+        tries = cluster.znodes.tries
+        await cluster.clock.advance(20_000)
+        assert tries < cluster.znodes.tries <= tries + 10
+
+
+async def test_an_isr_does_not_wait_for_another_to_be_tried_again() -> None:
+    other = TP._replace(partition=1)
+    hours_ms = 10_000_000
+    async with ReplicaCluster(isr=IsrConfig(write_retry_ms=hours_ms)) as cluster:
+        await cluster.elect(1, partitions=[0, 1])
+        await cluster.clock.settle()
+        cluster.freeze(3)
+        cluster.znodes.forbidden.add(TP)
+        cluster[1].produce("a", acks=1)
+        await cluster.clock.advance(60_000)
+        assert cluster[1].partition().state.isr.proposed == (1, 2)
+        cluster[1].produce("b", acks=1, topic_partition=other)
+        await cluster.clock.advance(60_000)
+        assert cluster[1].partition(other).state.isr.committed == (1, 2)
 
 
 async def test_changes_are_announced_after_a_while_of_quiet() -> None:
