@@ -63,7 +63,7 @@ class DelayedFetch(DelayedOperation):
         self._reply = reply
         self._on_expired = on_expired
         self._watched = [
-            (partition, partition.leader_epoch, entry)
+            (partition, partition.state.leader_epoch, entry)
             for entry in entries
             for partition in (hosted.require(entry.topic_partition),)
         ]

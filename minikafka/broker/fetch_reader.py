@@ -7,6 +7,7 @@ from enum import Enum
 from typing import NamedTuple
 from uuid import UUID
 
+from minikafka.broker.follower_answers import NEVER_ASKED
 from minikafka.broker.hosted_partitions import HostedPartitions
 from minikafka.broker.partition import Partition
 from minikafka.broker.read_replicas import NO_PREFERENCE, PreferredReplicas
@@ -135,20 +136,22 @@ def nothing_new(
 ) -> ReadResult | None:
     """What this follower was answered last, if all is as it was then: most partitions of most of
     its fetches are like that. ``now_ms`` as in ``FetchReader.read``."""
-    known: ReadResult | None = partition.answers.last(replica_id, entry)
-    if known is None or not partition.is_leader:
+    asked, known = partition.answers.last.get(replica_id, NEVER_ASKED)
+    if asked is not entry or not partition.is_leader:
         return None
     log, high_watermark = partition.log, partition.high_watermark
+    end, answers = log.log_end_offset, partition.answers
     if (
-        entry.fetch_offset != log.log_end_offset
+        entry.fetch_offset != end
         or known.high_watermark != high_watermark
         or known.log_start_offset != log.log_start_offset
-        or partition.answers.is_news(replica_id, high_watermark)
+        or answers.told.get(replica_id) != high_watermark
     ):
         return None
-    if now_ms is not None and not partition.still_caught_up(replica_id, now_ms):
+    if now_ms is not None and not partition.still_caught_up(replica_id, end, now_ms):
         return None
-    return known
+    result: ReadResult = known
+    return result
 
 
 class FetchReader:
@@ -260,7 +263,7 @@ class FetchReader:
                 ):
                     reading.advanced.append(entry.topic_partition)
             if now_ms is None:
-                partition.answers.told(replica_id, partition.high_watermark)
+                partition.answers.told[replica_id] = partition.high_watermark
             elif partition.answers.is_news(replica_id, partition.high_watermark):
                 reading.untold.append(entry.topic_partition)
         result = ReadResult(
@@ -275,7 +278,7 @@ class FetchReader:
             preferred,
         )
         if replica_id >= 0 and diverging is None and not records:
-            partition.answers.keep(replica_id, entry, result)
+            partition.answers.last[replica_id] = entry, result
         return result
 
 

@@ -278,14 +278,11 @@ class Partition(Replica):
         self._maybe_expand(replica_id, after)
         return before.log_end_offset != after.log_end_offset and self.advance_high_watermark(now_ms)
 
-    def still_caught_up(self, replica_id: int, now_ms: int) -> bool:
+    def still_caught_up(self, replica_id: int, log_end_offset: int, now_ms: int) -> bool:
         """The member of the ISR that was at the end of the log asks the same again. False when it
         is not at the end any more, or no member: nothing has changed then."""
         follower = self.followers[replica_id]
-        if (
-            follower.log_end_offset != self.log.log_end_offset
-            or replica_id not in self.state.isr.committed
-        ):
+        if follower.log_end_offset != log_end_offset or replica_id not in self.state.isr.committed:
             return False
         self.followers[replica_id] = facts.still_caught_up(follower, now_ms)
         return True

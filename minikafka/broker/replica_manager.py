@@ -323,7 +323,7 @@ class ReplicaManager:
         for topic_partition in untold:
             partition = self.hosted.get(topic_partition)
             if partition is not None:
-                partition.answers.told(params.replica_id, partition.high_watermark)
+                partition.answers.told[params.replica_id] = partition.high_watermark
 
     def _moved(self, reading: Reading) -> None:
         """A follower's first fetch tells of every log start: only deletions wait for that. Parked
