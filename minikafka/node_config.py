@@ -56,6 +56,7 @@ def log_manager(config: Config) -> LogManagerConfig:
     return LogManagerConfig(
         log_dirs=log_dirs(config),
         num_recovery_threads_per_data_dir=config.integer("num.recovery.threads.per.data.dir"),
+        num_replica_alter_log_dirs_threads=config.optional("num.replica.alter.log.dirs.threads"),
         log_initial_task_delay_ms=config.integer("log.initial.task.delay.ms"),
         log_retention_check_interval_ms=config.integer("log.retention.check.interval.ms"),
         log_flush_scheduler_interval_ms=config.integer("log.flush.scheduler.interval.ms"),

@@ -142,6 +142,7 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _long("log.cleaner.delete.retention.ms", 86400000, "How long tombstones stay.", at_least(0)),
     _long("log.cleaner.min.compaction.lag.ms", 0, "Least age before compaction.", at_least(0)),
     _long("log.cleaner.max.compaction.lag.ms", MAX_LONG, "Longest time before compaction.", at_least(1)),
+    _int("num.replica.alter.log.dirs.threads", None, "Logs moved to another log directory at the same time; as many as there are directories if unset.", at_least(1)),
     _int("num.recovery.threads.per.data.dir", 1, "Logs recovered at the same time.", at_least(1)),
     # -- replication
     _long("replica.lag.time.max.ms", 30000, "A follower that has not caught up for so long leaves the ISR."),
@@ -208,7 +209,7 @@ _IGNORED = """
     log.preallocate max.connection.creation.rate
     max.connections.per.ip max.connections.per.ip.overrides
     max.request.partition.size.limit metric.reporters metrics.num.samples metrics.recording.level
-    metrics.sample.window.ms num.io.threads num.network.threads num.replica.alter.log.dirs.threads
+    metrics.sample.window.ms num.io.threads num.network.threads
     principal.builder.class
     queued.max.request.bytes quota.window.num quota.window.size.seconds
     replica.socket.receive.buffer.bytes request.timeout.ms socket.listen.backlog.size

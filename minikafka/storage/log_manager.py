@@ -112,7 +112,9 @@ class LogManager:
         if tasks is not None:
             self.run_in_background(tasks, "kafka-delete-logs", self.removal.run())
             self.run_in_background(tasks, "log-starts", self._starts.run())
-            self.run_in_background(tasks, "ReplicaAlterLogDirsThread-0", self.moves.run())
+            for number in range(self._config.alter_log_dirs_threads):
+                name = f"ReplicaAlterLogDirsThread-{number}"
+                self.run_in_background(tasks, name, self.moves.run())
             for name, work in self.upkeep.tasks().items():
                 self.run_in_background(tasks, name, work)
             self._background += self.cleaner.start(tasks)

@@ -18,6 +18,7 @@ class LogManagerConfig:
 
     log_dirs: tuple[str, ...]
     num_recovery_threads_per_data_dir: int = 1
+    num_replica_alter_log_dirs_threads: int | None = None
     log_initial_task_delay_ms: int = 30_000
     log_retention_check_interval_ms: int = 5 * 60 * 1000
     log_flush_scheduler_interval_ms: int = NO_LIMIT
@@ -29,3 +30,8 @@ class LogManagerConfig:
     log: LogConfig = field(default_factory=LogConfig)
     cleaner: LogCleanerConfig = field(default_factory=LogCleanerConfig)
     moves_quota: QuotaConfig = field(default_factory=QuotaConfig)
+
+    @property
+    def alter_log_dirs_threads(self) -> int:
+        """How many logs move to another directory at a time: one for each directory if not set."""
+        return self.num_replica_alter_log_dirs_threads or len(self.log_dirs)

@@ -56,7 +56,7 @@ class LogOwner(Protocol):
 
 
 class LogMoves:
-    """Carries them out one after the other.
+    """Carries out as many at a time as there are tasks in ``run``.
 
     Truncations of the source cut the copy too; compaction of it waits until the end. A move that a
     restart interrupts begins anew. Kafka: ``ReplicaAlterLogDirsThread``. ``quota`` is what they may
@@ -82,6 +82,7 @@ class LogMoves:
         self._owner = owner
         self._events = events
         self._moves: dict[TopicPartition, _Move] = {}
+        self._carried: set[TopicPartition] = set()  # those that a ``run`` is at
         self._wake = asyncio.Event()
         self._names = 0
 
@@ -217,13 +218,15 @@ class LogMoves:
     # ---- the copying
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Until cancelled. Several of these share the moves."""
         while True:
-            while not self._moves:
+            move = self._next()
+            if move is None:
                 self._wake.clear()
                 await self._wake.wait()
-            move = next(iter(self._moves.values()))
+                continue
             topic_partition = move.source.topic_partition
+            self._carried.add(topic_partition)
             try:
                 await self._carry_out(move)
             except OSError as error:
@@ -235,6 +238,14 @@ class LogMoves:
                 self._events.error("log_move_failed", log=str(topic_partition), error=str(error))
                 if self._is_on(move):
                     self.cancel(topic_partition)
+            finally:
+                self._carried.remove(topic_partition)
+
+    def _next(self) -> _Move | None:
+        """The first that nobody carries out. A log that moves on, or back, waits for the end of its
+        last move: that puts the old directory aside by its name."""
+        waiting = (move for tp, move in self._moves.items() if tp not in self._carried)
+        return next(waiting, None)
 
     def _is_on(self, move: _Move) -> bool:
         return self._moves.get(move.source.topic_partition) is move
