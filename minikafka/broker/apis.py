@@ -13,7 +13,7 @@ from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import EventLog, event_log
 from minikafka.network.connection import Connection, ReplySlot
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.codec import DecodeError, decode
+from minikafka.protocol.codec import DecodeError, FieldOverflow, decode
 from minikafka.protocol.headers import (
     RequestHeader,
     decode_request_header,
@@ -30,8 +30,9 @@ from minikafka.protocol.schema import Message
 class Route:
     """Who serves an API, in which versions; ``max_version`` None is all that 3.9 has.
 
-    ``task`` handlers run as tasks of the node, so the request must have no memoryviews; the others
-    answer in the same breath, or park. ``in_parts`` for replies that carry record batches: these
+    ``task`` handlers run as tasks of the node, so the request must have no memoryviews, and what
+    comes after it by the same connection waits until it is done; the others answer in the same
+    breath, or park. ``in_parts`` for replies that carry record batches: these
     are not copied.
     """
 
@@ -76,23 +77,28 @@ class PendingReply:
         self._in_parts = in_parts
 
     def __call__(self, response: Message | None) -> None:
-        """Raises EncodeError when the version cannot carry the response: a bug of the handler."""
-        if response is None:
-            self._slot.send(None)
-        elif self._in_parts:
-            self._slot.send(encode_response_parts(self._correlation_id, response, self.version))
-        else:
-            self._slot.send(encode_response(self._correlation_id, response, self.version))
+        """A value that came in by another version, and is too large for this one, closes the
+        connection, as in Kafka. Raises EncodeError for any other response that the version cannot
+        carry: a bug of the handler."""
+        try:
+            if response is None:
+                self._slot.send(None)
+            elif self._in_parts:
+                self._slot.send(encode_response_parts(self._correlation_id, response, self.version))
+            else:
+                self._slot.send(encode_response(self._correlation_id, response, self.version))
+        except FieldOverflow as error:
+            self._slot.refuse("answer_too_large", error=str(error))
 
 
 class Apis:
     """Kafka's ``KafkaApis``: everything that may go wrong with a request goes wrong here.
 
-    A header or body that cannot be read, an unknown key, a version that is not served: that
-    connection is closed with a logged reason, except ApiVersions, which is answered in version 0
-    (KIP-511). A ``KafkaError`` from a handler becomes the error code of the response, or closes
-    the connection where the response has none at its top. Any other exception is a bug and stops
-    the node.
+    A header or body that cannot be read, an unknown key, a version that is not served, an answer
+    that has no place in the version: that connection is closed with a logged reason, except
+    ApiVersions, which is answered in version 0 (KIP-511). A ``KafkaError`` from a handler becomes
+    the error code of the response, or closes the connection where the response has none at its top.
+    Any other exception is a bug and stops the node.
     """
 
     def __init__(
@@ -175,6 +181,7 @@ class Apis:
         reply: PendingReply,
     ) -> None:
         assert self._tasks is not None, "requests are served after start"
+        connection.hold()
         task = self._tasks.create_task(
             self._serve(row, connection, context, request, reply),
             name=f"{row.route.api_key.api_name}-{context.header.correlation_id}",
@@ -197,6 +204,8 @@ class Apis:
             self._answer_error(row.route, connection, error, reply)
         else:
             reply(response)
+        finally:
+            connection.release()
 
     # -- what goes wrong
 

@@ -13,6 +13,7 @@ from minikafka.kernel.ports import Buffer
 from minikafka.protocol.frames import FrameError, FrameReader
 
 IDLE_SWEEPS = 8  # a connection is idle after so many sweeps in a row without a sign of life
+FRAMES_AT_ONCE = 64  # then the other connections have their turn
 # Replies below are copied into one write, above handed over as they are.
 _JOIN_MAX_BYTES = 64 * 1024
 
@@ -65,6 +66,12 @@ class ReplySlot:
         self._reply = reply
         self._connection.resolve(self)
 
+    def refuse(self, reason: str, **facts: object) -> None:
+        """In the place of a reply that cannot be made: hang up. Logged."""
+        assert not self._sent, "a request is answered once"
+        self._sent = True
+        self._connection.refuse(reason, **facts)
+
 
 class Connection(asyncio.BufferedProtocol):
     """The server side of one connection.
@@ -76,7 +83,9 @@ class Connection(asyncio.BufferedProtocol):
     Replies that are ready when ``on_frame`` returns leave together after the last frame of a read,
     in one write; so do those that become ready later, all of one turn of the loop. At a limit of
     ``ServerConfig`` nothing more is served or read until there is room; one request, and one reply,
-    may overshoot it.
+    may overshoot it. Between ``hold`` and ``release`` nothing is served either: whoever sends one
+    request after the other, without waiting, finds the one carried out before the next, as in
+    Kafka.
     """
 
     def __init__(
@@ -103,6 +112,7 @@ class Connection(asyncio.BufferedProtocol):
         self._out: list[Buffer] = []  # ready, not written: within one read, or one reply
         self._out_bytes = 0
         self._held: Sequence[memoryview] = ()  # read, but not served before there is room
+        self._on_hold = False
         self._in_read = False
         self._flushing = False  # before long
         self._resuming = False
@@ -169,6 +179,14 @@ class Connection(asyncio.BufferedProtocol):
         self._slots.append(slot)
         self._queued_bytes += request_bytes
         return slot
+
+    def hold(self) -> None:
+        """Serve no other frame before ``release``."""
+        self._on_hold = True
+
+    def release(self) -> None:
+        self._on_hold = False
+        self._resume_soon()
 
     def refuse(self, reason: str, **facts: object) -> None:
         """Hang up on a peer that broke the protocol, after what is answered already. Logged."""
@@ -273,7 +291,7 @@ class Connection(asyncio.BufferedProtocol):
     # -- reading and stopping
 
     def _serve(self, frames: Sequence[memoryview]) -> None:
-        if self._owner.holding:
+        if self._owner.holding or self._on_hold:
             self._held = frames
             self._pause_reading()
             return
@@ -287,21 +305,27 @@ class Connection(asyncio.BufferedProtocol):
                 return
             if self._out_bytes >= _JOIN_MAX_BYTES:
                 self._flush()
-            if self._write_paused or (self._slots and self._is_full()):
+            if self._on_hold or served == FRAMES_AT_ONCE:
+                break
+            if (self._slots or self._write_paused) and self._is_full():
                 break
         self._in_read = False
         if self._out:
             self._flush()
-        if self._write_paused or (self._slots and self._is_full()):
+        if served < len(frames) or self._is_full():
             self._held = frames[served:]
             self._pause_reading()
+            self._resume_soon()
 
     def _is_full(self) -> bool:
         config = self._config
-        return (
+        return self._write_paused or (
             len(self._slots) >= config.queued_max_requests
             or self._queued_bytes >= config.queued_max_bytes
         )
+
+    def _must_wait(self) -> bool:
+        return self.closed or self._on_hold or self._is_full()
 
     def _pause_reading(self) -> None:
         if not self._read_paused and not self.closed and self._transport is not None:
@@ -309,25 +333,28 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     def _resume_reading_if_due(self) -> None:
-        """Not at once: whoever sends a reply is in the middle of something, and reading on may
-        run a handler."""
-        if not self._read_paused or self._write_paused or self.closed or self._resuming:
-            return
         config = self._config
         if (
-            len(self._slots) <= config.queued_max_requests // 2
+            self._read_paused
+            and len(self._slots) <= config.queued_max_requests // 2
             and self._queued_bytes <= config.queued_max_bytes // 2
         ):
+            self._resume_soon()
+
+    def _resume_soon(self) -> None:
+        """Not at once: whoever sends a reply is in the middle of something, and reading on may
+        run a handler."""
+        if self._read_paused and not self._resuming and not self._must_wait():
             self._resuming = True
             asyncio.get_running_loop().call_soon(self._resume_reading)
 
     def _resume_reading(self) -> None:
         self._resuming = False
-        if self.closed or self._write_paused:
+        if self._must_wait():
             return
         held, self._held = self._held, ()
         self._serve(held)
-        if not self._held and not self.closed and not self._write_paused and not self._is_full():
+        if not self._held and not self.closed and not self._is_full():
             self._read_paused = False
             assert self._transport is not None
             self._transport.resume_reading()

@@ -1,4 +1,4 @@
-"""Varints, UUIDs and the two errors: what compiled codecs and record batches have in common."""
+"""Varints, UUIDs and the errors: what compiled codecs and record batches have in common."""
 
 from __future__ import annotations
 
@@ -20,6 +20,11 @@ class DecodeError(ValueError):
 
 class EncodeError(ValueError):
     """A message that the asked version cannot carry."""
+
+
+class FieldOverflow(EncodeError):
+    """By a value that is too large for its field: a text over 32 KB in a version that is not
+    flexible, above all, where it may have come in by one that is."""
 
 
 def read_uvarint(data: Buffer, position: int) -> tuple[int, int]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import struct
 from typing import TypeVar
 
-from minikafka.protocol.buffer import Buffer, DecodeError, EncodeError
+from minikafka.protocol.buffer import Buffer, DecodeError, EncodeError, FieldOverflow
 from minikafka.protocol.decoder import compile_decoder
 from minikafka.protocol.encoder import compile_encoder
 from minikafka.protocol.schema import Decoder, Encoder, Message
 
-__all__ = ["DecodeError", "EncodeError", "decode", "encode", "encode_parts"]
+__all__ = ["DecodeError", "EncodeError", "FieldOverflow", "decode", "encode", "encode_parts"]
 
 M = TypeVar("M", bound=Message)
 
@@ -19,7 +19,8 @@ def encode(message: Message, version: int) -> bytes:
     """The bytes of ``message``, without header.
 
     Raises EncodeError where ``version`` cannot carry it: a value set in a field that the version
-    lacks and must not ignore, null in a field that is not nullable, an integer out of range.
+    lacks and must not ignore, null in a field that is not nullable; FieldOverflow for an integer
+    or a length out of range.
     """
     parts: list[Buffer] = []
     append_message(message, version, parts)
@@ -40,7 +41,9 @@ def append_message(message: Message, version: int, parts: list[Buffer]) -> None:
         encoder(message, parts)
     except EncodeError as error:
         raise EncodeError(f"{type(message).__name__} v{version}: {error}") from None
-    except (struct.error, TypeError, AttributeError, UnicodeEncodeError) as error:
+    except struct.error as error:
+        raise FieldOverflow(f"{type(message).__name__} v{version}: {error}") from error
+    except (TypeError, AttributeError, UnicodeEncodeError) as error:
         raise EncodeError(f"{type(message).__name__} v{version}: {error}") from error
 
 

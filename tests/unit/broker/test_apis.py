@@ -238,6 +238,70 @@ async def test_a_bug_in_a_handler_stops_the_node(lab, route) -> None:
     assert isinstance(failed.value.exceptions[0], LookupError | AttributeError)
 
 
+@pytest.mark.parametrize("parked", [False, True])
+async def test_an_answer_that_a_version_has_no_room_for_closes_that_connection_only(
+    lab, parked: bool
+) -> None:
+    """As a name of 40,000 characters that came in by a flexible version."""
+    release: list[Reply] = []
+    answer = FindCoordinatorResponse(host="h" * 40_000)
+
+    def find(context: RequestContext, request: FindCoordinatorRequest, reply: Reply) -> None:
+        if parked:
+            release.append(reply)
+        else:
+            reply(answer)
+
+    routes = [Route(ApiKey.FIND_COORDINATOR, find), Route(ApiKey.DESCRIBE_CLUSTER, cluster)]
+    stage = Stage(lab, *routes)
+    peer = await stage.open()
+    other = await lab.connect(stage.server)
+    send(peer, FindCoordinatorRequest(key="g"), 0)
+    if parked:
+        await lab.until(lambda: bool(release))
+        release.pop()(answer)
+    assert await peer.reader.read() == b""
+    send(other, DescribeClusterRequest(), 0)
+    await receive(other, DescribeClusterResponse, 0)
+    await stage.close()
+
+
+async def test_what_comes_behind_a_task_waits_until_it_is_done(lab) -> None:
+    """As in Kafka: an admin who creates a topic and then grows it need not wait in between."""
+    steps: list[str] = []
+    gate = asyncio.Event()
+
+    async def slow(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+        steps.append("begun")
+        await gate.wait()
+        steps.append("done")
+        return MetadataResponse()
+
+    def quick(context: RequestContext, request: DescribeClusterRequest, reply: Reply) -> None:
+        steps.append("quick")
+        reply(DescribeClusterResponse())
+
+    routes = [Route(ApiKey.METADATA, slow, task=True), Route(ApiKey.DESCRIBE_CLUSTER, quick)]
+    stage = Stage(lab, *routes)
+    peer = await stage.open()
+    other = await lab.connect(stage.server)
+    send(peer, MetadataRequest(), 5)
+    send(peer, MetadataRequest(), 5)
+    send(peer, DescribeClusterRequest(), 0)
+    await lab.until(lambda: steps == ["begun"])
+    send(peer, DescribeClusterRequest(), 0)
+    send(other, DescribeClusterRequest(), 0)
+    await receive(other, DescribeClusterResponse, 0)
+    assert steps == ["begun", "quick"]
+    gate.set()
+    for response in (MetadataResponse, MetadataResponse):
+        await receive(peer, response, 5)
+    for _ in range(2):
+        await receive(peer, DescribeClusterResponse, 0)
+    assert steps == ["begun", "quick", "done", "begun", "done", "quick", "quick"]
+    await stage.close()
+
+
 async def test_tasks_keep_the_order_of_replies_and_survive_their_connection(lab) -> None:
     gate = asyncio.Event()
     finished = []

@@ -5,7 +5,7 @@ import struct
 
 import pytest
 
-from minikafka.network.connection import IDLE_SWEEPS, ReplySlot
+from minikafka.network.connection import FRAMES_AT_ONCE, IDLE_SWEEPS, ReplySlot
 from minikafka.network.server import Connection, ServerConfig
 from tests.support.network_lab import framed
 
@@ -80,6 +80,10 @@ class Wire:
     def write(self, data: bytes) -> None:
         self.writes.append(bytes(data))
 
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
 
 class Nobody:
     holding = False
@@ -98,6 +102,21 @@ async def test_replies_of_one_read_leave_in_one_write(lab) -> None:
         connection.get_buffer(-1)[: len(data)] = data
         connection.buffer_updated(len(data))
     assert wire.writes == [framed(b"a") + framed(b"b") + framed(b"c"), framed(b"d")]
+
+
+async def test_many_frames_of_one_read_are_served_in_turns(lab) -> None:
+    wire = Wire()
+    connection = Connection(1, Nobody(), ServerConfig(), echo, "PLAINTEXT", lab.log)
+    connection.connection_made(wire)
+    data = framed(b"a") * (2 * FRAMES_AT_ONCE + 1)
+    connection.get_buffer(-1)[: len(data)] = data
+    connection.buffer_updated(len(data))
+    turns = []
+    while sum(turns) < 2 * FRAMES_AT_ONCE + 1:
+        turns.append(sum(map(len, wire.writes)) // len(framed(b"a")))
+        wire.writes.clear()
+        await asyncio.sleep(0)
+    assert turns == [FRAMES_AT_ONCE, FRAMES_AT_ONCE, 1]
 
 
 async def test_parked_replies_that_become_ready_together_leave_in_one_write(lab) -> None:
