@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
@@ -89,10 +89,11 @@ class StateMachines:
     ) -> dict[TopicPartition, LeaderAndIsr]:
         """Take partitions to ``target``; the leaderships that came of it."""
         elected: dict[TopicPartition, LeaderAndIsr] = {}
-        for some in _slices(partitions):
+        for some, unfinished in _slices(partitions, _topic):
             if elected:
                 await asyncio.sleep(0)
             elected.update(await self._change_partitions(some, target, strategy))
+            self._flush(unfinished)
         return elected
 
     async def _change_partitions(
@@ -118,7 +119,6 @@ class StateMachines:
             pending = [*outcome.retry, *doubtful]
             self.leaderships.outdated(pending)
             read, unreadable = await self.leaderships.read(pending)
-        self._flush()
         if strategy is ElectionStrategy.OFFLINE:
             self._elected.update(elected)
         return elected
@@ -211,13 +211,14 @@ class StateMachines:
     ) -> None:
         """Take replicas to ``target``, those of one broker at a time. A partition is told of once
         for all its replicas that are named one after the other."""
-        for place, some in enumerate(_slices(replicas)):
+        slices = _slices(replicas, lambda replica: replica.topic_partition.topic)
+        for place, (some, unfinished) in enumerate(slices):
             if place:
                 await asyncio.sleep(0)
             self._batch.new_batch()
             for broker_id, of_broker in replica_machine.by_broker(some).items():
                 await self._change_replicas(broker_id, of_broker, target)
-            self._flush()
+            self._flush(unfinished)
 
     async def _change_replicas(
         self, broker_id: int, pending: Sequence[PartitionAndReplica], target: ReplicaState
@@ -269,8 +270,9 @@ class StateMachines:
     async def raise_leader_epochs(self, partitions: Sequence[TopicPartition]) -> None:
         """The same leaders in a new epoch, which makes them take over their assignment; every
         replica hears of it, new ones that they are new (updateLeaderEpochAndSendRequest)."""
-        for some in _slices(partitions):
+        for some, unfinished in _slices(partitions, _topic):
             await self._raise_leader_epochs(some)
+            self._flush(unfinished)
 
     async def _raise_leader_epochs(self, pending: Sequence[TopicPartition]) -> None:
         self._batch.new_batch()
@@ -292,7 +294,6 @@ class StateMachines:
                 self._log.error("leader_epoch_not_raised", partition=str(partition), reason=reason)
             self.leaderships.outdated(pending)
             read, unreadable = await self.leaderships.read(pending)
-        self._flush()
 
     # --------------------------------------------------------------------------------- requests
 
@@ -313,8 +314,8 @@ class StateMachines:
             self._batch.add_stop_replica((broker_id,), partition, delete)
         self._flush()
 
-    def _flush(self) -> None:
-        for request in self._batch.send_requests_to_brokers(self._context.epoch):
+    def _flush(self, unfinished: Container[str] = ()) -> None:
+        for request in self._batch.send_requests_to_brokers(self._context.epoch, unfinished):
             self._log.debug(
                 "request_queued",
                 kind=type(request.message).__name__,
@@ -340,9 +341,22 @@ class StateMachines:
         return results
 
 
-def _slices(items: Sequence[T]) -> Iterator[Sequence[T]]:
+def _slices(
+    items: Sequence[T], topic: Callable[[T], str]
+) -> Iterator[tuple[Sequence[T], frozenset[str]]]:
+    """Each with those of its topics, and of the slices' before it, that are not all told yet."""
+    if len(items) <= SLICE:
+        if items:
+            yield items, frozenset()
+        return
+    last = {topic(item): place for place, item in enumerate(items)}
     for start in range(0, len(items), SLICE):
-        yield items[start : start + SLICE]
+        end = start + SLICE
+        yield items[start:end], frozenset(name for name, place in last.items() if place >= end)
+
+
+def _topic(partition: TopicPartition) -> str:
+    return partition.topic
 
 
 def _in_isr(broker_id: int, _: TopicPartition, state: LeaderIsrAndControllerEpoch) -> bool:

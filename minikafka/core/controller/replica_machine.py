@@ -65,7 +65,8 @@ def startup(
 
     A replica on a dead broker starts as ineligible for deletion, which is the safe side: its topic
     may be on the list of those to be deleted. Taking it Offline tells the others of the partition,
-    so these are placed only, and not told twice as in Kafka.
+    so these are placed only, and not told twice as in Kafka; but where that says a part of a topic
+    only, the whole is told first.
     """
     online: list[PartitionAndReplica] = []
     offline: list[PartitionAndReplica] = []
@@ -82,7 +83,8 @@ def startup(
         if replica.topic_partition in context.leadership
         and not context.is_queued_for_deletion(replica.topic_partition.topic)
     }
-    return [replica for replica in online if replica.topic_partition not in told], offline
+    in_parts = {r.topic_partition.topic for r in online if r.topic_partition not in told}
+    return [r for r in online if r.topic_partition.topic in in_parts], offline
 
 
 def by_broker(replicas: Iterable[PartitionAndReplica]) -> dict[int, list[PartitionAndReplica]]:

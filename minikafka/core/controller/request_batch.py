@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -64,6 +64,7 @@ class RequestBatch:
         self._stop_replica: dict[int, dict[TopicPartition, StopReplicaPartitionState]] = {}
         self._metadata_brokers: set[int] = set()
         self._metadata: dict[TopicPartition, None] = {}  # as a set that keeps its order
+        self._held: tuple[set[int], dict[TopicPartition, None]] = (set(), {})  # for the next batch
 
     def new_batch(self) -> None:
         """Raises ``RuntimeError`` when something of the last batch was never sent."""
@@ -87,6 +88,7 @@ class RequestBatch:
         self._stop_replica.clear()
         self._metadata_brokers.clear()
         self._metadata.clear()
+        self._held = (set(), {})
 
     def add_leader_and_isr(
         self,
@@ -133,16 +135,38 @@ class RequestBatch:
         self._metadata_brokers.update(broker_ids)
         self._metadata.update(dict.fromkeys(partitions))
 
-    def send_requests_to_brokers(self, controller_epoch: int) -> list[BrokerRequest]:
+    def send_requests_to_brokers(
+        self, controller_epoch: int, unfinished: Container[str] = ()
+    ) -> list[BrokerRequest]:
         """The requests for live brokers, and an empty batch: for each kind by broker id, in
-        Kafka's order of kinds, so that a broker knows a leader's address before it follows."""
+        Kafka's order of kinds, so that a broker knows a leader's address before it follows.
+
+        ``unfinished``: topics of which there is more in the next batch. UpdateMetadata of them
+        waits for it: a producer that saw a part of a topic would take it for the whole.
+        """
+        held = self._hold_back(unfinished)
         requests = [
             *self._leader_and_isr_requests(controller_epoch),
             *self._update_metadata_requests(controller_epoch),
             *self._stop_replica_requests(controller_epoch),
         ]
         self.clear()
+        self._held = held
         return requests
+
+    def _hold_back(self, unfinished: Container[str]) -> tuple[set[int], dict[TopicPartition, None]]:
+        """Add what was held back to this batch, and take from it what is to be now."""
+        brokers, partitions = self._held
+        self._metadata_brokers |= brokers
+        everything = self._metadata = partitions | self._metadata
+        held = {tp: None for tp in everything if tp.topic in unfinished}
+        if not held:
+            return set(), {}
+        whom = set(self._metadata_brokers)
+        self._metadata = {tp: None for tp in everything if tp not in held}
+        if not self._metadata:
+            self._metadata_brokers.clear()
+        return whom, held
 
     # --------------------------------------------------------------------------------- messages
 

@@ -33,3 +33,19 @@ async def test_a_broker_with_many_partitions_dies(new_cluster, in_short):
         for told in to_lead:
             last |= told
         assert last == {str(tp): (await cluster.state(tp))[:2] for tp in partitions}
+
+
+@pytest.mark.mission("CTX-6")
+async def test_a_topic_is_announced_whole(new_cluster, in_short):
+    """Else a producer with keys would take the first slice's partitions for all there are."""
+    async with new_cluster() as cluster:
+        await cluster.start(1, 2)
+        cluster.brokers.take()
+        partitions = await cluster.create_topic("t", *[(1, 2)] * 5)
+        requests = in_short(cluster.brokers.take())
+        leaders = [told for kind, broker, told in requests if (kind, broker) == ("LeaderAndIsr", 1)]
+        assert len(leaders) == 3
+        metadata = [told for kind, _, told in requests if kind == "UpdateMetadata" and told]
+        assert metadata
+        for told in metadata:
+            assert told.keys() == {str(tp) for tp in partitions}

@@ -234,7 +234,8 @@ def test_startup_places_replicas(cluster):
 def test_at_startup_each_replica_hears_once_of_its_partition(cluster, summary):
     """By its own change, or by that of the replica that is dead; of none of these if the topic is
     being deleted."""
-    whole, torn, doomed = *cluster.topic("t", (1, 2), (1, 4)), *cluster.topic("doomed", (1, 4))
+    (whole,), (torn,) = cluster.topic("whole", (1, 2)), cluster.topic("torn", (1, 4))
+    (doomed,) = cluster.topic("doomed", (1, 4))
     for tp in (whole, torn, doomed):
         cluster.led(tp, 1, cluster.context.assignment(tp).replicas)
     cluster.context.topics_to_be_deleted.add("doomed")
@@ -242,8 +243,19 @@ def test_at_startup_each_replica_hears_once_of_its_partition(cluster, summary):
     assert online == [cluster.replica(doomed, 1), *(cluster.replica(whole, b) for b in (1, 2))]
     assert offline == [cluster.replica(doomed, 4), cluster.replica(torn, 4)]
     cluster.move_replicas([cluster.replica(torn, 4)], R.OFFLINE)
-    assert summary(cluster.sent())[0] == ("LeaderAndIsr", 1, {"t-1": (1, (1,), False)})
+    assert summary(cluster.sent())[0] == ("LeaderAndIsr", 1, {"torn-0": (1, (1,), False)})
     assert cluster.context.replica_state(cluster.replica(torn, 1)) is R.ONLINE
+
+
+@pytest.mark.mission("CCB-3", "CTX-6")
+def test_at_startup_the_first_word_of_a_topic_is_of_all_its_partitions(cluster):
+    """Not only of those whose replicas all live: clients would take them for the whole topic."""
+    a, b = cluster.topic("t", (1, 2), (1, 4))
+    for tp in (a, b):
+        cluster.led(tp, 1, cluster.context.assignment(tp).replicas)
+    online, offline = replica_machine.startup(cluster.context)
+    assert {replica.topic_partition for replica in online} == {a, b}
+    assert offline == [cluster.replica(b, 4)]
 
 
 def test_brokers_are_taken_one_after_the_other(cluster):
