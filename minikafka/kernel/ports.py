@@ -206,6 +206,10 @@ class RolledBack(CoordinationError):
     """This operation of a failed multi was fine, or was not looked at: another one failed."""
 
 
+class TooLarge(CoordinationError):
+    """More bytes than the server takes: it hangs up on whoever sends them (``jute.maxbuffer``)."""
+
+
 class ConnectionLost(CoordinationError):
     """The answer is unknown: the operation may or may not have taken place."""
 

@@ -23,6 +23,7 @@ from minikafka.kernel.ports import (
     SessionExpired,
     SessionState,
     SetOp,
+    TooLarge,
     Watcher,
     ZnodeStat,
 )
@@ -33,6 +34,8 @@ T = TypeVar("T")
 
 MAX_OPS_PER_MULTI = 500  # beside the check; ten times faster than as many single writes
 MAX_MULTI_BYTES = 512 * 1024  # a server refuses packets over 1 MB (jute.maxbuffer)
+SURELY_TAKEN_BYTES = 900 * 1024  # by the smallest limit in use, with room for what is around it
+TRIES_BEYOND = 2  # of a larger one: each takes the session's connection from all others
 MULTIS_IN_FLIGHT = 4
 MAX_READS_PER_REQUEST = 500  # of nodes of some hundred bytes: the answer's size is not limited
 MAX_IN_FLIGHT = 256  # requests of one call that are on the wire at the same time
@@ -141,15 +144,19 @@ class Requests:
 
     async def multi(self, ops: Group, *, may_be_done: bool = False) -> Outcome:
         """All or nothing. Where the answer to a first try was lost (or ``may_be_done``) and this
-        try fails only because the first was done, the outcome is that of a success."""
-        lost = may_be_done
+        try fails only because the first was done, the outcome is that of a success. Raises
+        TooLarge where the server hangs up on so many bytes."""
+        lost, tries = may_be_done, 0
 
         async def attempt() -> list[OpResult]:
-            nonlocal lost
+            nonlocal lost, tries
+            tries += 1
             try:
                 return await self.session.multi(ops)
             except ConnectionLost:
                 lost = True
+                if tries >= TRIES_BEYOND and sum(map(_size, ops)) > SURELY_TAKEN_BYTES:
+                    raise TooLarge(max(ops, key=_size).path) from None
                 raise
 
         results = await self.until_answered(attempt)

@@ -16,6 +16,7 @@ from minikafka.kernel.ports import (
     SessionExpired,
     SessionState,
     SetOp,
+    TooLarge,
     WatchEvent,
 )
 from minikafka.zookeeper import paths
@@ -157,6 +158,20 @@ async def test_configuration_changes_are_announced(store: ZkStore) -> None:
     assert [n.entity_path for n in notices] == ["topics/a", "brokers/1", None]
     await store.delete_config_changes([*names, "config_change_gone"])
     assert await store.config_changes() == []
+
+
+async def test_what_the_server_hangs_up_on_is_not_sent_for_ever(
+    session: FakeSession, store: ZkStore
+) -> None:
+    """Each try takes the connection from all others, until the session is over."""
+    session.lose_requests = 100
+    with pytest.raises(TooLarge, match="/config/topics/a"):
+        await store.change_entity_config("topics", "a", {"k": "x" * (1 << 20)})
+    assert session.lose_requests == 98
+    await store.change_entity_config("topics", "a", {"k": "1"})
+    assert session.lose_requests == 0
+    await store.change_entity_config("topics", "a", {"k": "x" * (1 << 20)})
+    assert len((await store.entity_config("topics", "a"))["k"]) == 1 << 20
 
 
 async def test_configuration_is_changed_as_it_was_read_or_not_at_all(store: ZkStore) -> None:
