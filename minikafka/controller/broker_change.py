@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from minikafka.controller.deletion import TopicDeletions
+from minikafka.controller.leaving import LeavingReplicas
 from minikafka.controller.reads import read_brokers, read_log_dir_events
 from minikafka.controller.reassignment import Reassignments
 from minikafka.controller.tools import Tools
@@ -26,13 +27,18 @@ class BrokerDuties:
     """Called with the broker set in ZooKeeper as the truth. Raises ``ControllerMoved``."""
 
     def __init__(
-        self, tools: Tools, deletions: TopicDeletions, reassignments: Reassignments
+        self,
+        tools: Tools,
+        deletions: TopicDeletions,
+        reassignments: Reassignments,
+        leaving: LeavingReplicas,
     ) -> None:
         self._tools = tools
         self._context = tools.context
         self._machines = tools.machines
         self._deletions = deletions
         self._reassignments = reassignments
+        self._leaving = leaving
         self._log = tools.log
 
     # ----------------------------------------------------------------------------------- events
@@ -159,9 +165,9 @@ class BrokerDuties:
         leaderless = context.partitions_with_offline_leader()
         await self._machines.change_partitions(leaderless, PartitionState.OFFLINE)
         elected = await self._machines.trigger_online_partitions()
-        await self._machines.change_replicas(others, ReplicaState.OFFLINE)
+        left = await self._leaving.leave(others)
         await self._deletions.fail(doomed)
-        if not others and not elected:
+        if not left and not elected:
             # Nothing told the brokers yet that somebody is missing.
             self._machines.send_update_metadata(context.live_or_shutting_down_broker_ids())
 
@@ -170,6 +176,7 @@ class BrokerDuties:
         ids = [broker.id for broker in brokers]
         self._context.remove_brokers(ids)
         await self._on_broker_failure(ids)
+        await self._leaving.finish()
         self._context.add_brokers(brokers)
         await self._on_broker_startup(ids)
 

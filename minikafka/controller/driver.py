@@ -18,6 +18,7 @@ from minikafka.controller.figures import ControllerFigures
 from minikafka.controller.internal_topics import InternalTopics
 from minikafka.controller.journal import Journal
 from minikafka.controller.leader_election import LeaderElections, RebalanceTimer
+from minikafka.controller.leaving import LeavingReplicas
 from minikafka.controller.machines import StateMachines
 from minikafka.controller.queue import EventQueue, QueuedEvent
 from minikafka.controller.reassignment import Reassignments
@@ -39,6 +40,18 @@ EVENT_TASK_NAME = "ControllerEventThread"
 STOP_TIMEOUT_MS = 2_000
 
 Handler = Callable[[Any], Awaitable[Any]]
+
+# What does not go by the states of replicas, nor brings brokers back. For anything else those
+# of dead brokers leave their ISRs first.
+_WHILE_THE_DEAD_LEAVE = (
+    events.DeadReplicasLeave,
+    events.TopicChange,
+    events.PartitionModifications,
+    events.IsrChangeNotification,
+    events.LeaderAndIsrResponseReceived,
+    events.UpdateMetadataResponse,
+    events.ListPartitionReassignments,
+)
 
 
 class KafkaController:
@@ -91,9 +104,10 @@ class KafkaController:
         self._rebalance_timer = RebalanceTimer(
             clock, config.leader_imbalance_check_interval_seconds * 1000, self.queue.put
         )
-        self._brokers = BrokerDuties(tools, self._deletions, self._reassignments)
+        self._leaving = LeavingReplicas(tools, clock, self.queue.put)
+        self._brokers = BrokerDuties(tools, self._deletions, self._reassignments, self._leaving)
         self._topics = TopicDuties(tools, self._deletions)
-        self._internal_topics = InternalTopics(tools, self._reassignments)
+        self._internal_topics = InternalTopics(tools, self._reassignments, self._leaving)
         self._shutdowns = ControlledShutdowns(tools)
         self._failover = Failover(
             tools,
@@ -103,6 +117,7 @@ class KafkaController:
             self._reassignments,
             self._elections,
             self._internal_topics,
+            self._leaving,
             self._rebalance_timer,
             lambda: self._running,
         )
@@ -250,6 +265,7 @@ class KafkaController:
     def _handlers_of_the_controller(self) -> Mapping[type[ControllerEvent], Handler]:
         return {
             events.BrokerChange: lambda _: self._and_widen(self._brokers.on_broker_change),
+            events.DeadReplicasLeave: lambda _: self._and_widen(self._leaving.go_on),
             events.BrokerModifications: lambda e: self._brokers.on_broker_modifications(
                 e.broker_id
             ),
@@ -336,6 +352,8 @@ class KafkaController:
             raise KafkaError(event.moved, "this broker is not the controller")
         if isinstance(event, BrokerAnswer) and event.controller_epoch != self.context.epoch:
             return None  # to a request of an earlier term
+        if not isinstance(event, _WHILE_THE_DEAD_LEAVE):
+            await self._leaving.finish()
         return await handler(event)
 
     async def _and_widen(self, duty: Callable[[], Awaitable[None]]) -> None:

@@ -8,6 +8,7 @@ from minikafka.controller.broker_change import BrokerDuties
 from minikafka.controller.deletion import TopicDeletions
 from minikafka.controller.internal_topics import InternalTopics
 from minikafka.controller.leader_election import LeaderElections, RebalanceTimer
+from minikafka.controller.leaving import LeavingReplicas
 from minikafka.controller.reads import read_brokers
 from minikafka.controller.reassignment import Reassignments
 from minikafka.controller.tools import Tools
@@ -30,6 +31,7 @@ class Failover:
         reassignments: Reassignments,
         elections: LeaderElections,
         internal_topics: InternalTopics,
+        leaving: LeavingReplicas,
         rebalance_timer: RebalanceTimer,
         is_running: Callable[[], bool],
     ) -> None:
@@ -40,6 +42,7 @@ class Failover:
         self._reassignments = reassignments
         self._elections = elections
         self._internal_topics = internal_topics
+        self._leaving = leaving
         self._rebalance_timer = rebalance_timer
         self._is_running = is_running
         self._log = tools.log
@@ -54,7 +57,8 @@ class Failover:
         4. all brokers hear who is live, before any of them is told to follow somebody;
         5. both state machines start: live replicas hear of their partitions, leaderless partitions
            elect; only then do the replicas of dead brokers leave the other ISRs (in Kafka before
-           the election, so that what the dead led is written and told twice);
+           the election, so that what the dead led is written and told twice), of thousands of
+           ISRs after this;
         6. reassignments, deletions and preferred elections go on where the last controller was;
         7. internal topics get the replicas that they lack; the balance of leaders is looked at
            from now on.
@@ -115,13 +119,14 @@ class Failover:
         self._log.info("starting_partition_state_machine")
         partition_machine.startup(context)
         await machines.trigger_online_partitions()
-        await machines.change_replicas(offline, ReplicaState.OFFLINE)
+        await self._leaving.leave(offline)
 
     async def on_controller_resignation(self) -> None:
         """Failover backwards: deaf to the cluster, silent to the brokers, without memory."""
         self._log.debug("resigning")
         self._tools.watches.end_term()
         self._tools.machines.clear()
+        self._leaving.clear()
         await self._tools.channels.shutdown()
         self._tools.context.reset()
         self._log.info("resigned")

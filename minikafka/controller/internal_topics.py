@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from minikafka.controller.leaving import LeavingReplicas
 from minikafka.controller.reassignment import Reassignments
 from minikafka.controller.tools import Tools
 from minikafka.core.controller.events import ApiPartitionReassignment
@@ -10,15 +11,21 @@ from minikafka.core.controller.internal_replicas import missing_replicas
 
 class InternalTopics:
     """Looks whenever brokers or topics have come, a reassignment may have ended, and after a
-    failover. Kafka has no such thing: it waits with the creation. Raises ``ControllerMoved``."""
+    failover; not before the dead have left the ISRs. Kafka has no such thing: it waits with the
+    creation. Raises ``ControllerMoved``."""
 
-    def __init__(self, tools: Tools, reassignments: Reassignments) -> None:
+    def __init__(
+        self, tools: Tools, reassignments: Reassignments, leaving: LeavingReplicas
+    ) -> None:
         self._context = tools.context
         self._factors = tools.config.internal_replication_factors
         self._reassignments = reassignments
+        self._leaving = leaving
         self._log = tools.log
 
     async def widen(self) -> None:
+        if self._leaving:
+            return
         targets = missing_replicas(self._context, self._factors)
         if not targets:
             return

@@ -77,6 +77,13 @@ class BrokerChange(ControllerEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class DeadReplicasLeave(ControllerEvent):
+    """It is time to take more replicas of dead brokers out of ISRs in which others lead."""
+
+    state = ControllerState.BROKER_CHANGE
+
+
+@dataclass(frozen=True, slots=True)
 class BrokerModifications(ControllerEvent):
     """The data of /brokers/ids/<id> changed."""
 

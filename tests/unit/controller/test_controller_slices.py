@@ -1,9 +1,14 @@
-"""Thousands of changes go slice by slice: brokers hear of the first before the last is written."""
+"""Thousands of changes go slice by slice: brokers hear of the first before the last is written,
+and the controller sees to others in between."""
 
 import pytest
 
 from minikafka.controller import machines
+from minikafka.controller.leaving import PAUSE_MS
 from minikafka.core.controller.states import PartitionState, ReplicaState
+from minikafka.kernel.cluster import PartitionAndReplica
+
+LED_BY_ALL = [(3, 1, 2), (1, 2, 3), (2, 3, 1)] * 3
 
 
 @pytest.fixture(autouse=True)
@@ -11,13 +16,24 @@ def small_slices(monkeypatch):
     monkeypatch.setattr(machines, "SLICE", 2)
 
 
+async def all_left(cluster):
+    while cluster.active._leaving:
+        cluster.clock.advance(PAUSE_MS)
+        await cluster.settle()
+
+
+async def isrs(cluster, partitions):
+    return [set((await cluster.state(tp))[1]) for tp in partitions]
+
+
 @pytest.mark.mission("CCB-3", "CCB-5")
 async def test_a_broker_with_many_partitions_dies(new_cluster, in_short):
     async with new_cluster() as cluster:
         (controller, _, _) = await cluster.start(1, 2, 3)
-        partitions = await cluster.create_topic("t", *[(3, 1, 2), (1, 2, 3), (2, 3, 1)] * 3)
+        partitions = await cluster.create_topic("t", *LED_BY_ALL)
         cluster.brokers.take()
         await cluster.kill(3)
+        await all_left(cluster)
         context = controller.context
         assert {context.partition_state(tp) for tp in partitions} == {PartitionState.ONLINE}
         for tp in partitions:
@@ -49,3 +65,73 @@ async def test_a_topic_is_announced_whole(new_cluster, in_short):
         assert metadata
         for told in metadata:
             assert told.keys() == {str(tp) for tp in partitions}
+
+
+@pytest.mark.mission("CCB-2", "CCB-3", "RSM-17")
+@pytest.mark.parametrize("victim", [1, 3])
+async def test_leaders_first_then_whoever_asks_then_the_isrs_of_others(new_cluster, victim):
+    """``victim`` 1 is the controller."""
+    async with new_cluster() as cluster:
+        await cluster.start(1, 2, 3)
+        partitions = await cluster.create_topic("t", *LED_BY_ALL)
+        await cluster.kill(victim)
+        live = {1, 2, 3} - {victim}
+        assert {(await cluster.state(tp))[0] for tp in partitions} == live
+        left = [victim not in isr for isr in await isrs(cluster, partitions)]
+        assert left == [replicas[0] == victim for replicas in LED_BY_ALL]
+        (new,) = await cluster.create_topic("new", tuple(sorted(live)))
+        assert await cluster.state(new) is not None
+        for waiting in (4, 2, 0):
+            cluster.clock.advance(PAUSE_MS)
+            await cluster.settle()
+            assert len(cluster.active._leaving) == waiting
+        assert await isrs(cluster, partitions) == [live] * len(partitions)
+        context = cluster.active.context
+        states = {context.replica_state(PartitionAndReplica(tp, victim)) for tp in partitions}
+        assert states == {ReplicaState.OFFLINE}
+
+
+@pytest.mark.mission("CCB-1", "CCB-2")
+async def test_a_broker_that_comes_back_has_left_before(new_cluster):
+    async with new_cluster() as cluster:
+        await cluster.start(1, 2, 3)
+        partitions = await cluster.create_topic("t", *LED_BY_ALL)
+        await cluster.kill(3)
+        assert cluster.active._leaving
+        cluster.brokers.down.clear()
+        await cluster.start(3)
+        assert not cluster.active._leaving
+        assert await isrs(cluster, partitions) == [{1, 2}] * len(partitions)
+        context = cluster.active.context
+        states = {context.replica_state(PartitionAndReplica(tp, 3)) for tp in partitions}
+        assert states == {ReplicaState.ONLINE}
+
+
+@pytest.mark.mission("CCB-2", "DEL-5")
+async def test_a_topic_that_is_deleted_meanwhile(new_cluster):
+    async with new_cluster() as cluster:
+        await cluster.start(1, 2, 3)
+        partitions = await cluster.create_topic("t", *LED_BY_ALL)
+        await cluster.kill(3)
+        await cluster.nodes[1].store.request_topic_deletion("t")
+        await cluster.settle()
+        assert not cluster.active._leaving
+        context = cluster.active.context
+        assert context.topics_ineligible_for_deletion == {"t"}
+        states = {context.replica_state(PartitionAndReplica(tp, 3)) for tp in partitions}
+        assert states == {ReplicaState.OFFLINE}
+
+
+@pytest.mark.mission("CCB-3", "CEL-17")
+async def test_a_controller_that_falls_meanwhile_leaves_it_to_the_next(new_cluster):
+    async with new_cluster() as cluster:
+        await cluster.start(1, 2, 3, 4)
+        partitions = await cluster.create_topic("t", *LED_BY_ALL)
+        await cluster.kill(3)
+        assert cluster.active._leaving
+        cluster.tree.delete("/controller")
+        await cluster.settle()
+        await all_left(cluster)
+        assert await isrs(cluster, partitions) == [{1, 2}] * len(partitions)
+        cluster.clock.advance(PAUSE_MS)  # what the old one had planned comes to nothing
+        await cluster.settle()
