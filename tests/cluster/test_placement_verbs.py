@@ -78,12 +78,16 @@ def read(trio: RealCluster, topic: str) -> list[str]:
 def test_replicas_move_and_go_back(trio: RealCluster, topic: str, tmp_path: Path) -> None:
     a, b, c = trio.broker_ids
     path = plan(tmp_path, topic, c, b)
-    done = reassign(trio, "--execute", "--reassignment-json-file", path)
+    done = reassign(trio, "--execute", "--reassignment-json-file", path, "--throttle", "10000000")
     assert (done.returncode, done.stderr) == (0, "")
+    throttled = trio.znode(f"/config/topics/{topic}")["config"]
+    assert throttled["follower.replication.throttled.replicas"] == f"0:{c}"
     lines = done.stdout.splitlines()
     assert lines[0] == "Current partition replica assignment"
     assert lines[-1] == f"Successfully started partition reassignment for {topic}-0"
     verified(trio, path)
+    assert trio.znode(f"/config/topics/{topic}")["config"] == {}
+    assert trio.znode(f"/config/brokers/{c}")["config"] == {}
     assert trio.znode(f"/brokers/topics/{topic}")["partitions"] == {"0": [c, b]}
     assert trio.state(topic)["leader"] == c
     assert sorted(trio.state(topic)["isr"]) == sorted([b, c])

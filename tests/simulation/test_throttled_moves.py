@@ -10,10 +10,12 @@ import pytest
 
 from minikafka.cli import reassign as verb
 from minikafka.cli.reassignment_text import Plan
+from minikafka.cli.reassignment_throttles import FOLLOWER_REPLICAS, LEADER_REPLICAS
 from minikafka.cli.replica_moves import Replica
 from minikafka.client import Admin, Producer, ProducerConfig
 from minikafka.client.admin import NewTopic
 from minikafka.client.config_admin import (
+    CLUSTER_DEFAULT,
     AlterOperation,
     ConfigAlteration,
     ConfigSource,
@@ -21,8 +23,10 @@ from minikafka.client.config_admin import (
 )
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.dynamic_settings import FOLLOWER_RATE, LEADER_RATE, LOG_DIRS_RATE
+from minikafka.simulator import faults
 from minikafka.simulator.cluster import SimCluster
-from minikafka.simulator.reassignments import assignment, until_moved
+from minikafka.simulator.reassignments import assignment, moved_under_load, until_moved
+from minikafka.simulator.scenario import TOPIC as UNDER_LOAD
 
 TP = TopicPartition("flights", 0)
 NEAR = TopicPartition("near", 0)
@@ -33,6 +37,7 @@ FETCH = 10 * KB  # what may be one too many
 BROKERS = (1, 2, 3)
 SETTINGS = {"replica.fetch.max.bytes": str(FETCH), "log.dirs": "/data,/more"}
 BROKER, TOPIC = ResourceType.BROKER, ResourceType.TOPIC
+EVERY = [ConfigAlteration(name, "*") for name in (LEADER_REPLICAS, FOLLOWER_REPLICAS)]
 
 
 class Verb:
@@ -119,8 +124,8 @@ def test_a_throttled_move_keeps_to_its_rate(capsys: pytest.CaptureFixture[str]) 
         plan = Plan({TP: (3,)}, {})
         await tool.execute(plan, "--throttle", str(RATE))
         assert await tool.set_for(TOPIC, TP.topic) == {
-            "leader.replication.throttled.replicas": "0:1",
-            "follower.replication.throttled.replicas": "0:3",
+            LEADER_REPLICAS: "0:1",
+            FOLLOWER_REPLICAS: "0:3",
         }
         rates = {LEADER_RATE: str(RATE), FOLLOWER_RATE: str(RATE)}
         for broker, wanted in ((1, rates), (2, {}), (3, rates)):
@@ -194,16 +199,26 @@ def test_a_throttle_outlives_restarts(restarted: int) -> None:
     play(scenario)
 
 
+@pytest.mark.mission("REA-5", "REA-13")
+def test_throttled_moves_in_a_storm() -> None:
+    """All replicas are throttled, to more than is written: every move ends, and nothing is lost."""
+
+    async def storm(cluster: SimCluster) -> None:
+        async with Admin(cluster.client_host.world, cluster.client_config) as admin:
+            await admin.incremental_alter_configs(TOPIC, UNDER_LOAD, EVERY)
+            rates = [ConfigAlteration(name, str(20 * KB)) for name in (LEADER_RATE, FOLLOWER_RATE)]
+            await admin.incremental_alter_configs(BROKER, CLUSTER_DEFAULT, rates)
+        await faults.storm(cluster, 6)
+
+    SimCluster(4, (1, 2, 3, 4, 5)).run(lambda cluster: moved_under_load(cluster, storm))
+
+
 @pytest.mark.mission("REA-5")
 def test_a_follower_in_sync_goes_on_beside_a_throttled_move() -> None:
     """Listed as it is, on the same connection: it is not held back, and stays in the ISR."""
 
     async def scenario(tool: Verb) -> None:
-        every = {
-            "leader.replication.throttled.replicas": "*",
-            "follower.replication.throttled.replicas": "*",
-        }
-        await tool.admin.alter_configs(TOPIC, NEAR.topic, every)
+        await tool.admin.incremental_alter_configs(TOPIC, NEAR.topic, EVERY)
         await tool.execute(Plan({TP: (1, 2)}, {}), "--throttle", "1")
         isrs = []
         for _ in range(10):
