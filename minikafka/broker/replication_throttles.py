@@ -102,6 +102,11 @@ class ReplicationThrottles:
         self._log_dirs.limit(log_dirs)
 
 
+def _leads_throttled(partition: Partition) -> bool:
+    listed = partition.config.leader_throttled
+    return listed.includes(partition.topic_partition.partition, partition.broker_id)
+
+
 def _follows_throttled(partition: Partition) -> bool:
     listed = partition.config.follower_throttled
     return listed.includes(partition.topic_partition.partition, partition.broker_id)
@@ -109,8 +114,3 @@ def _follows_throttled(partition: Partition) -> bool:
 
 def _rate(quota: ReplicationQuota, clock: Clock) -> Callable[[], float]:
     return lambda: quota.bytes_per_second(clock.monotonic_ms())
-
-
-def _leads_throttled(partition: Partition) -> bool:
-    listed = partition.config.leader_throttled
-    return listed.includes(partition.topic_partition.partition, partition.broker_id)

@@ -93,7 +93,8 @@ class Verb:
         await verb.cancel(self.admin, clock, plan, self._given("--cancel", *words))
 
     async def set_for(self, kind: ResourceType, name: str) -> dict[str, str | None]:
-        """What is set for a topic or a broker alone, of throttles."""
+        """Throttles of a topic, or of a broker alone; brokers hear of these by a notice."""
+        await asyncio.sleep(0.1)
         source = {
             TOPIC: ConfigSource.DYNAMIC_TOPIC_CONFIG,
             BROKER: ConfigSource.DYNAMIC_BROKER_CONFIG,
@@ -195,6 +196,28 @@ def test_a_throttle_outlives_restarts(restarted: int) -> None:
             assert tool.copied(3) - before <= RATE * (second + 3) + 2 * FETCH
         await until_moved(tool.cluster, [TP])
         assert await tool.verify(plan) == 0
+
+    play(scenario)
+
+
+@pytest.mark.mission("REA-5", "REA-10")
+def test_a_throttled_move_away_from_a_dead_broker(capsys: pytest.CaptureFixture[str]) -> None:
+    """It cannot be told of the limit; the others can, and are."""
+
+    async def scenario(tool: Verb) -> None:
+        plan = Plan({NEAR: (1, 3)}, {})
+        await tool.fill(NEAR, 200 * KB)
+        await tool.cluster.host(2).kill()
+        await tool.cluster.until(
+            "it is out", lambda: tool.cluster.state(NEAR).leader_and_isr.isr == (1,)
+        )
+        await tool.execute(plan, "--throttle", str(RATE))
+        assert "No limit could be set on broker 2," in capsys.readouterr().out
+        await asyncio.sleep(2)
+        assert tool.copied(3, NEAR) <= 4 * RATE
+        await tool.cluster.until("moved", lambda: assignment(tool.cluster, NEAR).removing == ())
+        assert await tool.verify(plan) == 0
+        assert await tool.set_for(BROKER, "3") == {}
 
     play(scenario)
 
