@@ -207,7 +207,7 @@ class RolledBack(CoordinationError):
 
 
 class TooLarge(CoordinationError):
-    """More bytes than the server takes: it hangs up on whoever sends them (``jute.maxbuffer``)."""
+    """More bytes than a server takes (``jute.maxbuffer``); they were not sent."""
 
 
 class ConnectionLost(CoordinationError):

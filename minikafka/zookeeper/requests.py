@@ -34,8 +34,8 @@ T = TypeVar("T")
 
 MAX_OPS_PER_MULTI = 500  # beside the check; ten times faster than as many single writes
 MAX_MULTI_BYTES = 512 * 1024  # a server refuses packets over 1 MB (jute.maxbuffer)
-SURELY_TAKEN_BYTES = 900 * 1024  # by the smallest limit in use, with room for what is around it
-TRIES_BEYOND = 2  # of a larger one: each takes the session's connection from all others
+# By no server: not by ours, nor by the limit (jute.maxbuffer) that Kafka sets for its own client.
+NEVER_TAKEN_BYTES = 4 * 1024 * 1024
 MULTIS_IN_FLIGHT = 4
 MAX_READS_PER_REQUEST = 500  # of nodes of some hundred bytes: the answer's size is not limited
 MAX_IN_FLIGHT = 256  # requests of one call that are on the wire at the same time
@@ -145,18 +145,17 @@ class Requests:
     async def multi(self, ops: Group, *, may_be_done: bool = False) -> Outcome:
         """All or nothing. Where the answer to a first try was lost (or ``may_be_done``) and this
         try fails only because the first was done, the outcome is that of a success. Raises
-        TooLarge where the server hangs up on so many bytes."""
-        lost, tries = may_be_done, 0
+        TooLarge: sent, it would cost the session, as no server answers so many bytes."""
+        lost = may_be_done
+        if sum(map(_size, ops)) > NEVER_TAKEN_BYTES:
+            raise TooLarge(max(ops, key=_size).path)
 
         async def attempt() -> list[OpResult]:
-            nonlocal lost, tries
-            tries += 1
+            nonlocal lost
             try:
                 return await self.session.multi(ops)
             except ConnectionLost:
                 lost = True
-                if tries >= TRIES_BEYOND and sum(map(_size, ops)) > SURELY_TAKEN_BYTES:
-                    raise TooLarge(max(ops, key=_size).path) from None
                 raise
 
         results = await self.until_answered(attempt)
