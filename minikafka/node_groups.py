@@ -26,6 +26,7 @@ from minikafka.broker.handlers.offset_commit import OffsetCommitHandler
 from minikafka.broker.handlers.offset_delete import OffsetDeleteHandler
 from minikafka.broker.handlers.offset_fetch import OffsetFetchHandler
 from minikafka.broker.handlers.sync_group import SyncGroupHandler
+from minikafka.broker.internal_topic_sizes import InternalTopicSizes
 from minikafka.broker.metadata_cache import MetadataCache
 from minikafka.broker.replica_manager import ReplicaManager
 from minikafka.broker.timer_driver import Reaper, expiration_reaper_name
@@ -49,7 +50,7 @@ from minikafka.protocol.api_keys import ApiKey
 
 class GroupParts:
     """``creation`` makes ``__consumer_offsets`` when somebody first asks for a coordinator;
-    ``store`` is ZooKeeper's, now."""
+    ``sizes`` knows how large it is; ``store`` is ZooKeeper's, now."""
 
     def __init__(
         self,
@@ -59,21 +60,21 @@ class GroupParts:
         replicas: ReplicaManager,
         cache: MetadataCache,
         creation: AutoTopicCreation,
+        sizes: InternalTopicSizes,
         store: Callable[[], OffsetStore],
         metrics: Metrics,
     ) -> None:
         self._world = world
         self._config = config
         self._cache = cache
-        of_groups = config.integer("offsets.topic.num.partitions")
-        of_transactions = config.integer("transaction.state.log.num.partitions")
         self.lookup = CoordinatorLookup(
             cache,
             creation,
             {
-                CoordinatorType.GROUP: (GROUP_METADATA_TOPIC, of_groups),
-                CoordinatorType.TRANSACTION: (TRANSACTION_STATE_TOPIC, of_transactions),
+                CoordinatorType.GROUP: GROUP_METADATA_TOPIC,
+                CoordinatorType.TRANSACTION: TRANSACTION_STATE_TOPIC,
             },
+            sizes,
         )
         self.heartbeats = self._reaper(broker_id, "Heartbeat")
         self.rebalances = self._reaper(broker_id, "Rebalance")

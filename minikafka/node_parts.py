@@ -39,6 +39,7 @@ from minikafka.broker.handlers.partition_reassignments import (
 from minikafka.broker.handlers.produce import ProduceHandler
 from minikafka.broker.handlers.stop_replica import StopReplicaHandler
 from minikafka.broker.handlers.update_metadata import UpdateMetadataHandler
+from minikafka.broker.internal_topic_sizes import InternalTopicSizes
 from minikafka.broker.isr_store import ZkIsrStore
 from minikafka.broker.leader_elections import LeaderElections
 from minikafka.broker.metadata_cache import MetadataCache
@@ -54,7 +55,11 @@ from minikafka.broker.topic_admin import TopicAdmin
 from minikafka.broker.topic_config_cache import TopicConfigCache
 from minikafka.controller.driver import KafkaController
 from minikafka.core.purgatory import DelayedOperation, Purgatory
-from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.cluster import (
+    GROUP_METADATA_TOPIC,
+    TRANSACTION_STATE_TOPIC,
+    TopicPartition,
+)
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import World
 from minikafka.kernel.settings import BROKER_CONFIG, TOPIC_CONFIG, topic_defaults
@@ -118,6 +123,7 @@ class BrokerParts:
             views.to_controller(config, listener),
         )
         self._creation = self._make_creation()
+        self._internal_sizes = self._make_internal_sizes()
         self.topic_configs = TopicConfigCache(self._read_topic_configs, topic_defaults(config))
         self.replicas = ReplicaManager(
             views.replica_manager(config, broker_id, listener),
@@ -150,9 +156,21 @@ class BrokerParts:
             self.replicas,
             self.cache,
             self._creation,
+            self._internal_sizes,
             lambda: self._zk.store,
             metrics,
         )
+
+    def _make_internal_sizes(self) -> InternalTopicSizes:
+        async def read(topic: str) -> int | None:
+            found = await self._zk.store.topic_assignments([topic])
+            return len(found[topic].partitions) if topic in found else None
+
+        configured = {
+            GROUP_METADATA_TOPIC: self._config.integer("offsets.topic.num.partitions"),
+            TRANSACTION_STATE_TOPIC: self._config.integer("transaction.state.log.num.partitions"),
+        }
+        return InternalTopicSizes(configured, self.cache.contains_topic, read, self._world.clock)
 
     def _make_orphans(self) -> OrphanedLogs:
         return OrphanedLogs(
@@ -269,13 +287,16 @@ class BrokerParts:
         """What the controller orders its brokers."""
         update_metadata = UpdateMetadataHandler(
             self.cache,
-            self.fence.check,
+            self.fence,
             self._topic_changed,
             self.groups.service.partitions_deleted,
             brokers_changed=self.replicas.deletion.brokers_changed,
             drop_strays=StrayReplicas(self.replicas, self._logs, self._replica_gone).drop,
+            get_ready=self._internal_sizes.learn,
         )
-        leader_and_isr = LeaderAndIsrHandler(self.replicas, self.fence, self._role_taken)
+        leader_and_isr = LeaderAndIsrHandler(
+            self.replicas, self.fence, self._role_taken, self._internal_sizes.learn
+        )
         stop_replica = StopReplicaHandler(self.replicas, self.fence, self._replica_gone)
         return [
             Route(ApiKey.LEADER_AND_ISR, leader_and_isr, task=True),

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from minikafka.broker.auto_topic_creation import Answer
 from minikafka.broker.handlers.find_coordinator import NOT_AVAILABLE, CoordinatorType, Found
+from minikafka.broker.internal_topic_sizes import InternalTopicSizes
 from minikafka.broker.metadata_cache import MetadataCache
 from minikafka.core.coordinator_partition import partition_for
 from minikafka.kernel.cluster import TopicPartition
@@ -18,28 +19,29 @@ class TopicCreation(Protocol):
 
 
 class CoordinatorLookup:
-    """``topics``: the internal topic of each type that is coordinated, and how many partitions it
-    is going to have. One that is missing is created; the client comes again."""
+    """``topics``: the internal topic of each type that is coordinated. One that is missing is
+    created; the client comes again."""
 
     def __init__(
         self,
         cache: MetadataCache,
         creation: TopicCreation,
-        topics: Mapping[CoordinatorType, tuple[str, int]],
+        topics: Mapping[CoordinatorType, str],
+        sizes: InternalTopicSizes,
     ) -> None:
         self._cache = cache
         self._creation = creation
         self._topics = topics
+        self._sizes = sizes
 
     def partition_count(self, kind: CoordinatorType) -> int:
         """As many as the topic has; before it exists, as many as it will have."""
-        topic, configured = self._topics[kind]
-        return len(self._cache.partitions(topic)) or configured
+        return self._sizes[self._topics[kind]]
 
     def __call__(self, kind: CoordinatorType, key: str, listener: str) -> Found:
         if kind not in self._topics:
             return NOT_AVAILABLE
-        topic, _ = self._topics[kind]
+        topic = self._topics[kind]
         if not self._cache.contains_topic(topic):
             self._creation.create([topic], _ignore)
             return NOT_AVAILABLE

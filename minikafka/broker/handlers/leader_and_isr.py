@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from typing import TypeAlias
 from uuid import UUID
 
@@ -68,28 +68,32 @@ def _instruction(
 
 
 class LeaderAndIsrHandler:
-    """A TaskHandler: topics not seen before have their settings read first. Then everything is
-    applied, a slice in one breath, and ``role_taken`` hears of each partition that obeyed. Others
-    are served between slices; if one of them was a newer order, the rest is refused."""
+    """A TaskHandler: topics not seen before have their settings read first, and ``get_ready`` for
+    what the request names is awaited. Then everything is applied, a slice in one breath, and
+    ``role_taken`` hears of each partition that obeyed. Others are served between slices; if one of
+    them was a newer order, the rest is refused."""
 
     def __init__(
         self,
         replicas: ReplicaManager,
         fence: ControllerFence,
         role_taken: RoleTaken | None = None,
+        get_ready: Callable[[Collection[str]], Awaitable[None]] | None = None,
     ) -> None:
         self._replicas = replicas
         self._fence = fence
         self._role_taken = role_taken
+        self._get_ready = get_ready
 
     async def __call__(
         self, context: RequestContext, request: LeaderAndIsrRequest
     ) -> LeaderAndIsrResponse:
         told = list(instructions(request))
         number = self._fence.arrived()
-        await self._replicas.load_topic_configs(
-            sorted({instruction.topic_partition.topic for instruction in told})
-        )
+        topics = sorted({instruction.topic_partition.topic for instruction in told})
+        await self._replicas.load_topic_configs(topics)
+        if self._get_ready is not None:
+            await self._get_ready(topics)
         live_leaders = {
             leader.broker_id: Endpoint(leader.host_name, leader.port)
             for leader in request.live_leaders

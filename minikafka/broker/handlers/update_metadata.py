@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol, TypeAlias
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import TypeAlias
 
 from minikafka.broker.context import RequestContext
+from minikafka.broker.controller_fence import ControllerFence
 from minikafka.broker.metadata_cache import MetadataCache
 from minikafka.core.metadata_image import topics_of
 from minikafka.kernel.cluster import TopicPartition
@@ -20,49 +21,51 @@ from minikafka.protocol.messages.update_metadata import (
 PartitionsDeleted: TypeAlias = Callable[[Sequence[TopicPartition]], None]
 
 
-class EpochCheck(Protocol):
-    """The one door for requests of controllers."""
-
-    def __call__(
-        self, api: str, controller_id: int, controller_epoch: int, broker_epoch: int
-    ) -> ErrorCode: ...
-
-
 class UpdateMetadataHandler:
     """A TaskHandler. ``topic_changed`` is called for every topic that the request says something
     of, after the cache has taken it over: who waits for a topic to come or go looks again.
-    ``brokers_changed`` hears of brokers that came or went. ``drop_strays`` removes what this broker
-    still hosts of partitions that went elsewhere while it was away."""
+    ``get_ready`` is awaited, with the same topics, before that. ``brokers_changed`` hears of
+    brokers that came or went. ``drop_strays`` removes what this broker still hosts of partitions
+    that went elsewhere while it was away."""
 
     def __init__(
         self,
         cache: MetadataCache,
-        check_epochs: EpochCheck,
+        fence: ControllerFence,
         topic_changed: Callable[[str], None],
         partitions_deleted: PartitionsDeleted | None = None,
         brokers_changed: Callable[[], None] | None = None,
         drop_strays: Callable[[UpdateMetadataRequest], Awaitable[None]] | None = None,
+        get_ready: Callable[[Collection[str]], Awaitable[None]] | None = None,
         log: EventLog | None = None,
     ) -> None:
         self._cache = cache
-        self._check_epochs = check_epochs
+        self._fence = fence
         self._topic_changed = topic_changed
         self._partitions_deleted = partitions_deleted
         self._brokers_changed = brokers_changed
         self._drop_strays = drop_strays
+        self._get_ready = get_ready
         self._log = log or event_log("state-change")
 
     async def __call__(
         self, context: RequestContext, request: UpdateMetadataRequest
     ) -> UpdateMetadataResponse:
-        error = self._check_epochs(
-            "UpdateMetadata", request.controller_id, request.controller_epoch, request.broker_epoch
+        topics = topics_of(request)
+        number = self._fence.arrived()
+        if self._get_ready is not None:
+            await self._get_ready(topics)
+        error = self._fence.check(
+            "UpdateMetadata",
+            request.controller_id,
+            request.controller_epoch,
+            request.broker_epoch,
+            number,
         )
         if error is not ErrorCode.NONE:
             return UpdateMetadataResponse(error_code=error)
         alive = self._cache.image.brokers.keys()
         deleted = self._cache.update(request)
-        topics = topics_of(request)
         self._log.info(
             "metadata_updated",
             controller=request.controller_id,

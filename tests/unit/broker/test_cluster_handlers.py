@@ -1,5 +1,7 @@
 """Handlers that answer from what the broker knows: coordinator, cluster, configs, producer ids."""
 
+import asyncio
+from collections.abc import Collection
 from typing import Any
 
 import pytest
@@ -7,6 +9,7 @@ import pytest
 from minikafka.broker.acl_operations import CLUSTER_OPERATIONS
 from minikafka.broker.config_entries import ConfigEntries
 from minikafka.broker.context import RequestContext
+from minikafka.broker.controller_fence import ControllerFence
 from minikafka.broker.dynamic_config import DynamicBrokerConfig
 from minikafka.broker.handlers.describe_cluster import DescribeClusterHandler
 from minikafka.broker.handlers.describe_configs import DescribeConfigsHandler
@@ -286,7 +289,7 @@ async def test_metadata_is_taken_over_and_told() -> None:
     changed: list[str] = []
     deleted: list[TopicPartition] = []
     handler = UpdateMetadataHandler(
-        cache, lambda *args: ErrorCode.NONE, changed.append, deleted.extend
+        cache, ControllerFence(1, lambda: 0), changed.append, deleted.extend
     )
     states = [partition_state(0, 1), partition_state(1, LEADER_DURING_DELETE)]
     request = update({"a": states, "b": [partition_state(0, 2)]})
@@ -298,16 +301,29 @@ async def test_metadata_is_taken_over_and_told() -> None:
 
 async def test_metadata_of_a_controller_of_the_past_is_not_taken_over() -> None:
     cache = cache_with()
-    seen: list[Any] = []
-
-    def check(*args: Any) -> ErrorCode:
-        seen.append(args)
-        return ErrorCode.STALE_CONTROLLER_EPOCH
-
-    handler = UpdateMetadataHandler(cache, check, seen.append)
-    request = update({"a": [partition_state(0, 1)]})
-    request.broker_epoch = 77
-    refused = await handler(context(7), request)
+    fence = ControllerFence(1, lambda: 0)
+    fence.check("UpdateMetadata", 2, 2, 0)
+    handler = UpdateMetadataHandler(cache, fence, lambda topic: None)
+    refused = await handler(context(7), update({"a": [partition_state(0, 1)]}))
     assert refused.error_code == ErrorCode.STALE_CONTROLLER_EPOCH
-    assert seen == [("UpdateMetadata", 1, 1, 77)]
     assert list(cache.topics()) == []
+
+
+async def test_who_has_to_get_ready_does_so_before_metadata_change() -> None:
+    """And a newer order that comes meanwhile is not undone."""
+    cache, fence = cache_with(), ControllerFence(1, lambda: 0)
+    ready = asyncio.Event()
+
+    async def get_ready(topics: Collection[str]) -> None:
+        assert list(topics) == ["a"]
+        await ready.wait()
+
+    slow = UpdateMetadataHandler(cache, fence, lambda topic: None, get_ready=get_ready)
+    first = asyncio.ensure_future(slow(context(7), update({"a": [partition_state(0, 1)]})))
+    await asyncio.sleep(0)
+    assert list(cache.topics()) == []
+    at_once = UpdateMetadataHandler(cache, fence, lambda topic: None)
+    await at_once(context(7), update({"a": [partition_state(0, 2)]}))
+    ready.set()
+    assert (await first).error_code == ErrorCode.STALE_CONTROLLER_EPOCH
+    assert cache.partition_leader(TopicPartition("a", 0)) == (2, 0)

@@ -1,0 +1,113 @@
+"""Coordinators are looked up by how many partitions the topic has, not by how many are told of."""
+
+from __future__ import annotations
+
+from minikafka.broker.coordinator_lookup import CoordinatorLookup
+from minikafka.broker.handlers.find_coordinator import NOT_AVAILABLE, CoordinatorType
+from minikafka.broker.internal_topic_sizes import InternalTopicSizes
+from minikafka.core.coordinator_partition import partition_for
+from minikafka.kernel.cluster import GROUP_METADATA_TOPIC, TopicPartition
+from minikafka.kernel.ports import SessionExpired
+from minikafka.zookeeper.errors import MalformedZnode
+from tests.support.cluster_metadata import cache_with, partition_state, update
+
+GROUP = CoordinatorType.GROUP
+GROUPS = [f"g{i}" for i in range(40)]
+
+
+class Clock:
+    """Nobody waits here: ``slept`` counts."""
+
+    slept = 0
+
+    async def sleep(self, delay_ms: int) -> None:
+        self.slept += 1
+
+
+class Lab:
+    def __init__(self, configured: int) -> None:
+        self.cache = cache_with()
+        self.created: list[str] = []
+        self.assigned: list[int | Exception | None] = []  # what ZooKeeper says, in turn
+        self.clock = Clock()
+        self.sizes = InternalTopicSizes(
+            {GROUP_METADATA_TOPIC: configured}, self.cache.contains_topic, self._read, self.clock
+        )
+        self.lookup = CoordinatorLookup(self.cache, self, {GROUP: GROUP_METADATA_TOPIC}, self.sizes)
+
+    def create(self, topics, answer) -> None:
+        self.created.extend(topics)
+
+    async def _read(self, topic: str) -> int | None:
+        found = self.assigned.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    async def tell(self, *partitions: int) -> None:
+        """The controller tells of these partitions."""
+        await self.sizes.learn([GROUP_METADATA_TOPIC])
+        states = [partition_state(index, 1) for index in partitions]
+        self.cache.update(update({GROUP_METADATA_TOPIC: states}))
+
+    def found(self, group: str) -> bool:
+        return self.lookup(GROUP, group, "PLAINTEXT") != NOT_AVAILABLE
+
+
+async def test_a_group_whose_partition_is_not_told_of_yet_has_no_coordinator() -> None:
+    lab = Lab(configured=50)
+    lab.assigned = [50]
+    await lab.tell(*range(30))
+    for group in GROUPS:
+        assert lab.found(group) == (partition_for(group, 50) < 30)
+    await lab.tell(*range(30, 50))
+    assert all(lab.found(group) for group in GROUPS)
+
+
+async def test_a_topic_made_by_hand_has_the_size_it_has() -> None:
+    lab = Lab(configured=50)
+    assert not lab.found("g")
+    assert lab.created == [GROUP_METADATA_TOPIC]
+    assert lab.lookup.partition_count(GROUP) == 50
+    lab.assigned = [3]
+    await lab.tell(0, 1, 2)
+    assert lab.lookup.partition_count(GROUP) == 3
+    assert all(lab.found(group) for group in GROUPS)
+
+
+async def test_partitions_added_later_move_no_group() -> None:
+    lab = Lab(configured=50)
+    lab.assigned = [3]
+    await lab.tell(0, 1, 2)
+    await lab.tell(3, 4, 5)
+    assert lab.lookup.partition_count(GROUP) == 3
+
+
+async def test_a_topic_deleted_and_made_anew_is_measured_anew() -> None:
+    lab = Lab(configured=50)
+    lab.assigned = [3]
+    await lab.tell(0, 1, 2)
+    gone = [partition_state(index, -2) for index in range(3)]
+    lab.cache.update(update({GROUP_METADATA_TOPIC: gone}))
+    assert not lab.cache.contains(TopicPartition(GROUP_METADATA_TOPIC, 0))
+    lab.assigned = [5]
+    await lab.tell(*range(5))
+    assert lab.lookup.partition_count(GROUP) == 5
+
+
+async def test_zookeeper_is_waited_for() -> None:
+    lab = Lab(configured=50)
+    lab.assigned = [SessionExpired(), SessionExpired(), 4]
+    await lab.tell(0)
+    assert lab.lookup.partition_count(GROUP) == 4
+    assert lab.clock.slept == 2
+
+
+async def test_what_zookeeper_does_not_say_is_as_configured() -> None:
+    lab = Lab(configured=50)
+    lab.assigned = [None]
+    await lab.sizes.learn([GROUP_METADATA_TOPIC, "t"])
+    lab.assigned = [MalformedZnode("/brokers/topics/__consumer_offsets", b"{", "no JSON")]
+    await lab.sizes.learn([GROUP_METADATA_TOPIC])
+    assert lab.lookup.partition_count(GROUP) == 50
+    await lab.sizes.learn(["t"])
