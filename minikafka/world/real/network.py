@@ -27,7 +27,8 @@ class RealListener:
 
 class RealNetwork:
     """See ``kernel.ports.Network``. An empty host listens on every interface. Connections have
-    TCP_NODELAY set, as asyncio's and uvloop's always have."""
+    TCP_NODELAY set, as asyncio's and uvloop's always have, and SO_KEEPALIVE, as Kafka's: a peer
+    that is gone without a word is noticed even by who only waits for it."""
 
     async def listen(self, factory: ProtocolFactory, host: str, port: int) -> Listener:
         loop = asyncio.get_running_loop()
@@ -40,9 +41,18 @@ class RealNetwork:
         server = await loop.create_server(
             factory, host or None, port, backlog=BACKLOG, reuse_address=True
         )
+        for listening in server.sockets:  # what they accept has it from them
+            _keep_alive(listening)
         return RealListener(server)
 
     async def connect(
         self, factory: ProtocolFactory, host: str, port: int
     ) -> tuple[asyncio.Transport, asyncio.BufferedProtocol]:
-        return await asyncio.get_running_loop().create_connection(factory, host, port)
+        loop = asyncio.get_running_loop()
+        transport, protocol = await loop.create_connection(factory, host, port)
+        _keep_alive(transport.get_extra_info("socket"))
+        return transport, protocol
+
+
+def _keep_alive(connection: socket.socket) -> None:
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
