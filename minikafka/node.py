@@ -226,6 +226,7 @@ class BrokerNode:
                 config,
                 self._apis.on_frame,
                 endpoint.listener,
+                unsent=self.parts.unsent,
             )
             await server.start(endpoint.host, endpoint.port, holding=True)
             self._servers.append(server)

@@ -64,6 +64,7 @@ from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import World
 from minikafka.kernel.settings import BROKER_CONFIG, TOPIC_CONFIG, topic_defaults
 from minikafka.network.channel import Channel, ChannelConfig
+from minikafka.network.unsent import UnsentReplies
 from minikafka.node_groups import GroupParts
 from minikafka.node_transactions import TransactionParts
 from minikafka.protocol.api_keys import ApiKey
@@ -95,6 +96,7 @@ class BrokerParts:
         self._zk = zk
         self._logs = logs
         self._controller = controller
+        self.unsent = UnsentReplies()
         self.cache = MetadataCache(broker_id)
         self.fence = ControllerFence(broker_id, broker_epoch)
         self._entries = ConfigEntries(dynamic, BROKER_CONFIG, TOPIC_CONFIG)
@@ -254,6 +256,7 @@ class BrokerParts:
             replicas,
             cache,
             self._fetch_sessions,
+            self.unsent,
             FetchConfig(config.integer("fetch.max.bytes")),
         )
         return [

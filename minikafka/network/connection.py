@@ -10,6 +10,7 @@ from typing import Protocol, TypeAlias, cast
 
 from minikafka.kernel.events import EventLog
 from minikafka.kernel.ports import Buffer
+from minikafka.network.unsent import UnsentReplies
 from minikafka.protocol.frames import FrameError, FrameReader
 
 IDLE_SWEEPS = 8  # a connection is idle after so many sweeps in a row without a sign of life
@@ -40,6 +41,7 @@ class ConnectionOwner(Protocol):
     """What a connection tells the server that accepted it. While ``holding``, frames wait."""
 
     holding: bool
+    unsent: UnsentReplies
 
     def opened(self, connection: Connection) -> None: ...
 
@@ -152,10 +154,12 @@ class Connection(asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         """The peer reads slower than we answer: read no more until it has caught up."""
         self._write_paused = True
+        self._owner.unsent.add(self)
         self._pause_reading()
 
     def resume_writing(self) -> None:
         self._write_paused = False
+        self._owner.unsent.discard(self)
         self._resume_reading_if_due()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -168,9 +172,15 @@ class Connection(asyncio.BufferedProtocol):
                 error=str(exc) if exc else None,
             )
         self._end()
+        self._owner.unsent.discard(self)
         self._owner.lost(self)
 
     # -- the layer above calls these
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Written, and not taken by the peer."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def open_slot(self, request_bytes: int = 0) -> ReplySlot:
         """The place of the next reply. ``request_bytes`` counts against ``queued_max_bytes`` until
@@ -217,8 +227,7 @@ class Connection(asyncio.BufferedProtocol):
 
         Signs of life: bytes came in; the peer took bytes; a request is parked on our side.
         """
-        assert self._transport is not None
-        unsent = self._transport.get_write_buffer_size()
+        unsent = self.unsent_bytes
         parked = bool(self._slots) and not self._write_paused
         if self._active or parked or unsent < self._unsent_before:
             self._quiet_sweeps = 0
@@ -284,7 +293,7 @@ class Connection(asyncio.BufferedProtocol):
         else:
             transport.writelines(out)
         if self._write_paused and not self.closed:
-            unsent = transport.get_write_buffer_size()
+            unsent = self.unsent_bytes
             if unsent > self._config.write_max_bytes:
                 self.abort("slow_reader", unsent_bytes=unsent)
 

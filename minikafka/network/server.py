@@ -8,6 +8,7 @@ from dataclasses import replace
 from minikafka.kernel.events import EventLog, event_log
 from minikafka.kernel.ports import Clock, Listener, Network, TimerHandle
 from minikafka.network.connection import IDLE_SWEEPS, Connection, FrameHandler, ServerConfig
+from minikafka.network.unsent import UnsentReplies
 
 __all__ = ["Connection", "FrameHandler", "Server", "ServerConfig"]
 
@@ -26,6 +27,7 @@ class Server:
         on_frame: FrameHandler,
         listener_name: str = "PLAINTEXT",
         log: EventLog | None = None,
+        unsent: UnsentReplies | None = None,
     ) -> None:
         self._network = network
         self._clock = clock
@@ -34,6 +36,7 @@ class Server:
         self._listener_name = listener_name
         self._log = log or event_log("network", listener=listener_name)
         self.holding = False
+        self.unsent = unsent or UnsentReplies()
         self._listener: Listener | None = None
         self._connections: dict[int, Connection] = {}  # bound: max_connections
         self._next_number = 0

@@ -33,6 +33,7 @@ from minikafka.kernel.cluster import (
 )
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.metrics import Metrics
+from minikafka.network.unsent import UnsentReplies
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.codec import decode, encode
 from minikafka.protocol.headers import RequestHeader
@@ -299,7 +300,9 @@ class ReplicaCluster:
         fence = ControllerFence(broker_id, lambda: 100 + broker_id)
         handlers = {
             ApiKey.PRODUCE: ProduceHandler(replicas, self.metadata, unverified_appends(replicas)),
-            ApiKey.FETCH: FetchHandler(replicas, self.metadata, sessions, FetchConfig()),
+            ApiKey.FETCH: FetchHandler(
+                replicas, self.metadata, sessions, UnsentReplies(), FetchConfig()
+            ),
             ApiKey.LIST_OFFSETS: ListOffsetsHandler(replicas, self.clock),
             ApiKey.DELETE_RECORDS: DeleteRecordsHandler(replicas.deletion),
             ApiKey.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochHandler(replicas),

@@ -16,6 +16,7 @@ from minikafka.broker.replica_manager import ReplicaManager
 from minikafka.core.replication.fetch_session import FINAL_EPOCH, NO_SESSION
 from minikafka.kernel.cluster import CONSUMER_REPLICA_ID, ZERO_UUID, TopicPartition
 from minikafka.kernel.errors import ErrorCode
+from minikafka.network.unsent import UnsentReplies
 from minikafka.protocol.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -36,6 +37,9 @@ class FetchConfig:
     """Kafka's ``fetch.max.bytes``: the broker's own limit for one response."""
 
     fetch_max_bytes: int = 55 * 1024 * 1024
+    # When peers that read slowly hold up so much of memory, a consumer gets less at a time.
+    unsent_max_bytes: int = 256 * 1024 * 1024
+    fetch_max_bytes_then: int = 1024 * 1024
 
 
 class FetchHandler:
@@ -47,11 +51,13 @@ class FetchHandler:
         replicas: ReplicaManager,
         cluster: ClusterView,
         sessions: FetchSessions,
+        unsent: UnsentReplies,
         config: FetchConfig,
     ) -> None:
         self._replicas = replicas
         self._cluster = cluster
         self._sessions = sessions
+        self._unsent = unsent
         self._config = config
 
     def __call__(self, context: RequestContext, request: FetchRequest, reply: Reply) -> None:
@@ -115,7 +121,11 @@ class FetchHandler:
             isolation = Isolation.TXN_COMMITTED
         else:
             isolation = Isolation.HIGH_WATERMARK
-        max_bytes = max(0, min(request.max_bytes, self._config.fetch_max_bytes))
+        config = self._config
+        limit = config.fetch_max_bytes
+        if replica_id < 0 and self._unsent.bytes > config.unsent_max_bytes:
+            limit = min(limit, config.fetch_max_bytes_then)
+        max_bytes = max(0, min(request.max_bytes, limit))
         return FetchParams(
             replica_id,
             request.max_wait_ms,

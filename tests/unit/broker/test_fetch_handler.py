@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from uuid import UUID
 
 import pytest
 
+from minikafka.broker.fetch_sessions import FetchSessions
+from minikafka.broker.handlers.fetch import FetchConfig, FetchHandler
 from minikafka.kernel.errors import ErrorCode
+from minikafka.kernel.metrics import Metrics
+from minikafka.network.unsent import UnsentReplies
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.messages.fetch import (
     AbortedTransaction,
     FetchPartition,
@@ -14,6 +20,7 @@ from minikafka.protocol.messages.fetch import (
     FetchTopic,
     ReplicaState,
 )
+from minikafka.world.sim.entropy import SimEntropy
 from tests.support.replicas import (
     TOPIC,
     TOPIC_ID,
@@ -25,6 +32,11 @@ from tests.support.replicas import (
     values_in,
 )
 from tests.support.transactions import TxnProducer
+
+
+@dataclass(eq=False)
+class SlowReader:
+    unsent_bytes: int
 
 
 async def alone(cluster: ReplicaCluster, partitions: list[int] | None = None) -> Node:
@@ -233,6 +245,28 @@ async def test_the_first_batch_always_fits_and_later_ones_share_the_limit() -> N
         request = wanting(0, 1, 2)
         request.max_bytes = 3 * size + 5
         assert sizes(request) == [2 * size, size, 0]
+
+
+async def test_consumers_get_less_at_a_time_while_slow_readers_hold_up_memory() -> None:
+    async with ReplicaCluster() as cluster:
+        await cluster.elect(1)
+        node = cluster[1]
+        unsent, slow = UnsentReplies(), SlowReader(1_000)
+        sessions = FetchSessions(cluster.clock, SimEntropy(1), Metrics(), lambda topic_id: None)
+        config = FetchConfig(unsent_max_bytes=999, fetch_max_bytes_then=1)
+        node.handlers[ApiKey.FETCH] = FetchHandler(
+            node.replicas, cluster.metadata, sessions, unsent, config
+        )
+        node.produce("a", acks=1)
+        node.produce("b", acks=-1)
+        await cluster.clock.advance(1_000)
+        for reader, read in ((None, ["a", "b"]), (slow, ["a"])):
+            if reader is not None:
+                unsent.add(reader)
+            assert values_in(node.fetch(0)[0].records) == read
+            assert values_in(node.fetch(0, replica_id=2)[0].records) == ["a", "b"]
+        unsent.discard(slow)
+        assert values_in(node.fetch(0)[0].records) == ["a", "b"]
 
 
 async def test_topics_are_found_by_id_from_version_13_on() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from minikafka.network.connection import FRAMES_AT_ONCE, IDLE_SWEEPS, ReplySlot
 from minikafka.network.server import Connection, ServerConfig
+from minikafka.network.unsent import UnsentReplies
 from tests.support.network_lab import framed
 
 
@@ -87,6 +88,9 @@ class Wire:
 
 class Nobody:
     holding = False
+
+    def __init__(self) -> None:
+        self.unsent = UnsentReplies()
 
     def opened(self, connection: Connection) -> None: ...
 
@@ -252,10 +256,12 @@ async def test_a_slow_reader_is_not_served_until_it_takes_its_replies(lab) -> No
     for _ in range(50):
         await asyncio.sleep(0)
     assert 1 < answered < 20  # one read brought them all, yet serving stopped
+    assert server.unsent.bytes > ServerConfig().write_low_water_bytes
     peer.writer.transport.resume_reading()
     for _ in range(100):
         assert len(await peer.receive()) == 1_000_000
     assert answered == 100
+    assert server.unsent.bytes == 0
 
 
 async def test_a_slow_reader_whose_parked_replies_pile_up_is_dropped(lab) -> None:
@@ -269,6 +275,7 @@ async def test_a_slow_reader_whose_parked_replies_pile_up_is_dropped(lab) -> Non
         handler.release(b"p%d" % number, bytes(1_000_000))
     await lab.until(lambda: server.connection_count == 0)
     assert lab.log.reasons() == ["slow_reader"]
+    assert server.unsent.bytes == 0
 
 
 async def test_idle_connections_are_closed_and_live_ones_are_not(lab) -> None:
