@@ -29,6 +29,7 @@ from minikafka.protocol.schema import Message
 LIST_OFFSETS_VERSION = 7
 LATEST_TIMESTAMP = -1
 EARLIEST_TIMESTAMP = -2
+MAX_NAMED = 10  # partitions in a line
 NOT_HEARD_YET = frozenset((ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_LEADER_EPOCH))
 # A poll of more partitions is waited for: without the session that breaks off with it, the next
 # request has to name them all, and not only those that join.
@@ -281,6 +282,7 @@ class ReplicaFetcher:
 
     async def _take_all(self, poll: Poll, answers: Answers) -> None:
         restarts, grown = [], []
+        refused: dict[ErrorCode, list[TopicPartition]] = {}
         for topic_partition, data in answers:
             state = self._state_asked_with(poll, topic_partition)
             if state is None:
@@ -288,11 +290,13 @@ class ReplicaFetcher:
             if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
                 restarts.append((topic_partition, state))
             elif data.error_code != ErrorCode.NONE:
-                self._refused(topic_partition, ErrorCode(data.error_code))
+                refused.setdefault(ErrorCode(data.error_code), []).append(topic_partition)
             else:
                 self._try(topic_partition, partial(self._logs.take, topic_partition, state, data))
                 if data.records:
                     grown.append(topic_partition)
+        for error, partitions in refused.items():
+            self._refused(partitions, error)
         await self._logs.flush_due(grown)
         for topic_partition, state in restarts:
             await self._restart(topic_partition, state)
@@ -349,16 +353,17 @@ class ReplicaFetcher:
                     states.failed(state, now_ms, self._config.replica_fetch_backoff_ms),
                 )
 
-    def _refused(self, topic_partition: TopicPartition, error: ErrorCode) -> None:
-        """FENCED_LEADER_EPOCH: there is a newer leader, whom the controller will name. Anything
-        else may pass: above all, a leader that has not heard of its role yet, which is not worth
-        a line."""
+    def _refused(self, partitions: list[TopicPartition], error: ErrorCode) -> None:
+        """FENCED_LEADER_EPOCH: there is a newer leader, whom the controller will name. Else it may
+        pass; that a leader has not heard of its role yet is not worth a line."""
         write = self._log.debug if error in NOT_HEARD_YET else self._log.info
-        write("fetch_refused", partition=str(topic_partition), error=error.name)
-        if error is ErrorCode.FENCED_LEADER_EPOCH:
+        named = ",".join(map(str, partitions[:MAX_NAMED]))
+        write("fetch_refused", error=error.name, count=len(partitions), partitions=named)
+        if error is not ErrorCode.FENCED_LEADER_EPOCH:
+            self._failed(partitions)
+            return
+        for topic_partition in partitions:
             self._states.pop(topic_partition, None)
-        else:
-            self._failed([topic_partition])
 
     # -------------------------------------------------------------------------------- out of range
 
@@ -390,6 +395,6 @@ class ReplicaFetcher:
         answers = [partition for topic in response.topics for partition in topic.partitions]
         error = ErrorCode(answers[0].error_code) if answers else ErrorCode.UNKNOWN_SERVER_ERROR
         if error is not ErrorCode.NONE:
-            self._refused(topic_partition, error)
+            self._refused([topic_partition], error)
             return None
         return int(answers[0].offset)

@@ -96,8 +96,11 @@ def held_back(state: PartitionFetchState, now_ms: int, wait_ms: int) -> Partitio
 
 def failed(state: PartitionFetchState, now_ms: int, backoff_max_ms: int) -> PartitionFetchState:
     """Try again later. The first errors of a fresh follower mostly mean that the leader has not
-    heard of its role yet, so the delay starts small and doubles up to ``backoff_max_ms``."""
+    heard of its role yet, so the delay starts small and doubles up to ``backoff_max_ms``. It ends
+    on a grid of half its length: what failed one after the other is asked for together."""
     if state.is_delayed(now_ms):
         return state
     delay_ms = min(backoff_max_ms, FIRST_BACKOFF_MS << min(state.failures, 16))
-    return state._replace(failures=state.failures + 1, delayed_until_ms=now_ms + delay_ms)
+    grid_ms = max(1, delay_ms // 2)
+    until_ms = (now_ms + delay_ms) // grid_ms * grid_ms
+    return state._replace(failures=state.failures + 1, delayed_until_ms=until_ms)

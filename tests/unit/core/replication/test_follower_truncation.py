@@ -79,6 +79,12 @@ def test_errors_in_a_row_are_backed_off_from_longer_and_longer() -> None:
     assert fetched(state, 10, None, 20).last_fetched_epoch is None
 
 
+def test_those_that_fail_one_after_the_other_are_asked_for_together() -> None:
+    state = PartitionFetchState(UUID(int=1), 3, 10, failures=10)
+    ends = {failed(state, now_ms, 1_000).delayed_until_ms for now_ms in range(10_000, 10_500)}
+    assert ends == {11_000}
+
+
 def test_a_cut_goes_on_from_where_it_cut() -> None:
     state = PartitionFetchState(None, 3, 10, last_fetched_epoch=2)
     assert truncated(state, 6, 1, False) == PartitionFetchState(None, 3, 6, 1)
