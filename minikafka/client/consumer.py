@@ -299,14 +299,12 @@ class Consumer(Client):
         return self
 
     async def __anext__(self) -> ConsumerRecord:
-        unread = self._positions.unread
-        if unread and (self._group is None or not self._group.commit_is_due):
-            return unread.popleft()
-        while True:
-            records = await self.poll()
-            if records:
-                self._positions.unread.extend(records)
-                return self._positions.unread.popleft()
+        positions = self._positions  # its ``unread`` is another one after a rebalance
+        if positions.unread and self._group is not None and self._group.commit_is_due:
+            await self.poll(timeout_ms=0, max_records=0)
+        while not positions.unread:
+            positions.unread.extend(await self.poll())
+        return positions.unread.popleft()
 
     async def read_to(
         self, end_offsets: Mapping[TopicPartition, int] | None = None

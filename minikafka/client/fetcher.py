@@ -11,6 +11,7 @@ from minikafka.client.fetch_requests import FetchLimits, FetchRequests
 from minikafka.client.offsets import look_up_once
 from minikafka.client.session import ClusterSession
 from minikafka.client.truncation import TruncationCheck
+from minikafka.core.client.cluster_view import ClusterView
 from minikafka.core.client.fetched import FetchedChunk
 from minikafka.core.client.positions import LATEST_TIMESTAMP, Positions
 from minikafka.core.client.read_replicas import ReadReplicas
@@ -62,8 +63,8 @@ class Fetcher:
         self._busy_leaders: set[int] = set()
         self._failures: dict[int, int] = {}  # in a row, by leader
         self._retry_at_ms: dict[int, int] = {}
-        self._resetting = False
-        self._reset_failures = 0
+        self._resetting: set[TopicPartition] = set()
+        self._reset_failures: dict[int, int] = {}  # in a row, by leader
         self._truncation = TruncationCheck(session, positions, config.reset_timestamp is not None)
         self._error: KafkaError | None = None
         self._running: set[asyncio.Task[None]] = set()
@@ -93,18 +94,15 @@ class Fetcher:
         """Start whatever can be started: a lookup of offsets, a fetch per leader."""
         if self._closed:
             return
-        if not self._resetting and (wanted := self._positions.to_reset()):
-            self._resetting = True
-            self._spawn(self._reset(wanted))
-        self._check_leader_epochs()
-        now_ms = self._session.world.clock.monotonic_ms()
         view = self._session.metadata.view
+        self._advance_resets(view)
+        self._check_leader_epochs(view)
+        now_ms = self._session.world.clock.monotonic_ms()
         by_leader: dict[int, dict[TopicPartition, int]] = {}
         for tp, offset in self._positions.fetchable().items():
             leader = self._sources.source(tp, view, now_ms)
             if leader is None:
-                self._session.metadata.add_topics([tp.topic])
-                self._session.metadata.request_update()
+                self._want_leader(tp)
             elif leader not in self._busy_leaders and self._retry_at_ms.get(leader, 0) <= now_ms:
                 by_leader.setdefault(leader, {})[tp] = offset
         for leader, offsets in sorted(by_leader.items()):
@@ -113,8 +111,24 @@ class Fetcher:
                 self._positions.fetch_sent(tp)
             self._spawn(self._fetch(leader, offsets))
 
-    def _check_leader_epochs(self) -> None:
-        view = self._session.metadata.view
+    def _advance_resets(self, view: ClusterView) -> None:
+        """A lookup per leader, each on its own: nobody waits for another's leader."""
+        by_leader: dict[int, dict[TopicPartition, int]] = {}
+        for tp, timestamp in self._positions.to_reset().items():
+            leader = view.leaders.get(tp)
+            if leader is None:
+                self._want_leader(tp)
+            elif tp not in self._resetting:
+                by_leader.setdefault(leader, {})[tp] = timestamp
+        for leader, wanted in sorted(by_leader.items()):
+            self._resetting.update(wanted)
+            self._spawn(self._reset(leader, wanted))
+
+    def _want_leader(self, tp: TopicPartition) -> None:
+        self._session.metadata.add_topics([tp.topic])
+        self._session.metadata.request_update()
+
+    def _check_leader_epochs(self, view: ClusterView) -> None:
         for tp in self._positions.assigned:
             partition = view.partition(tp)
             if partition is not None:
@@ -129,7 +143,7 @@ class Fetcher:
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
-    async def _reset(self, wanted: Mapping[TopicPartition, int]) -> None:
+    async def _reset(self, leader: int, wanted: Mapping[TopicPartition, int]) -> None:
         """One attempt. What it does not find is looked up again after a backoff, for ever."""
         session, level = self._session, self._config.isolation_level
         try:
@@ -146,13 +160,14 @@ class Fetcher:
                 if not error.code.retriable:
                     self._error = error
             if errors or more_errors:
-                delay_ms = session.backoff.delay_ms(self._reset_failures, session.world.entropy)
-                self._reset_failures += 1
+                failures = self._reset_failures.get(leader, 0)
+                self._reset_failures[leader] = failures + 1
+                delay_ms = session.backoff.delay_ms(failures, session.world.entropy)
                 await session.world.clock.sleep(delay_ms)
             else:
-                self._reset_failures = 0
+                self._reset_failures.pop(leader, None)
         finally:
-            self._resetting = False
+            self._resetting.difference_update(wanted)
             self.news.set()
 
     async def _fetch(self, leader: int, offsets: Mapping[TopicPartition, int]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from minikafka.client.consumer_config import ConsumerConfig
 from minikafka.client.group_member import GroupMember
-from minikafka.client.group_offsets import GroupOffsets, OffsetAndMetadata
+from minikafka.client.group_offsets import CommitFailedError, GroupOffsets, OffsetAndMetadata
 from minikafka.client.session import ClusterSession
 from minikafka.client.subscription import RebalanceListener, TopicSubscription
 from minikafka.core.client.fetched import Place
@@ -53,7 +53,7 @@ class GroupConsumer:
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
         self._tasks = tasks
-        self._put_off_commit()
+        self._put_off_commit(self._config.auto_commit_interval_ms)
         self.member.start(tasks)
 
     async def close(self, commit: bool) -> None:
@@ -102,14 +102,16 @@ class GroupConsumer:
         if not self._looking_up and self._positions.to_initialize():
             self._looking_up = True
             self._spawn(self._look_up())
-        if self.commit_is_due and not self._committing:
+        if self.commit_is_due:
             self._committing = True
             self._spawn(self._commit_beside(self.consumed()))
 
     @property
     def commit_is_due(self) -> bool:
+        """An automatic one, and none is under way."""
         return (
             self._config.enable_auto_commit
+            and not self._committing
             and self._session.world.clock.monotonic_ms() >= self._next_commit_ms
         )
 
@@ -123,15 +125,20 @@ class GroupConsumer:
         }
 
     async def _commit_beside(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """While the application goes on."""
+        """While the application goes on: so it is sent once, and what comes next in its place is
+        newer. Kafka: doAutoCommitOffsetsAsync."""
+        config = self._session.config
+        pause_ms = self._config.auto_commit_interval_ms
         try:
-            timeout_ms = self._session.config.request_timeout_ms
-            await self.offsets.commit(offsets, self._session.deadline_ms(timeout_ms))
+            deadline_ms = self._session.deadline_ms(config.request_timeout_ms)
+            await self.offsets.commit_once(offsets, deadline_ms)
         except KafkaError as error:
+            if error.code.retriable and not isinstance(error, CommitFailedError):
+                pause_ms = min(pause_ms, config.retry_backoff_ms)
             self._log.warning("auto_commit_failed", error=str(error))
         finally:
             self._committing = False
-            self._put_off_commit()
+            self._put_off_commit(pause_ms)
 
     async def _commit_consumed(self) -> None:
         """The application waits for it: partitions are about to go."""
@@ -142,11 +149,10 @@ class GroupConsumer:
             await self.offsets.commit(self.consumed(), deadline_ms)
         except KafkaError as error:
             self._log.warning("auto_commit_failed", error=str(error))
-        self._put_off_commit()
+        self._put_off_commit(self._config.auto_commit_interval_ms)
 
-    def _put_off_commit(self) -> None:
-        now_ms = self._session.world.clock.monotonic_ms()
-        self._next_commit_ms = now_ms + self._config.auto_commit_interval_ms
+    def _put_off_commit(self, pause_ms: int) -> None:
+        self._next_commit_ms = self._session.world.clock.monotonic_ms() + pause_ms
 
     async def _look_up(self) -> None:
         """One attempt to find out what was committed; ``step`` begins the next."""

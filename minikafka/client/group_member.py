@@ -124,19 +124,23 @@ class GroupMember:
             raise self._error
         membership = self.membership
         self._look_at_metadata()
-        if membership.lost:
-            membership.lost = False
-            self._joined = None
-            owned = self._owner.owned()
-            if owned:
-                await self._owner.give_up(owned, True)
+        await self._give_up_lost()
         if self._joined is not None:
             joined, self._joined = self._joined, None
             if joined.generation == membership.generation:
                 await self._complete(joined.partitions)
         if membership.rejoin_needed and self._join_task is None and self._owner.knows_topics():
             await self._prepare()
+            await self._give_up_lost()  # a commit in there may have met the end of the generation
             self._begin_join()
+
+    async def _give_up_lost(self) -> None:
+        """What an ended generation brought. A newer one that is there already stays."""
+        if self.membership.lost:
+            self.membership.lost = False
+            owned = self._owner.owned()
+            if owned:
+                await self._owner.give_up(owned, True)
 
     def _look_at_metadata(self) -> None:
         """Join again when topics match that did not, or topics have grown."""
@@ -310,7 +314,7 @@ class GroupMember:
 
     def _is_poll_overdue(self, now_ms: int) -> bool:
         late_ms = self._last_poll_ms + self.membership.config.max_poll_interval_ms
-        return self._polling == 0 and self._joined is None and now_ms >= late_ms
+        return self._polling == 0 and now_ms >= late_ms
 
     # ---------------------------------------------------------------------------- coordinator
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from minikafka.client.group_member import GroupMember
@@ -64,8 +64,23 @@ class GroupOffsets:
 
         Raises CommitFailedError when the group has moved on, KafkaError for the rest.
         """
-        if not offsets:
-            return
+        if offsets:
+            await self._session.retrying(self._attempt(offsets, deadline_ms), deadline_ms)
+            self.commits += 1
+
+    async def commit_once(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], deadline_ms: int
+    ) -> None:
+        """As ``commit``, in a single attempt: for who does not wait, and may commit more before a
+        second one would arrive."""
+        if offsets:
+            await self._attempt(offsets, deadline_ms)()
+            self.commits += 1
+
+    def _attempt(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], deadline_ms: int
+    ) -> Callable[[], Awaitable[None]]:
+        """To commit as who this is now, whatever it is by then. Raises CommitFailedError."""
         generation, member_id = NO_GENERATION, ""
         membership = self._member.membership
         if self._is_member():
@@ -95,8 +110,7 @@ class GroupOffsets:
             answer = await self._member.ask(request, self._session.remaining_ms(deadline_ms))
             self._check(answer, membership, generation)
 
-        await self._session.retrying(attempt, deadline_ms)
-        self.commits += 1
+        return attempt
 
     def _check(self, answer: Any, membership: Membership, generation: int) -> None:
         codes = {

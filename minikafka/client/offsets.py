@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple, TypeAlias
 
 from minikafka.client.session import ClusterSession
@@ -53,6 +53,7 @@ async def list_offsets(
 
     async def attempt() -> None:
         missing = {tp: at for tp, at in timestamps.items() if tp not in found}
+        await _wait_for_a_leader(session, missing, deadline_ms)
         answers, errors = await look_up_once(session, missing, deadline_ms, isolation_level)
         found.update(answers)
         if errors:
@@ -69,22 +70,10 @@ async def look_up_once(
     isolation_level: int,
 ) -> tuple[Found, list[KafkaError]]:
     """Ask every leader that is known, once. What is missing is explained by the errors."""
-    if not timestamps:
-        return {}, []
-    metadata = session.metadata
-    metadata.add_topics({tp.topic for tp in timestamps})
-    try:
-        await metadata.wait_until(
-            lambda view: next((True for tp in timestamps if tp in view.leaders), None),
-            session.remaining_ms(deadline_ms),
-            f"leader of {next(iter(timestamps))}",
-        )
-    except KafkaError as error:
-        return {}, [error]
     by_leader: dict[int, dict[TopicPartition, int]] = {}
     errors: list[KafkaError] = []
     for tp in sorted(timestamps):
-        leader = metadata.view.leaders.get(tp)
+        leader = session.metadata.view.leaders.get(tp)
         if leader is None:
             errors.append(KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, str(tp)))
         else:
@@ -99,6 +88,20 @@ async def look_up_once(
         found.update(answers)
         errors.extend(failed)
     return found, errors
+
+
+async def _wait_for_a_leader(
+    session: ClusterSession, partitions: Collection[TopicPartition], deadline_ms: int
+) -> None:
+    """Of any of them. Raises KafkaError."""
+    if not partitions:
+        return
+    session.metadata.add_topics({tp.topic for tp in partitions})
+    await session.metadata.wait_until(
+        lambda view: next((True for tp in partitions if tp in view.leaders), None),
+        session.remaining_ms(deadline_ms),
+        f"leader of {next(iter(partitions))}",
+    )
 
 
 async def _ask(

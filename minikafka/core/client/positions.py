@@ -48,7 +48,8 @@ class Positions:
     """The partitions assigned to one consumer (Kafka's ``SubscriptionState`` and fetch buffer).
 
     Fetched and not handed out are at most ``MAX_CHUNKS`` fetches of a partition, and no fetch
-    begins while ``max_buffered_bytes`` or more are here.
+    begins while ``max_buffered_bytes`` or more are here; those of paused partitions do not count,
+    lest the others wait for them.
     """
 
     def __init__(self, max_buffered_bytes: int = 1 << 62) -> None:
@@ -205,7 +206,7 @@ class Positions:
     def fetchable(self) -> dict[TopicPartition, int]:
         """What to fetch from where: place known and not in doubt, room for more of it, neither
         paused nor asked for."""
-        if self.buffered_bytes >= self._max_buffered_bytes:
+        if self.buffered_bytes - self._paused_bytes() >= self._max_buffered_bytes:
             return {}
         return {
             tp: state.fetch_place.offset
@@ -216,6 +217,12 @@ class Positions:
             and not state.doubted
             and len(state.chunks) < MAX_CHUNKS
         }
+
+    def _paused_bytes(self) -> int:
+        chunks = (
+            chunk for state in self._states.values() if state.paused for chunk in state.chunks
+        )
+        return sum(chunk.size_bytes for chunk in chunks)
 
     def fetch_sent(self, topic_partition: TopicPartition) -> None:
         self._states[topic_partition].fetching = True

@@ -199,6 +199,25 @@ async def test_one_partition_without_leader_does_not_hold_up_the_others():
 
 
 @jumping
+async def test_one_partition_without_leader_does_not_hold_up_the_positions_of_others():
+    async with consuming() as (consumer, cluster):
+        fill(cluster, T1, 0)
+        cluster.partitions[T0].leader = -1
+        cluster.partitions[T0].leader_epoch += 1
+        consumer.assign([T0, T1])
+        assert await take(consumer, 2) == [(1, 0), (1, 1)]
+        await consumer.poll(timeout_ms=5_000)  # the other one is looked for all the while
+        consumer.seek_to_beginning(T1)
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        assert await take(consumer, 2) == [(1, 0), (1, 1)]
+        assert loop.time() - begun < 1, "of simulated time"
+        cluster.move_leader(T0, 1)
+        fill(cluster, T0, 0)
+        assert await take(consumer, 2) == [(0, 0), (0, 1)]
+
+
+@jumping
 async def test_out_of_range_goes_where_the_policy_says():
     async with consuming() as (consumer, cluster):
         cluster.partitions[T0].log_start = 50

@@ -238,3 +238,20 @@ def test_records_taken_for_an_iteration_are_not_consumed_yet():
     positions.unread.extend(positions.take(10))
     positions.assign([A], None)
     assert not positions.unread
+
+
+def test_what_a_paused_partition_holds_keeps_nobody_from_fetching():
+    size_bytes = chunk(A, 0).size_bytes
+    positions = Positions(max_buffered_bytes=size_bytes)
+    positions.assign([A, B], None)
+    positions.seek(A, 0)
+    positions.seek(B, 0)
+    positions.fetched(A, chunk(A, 0), 1)
+    assert positions.fetchable() == {}
+    positions.pause(A)
+    assert positions.fetchable() == {B: 0}
+    positions.fetched(B, chunk(B, 0), 1)
+    assert positions.fetchable() == {}
+    positions.resume(A)
+    assert [record.partition for record in positions.take(9)] == [0, 1]
+    assert positions.fetchable() == {B: 1, A: 1}

@@ -1,0 +1,150 @@
+"""Our consumers in groups when things go wrong: commits that fail, members that are dropped."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from minikafka.client import Admin, Consumer
+from minikafka.client.coordinators import request_coordinator
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from minikafka.protocol.messages.offset_commit import OffsetCommitRequest
+from minikafka.protocol.schema import Message
+from minikafka.simulator.cluster import SimCluster
+from tests.support.sim_groups import TOPIC, Reader, simulated, until_shared, write
+
+T0 = TopicPartition(TOPIC, 0)
+
+
+class LosesCommits:
+    """Between a consumer and its coordinator: the next ``count`` commits are lost."""
+
+    def __init__(self, consumer: Consumer, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+        assert consumer._group is not None
+        self._ask = consumer._group.member.ask
+        self.left = count
+        monkeypatch.setattr(consumer._group.member, "ask", self)
+
+    async def __call__(self, message: Message, *args: Any, **keys: Any) -> Any:
+        if isinstance(message, OffsetCommitRequest) and self.left:
+            self.left -= 1
+            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "lost")
+        return await self._ask(message, *args, **keys)
+
+
+async def committed(consumer: Consumer) -> int:
+    at = (await consumer.committed(T0))[T0]
+    return -1 if at is None else at.offset
+
+
+def test_a_failed_automatic_commit_never_comes_after_a_newer_one(monkeypatch: pytest.MonkeyPatch):
+    async def scenario(cluster: SimCluster) -> None:
+        await write(cluster, 0, 100)
+        keys = {"max_poll_records": 10, "auto_commit_interval_ms": 1_000}
+        async with Reader(cluster, **keys).consumer as consumer:
+            consumer.assign([T0])
+            assert len(await consumer.poll(5_000)) == 10
+            lossy = LosesCommits(consumer, monkeypatch, 1)
+            await asyncio.sleep(1.1)
+            count = 10 + len(await consumer.poll(5_000))  # begins the commit of ten
+            await asyncio.sleep(0)
+            assert lossy.left == 0
+            while count < 100:
+                count += len(await consumer.poll(5_000))
+            await consumer.commit()
+            await asyncio.sleep(5)
+            assert await committed(consumer) == 100
+
+    simulated(scenario, partitions=1)
+
+
+def test_what_an_automatic_commit_failed_to_say_the_next_one_says_soon(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    async def scenario(cluster: SimCluster) -> None:
+        await write(cluster, 0, 10)
+        async with Reader(cluster, auto_commit_interval_ms=60_000).consumer as consumer:
+            consumer.assign([T0])
+            assert len(await consumer.poll(5_000)) == 10
+            LosesCommits(consumer, monkeypatch, 3)
+            await asyncio.sleep(60)
+            await consumer.poll(5_000)
+            assert await committed(consumer) == 10, "within seconds, not a minute later"
+
+    simulated(scenario, partitions=1)
+
+
+def test_iterating_costs_one_poll_a_batch_whatever_becomes_of_commits(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    async def scenario(cluster: SimCluster) -> None:
+        await write(cluster, 0, 200)
+        async with Reader(cluster, auto_commit_interval_ms=1_000).consumer as consumer:
+            consumer.assign([T0])
+            count = 0
+            async for _ in consumer:
+                count += 1
+                if count == 1:
+                    LosesCommits(consumer, monkeypatch, 1_000)
+                if count % 10 == 0:
+                    await asyncio.sleep(0.5)
+                if count == 200:
+                    break
+            assert consumer.metrics()["records-consumed-total"] == 200
+
+    simulated(scenario, partitions=1)
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_who_learns_of_its_end_while_it_gives_up_partitions_is_assigned_new_ones(strategy: str):
+    """The coordinator forgot the member. The first that it hears of it is the answer to the commit
+    in its revocation, right before it joins."""
+
+    async def scenario(cluster: SimCluster) -> None:
+        keys = {"partition_assignment_strategy": (strategy,), "group_instance_id": "me"}
+        reader = Reader(cluster, **keys)
+        async with (
+            reader.consumer as consumer,
+            Admin(cluster.client_host.world, cluster.client_config) as admin,
+        ):
+            await admin.create_topic("u", 1, 1)
+            await admin.wait_for_topic("u", 1)
+            consumer.subscribe([TOPIC, "u"], listener=reader.heard)
+            await write(cluster, 0, 8)
+            while len(reader.records) < 8:
+                reader.records += await consumer.poll(500)
+            session = admin.session
+            leave = LeaveGroupRequest("g", members=[MemberIdentity("", "me")])
+            await request_coordinator(session, "g", leave, session.deadline_ms(), lambda _: None)
+            consumer.subscribe([TOPIC], listener=reader.heard)  # gives "u" up, at least
+            await write(cluster, 8, 8)
+            for _ in range(60):
+                reader.records += await consumer.poll(1_000)
+            assert consumer.assignment == [TopicPartition(TOPIC, number) for number in range(4)]
+            assert {int(value or b"") for value in reader.values} == set(range(16))
+
+    simulated(scenario)
+
+
+def test_who_never_polls_after_its_join_loses_its_partitions():
+    async def scenario(cluster: SimCluster) -> None:
+        keys = {"max_poll_interval_ms": 10_000, "session_timeout_ms": 9_000}
+        hanging = Reader(cluster, **keys)
+        async with hanging.consumer as consumer:
+            consumer.subscribe([TOPIC])
+            while not consumer.assignment:
+                await consumer.poll(200)
+            other = Reader(cluster, **keys).start()
+            while consumer.assignment:  # until it has given all up, to join again
+                await asyncio.sleep(0.1)
+                await consumer.poll(0)
+            await cluster.until("the join is over", lambda: len(other.partitions) == 2)
+            await until_shared(cluster, other)
+            assert consumer.group_metadata.generation == -1
+        await other.stop()
+
+    simulated(scenario)
