@@ -28,6 +28,7 @@ from minikafka.core.client.partitioner import (
     StickyPartitions,
     partition_for_key,
 )
+from minikafka.core.client.record_checks import as_bytes, as_headers, check_timestamp
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import World
@@ -36,7 +37,6 @@ from minikafka.protocol.records.record import Header
 __all__ = ["Partitioner", "Producer", "ProducerConfig", "RecordMetadata"]
 
 _DRAW = 1 << 31
-_BYTES_OR_NONE = (bytes, bytearray, memoryview, type(None))
 
 DeliveryCallback: TypeAlias = Callable[[RecordMetadata | None, BaseException | None], None]
 
@@ -136,12 +136,12 @@ class Producer(Client):
         Waits up to ``max_block_ms`` for the topic's metadata and for room in the buffer; raises
         KafkaError: UNKNOWN_TOPIC_OR_PARTITION, MESSAGE_TOO_LARGE, REQUEST_TIMED_OUT (no room, or
         no such partition of a topic that is there).
-        Keys and values are bytes: TypeError for anything else.
+        TypeError, ValueError: for keys and values other than bytes, and for what else no record is.
         """
-        if (type(value) is not bytes or type(key) is not bytes) and not (
-            isinstance(value, _BYTES_OR_NONE) and isinstance(key, _BYTES_OR_NONE)
-        ):
-            raise TypeError("keys and values are bytes or None")
+        if type(value) is not bytes:
+            value = as_bytes(value)
+        if key is not None and type(key) is not bytes:
+            key = as_bytes(key)
         view = self.session.metadata.view
         if view is not self._routes_of:
             self._routes_of = view
@@ -151,6 +151,10 @@ class Producer(Client):
             route = await self._route(topic, partition)
         if timestamp_ms is None:
             timestamp_ms = self._wall_ms()
+        else:
+            check_timestamp(timestamp_ms)
+        if headers:
+            headers = as_headers(headers)
         record: PendingRecord = (timestamp_ms, key, value, headers)
         size_bytes = record_size_bytes(record)
         promise: Promise = self._new_promise()
@@ -169,6 +173,8 @@ class Producer(Client):
 
     async def _route(self, topic: str, partition: int | None) -> _Route:
         """Raises KafkaError when the topic, or the partition, is not found in time."""
+        if partition is not None and partition < 0:
+            raise ValueError(f"there is no partition {partition}")
         if self._closed:
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "the producer is closed")
         metadata = self.session.metadata
@@ -189,6 +195,8 @@ class Producer(Client):
             )
         if not self._accumulator.has_memory(size_bytes):
             await self._wait_for_memory(size_bytes)
+        if self._closed:
+            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "the producer is closed")
         now_ms = self.session.world.clock.monotonic_ms()
         if self._accumulator.append(target, record, size_bytes, promise, now_ms):
             self.sender.wake()
@@ -212,33 +220,35 @@ class Producer(Client):
         )
 
     async def flush(self) -> None:
-        """Send all that was handed over so far, and wait until it is settled, well or badly."""
-        promises = self._accumulator.begin_flush()
+        """Send all that was handed over so far, and wait until it is settled, well or badly; also
+        what the caller has stopped waiting for."""
+        mark = self._accumulator.begin_flush()
         try:
             self.sender.wake()
-            if promises:
-                await asyncio.wait(promises)
+            while not self._accumulator.is_flushed(mark):
+                self._settled.clear()
+                await self._settled.wait()
         finally:
             self._accumulator.end_flush()
 
     async def close(self) -> None:
-        """Flush, then end. Each record is settled within its delivery time-out."""
+        """Flush, then end. Each record is settled within its delivery time-out. Cancelled, it ends
+        as ``abort`` does."""
         if self._closed:
             return
         self._closed = True
-        await self.flush()
-        await self._end()
+        try:
+            await self.flush()
+        finally:
+            await self.abort()
 
     async def abort(self) -> None:
         """End now. What is not acknowledged fails with NETWORK_EXCEPTION, delivered or not."""
-        if self._closed:
-            return
         self._closed = True
-        await self._end()
-
-    async def _end(self) -> None:
-        await self.sender.close()
-        await self.session.close()
+        try:
+            await self.sender.close()
+        finally:
+            await self.session.close()
 
     # -- transactions. All raise KafkaError, RuntimeError without a ``transactional_id``.
 
@@ -315,8 +325,6 @@ class Producer(Client):
                         ErrorCode.REQUEST_TIMED_OUT,
                         f"no room in the buffer within {self._config.max_block_ms} ms",
                     )
-                if self._closed:
-                    raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "the producer is closed")
         finally:
             self._blocked_ms += self.session.world.clock.monotonic_ms() - begun_ms
 

@@ -110,13 +110,16 @@ class Sender:
             running.append(self._producer_id_task)
         for task in running:
             task.cancel()
-        if running:
-            await asyncio.wait(running)
-        for batch in self._accumulator.take_all():
-            self._fail(batch, KafkaError(ErrorCode.NETWORK_EXCEPTION, "the producer was closed"))
-            for promise in batch.tokens:
-                if not promise.cancelled():
-                    promise.exception()  # who gave the producer up need not look at each
+        try:
+            if running:
+                await asyncio.wait(running)
+        finally:
+            error = KafkaError(ErrorCode.NETWORK_EXCEPTION, "the producer was closed")
+            for batch in self._accumulator.take_all():
+                self._fail(batch, error)
+                for promise in batch.tokens:
+                    if not promise.cancelled():
+                        promise.exception()  # who gave the producer up need not look at each
 
     async def drop(self, error: KafkaError) -> None:
         """Fail what is not sent, and wait for the rest: a transaction is aborted."""

@@ -121,14 +121,21 @@ class Client(ABC):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        """Cancelled while it closes, it leaves nothing running."""
         assert self._stack is not None
         try:
             if error is None:
                 await self.close()
             else:
                 await self.abort()
-        finally:
+        except asyncio.CancelledError as cancelled:
+            # Left by this, the task group ends what ``close`` had no time to end, and raises it.
+            await self._stack.__aexit__(type(cancelled), cancelled, cancelled.__traceback__)
+            raise
+        except BaseException:
             await self._stack.aclose()
+            raise
+        await self._stack.aclose()
 
 
 def raise_for(code: ErrorCode, message: str | None = None) -> None:

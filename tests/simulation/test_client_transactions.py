@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from minikafka.core.client.fetched import ConsumerRecord
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.protocol.messages.produce import ProduceRequest
 from minikafka.testing.simulated import SimulatedCluster, play
 
 ONE = {"transaction.state.log.num.partitions": "1"}
@@ -53,6 +55,31 @@ def test_what_is_committed_is_seen_and_what_is_aborted_is_not():
                 await producer.send("t", b"9", partition=0)
         values = await committed(cluster, "t")
         assert sorted(values) == [b"%d" % number for number in range(10)]
+
+    play(scenario, brokers=1, settings=settings(1))
+
+
+def test_a_commit_waits_for_records_that_nobody_waits_for_any_more():
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", 1)
+        async with cluster.producer(transactional_id="x", linger_ms=20) as producer:
+            await producer.init_transactions()
+            connections = producer.session.connections
+            usual = connections.request
+
+            async def slow(node_id: int, message: Any, **keys: Any) -> Any:
+                if isinstance(message, ProduceRequest):
+                    await asyncio.sleep(1)
+                return await usual(node_id, message, **keys)
+
+            connections.request = slow  # type: ignore[method-assign]
+            producer.begin_transaction()
+            kept = await producer.send("t", b"kept")
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(producer.send_and_wait("t", b"given up"), 0.1)
+            await producer.commit_transaction()
+            assert kept.done()
+        assert await committed(cluster, "t") == [b"kept", b"given up"]
 
     play(scenario, brokers=1, settings=settings(1))
 

@@ -112,8 +112,8 @@ class Accumulator(Generic[Token]):
         used = self._used_bytes + size_bytes
         if filled > self._batch_size or used > self._buffer_memory:
             return None
-        self._used_bytes = used
         batch.append(record, token, size_bytes)
+        self._used_bytes = used
         return filled >= self._batch_size
 
     def append(
@@ -125,26 +125,35 @@ class Accumulator(Generic[Token]):
         now_ms: int,
     ) -> bool:
         """Add a record whose ``record_size_bytes`` is given. True when there may be news for the
-        sender: a batch has begun, or is full. Ask ``has_memory`` first."""
+        sender: a batch has begun, or is full. Ask ``has_memory`` first. A record that cannot be
+        encoded leaves nothing behind."""
         batch = self._open.get(topic_partition)
         limit = self.config.batch_size
-        news = False
-        if batch is None or batch.size_bytes + size_bytes > limit:
-            batch = self._open[topic_partition] = ProducerBatch(topic_partition, now_ms)
-            batch.serial = self._next_serial
-            self._next_serial += 1
-            self._queues.setdefault(topic_partition, deque()).append(batch)
-            self._used_bytes += BATCH_OVERHEAD_BYTES
-            news = True
+        if batch is not None and batch.size_bytes + size_bytes <= limit:
+            batch.append(record, token, size_bytes)
+            self._used_bytes += size_bytes
+            return batch.size_bytes >= limit
+        batch = ProducerBatch(topic_partition, now_ms)
         batch.append(record, token, size_bytes)
-        self._used_bytes += size_bytes
-        return news or batch.size_bytes >= limit
+        batch.serial = self._next_serial
+        self._next_serial += 1
+        self._open[topic_partition] = batch
+        self._queues.setdefault(topic_partition, deque()).append(batch)
+        self._used_bytes += batch.size_bytes
+        return True
 
-    def begin_flush(self) -> list[Token]:
-        """From here to ``end_flush`` nothing lingers. Returns the last token of every batch that
-        is here now: once those are settled, so is all that was appended before."""
+    def begin_flush(self) -> int:
+        """From here to ``end_flush`` nothing lingers. Returns a mark for ``is_flushed``."""
         self._flushes += 1
-        return [batch.tokens[-1] for batch in self._batches()]
+        return self._next_serial
+
+    def is_flushed(self, mark: int) -> bool:
+        """Whether all that was here at the mark has gone for good. Tokens do not tell that: one of
+        a batch may be given up by its owner while the batch is still on its way."""
+        queues = self._queues.values()
+        if any(queue[0].serial < mark for queue in queues):  # they are in the order of serials
+            return False
+        return all(batch.serial >= mark for flying in self._in_flight.values() for batch in flying)
 
     def end_flush(self) -> None:
         self._flushes -= 1

@@ -1,0 +1,39 @@
+"""What a producer takes as a record; anything else is refused before it gets near a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from minikafka.protocol.records.record import Header
+
+LAST_TIMESTAMP_MS: Final = (1 << 63) - 1
+
+
+def as_bytes(content: bytes | None) -> bytes | None:
+    """A copy of what is like bytes. Raises TypeError."""
+    if content is None:
+        return None
+    if not isinstance(content, bytes | bytearray | memoryview):
+        raise TypeError("keys, values and what headers hold are bytes or None")
+    return bytes(content)
+
+
+def as_headers(headers: Sequence[Header]) -> list[Header]:
+    """Raises TypeError."""
+    if isinstance(headers, Mapping):
+        raise TypeError("headers are pairs: there may be several of a name")
+    checked: list[Header] = []
+    for name, content in headers:
+        if not isinstance(name, str):
+            raise TypeError("names of headers are str")
+        checked.append((name, as_bytes(content)))
+    return checked
+
+
+def check_timestamp(timestamp_ms: int) -> None:
+    """Raises TypeError, ValueError."""
+    if not isinstance(timestamp_ms, int):
+        raise TypeError("timestamp_ms is an int, of milliseconds")
+    if not 0 <= timestamp_ms <= LAST_TIMESTAMP_MS:
+        raise ValueError(f"timestamp_ms {timestamp_ms}: negative, or beyond 64 bits")
