@@ -127,7 +127,7 @@ def test_who_learns_of_its_end_while_it_gives_up_partitions_is_assigned_new_ones
             assert consumer.assignment == [TopicPartition(TOPIC, number) for number in range(4)]
             assert {int(value or b"") for value in reader.values} == set(range(16))
 
-    simulated(scenario)
+    simulated(scenario, initial_delay_ms=0)
 
 
 def test_who_never_polls_after_its_join_loses_its_partitions():

@@ -91,9 +91,13 @@ class Reader:
 
 
 def simulated(
-    scenario: Callable[[SimCluster], Awaitable[None]], partitions: int = 4, seed: int = 1
+    scenario: Callable[[SimCluster], Awaitable[None]],
+    partitions: int = 4,
+    seed: int = 1,
+    initial_delay_ms: int = 500,
 ) -> None:
-    """Play it with a topic ``t``."""
+    """Play it with a topic ``t``. ``initial_delay_ms``: of a group's first rebalance."""
+    settings = SETTINGS | {"group.initial.rebalance.delay.ms": str(initial_delay_ms)}
 
     async def play(cluster: SimCluster) -> None:
         cluster.start()
@@ -103,7 +107,7 @@ def simulated(
             await admin.wait_for_topic(TOPIC, partitions)
         await scenario(cluster)
 
-    SimCluster(seed, [1], SETTINGS).run(play)
+    SimCluster(seed, [1], settings).run(play)
 
 
 async def write(cluster: SimCluster, first: int, count: int, topic: str = TOPIC) -> None:
