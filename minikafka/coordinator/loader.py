@@ -6,13 +6,18 @@ from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
 from minikafka.coordinator.ports import InternalLog
-from minikafka.kernel.errors import KafkaError
+from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import EventLog
-from minikafka.kernel.ports import Clock
+from minikafka.kernel.ports import Buffer, Clock
 from minikafka.protocol.codec import DecodeError
-from minikafka.protocol.records.batch import RecordBatch, iterate_batches
+from minikafka.protocol.records.batch import (
+    CorruptRecordError,
+    RecordBatch,
+    crc_is_valid,
+    iterate_batches,
+)
 from minikafka.protocol.records.control import ControlRecordType, decode_end_txn_marker
-from minikafka.protocol.records.record import decode_batch
+from minikafka.protocol.records.record import Record, decode_batch
 
 RECORDS_IN_ONE_BREATH = 500
 RETRY_MS = 1_000
@@ -33,7 +38,11 @@ class ReplayingShard(Protocol[R_contra]):
 class Loader(Generic[R]):
     """Kafka's ``doLoadGroupsAndOffsets`` and ``loadTransactionMetadata``. Others are served between
     every few hundred records. ``decode``: key and value to a record, None for one of a kind that is
-    not known; it raises DecodeError."""
+    not known; it raises DecodeError.
+
+    What is damaged, or nobody can read, must not keep all others from being served: it is logged
+    and passed over. (Kafka passes over all that comes after it, too.)
+    """
 
     def __init__(
         self,
@@ -57,50 +66,129 @@ class Loader(Generic[R]):
 
         A disk that fails takes the partition away, sooner or later; until then it is tried again.
         """
-        offset: int | None = None
+        events = self._events.bind(partition=partition)
+        replay = _Replay(shard, self._decode, self._clock, events)
+        offset = 0
         while is_wanted():
+            bounds = self._log.bounds(partition)
+            if bounds is None:
+                return False
+            start, end = bounds
+            offset = max(start, offset)
+            if offset >= end:
+                await replay.settle()
+                return is_wanted()
             try:
-                bounds = self._log.bounds(partition)
-                if bounds is None:
-                    return False
-                start, end = bounds
-                offset = start if offset is None else offset
-                if offset >= end:
-                    return True
                 data = await self._log.read(partition, offset, self._load_buffer_size)
-                before = offset
-                for batch in iterate_batches(data):
-                    if batch.last_offset < offset:
-                        continue
-                    await self._replay(shard, batch)
-                    offset = batch.last_offset + 1
-                if offset == before:
-                    return True  # nothing left to read
             except (KafkaError, OSError) as error:
-                self._events.error("loading_failed", partition=partition, error=repr(error))
-                await self._clock.sleep(RETRY_MS)
+                if not isinstance(error, KafkaError) or error.code is not ErrorCode.CORRUPT_MESSAGE:
+                    events.error("loading_failed", error=repr(error))
+                    await self._clock.sleep(RETRY_MS)
+                    continue
+                data = b""
+            before = offset
+            offset = await replay.take_all(data, offset)
+            if offset == before:  # where the next batch begins, nobody knows
+                events.error("log_damaged", unread_from=offset, unread_to=end)
+                await replay.settle()
+                return is_wanted()
         return False
 
-    async def _replay(self, shard: ReplayingShard[R], batch: RecordBatch) -> None:
-        if batch.is_control:
-            for record in decode_batch(batch):
-                marker = decode_end_txn_marker(record)
-                if marker is not None:
-                    committed = marker.type is ControlRecordType.COMMIT
-                    offset = batch.base_offset
-                    shard.replay_end_of_transaction(batch.producer_id, offset, committed)
-            return
-        producer_id = batch.producer_id if batch.is_transactional else None
-        for count, record in enumerate(decode_batch(batch)):
-            if count % RECORDS_IN_ONE_BREATH == 0:
+
+class _Replay(Generic[R]):
+    """One log on its way into one shard. Of records outside of transactions the last one of a key
+    counts, as after compaction: those before it are not even decoded."""
+
+    def __init__(
+        self,
+        shard: ReplayingShard[R],
+        decode: Callable[[bytes, bytes | None], R | None],
+        clock: Clock,
+        events: EventLog,
+    ) -> None:
+        self._shard = shard
+        self._decode = decode
+        self._clock = clock
+        self._events = events
+        # By key: value, offset, and that of the first record of the batch.
+        self._latest: dict[bytes, tuple[bytes | None, int, int]] = {}
+        self._in_this_breath = 0
+
+    async def take_all(self, data: Buffer, offset: int) -> int:
+        """The batches in ``data`` from ``offset`` on. Returns the offset after the last one that
+        could be found; those that cannot be read count as found."""
+        try:
+            for batch in iterate_batches(data):
+                if batch.last_offset < offset:
+                    continue
+                try:
+                    await self._take(batch)
+                except KafkaError as error:
+                    self._events.error(
+                        "batch_unreadable", offset=batch.base_offset, error=repr(error)
+                    )
+                offset = batch.last_offset + 1
+        except KafkaError as error:
+            self._events.error("no_batch", after_offset=offset, error=repr(error))
+        return offset
+
+    async def settle(self) -> None:
+        """Let the shard have what was put off."""
+        latest, self._latest = self._latest, {}
+        for key, (value, offset, base_offset) in latest.items():
+            self._replay(key, value, offset, base_offset, None)
+            if self._is_long_breath():
                 await self._clock.sleep(0)
-            try:
-                decoded = self._decode(record.key or b"", record.value)
-            except DecodeError as error:
-                # Somebody else's: it must not keep all others from being served.
-                self._events.warning("record_unreadable", offset=record.offset, error=str(error))
-                continue
-            if decoded is None:
-                self._events.warning("record_of_unknown_kind", offset=record.offset)
-                continue
-            shard.replay(decoded, batch.base_offset, producer_id)
+
+    async def _take(self, batch: RecordBatch) -> None:
+        """Raises KafkaError when it is damaged."""
+        if not crc_is_valid(batch):
+            raise CorruptRecordError(f"the batch at offset {batch.base_offset} has a wrong CRC")
+        if not batch.is_control and not batch.is_transactional:
+            latest, base_offset = self._latest, batch.base_offset
+            for record in decode_batch(batch):
+                key = record.key or b""
+                latest.pop(key, None)  # it goes to the end, as in the log
+                latest[key] = (record.value, record.offset, base_offset)
+                if self._is_long_breath():
+                    await self._clock.sleep(0)
+            return
+        await self.settle()  # the order of these and those matters
+        for record in decode_batch(batch):
+            if batch.is_control:
+                self._end_transaction(batch, record)
+            else:
+                key = record.key or b""
+                where = (record.offset, batch.base_offset)
+                self._replay(key, record.value, *where, batch.producer_id)
+            if self._is_long_breath():
+                await self._clock.sleep(0)
+
+    def _end_transaction(self, batch: RecordBatch, record: Record) -> None:
+        marker = decode_end_txn_marker(record)
+        if marker is not None:
+            committed = marker.type is ControlRecordType.COMMIT
+            self._shard.replay_end_of_transaction(batch.producer_id, batch.base_offset, committed)
+
+    def _replay(
+        self,
+        key: bytes,
+        value: bytes | None,
+        offset: int,
+        base_offset: int,
+        producer_id: int | None,
+    ) -> None:
+        try:
+            decoded = self._decode(key, value)
+        except DecodeError as error:
+            self._events.warning("record_unreadable", offset=offset, error=str(error))
+            return
+        if decoded is None:
+            self._events.warning("record_of_unknown_kind", offset=offset)
+            return
+        self._shard.replay(decoded, base_offset, producer_id)
+
+    def _is_long_breath(self) -> bool:
+        """Whether others are to be served now; counts one record."""
+        self._in_this_breath = (self._in_this_breath + 1) % RECORDS_IN_ONE_BREATH
+        return not self._in_this_breath

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.protocol.codec import decode
+from minikafka.protocol.codec import DecodeError, decode
 from minikafka.protocol.messages.offsets_log import (
     GROUP_METADATA_KEY_VERSION,
     OFFSET_COMMIT_KEY_VERSIONS,
@@ -27,6 +27,7 @@ NO_TIMESTAMP: Final = -1
 _VALUE_VERSION: Final = 3
 # The one that carries a time of expiry.
 _EXPIRING_VALUE_VERSION: Final = 1
+_LAST_GENERATION: Final = 2**31 - 1  # there has to be one after it
 
 
 class CommittedOffset(NamedTuple):
@@ -84,7 +85,7 @@ def encode_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
 
 
 def decode_record(key: bytes, value: bytes | None) -> GroupRecord | None:
-    """None for a key of a later Kafka. Raises DecodeError."""
+    """None for a key of a later Kafka. Raises DecodeError, also for a group that cannot be."""
     version = version_of(key)
     if version in OFFSET_COMMIT_KEY_VERSIONS:
         offset_key = decode(OffsetCommitKey, version, key, VERSION_BYTES)
@@ -101,7 +102,29 @@ def decode_record(key: bytes, value: bytes | None) -> GroupRecord | None:
     if version == 0:
         for member in stored.members:
             member.rebalance_timeout = member.session_timeout
+    _check(stored)
     return GroupStored(group_key.group, stored)
+
+
+def _check(stored: GroupMetadataValue) -> None:
+    """Anybody who may write to the topic may write anything: a group that contradicts itself would
+    end its coordinator, and the next one. Raises DecodeError."""
+    if not 0 <= stored.generation < _LAST_GENERATION:
+        raise DecodeError(f"generation {stored.generation}")
+    member_ids = {member.member_id for member in stored.members}
+    if len(member_ids) < len(stored.members):
+        raise DecodeError("two members with one id")
+    instance_ids = [
+        member.group_instance_id
+        for member in stored.members
+        if member.group_instance_id is not None
+    ]
+    if len(set(instance_ids)) < len(instance_ids):
+        raise DecodeError("two members with one instance id")
+    if stored.leader is not None and stored.leader not in member_ids:
+        raise DecodeError("a leader that is no member")
+    if stored.members and stored.protocol is None:
+        raise DecodeError("members without a protocol")
 
 
 def _committed(value: bytes) -> CommittedOffset:

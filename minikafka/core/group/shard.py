@@ -160,7 +160,7 @@ class GroupShard:
                     stored.assignment,
                 )
             )
-        group.leader_id = value.leader
+        group.leader_id = value.leader or group.leader_id
         group.state = GroupState.STABLE if group.members else GroupState.EMPTY
         group.learn_subscriptions()
         known = self.groups.get(group_id)

@@ -18,6 +18,10 @@ from minikafka.protocol.versioned import decode_versioned, encode_versioned, ver
 
 _KEY_VERSION: Final = 0
 _VALUE_VERSION: Final = 0  # as Kafka 3.9 writes it
+_STORED_STATES: Final = frozenset(TransactionState) - {
+    TransactionState.DEAD,
+    TransactionState.PREPARE_EPOCH_FENCE,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +52,7 @@ def encode_record(record: TransactionStored) -> tuple[bytes, bytes | None]:
 
 
 def decode_record(key: bytes, value: bytes | None) -> TransactionStored | None:
-    """None for a key of a later Kafka. Raises DecodeError."""
+    """None for a key of a later Kafka. Raises DecodeError, also for what cannot be."""
     if version_of(key) != _KEY_VERSION:
         return None
     transactional_id = decode_versioned(TransactionLogKey, key)[0].transactional_id
@@ -56,8 +60,10 @@ def decode_record(key: bytes, value: bytes | None) -> TransactionStored | None:
         return TransactionStored(transactional_id, None)
     read, _ = decode_versioned(TransactionLogValue, value)
     state = STATES_BY_NUMBER.get(read.transaction_status)
-    if state is None:
+    if state is None or state not in _STORED_STATES:
         raise DecodeError(f"transaction state {read.transaction_status}")
+    if read.producer_id < 0 or read.producer_epoch < 0:
+        raise DecodeError(f"producer {read.producer_id}, epoch {read.producer_epoch}")
     facts = TransactionFacts(
         read.producer_id,
         read.producer_epoch,

@@ -91,3 +91,18 @@ def test_records_that_are_none() -> None:
         decode_record(key, value[:9])
     assert decode_record(b"\0\x05later", value) is None
     assert decode_record(key, None) == TransactionStored("t", None)
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        pytest.param(TransactionFacts(7, 3, 60_000, S.DEAD), id="dead"),
+        pytest.param(TransactionFacts(7, 3, 60_000, S.PREPARE_EPOCH_FENCE), id="being fenced"),
+        pytest.param(TransactionFacts(7, -1, 60_000, S.ONGOING), id="no epoch"),
+        pytest.param(TransactionFacts(-1, 3, 60_000, S.EMPTY), id="no producer"),
+    ],
+)
+def test_what_no_coordinator_writes_is_not_read(facts: TransactionFacts) -> None:
+    """The next request of that id would end the coordinator."""
+    with pytest.raises(DecodeError):
+        decode_record(*encode_record(TransactionStored("tx", facts)))

@@ -1,0 +1,274 @@
+"""Groups as they come out of a log: whole, and in spite of what is broken in it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from minikafka.coordinator.loader import RECORDS_IN_ONE_BREATH, Loader
+from minikafka.core.group.config import GroupConfig
+from minikafka.core.group.records import (
+    CommittedOffset,
+    GroupStored,
+    OffsetCommitted,
+    decode_record,
+    encode_record,
+)
+from minikafka.core.group.shard import GroupShard
+from minikafka.core.group.states import GroupState
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.protocol.messages.offsets_log import GroupMetadataValue, MemberMetadata
+from minikafka.protocol.records.batch import parse_batch
+from minikafka.protocol.records.builder import build_batch
+from minikafka.protocol.records.control import ControlRecordType, EndTxnMarker
+from minikafka.protocol.records.control import encode_end_txn_marker as encode_marker
+from tests.support.group_lab import GroupLab, LabClock, MemoryLog, run
+from tests.support.recording_log import RecordingLog
+
+
+def value(
+    *members: tuple[str, str | None],
+    leader: str | None,
+    protocol: str | None = "range",
+    generation: int = 3,
+) -> GroupMetadataValue:
+    stored = [MemberMetadata(m, i, "c", "/h", 10_000, 10_000, b"", b"") for m, i in members]
+    return GroupMetadataValue("consumer", generation, protocol, leader, 0, stored)
+
+
+def write(lab: GroupLab, *records: tuple[bytes, bytes | None]) -> None:
+    lab.log.append(0, build_batch([(0, *record, ()) for record in records]), False, lambda *_: None)
+
+
+def reload(lab: GroupLab) -> None:
+    lab.resign()
+    lab.elect()
+
+
+# -- what is broken
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        pytest.param(value(("a", "i"), ("b", "i"), leader="a"), id="one instance twice"),
+        pytest.param(value(("a", None), ("a", None), leader="a"), id="one member twice"),
+        pytest.param(value(("a", None), leader="ghost"), id="a leader that is no member"),
+        pytest.param(value(leader="ghost", protocol=None), id="a leader of nobody"),
+        pytest.param(value(("a", None), leader="a", protocol=None), id="no protocol"),
+        pytest.param(value(leader=None, generation=-1), id="before the first generation"),
+        pytest.param(value(leader=None, generation=2**31 - 1), id="none after it"),
+    ],
+)
+def test_a_group_that_cannot_be_is_passed_over(bad: GroupMetadataValue) -> None:
+    """Whoever may write to the topic may write that: the coordinator must start nevertheless."""
+    lab = GroupLab()
+    lab.commit({("t", 0): 7})
+    write(lab, encode_record(GroupStored("g", bad)))
+    reload(lab)
+    assert lab.said().count("record_unreadable") == 1
+    assert lab.committed() == {("t", 0): 7}
+    lab.stable("x", "y")
+    assert lab.group.state is GroupState.STABLE
+
+
+def test_without_a_leader_the_first_member_leads() -> None:
+    lab = GroupLab()
+    write(lab, encode_record(GroupStored("g", value(("a", None), ("b", None), leader=None))))
+    reload(lab)
+    assert lab.group.leader_id == "a"
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param((61, b"\xff\xff\xff\xff"), id="a record"),
+        pytest.param((70, b"\0"), id="a byte that only the checksum tells of"),
+        pytest.param((17, b"\0\0\0\0"), id="the checksum"),
+    ],
+)
+def test_a_damaged_batch_is_passed_over(damage: tuple[int, bytes]) -> None:
+    lab = GroupLab()
+    for offset in (1, 2, 3):
+        lab.commit({("t", offset): offset})
+    position, new = damage
+    batch = lab.log.batches[1]
+    lab.log.batches[1] = batch[:position] + new + batch[position + len(new) :]
+    assert lab.log.batches[1] != batch
+    reload(lab)
+    assert lab.committed() == {("t", 1): 1, ("t", 3): 3}
+    assert lab.said().count("batch_unreadable") == 1
+
+
+def test_after_a_damaged_header_what_was_read_before_is_served() -> None:
+    lab = GroupLab()
+    for offset in (1, 2, 3):
+        lab.commit({("t", offset): offset})
+    batch = lab.log.batches[1]
+    lab.log.batches[1] = batch[:16] + b"\x09" + batch[17:]  # the magic
+    reload(lab)
+    assert lab.committed() == {("t", 1): 1}
+    assert "log_damaged" in lab.said()
+    assert lab.commit({("t", 4): 4}) == {TopicPartition("t", 4): ErrorCode.NONE}
+
+
+class RefusingLog(MemoryLog):
+    """``refusals``: of reads, in turn. The log starts where ``start`` says."""
+
+    start = 0
+
+    def __init__(self, *refusals: Exception) -> None:
+        super().__init__()
+        self.refusals = list(refusals)
+
+    def bounds(self, partition: int) -> tuple[int, int]:
+        return self.start, self.end
+
+    async def read(self, partition: int, offset: int, max_bytes: int) -> bytes:
+        if self.refusals:
+            raise self.refusals.pop(0)
+        if offset < self.start:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        return self.batches[offset]
+
+
+class PatientClock(LabClock):
+    slept = 0
+
+    async def sleep(self, delay_ms: int) -> None:
+        self.slept += 1
+
+
+def load(log: MemoryLog, events: RecordingLog, clock: PatientClock | None = None) -> GroupShard:
+    shard = GroupShard(GroupConfig())
+    loader = Loader(clock or PatientClock(), log, 1 << 20, decode_record, events)
+    outcome: list[bool] = []
+
+    async def whole() -> None:
+        outcome.append(await loader.load(0, shard, lambda: True))
+
+    run(whole())
+    assert outcome == [True]
+    return shard
+
+
+def commits(log: MemoryLog, count: int) -> None:
+    for number in range(count):
+        where = TopicPartition("t", number)
+        record = encode_record(OffsetCommitted("g", where, CommittedOffset(number)))
+        log.append(0, build_batch([(0, *record, ())]), True, lambda *_: None)
+
+
+def test_what_may_pass_is_tried_again_and_what_is_broken_is_not() -> None:
+    storage = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+    log, events = RefusingLog(OSError("I/O error"), storage), RecordingLog()
+    commits(log, 3)
+    assert len(load(log, events).groups["g"].offsets) == 3
+    assert [name for _, name, _ in events.events] == ["loading_failed", "loading_failed"]
+    broken = RefusingLog(KafkaError(ErrorCode.CORRUPT_MESSAGE))
+    commits(broken, 3)
+    assert not load(broken, events).groups
+    assert events.events[-1][1] == "log_damaged"
+
+
+def test_records_deleted_meanwhile_are_not_waited_for() -> None:
+    log = RefusingLog()
+    commits(log, 5)
+    read = log.read
+
+    async def read_and_delete(partition: int, offset: int, max_bytes: int) -> bytes:
+        data = await read(partition, offset, max_bytes)
+        log.start = 3
+        return data
+
+    log.read = read_and_delete  # type: ignore[method-assign]
+    shard = load(log, RecordingLog())
+    assert [tp.partition for tp in shard.groups["g"].offsets] == [0, 3, 4]
+
+
+def test_others_are_served_now_and_then_however_small_the_batches_are() -> None:
+    log, clock = MemoryLog(), PatientClock()
+    commits(log, 2 * RECORDS_IN_ONE_BREATH)
+    load(log, RecordingLog(), clock)
+    assert clock.slept == 4, "twice as they are read, twice as they are taken over"
+
+
+# -- the whole of it, against a replay record by record
+
+GROUPS, PARTITIONS, PRODUCERS = ("g", "h"), (0, 1), (7, 8)
+groups, partitions = st.sampled_from(GROUPS), st.sampled_from(PARTITIONS)
+producers = st.sampled_from(PRODUCERS)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("commit"), groups, partitions, st.none() | producers),
+        st.tuples(st.just("delete"), groups, partitions, st.none() | producers),
+        st.tuples(st.just("group"), groups, st.booleans()),
+        st.tuples(st.just("end"), producers, st.booleans()),
+    ),
+    max_size=25,
+)
+
+
+def _append(log: MemoryLog, number: int, step: tuple[Any, ...]) -> None:
+    kind, *facts = step
+    options: dict[str, Any] = {}
+    if kind == "end":
+        producer_id, committed = facts
+        outcome = ControlRecordType.COMMIT if committed else ControlRecordType.ABORT
+        record: tuple[bytes, bytes | None] = encode_marker(EndTxnMarker(outcome, 0))
+        options = {"producer_id": producer_id, "transactional": True, "control": True}
+    elif kind == "group":
+        group_id, lives = facts
+        stored = value(("a", None), leader="a", generation=number) if lives else None
+        record = encode_record(GroupStored(group_id, stored))
+    else:
+        group_id, partition, producer_id = facts
+        new = CommittedOffset(number) if kind == "commit" else None
+        record = encode_record(OffsetCommitted(group_id, TopicPartition("t", partition), new))
+        if producer_id is not None:
+            options = {"producer_id": producer_id, "transactional": True}
+    if options:
+        options["producer_epoch"] = 0
+    log.append(0, build_batch([(0, *record, ())], **options), True, lambda *_: None)
+
+
+def _replayed(steps: list[tuple[Any, ...]]) -> GroupShard:
+    shard = GroupShard(GroupConfig())
+    for number, (kind, *facts) in enumerate(steps):
+        if kind == "end":
+            shard.replay_end_of_transaction(facts[0], number, facts[1])
+        elif kind == "group":
+            stored = value(("a", None), leader="a", generation=number) if facts[1] else None
+            shard.replay(GroupStored(facts[0], stored), number)
+        else:
+            new = CommittedOffset(number) if kind == "commit" else None
+            record = OffsetCommitted(facts[0], TopicPartition("t", facts[1]), new)
+            shard.replay(record, number, facts[2])
+    return shard
+
+
+def _seen(shard: GroupShard) -> dict[str, Any]:
+    shard.loaded(0)
+    where = [TopicPartition("t", partition) for partition in PARTITIONS]
+    return {
+        group_id: (
+            group.generation_id,
+            list(group.members),
+            [(group.offsets.get(tp), group.offsets.is_unstable(tp)) for tp in where],
+        )
+        for group_id, group in sorted(shard.groups.items())
+    }
+
+
+@given(STEPS)
+@settings(max_examples=150, deadline=None)
+def test_loading_comes_to_the_same_as_replaying_every_record(steps: list[tuple[Any, ...]]) -> None:
+    log = MemoryLog()
+    for number, step in enumerate(steps):
+        _append(log, number, step)
+    assert [parse_batch(batch, 0).base_offset for batch in log.batches] == list(range(len(steps)))
+    assert _seen(load(log, RecordingLog())) == _seen(_replayed(steps))
