@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from minikafka.broker.cluster_view import ClusterView
 from minikafka.broker.hosted_partitions import HostedPartitions
@@ -32,3 +33,23 @@ def leader_hint(
     broker = cluster.broker(leader) if leader >= 0 else None
     endpoint = broker.endpoint(listener) if broker is not None else None
     return LeaderHint(leader, leader_epoch, broker, endpoint)
+
+
+def name_leader(
+    hint: LeaderHint,
+    answer: Any,
+    response: Any,
+    leader_type: Callable[[int, int], object],
+    node_type: Callable[[int, str, int, str | None], object],
+) -> None:
+    """Tell of ``hint`` in a partition's ``answer``, and of its node in the ``response``, once. The
+    types are those of the message's own module."""
+    answer.current_leader = leader_type(hint.leader, hint.leader_epoch)
+    if (
+        hint.endpoint is not None
+        and hint.broker is not None
+        and all(node.node_id != hint.leader for node in response.node_endpoints)
+    ):
+        response.node_endpoints.append(
+            node_type(hint.leader, hint.endpoint.host, hint.endpoint.port, hint.broker.rack)
+        )

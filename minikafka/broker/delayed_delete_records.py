@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from minikafka.broker.hosted_partitions import HostedPartitions
-from minikafka.core.purgatory import DelayedOperation
+from minikafka.broker.delayed_results import DelayedResults
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
 
@@ -35,7 +34,7 @@ class DeletionResult:
 DeletionReply: TypeAlias = Callable[[Sequence[DeletionResult]], None]
 
 
-class DelayedDeleteRecords(DelayedOperation):
+class DelayedDeleteRecords(DelayedResults[DeletionResult]):
     """Completes when every partition that was cut here has settled in one of these cases:
 
     A. The partition is no longer here.
@@ -46,26 +45,7 @@ class DelayedDeleteRecords(DelayedOperation):
     the new start all the same.
     """
 
-    __slots__ = ("_hosted", "_on_expired", "_pending", "_reply", "_results")
-
-    def __init__(
-        self,
-        timeout_ms: int,
-        results: Sequence[DeletionResult],
-        hosted: HostedPartitions,
-        reply: DeletionReply,
-        on_expired: Callable[[int], None],
-    ) -> None:
-        super().__init__(timeout_ms)
-        self._results = results
-        self._pending = [result for result in results if result.error == 0]
-        self._hosted = hosted
-        self._reply = reply
-        self._on_expired = on_expired
-
-    def try_complete(self) -> bool:
-        self._pending = [result for result in self._pending if not self._settle(result)]
-        return not self._pending and self.force_complete()
+    __slots__ = ()
 
     def _settle(self, result: DeletionResult) -> bool:
         partition = self._hosted.get(result.topic_partition)
@@ -81,16 +61,3 @@ class DelayedDeleteRecords(DelayedOperation):
             return True
         result.low_watermark = INVALID_LOW_WATERMARK
         return True
-
-    def on_complete(self) -> None:
-        for result in self._pending:
-            result.error = ErrorCode.REQUEST_TIMED_OUT
-        reply, results = self._reply, self._results
-        del self._reply, self._results  # this may linger in watch lists until a purge
-        reply(results)
-
-    def watched_keys(self) -> Iterable[TopicPartition]:
-        return (result.topic_partition for result in self._pending)
-
-    def on_expiration(self) -> None:
-        self._on_expired(len(self._pending))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from minikafka.broker.hosted_partitions import HostedPartitions
+from minikafka.broker.delayed_results import DelayedResults
 from minikafka.core.log.append import LogAppendInfo
-from minikafka.core.purgatory import DelayedOperation
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
 
@@ -39,7 +38,7 @@ class AppendResult:
 AppendReply: TypeAlias = Callable[[Sequence[AppendResult]], None]
 
 
-class DelayedProduce(DelayedOperation):
+class DelayedProduce(DelayedResults[AppendResult]):
     """Completes when every partition that was appended to has settled in one of these cases:
 
     A. The partition is no longer here.
@@ -50,29 +49,7 @@ class DelayedProduce(DelayedOperation):
     Otherwise time runs out, and what has not settled is REQUEST_TIMED_OUT.
     """
 
-    __slots__ = ("_hosted", "_on_expired", "_pending", "_reply", "_results")
-
-    def __init__(
-        self,
-        timeout_ms: int,
-        results: Sequence[AppendResult],
-        hosted: HostedPartitions,
-        reply: AppendReply,
-        on_expired: Callable[[int], None],
-    ) -> None:
-        super().__init__(timeout_ms)
-        self._results = results
-        self._pending = [result for result in results if result.error == 0]
-        self._hosted = hosted
-        self._reply = reply
-        self._on_expired = on_expired
-
-    def try_complete(self) -> bool:
-        pending = self._pending
-        if len(pending) == 1 and not self._settle(pending[0]):
-            return False  # mostly
-        self._pending = [result for result in pending if not self._settle(result)]
-        return not self._pending and self.force_complete()
+    __slots__ = ()
 
     def _settle(self, result: AppendResult) -> bool:
         partition = self._hosted.get(result.topic_partition)
@@ -84,16 +61,3 @@ class DelayedProduce(DelayedOperation):
             return False
         result.error = error  # B, C.1, C.2
         return True
-
-    def on_complete(self) -> None:
-        for result in self._pending:
-            result.error = ErrorCode.REQUEST_TIMED_OUT
-        reply, results = self._reply, self._results
-        del self._reply, self._results  # this may linger in watch lists until a purge
-        reply(results)
-
-    def watched_keys(self) -> Iterable[TopicPartition]:
-        return (result.topic_partition for result in self._pending)
-
-    def on_expiration(self) -> None:
-        self._on_expired(len(self._pending))

@@ -298,11 +298,10 @@ class ReplicaCluster:
             self.clock, SimEntropy(broker_id), metrics, replicas.topic_name, self._session_slots
         )
         fence = ControllerFence(broker_id, lambda: 100 + broker_id)
+        fetch = FetchHandler(replicas, self.metadata, sessions, UnsentReplies(), FetchConfig())
         handlers = {
             ApiKey.PRODUCE: ProduceHandler(replicas, self.metadata, unverified_appends(replicas)),
-            ApiKey.FETCH: FetchHandler(
-                replicas, self.metadata, sessions, UnsentReplies(), FetchConfig()
-            ),
+            ApiKey.FETCH: fetch,
             ApiKey.LIST_OFFSETS: ListOffsetsHandler(replicas, self.clock),
             ApiKey.DELETE_RECORDS: DeleteRecordsHandler(replicas.deletion),
             ApiKey.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochHandler(replicas),

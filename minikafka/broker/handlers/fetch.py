@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from minikafka.broker.cluster_view import ClusterView
 from minikafka.broker.context import Reply, RequestContext
-from minikafka.broker.current_leader import leader_hint
+from minikafka.broker.current_leader import leader_hint, name_leader
 from minikafka.broker.fetch_reader import FetchEntry, FetchParams, Isolation, ReadResult
 from minikafka.broker.fetch_sessions import Answer, FetchContext, FetchSessions
 from minikafka.broker.fetch_versions import FETCH_VERSIONS, FetchVersion
@@ -193,28 +193,12 @@ class FetchHandler:
             if result.diverging is not None:
                 data.diverging_epoch = EpochEndOffset(*result.diverging)
             if error in _LEADER_ERRORS and version.names_leader:
-                self._name_leader(context, result.topic_partition, data, response)
+                hosted, where = self._replicas.hosted, result.topic_partition
+                hint = leader_hint(self._cluster, hosted, where, context.listener)
+                name_leader(hint, data, response, LeaderIdAndEpoch, NodeEndpoint)
             if error is ErrorCode.KAFKA_STORAGE_ERROR and not version.storage_error:
                 # Clients of that age do not know the error and would give up instead of looking
                 # for another leader.
                 data.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
             topic.partitions.append(data)
         return response
-
-    def _name_leader(
-        self,
-        context: RequestContext,
-        topic_partition: TopicPartition,
-        data: PartitionData,
-        response: FetchResponse,
-    ) -> None:
-        hint = leader_hint(self._cluster, self._replicas.hosted, topic_partition, context.listener)
-        data.current_leader = LeaderIdAndEpoch(hint.leader, hint.leader_epoch)
-        if (
-            hint.endpoint is not None
-            and hint.broker is not None
-            and all(node.node_id != hint.leader for node in response.node_endpoints)
-        ):
-            response.node_endpoints.append(
-                NodeEndpoint(hint.leader, hint.endpoint.host, hint.endpoint.port, hint.broker.rack)
-            )

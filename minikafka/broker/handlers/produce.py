@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from minikafka.broker.cluster_view import ClusterView
 from minikafka.broker.context import Reply, RequestContext
-from minikafka.broker.current_leader import leader_hint
+from minikafka.broker.current_leader import leader_hint, name_leader
 from minikafka.broker.delayed_produce import AppendReply, AppendResult
 from minikafka.broker.record_formats import refusal_of
 from minikafka.broker.replica_manager import ReplicaManager
@@ -142,24 +142,8 @@ class ProduceHandler:
                     result.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
                     and version >= FIRST_VERSION_WITH_LEADER
                 ):
-                    self._name_leader(context, result.topic_partition, answer, response)
+                    hosted, where = self._replicas.hosted, result.topic_partition
+                    hint = leader_hint(self._cluster, hosted, where, context.listener)
+                    name_leader(hint, answer, response, LeaderIdAndEpoch, NodeEndpoint)
             topic.partition_responses.append(answer)
         return response
-
-    def _name_leader(
-        self,
-        context: RequestContext,
-        topic_partition: TopicPartition,
-        answer: PartitionProduceResponse,
-        response: ProduceResponse,
-    ) -> None:
-        hint = leader_hint(self._cluster, self._replicas.hosted, topic_partition, context.listener)
-        answer.current_leader = LeaderIdAndEpoch(hint.leader, hint.leader_epoch)
-        if (
-            hint.endpoint is not None
-            and hint.broker is not None
-            and all(node.node_id != hint.leader for node in response.node_endpoints)
-        ):
-            response.node_endpoints.append(
-                NodeEndpoint(hint.leader, hint.endpoint.host, hint.endpoint.port, hint.broker.rack)
-            )
