@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -247,10 +248,13 @@ class ReplicaCluster:
         self.requests: list[tuple[int, int, Any, int]] = []
         self.latency_ms: Callable[[], int] = lambda: 0
         self._cut: set[int] = set()
-        self._isr = isr or IsrConfig(replica_lag_time_max_ms=10_000)
-        self._fetcher = fetcher or ReplicaFetcherConfig()
+        self._config = partial(
+            ReplicaManagerConfig,
+            isr=isr or IsrConfig(replica_lag_time_max_ms=10_000),
+            fetcher=fetcher or ReplicaFetcherConfig(),
+            replica_selector_class=selector,
+        )
         self._session_slots = session_slots
-        self._selector = selector
         self.tasks: asyncio.TaskGroup | None = None
         self._ids = list(broker_ids)
 
@@ -279,12 +283,7 @@ class ReplicaCluster:
         await logs.start()
         metrics = Metrics()
         replicas = ReplicaManager(
-            ReplicaManagerConfig(
-                broker_id,
-                isr=self._isr,
-                fetcher=self._fetcher,
-                replica_selector_class=self._selector,
-            ),
+            self._config(broker_id),
             self.clock,
             logs,
             self.metadata,
