@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from minikafka.coordinator.runtime import ShardRuntime
 from minikafka.coordinator.shards import GroupShards
 from minikafka.core.group.answers import join_error, sync_error
-from minikafka.core.group.committing import CommitFacts, delete_offsets
+from minikafka.core.group.committing import CommitFacts, delete_group, delete_offsets
 from minikafka.core.group.description import FetchedOffset, described, fetched, listed
 from minikafka.core.group.group import Group
 from minikafka.core.group.joining import JoinFacts
@@ -235,9 +235,8 @@ class GroupService:
             answer(group_id, ErrorCode.NON_EMPTY_GROUP)
         else:
             result = CoordinatorResult()
-            offsets = list(group.offsets)
-            delete_offsets(group, offsets, lambda error: answer(group_id, error), result)
-            result.note("group_deleted", group, offsets=len(offsets))
+            offsets = delete_group(group, lambda error: answer(group_id, error), result)
+            result.note("group_deleted", group, offsets=offsets)
             runtime.run(result)
 
     # -- help

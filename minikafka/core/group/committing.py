@@ -45,6 +45,13 @@ class Tombstoned:
     ticket: Ticket | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """After the write: the group is gone."""
+
+    ticket: Ticket
+
+
 def commit(
     group: Group, facts: CommitFacts, ticket: Ticket, config: GroupConfig, result: CoordinatorResult
 ) -> None:
@@ -124,18 +131,32 @@ def delete_offsets(
     if leaves_nothing and group.generation_id > 0:  # else it has no record of its own
         records.append(GroupStored(group.group_id, None))
     if records or leaves_nothing or ticket is not None:
-        _write_tombstones(group, records, ticket, result)
+        _write_tombstones(group, records, Tombstoned(ticket), result)
     return count
 
 
+def delete_group(group: Group, ticket: Ticket, result: CoordinatorResult) -> int:
+    """An empty group goes with all that it has: also with what is on its way or in a transaction,
+    and with those who were given an id to join with. Returns the number of offsets."""
+    offsets = group.offsets.everything()
+    records: list[GroupRecord] = [OffsetCommitted(group.group_id, tp, None) for tp in offsets]
+    if group.generation_id > 0:
+        records.append(GroupStored(group.group_id, None))
+    _write_tombstones(group, records, Deleted(ticket), result)
+    return len(offsets)
+
+
 def _write_tombstones(
-    group: Group, records: list[GroupRecord], ticket: Ticket | None, result: CoordinatorResult
+    group: Group,
+    records: list[GroupRecord],
+    last: Tombstoned | Deleted,
+    result: CoordinatorResult,
 ) -> None:
     """Not replicated before they count, as in Kafka: one that is lost is written again by the next
     look for what has expired."""
     parts = list(in_batches(records, _text_bytes)) or [()]
     for part in parts:
-        then = Tombstoned(ticket if part is parts[-1] else None)
+        then = last if part is parts[-1] else Tombstoned()
         result.writes.append(Write(group, part, then, replicated=False))
 
 

@@ -54,6 +54,12 @@ class GroupOffsets:
             or any(topic_partition in offsets for offsets in self._joining.values())
         )
 
+    def everything(self) -> list[TopicPartition]:
+        """Each once: what is committed, on its way, or waits for the end of a transaction."""
+        waiting = (*self._transactions.values(), *self._joining.values())
+        sources = (self._committed, self._pending, *waiting)
+        return list(dict.fromkeys(tp for source in sources for tp in source))
+
     # -- commits by consumers
 
     def begin(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:

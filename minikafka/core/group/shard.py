@@ -7,6 +7,7 @@ from typing import Any
 from minikafka.core.group.answers import UNKNOWN_MEMBER, join_error, offset_write_error, sync_error
 from minikafka.core.group.committing import (
     CommitFacts,
+    Deleted,
     OffsetsStored,
     Tombstoned,
     commit,
@@ -283,14 +284,25 @@ class GroupShard:
             replacement_stored(group, then, error, result)
         elif isinstance(then, Tombstoned):
             if not failed and group.is_forgettable:
-                group.transition_to(GroupState.DEAD, now_ms)
-                self.groups.pop(group.group_id, None)
+                self._delete(group, now_ms, result)
             if then.ticket is not None:
                 result.reply(then.ticket, offset_write_error(error))
+        elif isinstance(then, Deleted):
+            if not failed and group.state is GroupState.EMPTY:
+                self._delete(group, now_ms, result)
+            told = offset_write_error(error)
+            result.reply(
+                then.ticket, told if failed or group.is_dead else ErrorCode.NON_EMPTY_GROUP
+            )
         else:
             assert isinstance(then, EmptyStored)
             if failed:  # the generation before would come back, and its members time out
                 result.note("empty_group_not_stored", group, level="warning", error=error.name)
+
+    def _delete(self, group: Group, now_ms: int, result: CoordinatorResult) -> None:
+        group.transition_to(GroupState.DEAD, now_ms)
+        self.groups.pop(group.group_id, None)
+        result.timers += (CheckHeartbeat(group, member_id) for member_id in group.pending_members)
 
     def _take_back_offsets(self, group: Group, write: Write, failed: bool) -> None:
         """They are not on their way any more."""

@@ -153,6 +153,29 @@ def test_groups_without_members_are_deleted(lab: GroupLab) -> None:
     assert lab.service.group(GROUP) is None, "nor does the log know it"
 
 
+def test_a_group_that_somebody_was_to_join_is_deleted(lab: GroupLab) -> None:
+    """As in Kafka: an answer of NONE means that it is gone."""
+    lab.commit({("t", 0): 1})
+    (refused,) = lab.join(must_know_id=True, new_id="a")
+    assert refused.error_code == ErrorCode.MEMBER_ID_REQUIRED
+    assert deleted(lab, GROUP) == {GROUP: NONE}
+    assert lab.service.group(GROUP) is None
+    assert lab.heartbeats.purgatory.delayed == 0, "nobody is waited for"
+    assert lab.join("a")[0].error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_commit_on_its_way_goes_with_its_group(lab: GroupLab) -> None:
+    lab.log.held = True
+    answer = lab.commit({("t", 0): 1})
+    assert deleted(lab, GROUP) == {GROUP: NONE}
+    lab.log.release()
+    assert answer == {T0: NONE}
+    assert lab.service.group(GROUP) is None
+    lab.resign()
+    lab.elect()
+    assert lab.service.group(GROUP) is None
+
+
 def test_a_deletion_that_is_not_stored_changes_nothing(lab: GroupLab) -> None:
     lab.commit({("t", 0): 1})
     lab.log.refusal = ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -227,11 +227,28 @@ def test_a_group_may_be_gone_before_the_marker_comes() -> None:
     lab = GroupLab()
     lab.commit({WHERE: 1})
     lab.commit({WHERE: 5}, transaction=TXN)
-    lab.service.delete_groups([GROUP], lambda _: None)
+    told: dict[str, E] = {}
+    lab.service.delete_groups([GROUP], told.update)
+    assert told == {GROUP: E.NONE}
+    assert lab.service.group(GROUP) is None
     ended(lab, committed=True)
+    assert lab.service.group(GROUP) is None
     lab.resign()
     lab.elect()
+    assert lab.service.group(GROUP) is None
     ended(lab, committed=True)
+
+
+def test_a_group_made_anew_while_an_old_transaction_ends() -> None:
+    lab = GroupLab()
+    lab.commit({WHERE: 5}, transaction=TXN)
+    lab.service.delete_groups([GROUP], lambda _: None)
+    lab.commit({WHERE: 1})
+    ended(lab, committed=True)
+    assert lab.committed() == {WHERE: 1}
+    lab.resign()
+    lab.elect()
+    assert lab.committed() == {WHERE: 1}
 
 
 def test_who_says_who_he_is_has_to_be_a_member_of_this_generation() -> None:
