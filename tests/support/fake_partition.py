@@ -12,7 +12,7 @@ from minikafka.protocol.records.record import Record, decode_records
 @dataclass
 class FakePartition:
     """``producers``: epoch, the sequence that comes next, and what was appended where. With
-    ``append_and_fail`` as many batches are appended, and the answer says that they were not."""
+    ``append_and_fail`` as many batches are appended, and the answer is ``failure``."""
 
     leader: int
     leader_epoch: int = 0
@@ -20,6 +20,7 @@ class FakePartition:
     batches: list[bytes] = field(default_factory=list)
     producers: dict[int, tuple[int, int, dict[int, int]]] = field(default_factory=dict)
     append_and_fail: int = 0
+    failure: ErrorCode = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
     @property
     def end(self) -> int:
@@ -47,7 +48,7 @@ class FakePartition:
             self.producers[batch.producer_id] = (batch.producer_epoch, following, known)
         if self.append_and_fail:
             self.append_and_fail -= 1
-            return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, -1
+            return self.failure, -1
         return ErrorCode.NONE, base
 
     def _check(self, batch: RecordBatch) -> tuple[ErrorCode, int]:

@@ -12,13 +12,13 @@ from minikafka.protocol.records.batch import MAX_SEQUENCE, increment_sequence
 
 MAX_EPOCH: Final = 32_767
 
-# The broker may have appended the batch all the same.
-IN_DOUBT: Final = frozenset(
+# What may be tried again has perhaps been appended all the same: a leader that steps down, or loses
+# the partition, while a batch waits for followers answers as one that never led. Not so with these.
+_BEFORE_THE_APPEND: Final = frozenset(
     {
-        ErrorCode.NETWORK_EXCEPTION,
-        ErrorCode.REQUEST_TIMED_OUT,
-        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-        ErrorCode.UNKNOWN_SERVER_ERROR,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
     }
 )
 # The broker knows nothing of what it had acknowledged before: its log was cut, or has expired.
@@ -147,7 +147,10 @@ class Sequences:
             self.acknowledged(batch)
             return Verdict.DELIVERED
         state, stamp = self._state_of(batch)
-        batch.in_doubt = batch.in_doubt or code in IN_DOUBT
+        if code is ErrorCode.UNKNOWN_SERVER_ERROR or (
+            code.retriable and code not in _BEFORE_THE_APPEND
+        ):
+            batch.in_doubt = True
         if state is None or stamp is None:
             return Verdict.RETRY if retriable else Verdict.FAIL
         end = increment_sequence(stamp.sequence, batch.record_count)

@@ -160,3 +160,22 @@ async def test_records_of_one_key_keep_their_order():
             assert all(values == sorted(values) for values in by_key.values())
         assert all(len(partitions) == 1 for partitions in where.values())
         assert sum(len(p.records()) for p in cluster.partitions.values()) == 300
+
+
+@jumping
+async def test_a_leader_that_falls_after_the_append_costs_no_later_record():
+    """It answers NOT_LEADER_OR_FOLLOWER for what is written and replicated, and nobody leads until
+    the batch is given up: with its numbers the next one would be taken for it."""
+    async with producing(delivery_timeout_ms=6_000) as (producer, cluster):
+        await producer.send_and_wait("t", b"warm", partition=0)
+        partition = cluster.partitions[T0]
+        partition.append_and_fail, partition.failure = 1, ErrorCode.NOT_LEADER_OR_FOLLOWER
+        one = await producer.send("t", b"one", partition=0)
+        await asyncio.sleep(0.01)
+        cluster.move_leader(T0, -1)
+        await asyncio.sleep(5)
+        two = await producer.send("t", b"two", partition=0)
+        assert await code_of(one) is ErrorCode.REQUEST_TIMED_OUT
+        cluster.move_leader(T0, 2)
+        assert (await two).offset == 2
+        assert cluster.values(T0) == [b"warm", b"one", b"two"]

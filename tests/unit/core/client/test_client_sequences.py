@@ -114,7 +114,36 @@ def test_the_last_epoch_is_followed_by_another_producer_id():
     assert a.stamp == Stamp(8, 0, 0)
 
 
-FATES = ["ok", "lost request", "lost answer", "not leader", "too large"]
+def test_a_leader_that_stepped_down_may_have_written_before():
+    a, b = batch(3), batch()
+    sequences = ready(a)
+    sequences.refused(a, ErrorCode.NOT_LEADER_OR_FOLLOWER, True)
+    sequences.given_up(a)
+    assert sequences.stamp(b, False)
+    assert b.stamp == Stamp(7, 1, 0), "with a's numbers it would be taken for a, and be lost"
+
+
+@pytest.mark.parametrize("code", [ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.CORRUPT_MESSAGE])
+def test_what_was_refused_before_the_append_leaves_its_numbers(code: ErrorCode):
+    a, b = batch(3), batch()
+    sequences = ready(a)
+    sequences.refused(a, code, True)
+    sequences.given_up(a)
+    assert sequences.stamp(b, False)
+    assert b.stamp == Stamp(7, 0, 1)
+
+
+# What happens to a request: the answer, and whether the batch is appended before.
+FATES = {
+    "ok": (ErrorCode.NONE, True),
+    "lost request": (ErrorCode.NETWORK_EXCEPTION, False),
+    "lost answer": (ErrorCode.NETWORK_EXCEPTION, True),
+    "not leader": (ErrorCode.NOT_LEADER_OR_FOLLOWER, False),
+    "leader no more": (ErrorCode.NOT_LEADER_OR_FOLLOWER, True),
+    "topic deleted": (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, True),
+    "few replicas": (ErrorCode.NOT_ENOUGH_REPLICAS, False),
+    "too large": (ErrorCode.MESSAGE_TOO_LARGE, False),
+}
 
 
 @pytest.mark.parametrize("seed", range(0, 300, 100))
@@ -132,7 +161,7 @@ def play(dice: random.Random) -> None:
     sequences = Sequences()
     sequences.set_producer(7, 0)
     broker = FakePartition(1)
-    fates = iter([dice.choice(FATES) for _ in range(dice.randrange(60))])
+    fates = iter([dice.choice(list(FATES)) for _ in range(dice.randrange(60))])
     expiries = {dice.randrange(40) for _ in range(dice.randrange(4))}
     told: set[int] = set()
     failed: set[int] = set()
@@ -143,16 +172,12 @@ def play(dice: random.Random) -> None:
     for step in range(400):
         drained = accumulator.drain([TP], sequences.stamp)
         for sent in drained:
-            fate = next(fates, "ok")
+            answer, appended = FATES[next(fates, "ok")]
             code = ErrorCode.NONE
-            if fate in ("ok", "lost answer"):
+            if appended:
                 code, _ = broker.produce(sent.build(Compression.NONE))
-            if fate in ("lost request", "lost answer"):
-                code = ErrorCode.NETWORK_EXCEPTION
-            elif fate == "not leader":
-                code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-            elif fate == "too large":
-                code = ErrorCode.MESSAGE_TOO_LARGE
+            if code is ErrorCode.NONE or answer is ErrorCode.NETWORK_EXCEPTION:
+                code = answer
             flying.append((sent, code))
         if flying and (len(flying) == 5 or not drained or dice.randrange(5) > 2):
             sent, code = flying.pop(dice.randrange(len(flying)))
