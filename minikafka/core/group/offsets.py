@@ -56,9 +56,10 @@ class GroupOffsets:
 
     def everything(self) -> list[TopicPartition]:
         """Each once: what is committed, on its way, or waits for the end of a transaction."""
-        waiting = (*self._transactions.values(), *self._joining.values())
-        sources = (self._committed, self._pending, *waiting)
-        return list(dict.fromkeys(tp for source in sources for tp in source))
+        places: list[Iterable[TopicPartition]] = [self._committed, self._pending]
+        places += self._transactions.values()
+        places += self._joining.values()
+        return list(dict.fromkeys(tp for place in places for tp in place))
 
     # -- commits by consumers
 

@@ -288,12 +288,12 @@ class GroupShard:
             if then.ticket is not None:
                 result.reply(then.ticket, offset_write_error(error))
         elif isinstance(then, Deleted):
+            told = offset_write_error(error)
             if not failed and group.state is GroupState.EMPTY:
                 self._delete(group, now_ms, result)
-            told = offset_write_error(error)
-            result.reply(
-                then.ticket, told if failed or group.is_dead else ErrorCode.NON_EMPTY_GROUP
-            )
+            elif not failed and not group.is_dead:
+                told = ErrorCode.NON_EMPTY_GROUP  # somebody came while it was written
+            result.reply(then.ticket, told)
         else:
             assert isinstance(then, EmptyStored)
             if failed:  # the generation before would come back, and its members time out
