@@ -170,12 +170,7 @@ class GroupService:
 
     def partitions_deleted(self, topic_partitions: Iterable[TopicPartition]) -> None:
         """Nobody can consume them any more: their offsets go in every group."""
-        gone = list(topic_partitions)
-        for runtime, group in self._shards.groups():
-            if any(group.offsets.get(tp) is not None for tp in gone):
-                result = CoordinatorResult()
-                delete_offsets(group, gone, None, result)
-                runtime.run(result)
+        self._shards.forget_offsets(topic_partitions)
 
     # -- administration
 

@@ -61,7 +61,7 @@ class CoordinatedPartitions(Generic[R]):
         self._runtimes: dict[int, R] = {}
         self._epochs: dict[int, int] = {}
         self._tasks: asyncio.TaskGroup | None = None
-        self._running: set[asyncio.Task[None]] = set()
+        self._running: set[asyncio.Task[Any]] = set()
         self._closed = False
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
@@ -73,7 +73,7 @@ class CoordinatedPartitions(Generic[R]):
         for task in self._running:
             task.cancel()
 
-    def start_task(self, work: Coroutine[Any, Any, None], name: str) -> None:
+    def start_task(self, work: Coroutine[Any, Any, Any], name: str) -> None:
         """It ends with ``close``, if not before."""
         assert self._tasks is not None, "after start"
         task = self._tasks.create_task(work, name=name)

@@ -1,21 +1,26 @@
-"""The partitions of ``__consumer_offsets`` that are coordinated here, and the expiry of offsets."""
+"""The partitions of ``__consumer_offsets`` that are coordinated here, and the end of offsets."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from minikafka.coordinator.config import GroupCoordinatorConfig
 from minikafka.coordinator.loader import Loader
 from minikafka.coordinator.partitions import CoordinatedPartitions
 from minikafka.coordinator.ports import InternalLog, Purgatory
 from minikafka.coordinator.runtime import ShardRuntime
+from minikafka.core.group.committing import delete_offsets
 from minikafka.core.group.group import Group
 from minikafka.core.group.records import GroupRecord, decode_record
+from minikafka.core.group.result import CoordinatorResult
+from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.events import EventLog
 from minikafka.kernel.ports import Clock
 
+# Looking at a hundred groups, or deleting a thousand offsets, takes a few milliseconds.
 GROUPS_IN_ONE_BREATH = 100
+OFFSETS_FOR_A_GROUP = 10
 
 
 class GroupShards(CoordinatedPartitions[ShardRuntime]):
@@ -56,7 +61,7 @@ class GroupShards(CoordinatedPartitions[ShardRuntime]):
             for group in list(runtime.shard.groups.values()):
                 yield runtime, group
 
-    # -- expiry
+    # -- offsets that nobody needs any more
 
     async def _expire_forever(self) -> None:
         while True:
@@ -65,13 +70,45 @@ class GroupShards(CoordinatedPartitions[ShardRuntime]):
 
     async def expire(self) -> None:
         """Delete what has expired by now, in every group."""
-        expired = 0
-        for count, (runtime, group) in enumerate(self.groups(), start=1):
-            if not group.is_dead:
-                result, offsets = runtime.shard.expire(group, self.clock.wall_ms())
-                runtime.run(result)
-                expired += offsets
-            if count % GROUPS_IN_ONE_BREATH == 0:
-                await self.clock.sleep(0)
+
+        def expire(runtime: ShardRuntime, group: Group) -> int:
+            result, offsets = runtime.shard.expire(group, self.clock.wall_ms())
+            runtime.run(result)
+            return offsets
+
+        expired = await self._delete_in_breaths(expire)
         if expired:
             self.events.info("offsets_expired", offsets=expired)
+
+    def forget_offsets(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """Have the offsets of these deleted in every group, soon."""
+        gone = dict.fromkeys(topic_partitions)
+
+        def forget(runtime: ShardRuntime, group: Group) -> int:
+            offsets = group.offsets
+            if len(offsets) < len(gone):
+                found = [tp for tp in offsets if tp in gone]
+            else:
+                found = [tp for tp in gone if tp in offsets]
+            if found:
+                result = CoordinatorResult()
+                delete_offsets(group, found, None, result)
+                runtime.run(result)
+            return len(found)
+
+        if not self.is_closed:
+            self.start_task(self._delete_in_breaths(forget), "forget-offsets")
+
+    async def _delete_in_breaths(self, delete: Callable[[ShardRuntime, Group], int]) -> int:
+        """``delete`` offsets in each group. Returns how many."""
+        deleted = work = 0
+        for runtime, group in self.groups():
+            if group.is_dead:
+                continue
+            offsets = delete(runtime, group)
+            deleted += offsets
+            work += 1 + offsets // OFFSETS_FOR_A_GROUP
+            if work >= GROUPS_IN_ONE_BREATH:
+                work = 0
+                await self.clock.sleep(0)
+        return deleted

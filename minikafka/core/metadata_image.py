@@ -99,7 +99,9 @@ def apply(
             topics[topic] = partitions
         else:
             topics.pop(topic, None)
-            topic_ids.pop(topic, None)
+    for told in request.topic_states:
+        if told.topic_name not in topics:  # gone, or named without any partition
+            topic_ids.pop(told.topic_name, None)
     same_ids = topic_ids == image.topic_ids
     next_image = MetadataImage(
         brokers={broker.id: _broker(broker) for broker in request.live_brokers},

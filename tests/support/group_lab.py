@@ -43,7 +43,7 @@ class HandTasks:
     """What is started is run to its end at once; what runs for ever is not started."""
 
     def create_task(self, work: Coroutine[Any, Any, None], name: str) -> HandTasks:
-        if name.startswith("load-"):
+        if name.startswith(("load-", "forget-")):
             run(work)
         else:
             work.close()

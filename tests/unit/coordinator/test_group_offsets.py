@@ -231,6 +231,19 @@ def test_offsets_of_deleted_topics_go(lab: GroupLab) -> None:
     assert lab.committed() == {("u", 0): 2}
 
 
+def test_others_are_served_while_the_offsets_of_a_large_topic_go(lab: GroupLab) -> None:
+    for number in range(250):
+        lab.commit({("t", 0): 1} if number < 125 else {("u", 0): 1}, group_id=f"g{number}")
+    served: list[int] = []
+
+    async def sleep(delay_ms: int) -> None:
+        served.append(len(list(lab.shards.groups())))
+
+    lab.clock.sleep = sleep  # type: ignore[method-assign]
+    lab.service.partitions_deleted([TopicPartition("t", n) for n in range(1_000)])
+    assert served == [150, 125], "in between, after every hundred"
+
+
 # -- what is told
 
 

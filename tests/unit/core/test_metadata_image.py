@@ -65,6 +65,15 @@ def test_a_topic_goes_with_its_last_partition() -> None:
     assert (image.topics, image.topic_ids, image.topic_names) == ({}, {}, {})
 
 
+def test_a_topic_without_partitions_is_none() -> None:
+    """Somebody who asks for it by its id would be told of what is not there."""
+    image = image_of(update({"a": []}))
+    assert not image.topics
+    assert not image.topic_names
+    known = image_of(update({"a": [partition_state(0, 1)]}), update({"a": []}))
+    assert known.topic_names == {topic_id("a"): "a"}
+
+
 def test_deleted_and_created_again_in_one_request_is_not_deleted() -> None:
     image = image_of(update({"a": [partition_state(0, 1)]}))
     states = [partition_state(0, LEADER_DURING_DELETE), partition_state(0, 2)]
