@@ -25,7 +25,7 @@ async def find_coordinator(
         session.connections.any_node(),
         FindCoordinatorRequest(key, kind),
         at_most=ONE_KEY_VERSION,
-        timeout_ms=_request_timeout_ms(session, deadline_ms),
+        timeout_ms=session.timeout_ms(deadline_ms),
     )
     raise_for(ErrorCode(answer.error_code), answer.error_message)
     broker_id = int(answer.node_id)
@@ -49,7 +49,7 @@ async def request_coordinator(
 
     async def attempt() -> T:
         broker_id = await find_coordinator(session, group_id, deadline_ms)
-        timeout_ms = _request_timeout_ms(session, deadline_ms)
+        timeout_ms = session.timeout_ms(deadline_ms)
         return read(
             await session.connections.request(
                 broker_id, message, at_most=at_most, timeout_ms=timeout_ms
@@ -57,7 +57,3 @@ async def request_coordinator(
         )
 
     return await session.retrying(attempt, deadline_ms)
-
-
-def _request_timeout_ms(session: ClusterSession, deadline_ms: int) -> int:
-    return min(session.config.request_timeout_ms, session.remaining_ms(deadline_ms))

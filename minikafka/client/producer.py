@@ -270,7 +270,8 @@ class Producer(Client):
         await self._of_transactions().send_offsets(with_metadata(offsets), metadata)
 
     async def commit_transaction(self) -> None:
-        """Raises what a record of the transaction failed with: then it can only be aborted."""
+        """Raises what a record of the transaction failed with: then it can only be aborted. When no
+        answer comes in time, or it is cancelled, only the commit can be repeated."""
         await self.flush()
         await self._of_transactions().end(commit=True)
 
@@ -284,15 +285,23 @@ class Producer(Client):
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
-        """``async with producer.transaction():`` commits, or aborts on an exception."""
+        """``async with producer.transaction():`` commits, or aborts on an exception: unless that
+        came while it committed, for nobody knows then but who repeats ``commit_transaction``."""
         self.begin_transaction()
         try:
             yield
             await self.commit_transaction()
-        except BaseException:
-            if self._of_transactions().is_open:
-                await self.abort_transaction()
+        except BaseException as error:
+            if self._of_transactions().may_abort:
+                await self._abort_because_of(error)
             raise
+
+    async def _abort_because_of(self, error: BaseException) -> None:
+        """What led here is what the application hears of, also when the abort fails."""
+        try:
+            await self.abort_transaction()
+        except KafkaError as failure:
+            error.add_note(f"The transaction could not be aborted: {failure}")
 
     def _of_transactions(self) -> Transactions:
         if self._transactions is None:

@@ -47,6 +47,10 @@ class ClusterSession:
     def remaining_ms(self, deadline_ms: int) -> int:
         return max(1, deadline_ms - self.world.clock.monotonic_ms())
 
+    def timeout_ms(self, deadline_ms: int) -> int:
+        """Of a request: ``request_timeout_ms``, but not beyond the deadline."""
+        return min(self.config.request_timeout_ms, self.remaining_ms(deadline_ms))
+
     async def retrying(self, attempt: Callable[[], Awaitable[T]], deadline_ms: int) -> T:
         """What ``attempt`` returns; retriable KafkaErrors are tried again until the deadline."""
         failures = 0
@@ -67,8 +71,7 @@ class ClusterSession:
 
         async def attempt() -> Any:
             return await self.connections.request_any(
-                message,
-                timeout_ms=min(self.config.request_timeout_ms, self.remaining_ms(deadline_ms)),
+                message, timeout_ms=self.timeout_ms(deadline_ms)
             )
 
         return await self.retrying(attempt, deadline_ms)
@@ -83,9 +86,7 @@ class ClusterSession:
             known, self.remaining_ms(deadline_ms), "the controller"
         )
         return await self.connections.request(
-            controller,
-            message,
-            timeout_ms=min(self.config.request_timeout_ms, self.remaining_ms(deadline_ms)),
+            controller, message, timeout_ms=self.timeout_ms(deadline_ms)
         )
 
 

@@ -37,7 +37,8 @@ class TransactionState(Enum):
     UNINITIALIZED = auto()
     READY = auto()
     IN_TRANSACTION = auto()
-    ENDING = auto()
+    COMMITTING = auto()  # perhaps it is committed: nothing but the commit may be tried again
+    ABORTING = auto()
     FATAL = auto()  # another producer has the id, or it is not ours to use
 
 
@@ -71,7 +72,7 @@ class Transactions:
         self._fatal: KafkaError | None = None
         self._partitions: set[TopicPartition] = set()
         self._has_offsets = False
-        self._adding = asyncio.Lock()
+        self._turn = asyncio.Lock()  # to tell the coordinator what belongs in it, or the end
         self._coordinators: dict[tuple[int, str], int] = {}
 
     # -- the application's calls. All raise KafkaError; INVALID_TXN_STATE for the wrong moment.
@@ -93,7 +94,8 @@ class Transactions:
         self._check_open()
         if partition in self._partitions:
             return
-        async with self._adding:
+        async with self._turn:
+            self._check_open()
             if partition in self._partitions:
                 return
             request = AddPartitionsToTxnRequest(
@@ -137,30 +139,37 @@ class Transactions:
         await self._ask(GROUP, group.group_id, request, _offset_errors, _BEFORE_KIP_890)
 
     async def end(self, commit: bool) -> None:
-        """After all records are settled. A transaction that failed is never committed."""
-        self._check(TransactionState.IN_TRANSACTION, TransactionState.ENDING)
-        if commit and self.failure is not None:
-            raise self.failure
-        self.state = TransactionState.ENDING
-        sequences = self._sequences
-        if self._partitions or self._has_offsets:
-            request = EndTxnRequest(self._id, sequences.producer_id, sequences.epoch, commit)
-            await self._ask(TRANSACTION, self._id, request, _one_error, _BEFORE_KIP_890)
-        if self.failure is not None:
-            await self._get_producer_id()  # nobody knows which sequences brokers have seen
-        self._partitions.clear()
-        self._has_offsets = False
-        self.failure = None
-        self.state = TransactionState.READY
+        """After all records are settled. A transaction that failed is never committed. Without an
+        answer, or cancelled, it is to be repeated: with the same ``commit``."""
+        ending = TransactionState.COMMITTING if commit else TransactionState.ABORTING
+        async with self._turn:
+            self._check(TransactionState.IN_TRANSACTION, ending)
+            if self.state is TransactionState.IN_TRANSACTION and commit and self.failure:
+                raise self.failure
+            self.state = ending
+            sequences = self._sequences
+            if self._partitions or self._has_offsets:
+                request = EndTxnRequest(self._id, sequences.producer_id, sequences.epoch, commit)
+                await self._ask(TRANSACTION, self._id, request, _one_error, _BEFORE_KIP_890)
+                self._partitions.clear()
+                self._has_offsets = False
+            if self.failure is not None:
+                await self._get_producer_id()  # nobody knows which sequences brokers have seen
+            self.failure = None
+            self.state = TransactionState.READY
 
     def note_failure(self, error: KafkaError) -> None:
         """A batch was not delivered."""
-        if self.state in (TransactionState.IN_TRANSACTION, TransactionState.ENDING):
+        if self._is_ending or self.state is TransactionState.IN_TRANSACTION:
             self.failure = self.failure or error
 
     @property
-    def is_open(self) -> bool:
-        return self.state in (TransactionState.IN_TRANSACTION, TransactionState.ENDING)
+    def may_abort(self) -> bool:
+        return self.state in (TransactionState.IN_TRANSACTION, TransactionState.ABORTING)
+
+    @property
+    def _is_ending(self) -> bool:
+        return self.state in (TransactionState.COMMITTING, TransactionState.ABORTING)
 
     # -- inside
 
@@ -180,7 +189,7 @@ class Transactions:
         """The first time whatever comes; later the next epoch of the same id, unless somebody else
         has taken it."""
         sequences = self._sequences
-        node_id = await self._coordinator(TRANSACTION, self._id)
+        node_id = await self._coordinator(TRANSACTION, self._id, self._session.deadline_ms())
         await self._session.connections.connect(node_id)
         versions = self._session.connections.versions(node_id)
         bumps = versions.get(ApiKey.INIT_PRODUCER_ID, (0, 0))[1] >= _BUMP_VERSION
@@ -193,10 +202,9 @@ class Transactions:
         answer = await self._ask(TRANSACTION, self._id, request, _one_error, _BEFORE_KIP_890)
         sequences.set_producer(answer.producer_id, answer.producer_epoch)
 
-    async def _coordinator(self, kind: int, key: str) -> int:
+    async def _coordinator(self, kind: int, key: str, deadline_ms: int) -> int:
         found = self._coordinators.get((kind, key))
         if found is None:
-            deadline_ms = self._session.deadline_ms()
 
             async def attempt() -> int:
                 return await find_coordinator(self._session, key, deadline_ms, kind)
@@ -219,8 +227,10 @@ class Transactions:
 
         async def attempt() -> Any:
             try:
-                node_id = await self._coordinator(kind, key)
-                answer = await session.connections.request(node_id, message, at_most=at_most)
+                node_id = await self._coordinator(kind, key, deadline_ms)
+                answer = await session.connections.request(
+                    node_id, message, at_most=at_most, timeout_ms=session.timeout_ms(deadline_ms)
+                )
                 for code in errors(answer):
                     raise_for(code, f"{type(message).__name__} of {self._id}")
             except KafkaError as error:
@@ -232,11 +242,20 @@ class Transactions:
         try:
             return await session.retrying(attempt, deadline_ms)
         except KafkaError as error:
-            if error.code in FATAL:
-                self.state, self._fatal = TransactionState.FATAL, error
-            else:
-                self.note_failure(error)
+            self._note_refusal(error)
             raise
+
+    def _note_refusal(self, error: KafkaError) -> None:
+        """As Kafka's: when the end itself is refused, only one error leaves it to an abort; when it
+        is not answered, it may have come about."""
+        code, committing = error.code, self.state is TransactionState.COMMITTING
+        if committing and code is ErrorCode.TRANSACTION_ABORTABLE:
+            self.state = TransactionState.IN_TRANSACTION
+            self.note_failure(error)
+        elif code in FATAL or (self._is_ending and not code.retriable):
+            self.state, self._fatal = TransactionState.FATAL, error
+        elif not self._is_ending:
+            self.note_failure(error)
 
 
 def _one_error(answer: Any) -> Iterable[ErrorCode]:
