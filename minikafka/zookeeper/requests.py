@@ -9,6 +9,7 @@ from functools import partial
 from typing import TypeVar
 
 from minikafka.kernel.ports import (
+    BadVersion,
     CheckOp,
     ConnectionLost,
     CoordinationError,
@@ -39,6 +40,7 @@ NEVER_TAKEN_BYTES = 4 * 1024 * 1024
 MULTIS_IN_FLIGHT = 4
 MAX_READS_PER_REQUEST = 500  # of nodes of some hundred bytes: the answer's size is not limited
 MAX_IN_FLIGHT = 256  # requests of one call that are on the wire at the same time
+ANY_VERSION = -1
 PAUSE_S = 0.01  # before a lost request is repeated while the session seems connected
 
 Group = Sequence[CoordinationOp]  # what belongs together: all of it is done or nothing
@@ -189,7 +191,7 @@ class Requests:
             return False
         stat = node[1]
         if isinstance(op, SetOp):
-            return op.version in (-1, stat.version - 1)
+            return op.version in (ANY_VERSION, stat.version - 1)
         owner = self.session.session_id if op.ephemeral else 0
         return not op.sequential and stat.ephemeral_owner == owner
 
@@ -221,8 +223,9 @@ class Requests:
         ``/controller_epoch`` still has the version given (None: no check). Several are on their way
         at a time, or only one if all of it has to be done ``in_turn``.
 
-        The groups of a multi that fails are written one by one, each with its own check. Returns
-        each group's results; raises ``ControllerMoved``.
+        Of a multi that fails, a reading shows which groups cannot be done, and the others are
+        written by another; if that fails, too, one by one, each with its own check. Returns each
+        group's results; raises ``ControllerMoved``.
         """
         writes = [partial(self._fenced, batch, epoch_zk_version) for batch in batches(groups)]
         written = await in_chunks(writes, 1 if in_turn else MULTIS_IN_FLIGHT)
@@ -234,13 +237,44 @@ class Requests:
         outcome = await self._checked([op for group in batch for op in group], epoch_zk_version)
         if outcome.error is None or len(batch) == 1:
             return split_like(batch, outcome.results)
-        one_by_one = await in_chunks(
-            [
-                partial(self._checked, group, epoch_zk_version, may_be_done=outcome.repeated)
-                for group in batch
-            ]
-        )
-        return [one.results for one in one_by_one]
+        if outcome.repeated or not isinstance(outcome.error, BadVersion | NodeExists | NoNode):
+            return await self._one_by_one(batch, epoch_zk_version, outcome.repeated)
+        failures = await self._foreseen(batch)
+        rest = [group for group, failure in zip(batch, failures, strict=True) if failure is None]
+        written = iter(await self._rest(rest, epoch_zk_version))
+        return [next(written) if failure is None else failure for failure in failures]
+
+    async def _rest(
+        self, batch: Sequence[Group], epoch_zk_version: int | None
+    ) -> list[list[OpResult]]:
+        if not batch:
+            return []
+        outcome = await self._checked([op for group in batch for op in group], epoch_zk_version)
+        if outcome.error is None or len(batch) == 1:
+            return split_like(batch, outcome.results)
+        return await self._one_by_one(batch, epoch_zk_version, outcome.repeated)
+
+    async def _one_by_one(
+        self, batch: Sequence[Group], epoch_zk_version: int | None, may_be_done: bool
+    ) -> list[list[OpResult]]:
+        writes = [
+            partial(self._checked, group, epoch_zk_version, may_be_done=may_be_done)
+            for group in batch
+        ]
+        return [outcome.results for outcome in await in_chunks(writes)]
+
+    async def _foreseen(self, batch: Sequence[Group]) -> list[list[OpResult] | None]:
+        """What would come of those groups that fail by what is there now; None for the others, and
+        for all where one operation may count on another."""
+        ops = [op for group in batch for op in group]
+        if len({op.path for op in ops}) < len(ops):
+            return [None] * len(batch)
+        found = await self.get_all([op.path for op in ops])
+        errors: list[OpResult] = [_foreseen(op, node) for op, node in zip(ops, found, strict=True)]
+        return [
+            _rolled_back(group, of_group) if any(of_group) else None
+            for group, of_group in zip(batch, split_like(batch, errors), strict=True)
+        ]
 
     async def _checked(
         self, ops: Group, epoch_zk_version: int | None, *, may_be_done: bool = False
@@ -284,6 +318,21 @@ def batches(groups: Sequence[Group]) -> list[list[Group]]:
         ops += len(group)
         size += group_size
     return packed
+
+
+def _foreseen(op: CoordinationOp, node: tuple[bytes, ZnodeStat] | None) -> CoordinationError | None:
+    """Why ``op`` would fail where ``node`` is; None if nothing shows that."""
+    if isinstance(op, CreateOp):
+        return None if node is None or op.sequential else NodeExists(op.path)
+    if node is None:
+        return NoNode(op.path)
+    return None if op.version in (ANY_VERSION, node[1].version) else BadVersion(op.path)
+
+
+def _rolled_back(group: Group, errors: Sequence[OpResult]) -> list[OpResult]:
+    """The results of a group of which one operation fails, or more would."""
+    culprit = first_error(errors)
+    return [e if e is culprit else RolledBack(op.path) for op, e in zip(group, errors, strict=True)]
 
 
 def _size(op: CoordinationOp) -> int:

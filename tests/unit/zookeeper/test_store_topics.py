@@ -141,7 +141,7 @@ async def test_states_are_updated_each_on_its_own_version(
     for tp in partitions(5):
         if tp != raced:
             assert results[tp] == replace(done, zk_version=1)
-    assert zookeeper.multis == [7, 2, 2, 2, 2, 2, 2]
+    assert zookeeper.multis == [7, 5]  # a reading showed which could not be done
     found = await store.leader_isr_states([raced])
     assert found[raced].leader_and_isr == LeaderAndIsr(1, 0, (1,), 1)
 
@@ -179,6 +179,23 @@ async def test_a_controller_deposed_between_batch_and_single_writes_is_refused(
     session.before_multis = [zookeeper.another_client(), depose]  # the batch, the first single one
     with pytest.raises(ControllerMoved):
         await store.update_states(wanted, 1, fence)
+
+
+async def test_who_is_overtaken_again_and_again_keeps_no_other_from_being_written(
+    session: FakeSession, store: ZkStore, zookeeper: FakeZookeeper, fence: int
+) -> None:
+    """One before the multi; another after the reading, before the multi of the rest."""
+    await store.create_states(states(4), fence)
+    zookeeper.multis.clear()
+    first, second, *others = partitions(4)
+    session.before_multis = [
+        zookeeper.another_client(SetOp(paths.partition_state(tp), b"{}")) for tp in (first, second)
+    ]
+    wanted = dict.fromkeys(partitions(4), FIRST.new_leader(2))
+    results = await store.update_states(wanted, 1, fence)
+    assert zookeeper.multis == [5, 4, 2, 2, 2]
+    assert [isinstance(results.pop(tp), BadVersion) for tp in (first, second)] == [True, True]
+    assert results == dict.fromkeys(others, replace(FIRST.new_leader(2), zk_version=1))
 
 
 async def test_state_writes_whose_answers_were_lost_count_as_done(
