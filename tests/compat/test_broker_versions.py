@@ -21,7 +21,7 @@ def test_the_table_is_that_of_real_brokers(release: tuple[int, int]) -> None:
     assert versions_in(release) == BROKER_API_VERSIONS[release]
 
 
-@pytest.mark.mission("R-9")
+@pytest.mark.mission("R-9", "PRO-1")
 def test_kafka_2_0_has_43_apis_seven_versions_of_produce_and_nine_of_fetch() -> None:
     assert versions_in((2, 0)) == BROKER_API_VERSIONS[2, 0]
     assert sorted(versions_in((2, 0))) == list(range(43))

@@ -61,7 +61,7 @@ def test_every_purgatory_is_shown_with_its_reaper_and_wheels() -> None:
     SimCluster(1, settings=SETTINGS).run(play)
 
 
-@pytest.mark.mission("PUR-3")
+@pytest.mark.mission("PUR-3", "R-11")
 def test_no_reaper_of_a_broker_is_left_out() -> None:
     async def play(cluster: SimCluster) -> None:
         cluster.start(1)
