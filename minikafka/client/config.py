@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 DEFAULT_PORT = 9092
+
+_LEAST: Final = {
+    "request_timeout_ms": 0,
+    "default_api_timeout_ms": 0,
+    "metadata_max_age_ms": 0,
+    "retry_backoff_ms": 0,
+    "retry_backoff_max_ms": 0,
+    "reconnect_backoff_ms": 0,
+    "reconnect_backoff_max_ms": 0,
+    "socket_connection_setup_timeout_ms": 0,
+    "max_in_flight_requests_per_connection": 1,
+}
 
 
 @dataclass(frozen=True, slots=True)
 class ClientConfig:
     """Kafka's client keys in snake case, with Kafka's defaults.
 
-    ``bootstrap_servers`` is ``host1:port1,host2:port2``.
+    ``bootstrap_servers`` is ``host1:port1,host2:port2``. Raises ValueError for values that cannot
+    be.
     """
 
     bootstrap_servers: str = "localhost:9092"
@@ -26,6 +41,18 @@ class ClientConfig:
     socket_connection_setup_timeout_ms: int = 10_000
     max_in_flight_requests_per_connection: int = 5
     allow_auto_create_topics: bool = True
+
+    def __post_init__(self) -> None:
+        check_least(self, _LEAST)
+
+
+def check_least(config: object, least: Mapping[str, int]) -> None:
+    """Whether these are whole numbers, and not below. Raises ValueError in Kafka's names."""
+    for name, bound in least.items():
+        value = getattr(config, name)
+        if not isinstance(value, int) or value < bound:
+            key = name.replace("_", ".")
+            raise ValueError(f"{key} must be a whole number from {bound} on, not {value!r}")
 
 
 def parse_bootstrap_servers(text: str) -> list[tuple[str, int]]:

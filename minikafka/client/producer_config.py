@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
+from minikafka.client.config import check_least
 from minikafka.protocol.records.compression import Compression
 
 MAX_IDEMPOTENT_IN_FLIGHT: Final = 5  # as many batches of a partition as a broker remembers
@@ -13,14 +14,34 @@ MAX_IDEMPOTENT_IN_FLIGHT: Final = 5  # as many batches of a partition as a broke
 # (topic, key, value, count of partitions, those with a leader) -> partition
 Partitioner: TypeAlias = Callable[[str, bytes | None, bytes | None, int, Sequence[int]], int]
 
+_ACKS: Final = {"0": 0, "1": 1, "-1": -1, "all": -1}
+_PARTITIONERS: Final = ("sticky", "round_robin")
+_LEAST: Final = {
+    "linger_ms": 0,
+    "batch_size": 0,
+    "buffer_memory": 0,
+    "max_request_size": 0,
+    "max_block_ms": 0,
+    "delivery_timeout_ms": 0,
+    "retries": 0,
+    "transaction_timeout_ms": 1,
+}
+# KIP-390; None and gzip's -1 stand for the codec's own default.
+_LEVELS: Final = {
+    Compression.GZIP: (1, 9),
+    Compression.LZ4: (1, 17),
+    Compression.ZSTD: (-131_072, 22),
+}
+
 
 @dataclass(frozen=True, slots=True)
 class ProducerConfig:
     """Kafka's producer keys in snake case, with the defaults of Kafka 3.9's producer.
 
-    ``acks``: 0, 1, or -1 for all. ``partitioner`` says what happens to records without key: sticky
-    (since 2.4), round_robin (before), or decides of all by itself. ``enable_idempotence`` None:
-    with acks=-1, where the brokers can.
+    ``acks``: 0, 1, or -1 for all. Kafka's words do as well: ``acks="all"``, ``compression="lz4"``.
+    ``partitioner`` says what happens to records without key: sticky (since 2.4), round_robin
+    (before), or decides of all by itself. ``enable_idempotence`` None: with acks=-1, where the
+    brokers can. Raises ValueError for values that cannot be.
     """
 
     acks: int = -1
@@ -38,6 +59,20 @@ class ProducerConfig:
     transaction_timeout_ms: int = 60_000
     partitioner: Literal["sticky", "round_robin"] | Partitioner = "sticky"
 
+    def __post_init__(self) -> None:
+        acks = _ACKS.get(str(self.acks))
+        if acks is None:
+            raise ValueError(f"acks must be 0, 1, -1 or all, not {self.acks!r}")
+        object.__setattr__(self, "acks", acks)  # a word becomes its number, once and here
+        object.__setattr__(self, "compression", _codec(self.compression))
+        _check_level(self.compression, self.compression_level)
+        check_least(self, _LEAST)
+        if self.partitioner not in _PARTITIONERS and not callable(self.partitioner):
+            named = ", ".join(_PARTITIONERS)
+            raise ValueError(f"partitioner must be {named} or a function, not {self.partitioner!r}")
+        if self.transactional_id == "":
+            raise ValueError("transactional.id must not be empty")
+
     def idempotent(self, max_in_flight: int) -> bool | None:
         """None: if the brokers can. Raises ValueError for keys that exclude each other."""
         fits = self.acks == -1 and self.retries > 0 and max_in_flight <= MAX_IDEMPOTENT_IN_FLIGHT
@@ -52,3 +87,23 @@ class ProducerConfig:
         if self.enable_idempotence is None:
             return None if fits else False
         return self.enable_idempotence
+
+
+def _codec(codec: object) -> Compression:
+    """A codec by itself, or by its name in Kafka. Raises ValueError."""
+    names = {known.name.lower(): known for known in Compression}
+    if isinstance(codec, Compression):
+        return codec
+    if not isinstance(codec, str) or codec not in names:
+        raise ValueError(f"compression.type must be {', '.join(names)}, not {codec!r}")
+    return names[codec]
+
+
+def _check_level(codec: Compression, level: object) -> None:
+    """Raises ValueError."""
+    if level is None or codec not in _LEVELS or (codec is Compression.GZIP and level == -1):
+        return
+    least, most = _LEVELS[codec]
+    if not isinstance(level, int) or not least <= level <= most:
+        key = f"compression.{codec.name.lower()}.level"
+        raise ValueError(f"{key} must be a whole number from {least} to {most}, not {level!r}")

@@ -9,6 +9,7 @@ import pytest
 from minikafka.client import ClientConfig, Consumer, ConsumerConfig, Producer, ProducerConfig
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.records.compression import Compression
 from tests.support.fake_cluster import FakeCluster
 from tests.support.jumping_loop import jumping, memory_world
 
@@ -62,3 +63,39 @@ async def test_a_fetch_request_asks_for_one_byte_committed_or_not():
         await consumer.poll(timeout_ms=1_000)
     request = cluster.requests(ApiKey.FETCH)[0]
     assert (request.min_bytes, request.isolation_level) == (1, 0)
+
+
+@pytest.mark.mission("CFG-1")
+def test_kafkas_words_are_understood():
+    assert ProducerConfig(acks="all").acks == -1
+    assert ProducerConfig(acks="0").acks == 0
+    assert ProducerConfig(compression="lz4").compression is Compression.LZ4
+    assert ProducerConfig(compression="gzip", compression_level=-1).compression_level == -1
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"acks": 2}, "acks must be 0, 1, -1 or all, not 2"),
+        ({"acks": "most"}, "acks must be"),
+        ({"compression": "lzma"}, r"compression\.type must be none, gzip, .* not 'lzma'"),
+        ({"compression": 3}, r"compression\.type must be"),
+        ({"compression": "zstd", "compression_level": 99}, r"zstd\.level .* to 22, not 99"),
+        ({"compression": "lz4", "compression_level": -1}, r"lz4\.level"),
+        ({"partitioner": "murmur"}, "partitioner must be sticky, round_robin or a function"),
+        ({"linger_ms": -1}, r"linger\.ms must be a whole number from 0 on, not -1"),
+        ({"linger_ms": "5"}, "not '5'"),
+        ({"delivery_timeout_ms": 1.5}, r"delivery\.timeout\.ms"),
+        ({"retries": -1}, "retries"),
+        ({"transactional_id": ""}, r"transactional\.id"),
+    ],
+)
+def test_values_that_no_producer_can_have(keys, message):
+    with pytest.raises(ValueError, match=message):
+        ProducerConfig(**keys)
+
+
+def test_values_that_no_client_can_have():
+    for keys in ({"request_timeout_ms": -1}, {"max_in_flight_requests_per_connection": 0}):
+        with pytest.raises(ValueError, match="must be a whole number from"):
+            ClientConfig(**keys)
