@@ -2,8 +2,11 @@
 
 import pytest
 
+from minikafka.core.transaction.facts import TransactionFacts
+from minikafka.core.transaction.records import TransactionStored, encode_record
 from minikafka.core.transaction.states import TransactionState as S
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.protocol.records.builder import build_batch
 from tests.support.transaction_lab import ID, P0, P1, TransactionLab
 
 E = ErrorCode
@@ -83,3 +86,21 @@ def test_a_load_that_came_to_nothing_is_over() -> None:
     lab.log.is_led = True
     lab.elect()
     assert lab.begun().epoch == 0
+
+
+def test_what_is_broken_in_the_log_keeps_no_other_id_from_being_served() -> None:
+    lab = TransactionLab()
+    lab.init()
+    lab.init(transactional_id="broken")
+    batch = lab.log.batches[-1]
+    lab.log.batches[-1] = batch[:61] + b"\xff\xff\xff\xff" + batch[65:]
+    impossible = encode_record(TransactionStored("fenced", TransactionFacts(5, 0, 1, S.DEAD)))
+    lab.log.append(0, build_batch([(0, *impossible, ())]), True, lambda *_: None)
+    after = lab.successor()
+    said = [event for _, event, _ in after.events.events]
+    assert said.count("batch_unreadable") == said.count("record_unreadable") == 1
+    assert after.size == 1
+    assert after.state is S.EMPTY
+    for transactional_id in (ID, "broken", "fenced"):
+        (begun,) = after.init(transactional_id=transactional_id)
+        assert begun.error is E.NONE
