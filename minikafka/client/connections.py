@@ -152,7 +152,7 @@ class Connections:
         """Send a request that has no answer. Raises KafkaError as ``request``."""
         try:
             channel, version = await self._channel_for(node_id, message, None)
-            await channel.send(message, version)
+            await channel.send(message, version, self._config.request_timeout_ms)
         except OSError as error:
             raise _as_kafka_error(error) from error
 

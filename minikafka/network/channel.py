@@ -75,6 +75,8 @@ class Channel(asyncio.BufferedProtocol):
         self._free_turns = config.max_in_flight
         self._waiting: deque[asyncio.Future[None]] = deque()  # for a turn
         self._next_correlation_id = 0
+        self._room = asyncio.Event()  # unset while much is written that the other end does not take
+        self._room.set()
 
     @classmethod
     async def open(
@@ -146,10 +148,14 @@ class Channel(asyncio.BufferedProtocol):
         self._in_flight.append(entry)
         return reply
 
-    async def send(self, message: Message, version: int) -> None:
-        """Send a request that has no reply (Produce with acks=0). Raises ConnectionError."""
+    async def send(self, message: Message, version: int, timeout_ms: int) -> None:
+        """Send a request that has no reply (Produce with acks=0). While the other end does not take
+        what was sent before, it waits. Raises ConnectionError, also when that lasts longer than
+        ``timeout_ms`` (and closes the connection)."""
         await self._take_turn()
         try:
+            if not self._room.is_set():
+                await self._wait_for_room(timeout_ms)
             transport = self._open_transport()
             transport.write(encode_request(self._next_header(message, version), message))
         finally:
@@ -183,6 +189,12 @@ class Channel(asyncio.BufferedProtocol):
         if bad is not None:
             self._break(str(bad))
 
+    def pause_writing(self) -> None:
+        self._room.clear()
+
+    def resume_writing(self) -> None:
+        self._room.set()
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._close(f"connection lost: {exc}" if exc else "closed by the peer")
 
@@ -210,6 +222,15 @@ class Channel(asyncio.BufferedProtocol):
         self._free_turns += 1
 
     # -- inside
+
+    async def _wait_for_room(self, timeout_ms: int) -> None:
+        reason = f"nothing was taken within {timeout_ms} ms"
+        timer = self._clock.call_later(timeout_ms, lambda: self._close(reason))
+        try:
+            while not self._room.is_set():  # who waited as well may have filled it
+                await self._room.wait()
+        finally:
+            timer.cancel()
 
     def _open_transport(self) -> asyncio.Transport:
         if self._transport is None or self.close_reason is not None:
@@ -256,6 +277,7 @@ class Channel(asyncio.BufferedProtocol):
         if self.close_reason is not None:
             return
         self.close_reason = reason
+        self._room.set()
         if self._transport is not None:
             self._transport.abort()
         while self._in_flight:

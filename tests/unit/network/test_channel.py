@@ -13,7 +13,11 @@ from minikafka.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from minikafka.protocol.messages.produce import ProduceRequest
+from minikafka.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
 
 
 class Broker:
@@ -78,13 +82,76 @@ async def test_no_more_than_max_in_flight_are_sent(lab) -> None:
 async def test_a_request_without_reply(lab) -> None:
     broker = Broker(at_once=False)
     channel = await open_channel(lab, await lab.serve(broker))
-    await channel.send(ProduceRequest(acks=0), 9)
+    await channel.send(ProduceRequest(acks=0), 9, 1000)
     reply = ask(channel)
     await lab.until(lambda: len(broker.headers) == 2)
     broker.slots[0].send(None)
     broker.answer(1)
     assert (await reply).node_id == 1
     channel.close()
+
+
+BIG = ProduceRequest(
+    acks=0, topic_data=[TopicProduceData("t", [PartitionProduceData(0, b"x" * 1_000_000)])]
+)
+
+
+class Slow(Broker):
+    """Takes nothing once it has seen a request, until told to."""
+
+    def __call__(self, connection: Connection, frame: memoryview) -> None:
+        super().__call__(connection, frame)
+        self.slots[-1].send(None)
+        self.transport = connection._transport
+        self.transport.pause_reading()
+
+
+async def test_requests_without_reply_do_not_pile_up_where_nobody_reads(lab) -> None:
+    broker = Slow(at_once=False)
+    channel = await open_channel(lab, await lab.serve(broker))
+    await channel.send(ProduceRequest(acks=0), 9, 1000)
+    await lab.until(lambda: len(broker.headers) == 1)
+    sent = 0
+
+    async def pour() -> None:
+        nonlocal sent
+        while sent < 100:
+            await channel.send(BIG, 9, 1000)
+            sent += 1
+
+    pouring = [asyncio.ensure_future(pour()) for _ in range(3)]
+    await lab.until(lambda: not channel._room.is_set())
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert sent < 50
+    assert channel._transport.get_write_buffer_size() < 3_000_000
+    broker.transport.resume_reading()
+    pouring[0].cancel()
+    lab.clock.advance(1000)
+    for pending in pouring:
+        with pytest.raises((ConnectionError, asyncio.CancelledError)):
+            await pending
+    assert not channel.is_open
+    assert channel._free_turns == 5
+
+
+async def test_who_waits_for_room_goes_on_when_there_is_some(lab) -> None:
+    broker = Slow(at_once=False)
+    channel = await open_channel(lab, await lab.serve(broker))
+    channel.pause_writing()
+    waiting = asyncio.ensure_future(channel.send(ProduceRequest(acks=0), 9, 1000))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not waiting.done()
+    channel.resume_writing()
+    await waiting
+    await lab.until(lambda: len(broker.headers) == 1)
+    channel.pause_writing()
+    waiting = asyncio.ensure_future(channel.send(ProduceRequest(acks=0), 9, 1000))
+    await asyncio.sleep(0)
+    channel.close()
+    with pytest.raises(ConnectionError):
+        await waiting
 
 
 async def test_a_request_that_is_not_answered_in_time_ends_the_channel(lab) -> None:
@@ -153,7 +220,7 @@ async def test_garbage_from_the_server_ends_the_channel(lab, garbage: bytes) -> 
 async def test_an_unasked_response_ends_the_channel(lab) -> None:
     broker = Broker(at_once=False)
     channel = await open_channel(lab, await lab.serve(broker))
-    await channel.send(ProduceRequest(acks=0), 9)
+    await channel.send(ProduceRequest(acks=0), 9, 1000)
     await lab.until(lambda: len(broker.headers) == 1)
     broker.slots[0].send(struct.pack(">ii", 4, 0))
     await lab.until(lambda: not channel.is_open)
