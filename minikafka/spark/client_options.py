@@ -25,9 +25,9 @@ class ClientOptions:
     fetch_max_wait_ms: int = 500
     request_timeout_ms: int = 30_000
     connection_setup_timeout_ms: int = 10_000
-    metadata_timeout_ms: int = 10_000  # how long an unreachable cluster is asked
+    api_timeout_ms: int = 60_000
+    first_contact_timeout_ms: int = 10_000  # how long a cluster is asked that has never answered
     retry_backoff_ms: int = 100
-    client_rack: str = ""
     acks: int = -1
     compression: str = "none"
     max_request_size: int = 1_048_576
@@ -58,7 +58,6 @@ def client_options(values: Mapping[str, str]) -> ClientOptions:
         client_id=given.get("kafka.client.id") or defaults.client_id,
         read_committed=isolation == "read_committed",
         check_crcs=given.flag("kafka.check.crcs", True),
-        client_rack=given.get("kafka.client.rack") or "",
         acks=_acks(given.get("kafka.acks") or "all"),
         compression=_compression(given.get("kafka.compression.type") or "none"),
         **numbers,
@@ -71,7 +70,7 @@ _NUMBERS: Final = {
     "fetch_max_wait_ms": "fetch.max.wait.ms",
     "request_timeout_ms": "request.timeout.ms",
     "connection_setup_timeout_ms": "socket.connection.setup.timeout.ms",
-    "metadata_timeout_ms": "default.api.timeout.ms",
+    "api_timeout_ms": "default.api.timeout.ms",
     "retry_backoff_ms": "retry.backoff.ms",
     "max_request_size": "max.request.size",
     "delivery_timeout_ms": "delivery.timeout.ms",

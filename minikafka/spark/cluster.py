@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Container, Iterable, Mapping
+from contextlib import suppress
 from typing import Any, Final, NamedTuple, TypeVar
 from uuid import UUID
 
 from minikafka.core.client.answers import STALE_METADATA
-from minikafka.kernel.cluster import CONSUMER_REPLICA_ID, ZERO_UUID, TopicPartition
+from minikafka.kernel.cluster import CONSUMER_REPLICA_ID, INTERNAL_TOPICS, ZERO_UUID, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -40,6 +41,7 @@ _ASK_AGAIN: Final = STALE_METADATA | {
 
 _ATTEMPTS_FOR_NEW_TOPICS: Final = 3
 _BUSY_MS: Final = 10
+_METADATA: Final = 11  # the version that is asked for at most
 
 
 class TopicView(NamedTuple):
@@ -88,14 +90,14 @@ class Cluster:
         """What ``ask`` returns; called again while it fails in a way that passes and is not
         ``final``. Raises its last KafkaError, with ``what`` and the bootstrap servers in its text.
         """
-        limit_ms = self.options.metadata_timeout_ms if timeout_ms is None else timeout_ms
-        deadline_ms = self._clock.monotonic_ms() + limit_ms
+        begun_ms = self._clock.monotonic_ms()
         while True:
             try:
                 return ask()
             except KafkaError as error:
                 passes = error.code in _ASK_AGAIN and error.code not in final
-                if not passes or self._clock.monotonic_ms() >= deadline_ms:
+                limit_ms = self._patience_ms(error) if timeout_ms is None else timeout_ms
+                if not passes or self._clock.monotonic_ms() - begun_ms >= limit_ms:
                     servers = ",".join(f"{h}:{p}" for h, p in self.options.bootstrap_servers)
                     raise KafkaError(
                         error.code,
@@ -104,6 +106,14 @@ class Cluster:
                 self.topics.clear()
                 busy = error.code is ErrorCode.CONCURRENT_TRANSACTIONS  # for some milliseconds
                 pause(_BUSY_MS if busy else self.options.retry_backoff_ms)
+
+    def _patience_ms(self, error: KafkaError) -> int:
+        """Short for a cluster that has never answered, and for what no broker knows of. A broker
+        that died without a word costs more: a request's time-out, and the election after it."""
+        options = self.options
+        if self._addresses and error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return options.api_timeout_ms
+        return min(options.first_contact_timeout_ms, options.api_timeout_ms)
 
     def learn(self, broker_id: int, host: str, port: int) -> None:
         """Where a broker is, heard otherwise than by metadata."""
@@ -125,24 +135,40 @@ class Cluster:
         connection.open()
         return connection
 
-    def request_any(self, message: Message, at_most: int | None = None) -> Any:
-        """The answer of the first broker that gives one. Raises the last KafkaError."""
+    def request_any(
+        self,
+        message: Message,
+        at_most: int | None = None,
+        useful: Callable[[Any], bool] = lambda _: True,
+    ) -> Any:
+        """The first answer of a broker that is ``useful``. Raises the last KafkaError.
+
+        Those that are connected come first, and those that were lost last: a host that is gone
+        takes long to be missed."""
         failure: KafkaError | None = None
         known = [*self._connections, *self._addresses.values(), *self.options.bootstrap_servers]
-        for address in dict.fromkeys(known):
+        for address in sorted(dict.fromkeys(known), key=self._distance):
             try:
-                return self._open(address).request(message, at_most)
+                answer = self._open(address).request(message, at_most)
             except KafkaError as error:
                 failure = error
+            else:
+                if useful(answer):
+                    return answer
+                failure = KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "brokers are starting")
         raise failure or KafkaError(ErrorCode.NETWORK_EXCEPTION, "no bootstrap servers")
+
+    def _distance(self, address: tuple[str, int]) -> int:
+        connection = self._connections.get(address)
+        if connection is None:
+            return 1
+        return 0 if connection.is_open else 2
 
     def _open(self, address: tuple[str, int]) -> Connection:
         connection = self._connections.get(address)
         if connection is None:
-            connection = Connection(*address, self.options)
-            connection.open()
-            self._connections[address] = connection
-        elif not connection.is_open:
+            connection = self._connections[address] = Connection(*address, self.options)
+        if not connection.is_open:
             connection.close()
             connection.open()
         return connection
@@ -150,52 +176,88 @@ class Cluster:
     # ---- topics
 
     def describe(self, topics: Iterable[str] | None) -> dict[str, ErrorCode]:
-        """Learn of ``topics`` (None: all). Returns the error of each that has one."""
-        wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
-        answer = self.request_any(
-            MetadataRequest(topics=wanted, allow_auto_topic_creation=False), 11
-        )
+        """Learn of ``topics`` (None: all). Returns the error of each that has one.
+
+        A broker that has just started knows of nothing yet, not even of itself. Kafka:
+        ``NetworkClient.handleSuccessfulResponse`` leaves such an answer out, too."""
+        answer = self.request_any(_metadata_request(topics), _METADATA, lambda it: bool(it.brokers))
         self._addresses = {b.node_id: (b.host, b.port) for b in answer.brokers}
+        return self._note_topics(answer)
+
+    def ask_the_others(self, topics: Iterable[str] | None) -> None:
+        """Learn what any broker knows of ``topics``, of which one did not know all: it may have
+        started a moment ago."""
+        request = _metadata_request(topics)
+        for address in self._addresses.values():
+            with suppress(KafkaError):
+                self._note_topics(self._open(address).request(request, _METADATA), forget=False)
+
+    def _note_topics(self, answer: Any, forget: bool = True) -> dict[str, ErrorCode]:
         errors: dict[str, ErrorCode] = {}
         for topic in answer.topics:
             code = ErrorCode(topic.error_code)
             if code is ErrorCode.NONE:
                 leaders = {p.partition_index: p.leader_id for p in topic.partitions}
-                self.topics[topic.name] = TopicView(topic.topic_id or ZERO_UUID, leaders)
+                view = TopicView(topic.topic_id or ZERO_UUID, leaders)
+                if not forget and topic.name in self.topics:
+                    known = self.topics[topic.name]
+                    view = TopicView(known.topic_id, leaders | known.leaders)
+                self.topics[topic.name] = view
             else:
-                self.topics.pop(topic.name, None)
                 errors[topic.name] = code
+                if forget:
+                    self.topics.pop(topic.name, None)
         return errors
 
-    def partitions(
-        self, subscription: Subscription, missing_is_error: bool = True
-    ) -> list[TopicPartition]:
+    def partitions(self, subscription: Subscription) -> list[TopicPartition]:
         """What a subscription holds now. Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION at once for
-        a named topic or partition that does not exist, unless that is no error."""
-        if subscription.pattern:
-            self.retrying(lambda: self.describe(None), "topics")
-            pattern = re.compile(subscription.pattern)
-            found = [name for name in self.topics if pattern.fullmatch(name)]
-            return _partitions_of(found, self.topics)
-        topics = subscription.topics or sorted({t for t, _ in subscription.partitions})
+        a named topic or partition that does not exist."""
+        topics = _topics_of(subscription)
         errors = self.retrying(lambda: self.describe(topics), "topics")
         for _ in range(_ATTEMPTS_FOR_NEW_TOPICS):
-            if not errors or not missing_is_error:
+            if not errors:
                 break
             pause(self.options.retry_backoff_ms)  # a topic just made is not known to all at once
             errors = self.retrying(lambda: self.describe(topics), "topics")
-        if missing_is_error:
-            for name, code in errors.items():
-                raise KafkaError(code, f"topic {name}: {_reason(code)}")
-        there = _partitions_of([name for name in topics if name in self.topics], self.topics)
-        if subscription.partitions:
-            absent = set(subscription.partitions) - set(there)
-            if absent and missing_is_error:
-                raise KafkaError(
-                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{names(absent)} does not exist"
-                )
-            return [each for each in subscription.partitions if each not in absent]
-        return there
+        for name, code in errors.items():
+            raise KafkaError(code, f"topic {name}: {_reason(code)}")
+        found = self._known(subscription)
+        if absent := set(subscription.partitions) - set(found):
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{names(absent)} does not exist"
+            )
+        return found
+
+    def partitions_there(
+        self, subscription: Subscription, expected: Iterable[TopicPartition] = ()
+    ) -> list[TopicPartition]:
+        """As ``partitions``, without those that do not exist. Of ``expected`` a partition is
+        missing only if no broker knows it: what is taken for deleted, and found again later, would
+        be read from its start once more. Raises KafkaError."""
+        topics = _topics_of(subscription)
+
+        def ask() -> None:
+            for name, code in self.describe(topics).items():
+                if code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    raise KafkaError(code, f"topic {name}: {_reason(code)}")
+
+        self.retrying(ask, "topics")
+        found = self._known(subscription)
+        if set(expected) <= set(found):
+            return found
+        self.ask_the_others(topics)
+        return self._known(subscription)
+
+    def _known(self, subscription: Subscription) -> list[TopicPartition]:
+        """A pattern leaves Kafka's own topics out, as the connector's does."""
+        topics: Iterable[str] = subscription.topics
+        if subscription.pattern:
+            pattern = re.compile(subscription.pattern)
+            topics = [t for t in self.topics if pattern.fullmatch(t) and t not in INTERNAL_TOPICS]
+        elif subscription.partitions:
+            there = set(_partitions_of({t for t, _ in subscription.partitions}, self.topics))
+            return [each for each in subscription.partitions if each in there]
+        return _partitions_of(topics, self.topics)
 
     def leader(self, partition: TopicPartition) -> int:
         """Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE."""
@@ -271,5 +333,23 @@ def _reason(code: ErrorCode) -> str:
     return code.name
 
 
+def _metadata_request(topics: Iterable[str] | None) -> MetadataRequest:
+    wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
+    return MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+
+
+def _topics_of(subscription: Subscription) -> list[str] | None:
+    """None for all."""
+    if subscription.pattern:
+        return None
+    return sorted({*subscription.topics, *(topic for topic, _ in subscription.partitions)})
+
+
 def _partitions_of(topics: Iterable[str], views: Mapping[str, TopicView]) -> list[TopicPartition]:
-    return sorted(TopicPartition(name, number) for name in topics for number in views[name].leaders)
+    """Of those that are known."""
+    return sorted(
+        TopicPartition(name, number)
+        for name in topics
+        if name in views
+        for number in views[name].leaders
+    )

@@ -19,7 +19,7 @@ from minikafka.protocol.messages.fetch import (
 from minikafka.spark.cluster import Cluster, pause
 from minikafka.spark.connection import Connection
 from minikafka.spark.decode import Slice, decode_to_arrow, next_offset
-from minikafka.spark.offsets import EARLIEST
+from minikafka.spark.offsets import EARLIEST, LATEST
 from minikafka.spark.planning import ADVICE_FAIL, DataLossError, OffsetRange
 from minikafka.world.real.clock import RealClock
 
@@ -94,19 +94,19 @@ class RangeReader:
             if following > self.position:
                 self._progress_at_ms = self._clock.monotonic_ms()
             elif self._is_stuck():
-                raise DataLossError(
-                    f"{self._partition}: nothing came of offset {self.position} for "
-                    f"{self._poll_timeout_ms} ms, planned were those below {self._wanted.end}"
-                )
+                self._give_up()
+                return
             self.position = following
             done = following >= self._wanted.end
             if not done:
                 connection.send(self._request(), _HIGHEST_BY_NAME)
             aborted = [(each.producer_id, each.first_offset)
                        for each in data.aborted_transactions or ()]  # fmt: skip
-            yield from decode_to_arrow(
+            for rows in decode_to_arrow(
                 records, self._slice, schema, aborted, self._cluster.options.check_crcs
-            )
+            ):
+                yield rows
+                self._progress_at_ms = self._clock.monotonic_ms()  # Spark may have let us wait
             if done:
                 return
 
@@ -138,6 +138,18 @@ class RangeReader:
 
     def _is_stuck(self) -> bool:
         return self._clock.monotonic_ms() - self._progress_at_ms >= self._poll_timeout_ms
+
+    def _give_up(self) -> None:
+        """Nothing comes: the log ends here, or its broker does not tell."""
+        what = (
+            f"{self._partition}: nothing came of offset {self.position} for "
+            f"{self._poll_timeout_ms} ms, planned were those below {self._wanted.end}"
+        )
+        end = self._cluster.list_offsets({self._partition: LATEST})[self._partition]
+        if end > self.position:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, what)
+        self._lost(f"{what}, and the log ends at {end}")
+        self.position = self._wanted.end
 
     def _skip_what_is_gone(self) -> None:
         first = self._cluster.list_offsets({self._partition: EARLIEST})[self._partition]

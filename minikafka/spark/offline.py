@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from minikafka.core.log.aborted_txn import ENTRY, ENTRY_BYTES, AbortedTxn
-from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.cluster import INTERNAL_TOPICS, TopicPartition
 from minikafka.protocol.records.batch import iterate_batches
 from minikafka.spark.decode import Slice, decode_to_arrow
 from minikafka.spark.offsets import EARLIEST, Offsets, names
@@ -57,7 +57,8 @@ def segment_ranges(directory: Path, options: ReadOptions) -> list[SegmentRange]:
     """One range per segment, up to the high watermark that the broker has written down (it does so
     every few seconds), or for readers of committed records up to the last stable offset.
 
-    Raises ValueError for what is not there; DataLossError for offsets below a log's start."""
+    Raises ValueError for what is not there; DataLossError for offsets named below a log's start or
+    beyond its end."""
     logs = _logs(directory, options.subscription)
     ends = {
         each: _last_stable_offset(log) if options.client.read_committed else log.high_watermark
@@ -72,6 +73,11 @@ def segment_ranges(directory: Path, options: ReadOptions) -> list[SegmentRange]:
         if first < log.start and options.fail_on_data_loss:
             raise DataLossError(
                 f"{each}: offsets {first} to {log.start - 1} are gone. {ADVICE_FAIL}"
+            )
+        if last < end[each] and options.fail_on_data_loss:
+            raise DataLossError(
+                f"{each} can be read below offset {last}, and endingOffsets is {end[each]}. "
+                'Name a lower one, or set the option "failOnDataLoss" to "false"'
             )
         committed = options.client.read_committed
         ranges += _ranges_of(each, log, max(first, log.start), last, committed)
@@ -102,7 +108,11 @@ def _logs(directory: Path, wanted: Subscription) -> dict[TopicPartition, _Log]:
     )
     if wanted.pattern:
         pattern = re.compile(wanted.pattern)
-        chosen = [each for each in found if pattern.fullmatch(each.topic)]
+        chosen = [
+            each
+            for each in found
+            if pattern.fullmatch(each.topic) and each.topic not in INTERNAL_TOPICS
+        ]
     elif wanted.topics:
         chosen = [each for each in found if each.topic in wanted.topics]
         if missing := set(wanted.topics) - {each.topic for each in chosen}:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -139,7 +139,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         a topic was deleted since its partitions were asked for."""
         last = max(1, self._options.fetch_retries) - 1
         for attempt in range(last + 1):
-            partitions = self._current_partitions()
+            partitions = self._current_partitions(begin)
             try:
                 latest = self._cluster.list_offsets(
                     dict.fromkeys(partitions, LATEST), missing_is_final=attempt < last
@@ -154,14 +154,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             pause(self._options.fetch_retry_interval_ms)
         return latest
 
-    def _current_partitions(self) -> list[TopicPartition]:
+    def _current_partitions(self, begin: Iterable[TopicPartition]) -> list[TopicPartition]:
         now_ms = self._clock.monotonic_ms()
         asked_at_ms = self._partitions_at_ms
         if asked_at_ms is None or now_ms - asked_at_ms >= _METADATA_MAX_AGE_MS:
             self._cluster.topics.clear()
-            self._partitions = self._cluster.partitions(
-                self._options.subscription, missing_is_error=False
-            )
+            self._partitions = self._cluster.partitions_there(self._options.subscription, begin)
             self._partitions_at_ms = now_ms
             self._check_topic_ids()
         return self._partitions
@@ -181,9 +179,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         new = until.keys() - begin.keys()
         if not new:
             return {}
-        there = new & set(
-            self._cluster.partitions(self._options.subscription, missing_is_error=False)
-        )
+        there = new & set(self._cluster.partitions_there(self._options.subscription, new))
         return self._cluster.list_offsets(dict.fromkeys(sorted(there), EARLIEST)) if there else {}
 
     def _is_too_early(self, begin: Mapping[TopicPartition, int]) -> bool:

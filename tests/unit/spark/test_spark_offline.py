@@ -112,6 +112,22 @@ def test_deleted_records_are_a_loss(log_dir: Path) -> None:
     assert rows(log_dir, failOnDataLoss="false", **more)[0] == (1, b"b")
 
 
+def test_an_end_that_cannot_be_reached_is_a_loss(log_dir: Path) -> None:
+    more = {"endingOffsets": '{"t":{"0":11}}'}
+    assert rows(log_dir, **more)[-1] == (10, b"e")
+    with pytest.raises(DataLossError, match=r"t-0 can be read below offset 9, .* is 11"):
+        rows(log_dir, **more, **COMMITTED)
+    assert rows(log_dir, failOnDataLoss="false", **more, **COMMITTED)[-1] == (7, b"d")
+
+
+def test_a_pattern_leaves_kafkas_own_topics_out(log_dir: Path) -> None:
+    (log_dir / "__consumer_offsets-0").mkdir()
+    marks = {P0: 11, TopicPartition("__consumer_offsets", 0): 9}
+    (log_dir / "replication-offset-checkpoint").write_bytes(encode_offsets(marks))
+    given = {"path": str(log_dir), "subscribePattern": ".*"}
+    assert {each.topic for each in segment_ranges(log_dir, batch_options(given))} == {"t"}
+
+
 @pytest.mark.parametrize(
     ("more", "complaint"),
     [

@@ -1,0 +1,203 @@
+"""What a Spark process believes of a cluster: brokers that start, hang, or know only a part."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from minikafka.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from minikafka.spark import cluster as module
+from minikafka.spark.client_options import ClientOptions, client_options
+from minikafka.spark.cluster import Cluster
+from minikafka.spark.options import Subscription
+
+pytestmark = pytest.mark.mission("SPK-1", "SPK-2")
+
+BROKERS = {1: "a", 2: "b"}
+END = 7
+
+
+class Brokers:
+    """Brokers 1 and 2 at a:1 and b:1. ``views``: partitions by topic, as each host tells them, and
+    None of one that has not heard from its controller. ``asked``: hosts, in order."""
+
+    def __init__(self) -> None:
+        self.views: dict[str, dict[str, int] | None] = {"a": {"t": 2}, "b": {"t": 2}}
+        self.leader = 1
+        self.dead: set[str] = set()
+        self.asked: list[str] = []
+        self.passed_ms = 0.0
+        self.hang_ms = 0
+
+    def answer(self, host: str, message: Any) -> Any:
+        self.asked.append(host)
+        if host in self.dead:
+            self.passed_ms += self.hang_ms
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"{host} does not answer")
+        if isinstance(message, ListOffsetsRequest):
+            return ListOffsetsResponse(
+                topics=[
+                    ListOffsetsTopicResponse(
+                        name=topic.name,
+                        partitions=[
+                            ListOffsetsPartitionResponse(
+                                partition_index=row.partition_index, offset=END
+                            )
+                            for row in topic.partitions
+                        ],
+                    )
+                    for topic in message.topics
+                ]
+            )
+        assert isinstance(message, MetadataRequest)
+        return self._metadata(self.views[host], message.topics)
+
+    def _metadata(self, view: dict[str, int] | None, wanted: Any) -> MetadataResponse:
+        names = sorted(view or {}) if wanted is None else [each.name for each in wanted]
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return MetadataResponse(
+            brokers=[]
+            if view is None
+            else [MetadataResponseBroker(node_id=n, host=h, port=1) for n, h in BROKERS.items()],
+            topics=[
+                MetadataResponseTopic(
+                    name=name,
+                    error_code=0 if name in (view or {}) else int(unknown),
+                    partitions=[
+                        MetadataResponsePartition(partition_index=number, leader_id=self.leader)
+                        for number in range((view or {}).get(name, 0))
+                    ],
+                )
+                for name in names
+            ],
+        )
+
+
+@pytest.fixture
+def brokers(monkeypatch: pytest.MonkeyPatch) -> Brokers:
+    there = Brokers()
+
+    class FakeConnection:
+        def __init__(self, host: str, port: int, options: ClientOptions) -> None:
+            self.host = host
+            self.is_open = False
+
+        def open(self) -> None:
+            self.is_open = True
+
+        def close(self) -> None:
+            self.is_open = False
+
+        def request(self, message: Any, at_most: int | None = None) -> Any:
+            try:
+                return there.answer(self.host, message)
+            except KafkaError:
+                self.close()
+                raise
+
+    class FakeClock:
+        def monotonic_ms(self) -> float:
+            return there.passed_ms
+
+    def pause(milliseconds: int) -> None:
+        there.passed_ms += milliseconds
+
+    monkeypatch.setattr(module, "Connection", FakeConnection)
+    monkeypatch.setattr(module, "RealClock", FakeClock)
+    monkeypatch.setattr(module, "pause", pause)
+    return there
+
+
+def cluster_of(**options: str) -> Cluster:
+    given = {f"kafka.{name.replace('_', '.')}": value for name, value in options.items()}
+    return Cluster(client_options({"kafka.bootstrap.servers": "a:1,b:1", **given}))
+
+
+def partitions(count: int, topic: str = "t") -> list[TopicPartition]:
+    return [TopicPartition(topic, number) for number in range(count)]
+
+
+def test_a_pattern_leaves_kafkas_own_topics_out(brokers: Brokers) -> None:
+    brokers.views["a"] = {"t": 1, "__consumer_offsets": 50, "__transaction_state": 50}
+    assert cluster_of().partitions(Subscription(pattern=".*")) == partitions(1)
+
+
+@pytest.mark.parametrize("wanted", [Subscription(topics=("t",)), Subscription(pattern="t")])
+def test_a_broker_that_has_just_started_has_nothing_to_say(
+    brokers: Brokers, wanted: Subscription
+) -> None:
+    brokers.views["a"] = None
+    assert cluster_of().partitions_there(wanted, partitions(2)) == partitions(2)
+    assert brokers.asked == ["a", "b"]
+
+
+@pytest.mark.parametrize("wanted", [Subscription(topics=("t",)), Subscription(pattern="t")])
+@pytest.mark.parametrize("view", [{}, {"t": 1}])
+def test_what_one_broker_lacks_is_gone_only_if_all_lack_it(
+    brokers: Brokers, wanted: Subscription, view: dict[str, int]
+) -> None:
+    brokers.views["a"] = view
+    assert cluster_of().partitions_there(wanted, partitions(2)) == partitions(2)
+    brokers.views["b"] = view
+    left = view.get("t", 0)
+    assert cluster_of().partitions_there(wanted, partitions(2)) == partitions(left)
+    assert cluster_of().partitions_there(wanted) == partitions(left)
+
+
+def test_an_error_of_a_topic_does_not_mean_that_it_is_gone(
+    brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = brokers._metadata
+
+    def denied(view: dict[str, int] | None, wanted: Any) -> MetadataResponse:
+        answer = whole(view, wanted)
+        for topic in answer.topics:
+            topic.error_code = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        return answer
+
+    monkeypatch.setattr(brokers, "_metadata", denied)
+    with pytest.raises(KafkaError, match="topic t: TOPIC_AUTHORIZATION_FAILED"):
+        cluster_of().partitions_there(Subscription(topics=("t",)))
+
+
+def test_a_leader_that_died_without_a_word_is_survived(brokers: Brokers) -> None:
+    """It costs a time-out of 30 s, more than an unreachable cluster is worth."""
+    cluster = cluster_of()
+    ask: Callable[[], Any] = lambda: cluster.list_offsets({partitions(1)[0]: -1})  # noqa: E731
+    assert ask() == {partitions(1)[0]: END}
+    brokers.dead.add("a")
+    brokers.hang_ms = cluster.options.request_timeout_ms
+    brokers.leader = 2
+    assert ask() == {partitions(1)[0]: END}
+    assert brokers.passed_ms < 40_000
+    brokers.asked.clear()
+    cluster.describe(["t"])
+    assert brokers.asked == ["b"]  # who is connected is asked first
+
+
+def test_a_cluster_that_has_never_answered_is_not_asked_for_long(brokers: Brokers) -> None:
+    brokers.dead = {"a", "b"}
+    cluster = cluster_of()
+    with pytest.raises(KafkaError, match=r"does not answer \(servers: a:1,b:1\)"):
+        cluster.partitions(Subscription(topics=("t",)))
+    assert 10_000 <= brokers.passed_ms < 11_000
+    brokers.passed_ms = 0
+    with pytest.raises(KafkaError):
+        cluster_of(default_api_timeout_ms="500").partitions(Subscription(topics=("t",)))
+    assert brokers.passed_ms < 1000

@@ -1,0 +1,125 @@
+"""A planned range of a partition that stalls, ends early, or is read by a slow Spark: no broker."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import pytest
+
+pa = pytest.importorskip("pyarrow")
+
+from minikafka.kernel.errors import ErrorCode, KafkaError  # noqa: E402
+from minikafka.protocol.messages.fetch import (  # noqa: E402
+    FetchableTopicResponse,
+    FetchResponse,
+    PartitionData,
+)
+from minikafka.protocol.records.builder import build_batch  # noqa: E402
+from minikafka.spark import fetching as module  # noqa: E402
+from minikafka.spark.client_options import ClientOptions  # noqa: E402
+from minikafka.spark.fetching import RangeReader  # noqa: E402
+from minikafka.spark.planning import DataLossError, OffsetRange  # noqa: E402
+
+pytestmark = pytest.mark.mission("SPK-2")
+
+SCHEMA = pa.schema([("offset", pa.int64())])
+TIMEOUT_MS = 120_000
+
+
+class FakeBroker:
+    """One partition whose log has a record at every offset below ``end``; a fetch brings two, or
+    nothing 30 s later. ``lost``: answers that are a connection's end instead."""
+
+    def __init__(self, end: int) -> None:
+        self.end = end
+        self.at_end: int | None = None  # what it says its end is, if not the truth
+        self.lost: deque[bool] = deque()
+        self.passed_ms = 0.0
+        self.topics: dict[str, Any] = {}
+        self.options = ClientOptions(())
+
+    def leader(self, _: Any) -> int:
+        return 1
+
+    def retrying(self, ask: Any, what: str) -> Any:
+        return ask()
+
+    def list_offsets(self, timestamps: Any) -> Any:
+        return dict.fromkeys(timestamps, self.end if self.at_end is None else self.at_end)
+
+    def new_connection(self, _: int) -> FakeConnection:
+        return FakeConnection(self)
+
+    def monotonic_ms(self) -> float:
+        return self.passed_ms
+
+
+class FakeConnection:
+    def __init__(self, broker: FakeBroker) -> None:
+        self._broker = broker
+        self._offset = 0
+
+    def send(self, request: Any, at_most: int) -> None:
+        self._offset = request.topics[0].partitions[0].fetch_offset
+
+    def receive(self) -> FetchResponse:
+        if self._broker.lost and self._broker.lost.popleft():
+            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "closed by the broker")
+        count = min(2, self._broker.end - self._offset)
+        if count:
+            records = build_batch([(1, None, b"", [])] * count, base_offset=self._offset)
+        else:
+            self._broker.passed_ms += 30_000
+            records = b""
+        data = PartitionData(partition_index=0, records=memoryview(records))
+        return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[data])])
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+@pytest.fixture
+def broker(monkeypatch: pytest.MonkeyPatch) -> FakeBroker:
+    there = FakeBroker(4)
+    monkeypatch.setattr(module, "RealClock", lambda: there)
+    monkeypatch.setattr(module, "pause", lambda _: None)
+    return there
+
+
+def reader_of(broker: FakeBroker, end: int, fail_on_data_loss: bool) -> RangeReader:
+    wanted = OffsetRange("t", 0, 0, end)
+    return RangeReader(broker, wanted, fail_on_data_loss, TIMEOUT_MS)  # type: ignore[arg-type]
+
+
+def offsets(reader: RangeReader) -> list[int]:
+    return [o for rows in reader.read(SCHEMA) for o in rows.column(0).to_pylist()]
+
+
+def test_a_log_that_ends_before_the_range_is_a_loss(broker: FakeBroker) -> None:
+    """As one has that was cut, or deleted and made again."""
+    with pytest.raises(DataLossError, match=r"nothing came of offset 4 .* the log ends at 4"):
+        offsets(reader_of(broker, 9, fail_on_data_loss=True))
+    assert broker.passed_ms == TIMEOUT_MS
+
+
+def test_a_query_that_may_lose_data_goes_on_where_a_log_ends(broker: FakeBroker) -> None:
+    reader = reader_of(broker, 9, fail_on_data_loss=False)
+    assert offsets(reader) == [0, 1, 2, 3]
+    assert reader.position == 9
+
+
+def test_a_broker_that_does_not_tell_is_no_loss(broker: FakeBroker) -> None:
+    broker.at_end = 9
+    with pytest.raises(KafkaError, match="nothing came of offset 4"):
+        offsets(reader_of(broker, 9, fail_on_data_loss=False))
+
+
+def test_spark_may_take_its_time_between_two_batches_of_rows(broker: FakeBroker) -> None:
+    """A broker closes connections that are idle for ten minutes."""
+    seen = []
+    broker.lost = deque([False, True])
+    for rows in reader_of(broker, 4, fail_on_data_loss=True).read(SCHEMA):
+        seen += rows.column(0).to_pylist()
+        broker.passed_ms += 10 * TIMEOUT_MS
+    assert seen == [0, 1, 2, 3]
