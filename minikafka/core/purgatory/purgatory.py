@@ -14,6 +14,8 @@ from minikafka.core.timer.wheel import WheelLevel
 OpT = TypeVar("OpT", bound=DelayedOperation)
 
 DEFAULT_PURGE_INTERVAL = 1000  # operations, not milliseconds
+# A hundred operations may linger in a thousand lists each; more would make for a long purge.
+LINGERING_PLACES = 100_000
 
 
 class Purgatory(Generic[OpT]):
@@ -26,8 +28,8 @@ class Purgatory(Generic[OpT]):
     each other. Here is one thread, and one dict finds a list as fast as 512 do.
 
     A purge costs a look at every watch list, so it is due by what it would find: operations in some
-    list that no longer wait. Kafka counts those too that have left their lists, and purges more
-    often.
+    list that no longer wait, or many places in lists, mostly of such. Kafka counts operations too
+    that have left their lists, and purges more often.
     """
 
     def __init__(self, name: str, purge_interval: int = DEFAULT_PURGE_INTERVAL) -> None:
@@ -37,12 +39,13 @@ class Purgatory(Generic[OpT]):
         self._watchers: dict[Hashable, Watchers[OpT]] = {}
         self._in_lists = WatchedCounter()
         self._purge_above = purge_interval
+        self._purge_above_places = LINGERING_PLACES
 
     @property
     def watched(self) -> int:
         """Length of all watch lists. An operation on two keys counts twice; one that is completed
         counts until it is purged."""
-        return sum(len(watchers) for watchers in self._watchers.values())
+        return self._in_lists.places
 
     @property
     def watched_keys(self) -> int:
@@ -55,8 +58,13 @@ class Purgatory(Generic[OpT]):
 
     @property
     def purge_due(self) -> bool:
-        """Whether more than ``purge_interval`` completed operations linger in watch lists."""
-        return self._in_lists.value - self._timer.size > self._purge_above
+        """Whether more than ``purge_interval`` completed operations linger in watch lists, or those
+        have grown to twice what the last purge left, and ``LINGERING_PLACES``."""
+        lists = self._in_lists
+        return (
+            lists.value - self._timer.size > self._purge_above
+            or lists.places > self._purge_above_places
+        )
 
     def try_complete_else_watch(
         self, operation: OpT, keys: Sequence[Hashable], now_ms: int
@@ -150,6 +158,7 @@ class Purgatory(Generic[OpT]):
         # What is left is no reason for the next purge, though it may not be in the timer either.
         left = self._in_lists.value - self._timer.size
         self._purge_above = left + self.purge_interval
+        self._purge_above_places = 2 * self._in_lists.places + LINGERING_PLACES
 
     def _forget(self, key: Hashable, watchers: Watchers[OpT]) -> None:
         # A completion may have emptied the list, dropped it and watched the key anew: that newer

@@ -10,12 +10,14 @@ OpT = TypeVar("OpT", bound=DelayedOperation)
 
 
 class WatchedCounter:
-    """How many operations all the lists of one purgatory hold together, each counted once."""
+    """How many operations all the lists of one purgatory hold together, each counted once; and
+    ``places``: one for each list that it is in."""
 
-    __slots__ = ("value",)
+    __slots__ = ("places", "value")
 
     def __init__(self) -> None:
         self.value = 0
+        self.places = 0
 
 
 class Watchers(Generic[OpT]):
@@ -37,6 +39,7 @@ class Watchers(Generic[OpT]):
 
     def watch(self, operation: OpT) -> None:
         self.operations.append(operation)
+        self._counter.places += 1
         if not operation.watch_lists:
             self._counter.value += 1
         operation.watch_lists += 1
@@ -66,6 +69,7 @@ class Watchers(Generic[OpT]):
                 self._counter.value -= 1
             else:
                 operation.watch_lists -= 1
+        self._counter.places -= len(self.operations) - len(kept)
         self.operations = kept
 
     def cancel(self) -> list[OpT]:
@@ -73,6 +77,7 @@ class Watchers(Generic[OpT]):
         are not completed yet."""
         self.purge_completed()
         cancelled, self.operations = self.operations, []
+        self._counter.places -= len(cancelled)
         for operation in cancelled:
             operation.cancel()
             operation.watch_lists -= 1

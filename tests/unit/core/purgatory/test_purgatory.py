@@ -197,6 +197,22 @@ def test_completed_operations_are_purged_from_the_lists_of_other_keys():
     assert (purgatory.watched, purgatory.watched_keys) == (1, 1)
 
 
+@pytest.mark.mission("PUR-5")
+def test_operations_on_very_many_keys_are_purged_sooner():
+    purgatory = Purgatory[Operation]("Test")
+    keys = range(10_000)
+    for now_ms in range(10):
+        assert not purgatory.purge_due
+        purgatory.try_complete_else_watch(Operation("a", delay_ms=1), keys, now_ms)
+        purgatory.advance(now_ms + 1)
+    assert purgatory.watched == 100_000
+    purgatory.try_complete_else_watch(waiting := Operation("b", delay_ms=500), keys, 10)
+    assert purgatory.purge_due
+    purgatory.advance(11)
+    assert not purgatory.purge_due
+    assert purgatory.watched == waiting.watch_lists == 10_000
+
+
 def test_cancelling_a_key_completes_nothing_and_stops_the_timers():
     purgatory = Purgatory[Operation]("Test")
     operation, other = Operation("a"), Operation("b")
