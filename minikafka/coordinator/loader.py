@@ -81,7 +81,7 @@ class Loader(Generic[R]):
             try:
                 data = await self._log.read(partition, offset, self._load_buffer_size)
             except (KafkaError, OSError) as error:
-                if not isinstance(error, KafkaError) or error.code is not ErrorCode.CORRUPT_MESSAGE:
+                if not _is_damage(error):
                     events.error("loading_failed", error=repr(error))
                     await self._clock.sleep(RETRY_MS)
                     continue
@@ -93,6 +93,11 @@ class Loader(Generic[R]):
                 await replay.settle()
                 return is_wanted()
         return False
+
+
+def _is_damage(error: KafkaError | OSError) -> bool:
+    """It will be there the next time, too."""
+    return isinstance(error, KafkaError) and error.code is ErrorCode.CORRUPT_MESSAGE
 
 
 class _Replay(Generic[R]):
@@ -116,7 +121,9 @@ class _Replay(Generic[R]):
 
     async def take_all(self, data: Buffer, offset: int) -> int:
         """The batches in ``data`` from ``offset`` on. Returns the offset after the last one that
-        could be found; those that cannot be read count as found."""
+        could be found; those that cannot be read count as found, but where they say they end counts
+        only if nothing comes after them."""
+        next_offset = offset
         try:
             for batch in iterate_batches(data):
                 if batch.last_offset < offset:
@@ -127,10 +134,12 @@ class _Replay(Generic[R]):
                     self._events.error(
                         "batch_unreadable", offset=batch.base_offset, error=repr(error)
                     )
-                offset = batch.last_offset + 1
+                else:
+                    offset = batch.next_offset
+                next_offset = batch.next_offset
         except KafkaError as error:
             self._events.error("no_batch", after_offset=offset, error=repr(error))
-        return offset
+        return max(offset, next_offset)
 
     async def settle(self) -> None:
         """Let the shard have what was put off."""
@@ -158,9 +167,8 @@ class _Replay(Generic[R]):
             if batch.is_control:
                 self._end_transaction(batch, record)
             else:
-                key = record.key or b""
-                where = (record.offset, batch.base_offset)
-                self._replay(key, record.value, *where, batch.producer_id)
+                key, offset = record.key or b"", record.offset
+                self._replay(key, record.value, offset, batch.base_offset, batch.producer_id)
             if self._is_long_breath():
                 await self._clock.sleep(0)
 

@@ -89,6 +89,7 @@ def test_without_a_leader_the_first_member_leads() -> None:
         pytest.param((61, b"\xff\xff\xff\xff"), id="a record"),
         pytest.param((70, b"\0"), id="a byte that only the checksum tells of"),
         pytest.param((17, b"\0\0\0\0"), id="the checksum"),
+        pytest.param((23, b"\x7f\xff\xff\xff"), id="where it ends"),
     ],
 )
 def test_a_damaged_batch_is_passed_over(damage: tuple[int, bytes]) -> None:
