@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass, replace
-from typing import Any, TypeVar
+from dataclasses import fields, replace
+from typing import Any
 
 from minikafka.kernel.config import ConfigError
 from minikafka.protocol.records.compression import Compression
-
-T = TypeVar("T")
 
 # Keys whose values are not those of our fields.
 _ACKS = {"0": 0, "1": 1, "-1": -1, "all": -1}
@@ -19,17 +17,19 @@ _RENAMED = {"compression.type": "compression"}
 def with_properties(given: Mapping[str, str], *configs: Any) -> list[Any]:
     """The configurations with each key where it belongs: ``linger.ms=5`` sets ``linger_ms``.
     Raises ConfigError for a key that none has, or a value that it cannot take."""
-    results = list(configs)
+    wanted: list[dict[str, Any]] = [{} for _ in configs]
     for key, text in given.items():
         name = _RENAMED.get(key, key.replace(".", "_"))
-        for place, config in enumerate(results):
-            assert is_dataclass(config)
+        for config, values in zip(configs, wanted, strict=True):
             if name in {field.name for field in fields(config)}:
-                results[place] = replace(config, **{name: _value(key, text, getattr(config, name))})  # type: ignore[type-var]
+                values[name] = _value(key, text, getattr(config, name))
                 break
         else:
             raise ConfigError(f"unknown client setting {key}")
-    return results
+    try:
+        return [replace(config, **values) for config, values in zip(configs, wanted, strict=True)]
+    except ValueError as error:  # no such value, or none that goes with the others
+        raise ConfigError(str(error)) from None
 
 
 def _value(key: str, text: str, default: Any) -> Any:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import replace
 from typing import Any, TypeVar
 
+from minikafka.cli.first_contact import FirstContact
 from minikafka.client.config import ClientConfig, parse_bootstrap_servers
 from minikafka.kernel import events
 from minikafka.kernel.config import ConfigError
@@ -32,15 +34,29 @@ def client_config(args: argparse.Namespace, **more: Any) -> ClientConfig:
 
 
 def run_client(work: Callable[[World], Coroutine[Any, Any, T]]) -> T:
-    """Run ``work`` in the real world, with nothing but errors logged."""
+    """Run ``work`` in the real world, with nothing but errors logged. Clients try for long to reach
+    a broker: that the first attempt failed is told at once."""
     from minikafka.world.real.world import real_world, run
 
     events.configure("ERROR")
 
     async def main() -> T:
-        return await work(real_world())
+        world = real_world()
+        return await work(replace(world, network=FirstContact(world.network)))
 
     return run(main())
+
+
+def at_least(least: int) -> Callable[[str], int]:
+    """The type of a number's option."""
+
+    def number(text: str) -> int:
+        value = int(text)
+        if value < least:
+            raise argparse.ArgumentTypeError(f"must be at least {least}")
+        return value
+
+    return number
 
 
 def pairs(values: Iterable[str], option: str) -> dict[str, str]:

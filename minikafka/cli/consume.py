@@ -10,7 +10,13 @@ from collections.abc import Callable
 from functools import partial
 
 from minikafka.cli.client_properties import with_properties
-from minikafka.cli.connect import add_bootstrap_argument, client_config, pairs, run_client
+from minikafka.cli.connect import (
+    add_bootstrap_argument,
+    at_least,
+    client_config,
+    pairs,
+    run_client,
+)
 from minikafka.cli.record_text import (
     FORMATTER_PROPERTIES,
     check_properties,
@@ -43,8 +49,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the first record there is; with a group where it has not committed",
     )
     start.add_argument("--offset", help="a number, earliest or latest; needs --partition")
-    parser.add_argument("--max-messages", type=int, help="stop after so many")
-    parser.add_argument("--timeout-ms", type=int, help="stop when nothing comes for so long")
+    parser.add_argument("--max-messages", type=at_least(1), help="stop after so many")
+    parser.add_argument(
+        "--timeout-ms", type=at_least(0), help="stop when nothing comes for so long"
+    )
     levels = ["read_uncommitted", "read_committed"]
     parser.add_argument("--isolation-level", choices=levels, default=levels[0])
     parser.add_argument("--json", action="store_true", help="one object a line")
@@ -77,13 +85,14 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError("--include needs --group")
     earliest = args.from_beginning or args.offset == "earliest"
     config, consumer_config = with_properties(
-        pairs(args.consumer_property, "--consumer-property"),
+        {
+            **({} if args.group is None else {"group.id": args.group}),
+            "auto.offset.reset": "earliest" if earliest else "latest",
+            "isolation.level": args.isolation_level,
+            **pairs(args.consumer_property, "--consumer-property"),
+        },
         client_config(args),
-        ConsumerConfig(
-            group_id=args.group,
-            auto_offset_reset="earliest" if earliest else "latest",
-            isolation_level=args.isolation_level,
-        ),
+        ConsumerConfig(),
     )
     show = json_line if args.json else partial(record_line, properties=properties)
 
@@ -91,6 +100,9 @@ def run(args: argparse.Namespace) -> int:
         async with Consumer(world, config, consumer_config) as consumer:
             await begin(consumer, args, offset)
             count = await until_stopped(consumer, args, show)
+            answered = bool(consumer.session.metadata.view.nodes)
+        if not answered:
+            raise ConnectionError(f"no broker answered at {args.bootstrap_server}")
         print(f"Processed a total of {count} messages", file=sys.stderr)
         return 0
 

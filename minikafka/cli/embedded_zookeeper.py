@@ -140,6 +140,22 @@ def config_path(options: ZookeeperOptions) -> Path:
     return Path(options.data_dir).absolute() / "zoo.cfg"
 
 
+def words_path(options: ZookeeperOptions) -> Path:
+    """What the server prints: little, as it has no logger."""
+    return config_path(options).with_name("zookeeper.out")
+
+
+def last_words(options: ZookeeperOptions) -> str:
+    """Why it ended, as far as that is known."""
+    path = words_path(options)
+    lines = path.read_text(errors="replace").split("\n")
+    said = next((line.strip() for line in reversed(lines) if line.strip()), None)
+    if said is not None:
+        return f"{said} (more in {path})"
+    free_mb = shutil.disk_usage(path.parent).free >> 20
+    return f"it said nothing; {free_mb} MB are free in {path.parent}"
+
+
 def command_line(options: ZookeeperOptions, environ: Mapping[str, str]) -> list[str]:
     """The command that runs a server with ``config_path``. Raises ``ZookeeperError``."""
     jars = os.pathsep.join(str(jar) for jar in class_path(jar_folders(environ)))
@@ -196,14 +212,16 @@ class EmbeddedZookeeper:
         self._lock = claim_directory(self._options)
         try:
             _check_port(self._options.host, self._options.port)
-            self._process = await asyncio.create_subprocess_exec(
-                *command,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=sys.stderr,
-                pass_fds=(self._lock,),  # as long as the server lives, the directory stays locked
-                start_new_session=True,  # Ctrl-C is for us; we stop the server
-                preexec_fn=_die_with_parent,
-            )
+            with words_path(self._options).open("wb") as words:
+                self._process = await asyncio.create_subprocess_exec(
+                    *command,
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=words,
+                    stderr=words,
+                    pass_fds=(self._lock,),  # while the server lives, the directory stays locked
+                    start_new_session=True,  # Ctrl-C is for us; we stop the server
+                    preexec_fn=_die_with_parent,
+                )
             await self._until_serving(self._process)
         except BaseException:
             await self.stop()
@@ -221,7 +239,10 @@ class EmbeddedZookeeper:
             raise ZookeeperError(
                 f"ZooKeeper does not serve after {self._options.start_timeout_ms} ms"
             ) from None
-        raise ZookeeperError(f"ZooKeeper ended at once, with exit status {process.returncode}")
+        raise ZookeeperError(
+            f"ZooKeeper ended at once, with exit status {process.returncode}: "
+            + last_words(self._options)
+        )
 
     async def wait(self) -> int:
         """Until the server ends; its exit status."""

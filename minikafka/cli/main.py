@@ -6,6 +6,7 @@ import argparse
 import difflib
 import importlib
 import io
+import os
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -84,7 +85,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run_verb(verb: Verb, args: argparse.Namespace) -> int:
     try:
-        return verb.run(args)
+        status = verb.run(args)
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        # Whoever read has enough, as `| head -1` does. What is left has nowhere to go.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
     except (ConfigError, KafkaError, CoordinationError, OSError, TimeoutError) as error:
         print(f"minikafka: {describe(error)}", file=sys.stderr)
         return FAILED

@@ -153,9 +153,13 @@ async def keep_pace(begun_s: float, sent: int, per_second: float) -> None:
 
 async def consume(world: World, args: argparse.Namespace) -> dict[str, float]:
     config, consumer_config = with_properties(
-        settings(args, "consumer"),
+        {
+            **({} if args.group is None else {"group.id": args.group}),
+            "auto.offset.reset": "earliest",
+            **settings(args, "consumer"),
+        },
         client_config(args),
-        ConsumerConfig(group_id=args.group, auto_offset_reset="earliest"),
+        ConsumerConfig(),
     )
     loop = asyncio.get_running_loop()
     async with Consumer(world, config, consumer_config) as consumer:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterable, Callable
 from functools import partial
-from typing import BinaryIO
 
 from minikafka.cli.client_properties import with_properties
 from minikafka.cli.connect import add_bootstrap_argument, client_config, pairs, run_client
+from minikafka.cli.input_lines import InputLines
 from minikafka.cli.record_text import (
     READER_PROPERTIES,
     OutgoingRecord,
@@ -18,11 +17,12 @@ from minikafka.cli.record_text import (
     parse_json_line,
     parse_line,
 )
+from minikafka.cli.stopping import call_once_when_asked_to_stop
 from minikafka.client.producer import Producer, ProducerConfig, RecordMetadata
 from minikafka.kernel.ports import World
 from minikafka.protocol.records.compression import Compression
 
-ACKS = {"0": 0, "1": 1, "-1": -1, "all": -1}
+ACKS = ("0", "1", "-1", "all")
 UNSETTLED_LINES = 10_000  # read ahead of the slowest acknowledgement
 
 
@@ -58,19 +58,22 @@ def run(args: argparse.Namespace) -> int:
     properties = pairs(args.property, "--property")
     check_properties(properties, READER_PROPERTIES)
     config, producer_config = with_properties(
-        pairs(args.producer_property, "--producer-property"),
+        {
+            "acks": args.acks,
+            "compression.type": args.compression_codec,
+            "linger.ms": "0" if args.sync else str(args.linger_ms),
+            **pairs(args.producer_property, "--producer-property"),
+        },
         client_config(args),
-        ProducerConfig(
-            acks=ACKS[args.acks],
-            compression=Compression[args.compression_codec.upper()],
-            linger_ms=0 if args.sync else args.linger_ms,
-        ),
+        ProducerConfig(),
     )
     read = parse_json_line if args.json else partial(parse_line, properties=properties)
 
     async def work(world: World) -> int:
+        lines = InputLines()
+        call_once_when_asked_to_stop(lines.stop)
         async with Producer(world, config, producer_config) as producer:
-            await send_lines(producer, args.topic, args.partition, read, args.sync)
+            await send_lines(producer, lines, args.topic, args.partition, read, args.sync)
         return 0
 
     return run_client(work)
@@ -78,51 +81,36 @@ def run(args: argparse.Namespace) -> int:
 
 async def send_lines(
     producer: Producer,
+    lines: AsyncIterable[list[bytes]],
     topic: str,
     partition: int | None,
     read: Callable[[bytes], OutgoingRecord],
     one_by_one: bool = False,
 ) -> None:
-    """Every line is sent; the first one that cannot be is raised once all are settled."""
-    loop = asyncio.get_running_loop()
-    lines = iter(sys.stdin.buffer)
+    """Send every line, up to the first that cannot be read or sent: what is wrong with it is raised
+    once all before it are settled."""
     unsettled: list[asyncio.Future[RecordMetadata]] = []
-    while chunk := await loop.run_in_executor(None, read_some, sys.stdin.buffer, lines):
-        for line in chunk:
-            record = read(line)
-            promise = await producer.send(
-                topic,
-                record.value,
-                record.key,
-                partition=record.partition if partition is None else partition,
-                timestamp_ms=record.timestamp_ms,
-                headers=record.headers,
-            )
-            unsettled.append(promise)
-            if one_by_one:
-                await promise
-        if len(unsettled) >= UNSETTLED_LINES:
-            await asyncio.gather(*unsettled)
-            unsettled.clear()
+    try:
+        async for chunk in lines:
+            for line in chunk:
+                record = read(line)
+                promise = await producer.send(
+                    topic,
+                    record.value,
+                    record.key,
+                    partition=record.partition if partition is None else partition,
+                    timestamp_ms=record.timestamp_ms,
+                    headers=record.headers,
+                )
+                unsettled.append(promise)
+                if one_by_one:
+                    await promise
+            if len(unsettled) >= UNSETTLED_LINES:
+                await asyncio.gather(*unsettled)
+                unsettled.clear()
+    except Exception:
+        await producer.flush()
+        await asyncio.gather(*unsettled, return_exceptions=True)
+        raise
     await producer.flush()
     await asyncio.gather(*unsettled)
-
-
-def read_some(stream: BinaryIO, lines: Iterator[bytes]) -> list[bytes]:
-    """The next line, and with it those that are there already; empty at the end."""
-    first = next(lines, None)
-    if first is None:
-        return []
-    found = [first]
-    while len(found) < 1000 and not stream_is_idle(stream):
-        line = next(lines, None)
-        if line is None:
-            break
-        found.append(line)
-    return found
-
-
-def stream_is_idle(stream: BinaryIO) -> bool:
-    """Whether reading on might wait for a person: nothing is buffered."""
-    peek = getattr(stream, "peek", None)
-    return stream.isatty() or peek is None or b"\n" not in peek(1)

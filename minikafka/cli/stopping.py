@@ -36,3 +36,16 @@ def call_when_asked_to_stop(stop: Callable[[str], None], with_stdin: bool) -> No
         loop.add_signal_handler(number, on_signal, number)
     if with_stdin:
         loop.add_reader(sys.stdin.fileno(), on_stdin)
+
+
+def call_once_when_asked_to_stop(stop: Callable[[], None]) -> None:
+    """At the first SIGINT or SIGTERM; the second one does what it always does."""
+    loop = asyncio.get_running_loop()
+
+    def on_signal() -> None:
+        stop()
+        for number in STOP_SIGNALS:
+            loop.remove_signal_handler(number)
+
+    for number in STOP_SIGNALS:
+        loop.add_signal_handler(number, on_signal)

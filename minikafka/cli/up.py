@@ -88,13 +88,15 @@ class Supervisor:
     async def run(self) -> int:
         from minikafka.world.real.world import real_world
 
+        if not self._root.exists():
+            self._check()  # what is refused leaves nothing behind
         self._root.mkdir(parents=True, exist_ok=True)
         try:
             lock = real_world().files.lock(str(self._root / ".lock"))
         except BlockingIOError:
             raise ConfigError(f"{self._root} is in use by another minikafka") from None
         try:
-            self._check_ports()
+            self._check()
             self._plan()
             loop = asyncio.get_running_loop()
             for number in (signal.SIGINT, signal.SIGTERM):
@@ -102,6 +104,13 @@ class Supervisor:
             return await self._supervise()
         finally:
             lock.release()
+
+    def _check(self) -> None:
+        """Raises ConfigError."""
+        self._check_ports()
+        for broker_id, number in enumerate(self._ports, start=1):
+            # Better here, in one line, than in every broker.
+            BROKER_CONFIG.parse(self._properties(broker_id, number))
 
     def _check_ports(self) -> None:
         wanted = self._ports + self._debug_ports
@@ -132,7 +141,8 @@ class Supervisor:
         for broker_id, number in enumerate(self._ports, start=1):
             home = self._home(f"broker-{broker_id}")
             properties = home / "server.properties"
-            properties.write_text(self._properties(broker_id, number, home))
+            values = self._properties(broker_id, number)
+            properties.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
             arguments = ["broker", "--config", str(properties)]
             child = Child(f"broker {broker_id}", arguments, home / "log", home / "pid")
             self._brokers.append(child)
@@ -143,14 +153,14 @@ class Supervisor:
         home.mkdir(exist_ok=True)
         return home
 
-    def _properties(self, broker_id: int, number: int, home: Path) -> str:
+    def _properties(self, broker_id: int, number: int) -> dict[str, str]:
         values = {
             "broker.id": str(broker_id),
             "listeners": f"PLAINTEXT://127.0.0.1:{number}",
             "zookeeper.connect": self._zookeeper,
             "zookeeper.session.timeout.ms": "6000",
             "zookeeper.connection.timeout.ms": "30000",
-            "log.dirs": str(home / "data"),
+            "log.dirs": str(self._root / f"broker-{broker_id}" / "data"),
             "default.replication.factor": str(min(3, len(self._ports))),
             # Stopping all brokers at once, the last ones have nobody to hand leadership to.
             "controlled.shutdown.retry.backoff.ms": "500",
@@ -158,9 +168,7 @@ class Supervisor:
         if self._debug_ports:
             port_of_debug = self._debug_ports[broker_id - 1]
             values[DEBUG_LISTENER] = f"HTTP://127.0.0.1:{port_of_debug}"
-        values |= self._overrides
-        BROKER_CONFIG.parse(values)  # better here, in one line, than in every broker
-        return "".join(f"{key}={value}\n" for key, value in values.items())
+        return values | self._overrides
 
     def _on_signal(self) -> None:
         self._signals += 1
@@ -212,7 +220,8 @@ class Supervisor:
         if status == 0:
             complain(f"{child.name} was stopped")
         else:
-            complain(f"{child.name} died: {describe_exit(status)}; {child.last_line()}")
+            text = f"{child.name} died: {describe_exit(status)}; {child.last_line()}"
+            complain(f"{text} (log: {child.log_path})")
         if not self._ready:
             self._failed = True
             self._stop.set()

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import sys
-from collections.abc import Callable
 
 from minikafka.cli.connect import add_bootstrap_argument, client_config, pairs, run_client
-from minikafka.cli.stopping import STOP_SIGNALS
+from minikafka.cli.stopping import call_once_when_asked_to_stop
 from minikafka.kernel.ports import World
 from minikafka.verify.run import Progress, Run, RunConfig
 
@@ -63,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
 
     async def work(world: World) -> int:
         running = Run(world, client, config, shown.update)
-        call_once(running.stop)
+        call_once_when_asked_to_stop(running.stop)
         try:
             verdict = await running.execute()
         finally:
@@ -77,19 +75,6 @@ def run(args: argparse.Namespace) -> int:
         return 0 if verdict.ok else 1
 
     return run_client(work)
-
-
-def call_once(stop: Callable[[], None]) -> None:
-    """At the first SIGINT or SIGTERM; the second one does what it always does."""
-    loop = asyncio.get_running_loop()
-
-    def on_signal() -> None:
-        stop()
-        for number in STOP_SIGNALS:
-            loop.remove_signal_handler(number)
-
-    for number in STOP_SIGNALS:
-        loop.add_signal_handler(number, on_signal)
 
 
 class ProgressLine:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, TypeVar
+from typing import Any
 
 from minikafka.client.session import ClusterSession, raise_for
 from minikafka.kernel.errors import ErrorCode, KafkaError
@@ -26,8 +26,8 @@ from minikafka.protocol.messages.incremental_alter_configs import (
 )
 from minikafka.protocol.schema import Message
 
-T = TypeVar("T")
-
+# Answers that say nothing of the resource.
+_ASK_AGAIN = (ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NETWORK_EXCEPTION)
 CLUSTER_DEFAULT = ""  # the name that stands for all brokers
 
 
@@ -99,8 +99,8 @@ class ConfigAdmin:
         request = DescribeConfigsRequest(
             [DescribeConfigsResource(resource_type, name, wanted)], include_synonyms=True
         )
-        answer = await self._ask_for(resource_type, name, request, timeout_ms, _first_result)
-        return {row.name: _value(row) for row in answer}
+        result = await self._ask_for(resource_type, name, request, timeout_ms)
+        return {row.name: _value(row) for row in result.configs}
 
     async def topic_configs(
         self, names: Iterable[str], *, timeout_ms: int | None = None
@@ -147,7 +147,7 @@ class ConfigAdmin:
         request = AlterConfigsRequest(
             [AlterConfigsResource(resource_type, name, settings)], validate_only
         )
-        await self._ask_for(resource_type, name, request, timeout_ms, _raise_refusal)
+        await self._ask_for(resource_type, name, request, timeout_ms)
 
     async def incremental_alter_configs(
         self,
@@ -164,7 +164,7 @@ class ConfigAdmin:
         request = IncrementalAlterConfigsRequest(
             [IncrementalAlterConfigsResource(resource_type, name, rows)], validate_only
         )
-        await self._ask_for(resource_type, name, request, timeout_ms, _raise_refusal)
+        await self._ask_for(resource_type, name, request, timeout_ms)
 
     # -- inside
 
@@ -174,24 +174,32 @@ class ConfigAdmin:
         name: str,
         request: Message,
         timeout_ms: int | None,
-        read: Callable[[Any], T],
-    ) -> T:
-        """Ask who can answer for the resource: a broker for itself, anybody for the rest."""
+    ) -> Any:
+        """The result for the one resource, of who can answer for it: a broker for itself, anybody
+        for the rest. What it says of the resource is final. Raises KafkaError."""
         session = self.session
         deadline_ms = session.deadline_ms(timeout_ms)
         broker_id: int | None = None
         if resource_type is ResourceType.BROKER and name != CLUSTER_DEFAULT:
             broker_id = await self._known_broker(name, deadline_ms)
 
-        async def attempt() -> T:
+        async def attempt() -> Any:
             connections = session.connections
             node = connections.any_node() if broker_id is None else broker_id
             if broker_id is not None and broker_id not in session.metadata.view.nodes:
                 raise _no_such_broker(name, session.metadata.view.nodes)  # it has gone meanwhile
             remaining_ms = min(session.config.request_timeout_ms, session.remaining_ms(deadline_ms))
-            return read(await connections.request(node, request, timeout_ms=remaining_ms))
+            answer = await connections.request(node, request, timeout_ms=remaining_ms)
+            describes = isinstance(request, DescribeConfigsRequest)
+            (result,) = answer.results if describes else answer.responses
+            code = ErrorCode(result.error_code)
+            if code in _ASK_AGAIN:
+                raise KafkaError(code, result.error_message)
+            return result
 
-        return await session.retrying(attempt, deadline_ms)
+        result = await session.retrying(attempt, deadline_ms)
+        raise_for(ErrorCode(result.error_code), result.error_message)
+        return result
 
     async def _known_broker(self, name: str, deadline_ms: int) -> int:
         nodes = await self.session.metadata.wait_until(
@@ -206,18 +214,6 @@ class ConfigAdmin:
 def _no_such_broker(name: str, nodes: Iterable[int]) -> KafkaError:
     there = ", ".join(map(str, sorted(nodes)))
     return KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"no broker {name}, there are {there}")
-
-
-def _first_result(answer: Any) -> Sequence[DescribeConfigsResourceResult]:
-    (result,) = answer.results
-    raise_for(ErrorCode(result.error_code), result.error_message)
-    rows: Sequence[DescribeConfigsResourceResult] = result.configs
-    return rows
-
-
-def _raise_refusal(answer: Any) -> None:
-    (result,) = answer.responses
-    raise_for(ErrorCode(result.error_code), result.error_message)
 
 
 def _value(row: DescribeConfigsResourceResult) -> ConfigValue:

@@ -10,6 +10,21 @@ from minikafka.core.client.assignors.model import Assignor
 from minikafka.core.client.membership import GroupConfig
 from minikafka.core.client.positions import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
+# As Kafka checks them: capitals are not the same.
+_CHOICES = {
+    "auto_offset_reset": ("earliest", "latest", "none"),
+    "isolation_level": ("read_uncommitted", "read_committed"),
+}
+_LEAST = {
+    "auto_commit_interval_ms": 0,
+    "max_poll_interval_ms": 1,
+    "max_poll_records": 1,
+    "fetch_min_bytes": 0,
+    "fetch_max_bytes": 0,
+    "fetch_max_wait_ms": 0,
+    "max_partition_fetch_bytes": 0,
+}
+
 
 @dataclass(frozen=True, slots=True)
 class ConsumerConfig:
@@ -18,7 +33,7 @@ class ConsumerConfig:
     ``partition_assignment_strategy``: names (range, roundrobin, sticky, cooperative-sticky) or
     assignors of your own, by preference; rebalances are cooperative if all of them are.
     ``fetch_max_bytes`` also bounds what is fetched ahead and not handed out. ``enable_auto_commit``
-    has an effect with a ``group_id`` only.
+    has an effect with a ``group_id`` only. Raises ValueError for values that cannot be.
     """
 
     group_id: str | None = None
@@ -39,6 +54,15 @@ class ConsumerConfig:
     max_partition_fetch_bytes: int = 1_048_576
     check_crcs: bool = True
     client_rack: str = ""
+
+    def __post_init__(self) -> None:
+        for name, known in _CHOICES.items():
+            if (value := getattr(self, name)) not in known:
+                raise ValueError(f"{_key(name)} must be {', '.join(known)}, not {value!r}")
+        for name, least in _LEAST.items():
+            if (value := getattr(self, name)) < least:
+                raise ValueError(f"{_key(name)} must be at least {least}, not {value}")
+        self.group()
 
     @property
     def reset_timestamp(self) -> int | None:
@@ -67,3 +91,7 @@ class ConsumerConfig:
             self.heartbeat_interval_ms,
             self.max_poll_interval_ms,
         )
+
+
+def _key(name: str) -> str:
+    return name.replace("_", ".")

@@ -101,7 +101,9 @@ class Reading:
         self.name = name
         self.marks: dict[int, int] = {}  # the highest high watermark it was told
         self.complaints: list[str] = []  # answers that may not be given to it at all
+        self.short_of: dict[int, int] = {}  # the ends that it did not come to in its time
         self.count = 0
+        self.last_ms = 0  # when it saw something, last
         self._seen: dict[int, tuple[array[int], array[int], array[int]]] = {}
 
     def see(self, partition: int, offset: int, record: RecordId | None, now_ms: int) -> None:
@@ -113,6 +115,7 @@ class Reading:
         ids.append(-1 if record is None else record.producer << _NUMBER_BITS | record.number)
         times.append(now_ms)
         self.count += 1
+        self.last_ms = now_ms
 
     def note_mark(self, partition: int, high_watermark: int) -> None:
         if high_watermark > self.marks.get(partition, -1):

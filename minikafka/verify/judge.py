@@ -21,6 +21,8 @@ class Kind(Enum):
     BEYOND = "read, or promised to be readable, beyond what was committed"
     BELOW = "read again, below what had been read"
     SKIPPED = "passed over by a reader"
+    STOPPED = "not read to its end by a reader that had the time"
+    UNPROVEN = "no promise was made, and none kept"
     REFUSED = "an answer that a reader may not get"
 
 
@@ -60,6 +62,8 @@ def judge(history: History) -> list[Finding]:
         partitions.update(reading.partitions)
     logs = {p: Log(history.final, p, history.ends.get(p, 0)) for p in sorted(partitions)}
     findings = [*_promises(history, logs), *_order(history, logs)]
+    if not any(written.acknowledged for written in history.written):
+        findings.append(Finding(Kind.UNPROVEN, -1, "no record was acknowledged"))
     for partition, log in logs.items():
         findings.extend(_contents(history, partition, log))
     for reading in [*history.readings, history.final]:
@@ -124,6 +128,12 @@ def _reader(reading: Reading, logs: dict[int, Log], is_final: bool) -> Iterator[
             yield Finding(Kind.BEYOND, partition, text)
     for partition in reading.partitions:
         yield from _steps(reading, partition, logs[partition], is_final)
+    for partition, end in sorted(reading.short_of.items()):
+        last = max((seen.offset for seen in reading.seen(partition)), default=-1)
+        # What nobody could read is told as lost; what others have read was there to be read.
+        if is_final or (partition in logs and logs[partition].count_between(last, end)):
+            text = f"{reading.name} stopped after offset {last}, and the end is {end}"
+            yield Finding(Kind.STOPPED, partition, text)
 
 
 def _steps(reading: Reading, partition: int, log: Log, is_final: bool) -> Iterator[Finding]:

@@ -76,6 +76,8 @@ class Run:
         self._stop = asyncio.Event()
         self._settled = asyncio.Event()
         self._started_ms = 0
+        self._settled_ms = 0
+        self._promised: dict[int, int] = {}  # once all is settled
 
     def stop(self) -> None:
         self._stop.set()
@@ -148,6 +150,8 @@ class Run:
                         )
                     writers.create_task(self._end_in_time())
         finally:
+            self._settled_ms = self._now_ms()
+            self._promised = self._ends_of_promises()
             self._settled.set()
 
     async def _end_in_time(self) -> None:
@@ -181,16 +185,25 @@ class Run:
         return [TopicPartition(self.topic, number) for number in range(self._config.partitions)]
 
     async def _read(self, reading: Reading) -> None:
-        """Until all is settled. A reader that is refused something starts anew where it was."""
+        """Until what was acknowledged is read, or nothing comes for as long as clients are patient.
+        A reader that is refused something starts anew where it was."""
         positions = dict.fromkeys(self._partitions(), 0)
-        while not self._settled.is_set():
+        await self._read_to_the_end(reading, positions)
+        for tp, position in positions.items():
+            if position < self._promised.get(tp.partition, 0):
+                reading.short_of[tp.partition] = self._promised[tp.partition]
+
+    async def _read_to_the_end(
+        self, reading: Reading, positions: dict[TopicPartition, int]
+    ) -> None:
+        while not self._is_read(reading, positions):
             config = ConsumerConfig(auto_offset_reset="none")
             async with Consumer(self._world, self._client, config) as consumer:
                 consumer.assign(positions)
                 for tp, position in positions.items():
                     consumer.seek(tp, position)
                 try:
-                    while not self._settled.is_set():
+                    while not self._is_read(reading, positions):
                         await self._read_some(consumer, reading, positions)
                 except KafkaError as error:
                     if error.code in NEVER or not error.code.retriable:
@@ -198,6 +211,14 @@ class Run:
                     if len(reading.complaints) >= MOST_COMPLAINTS:
                         return
                     await self._world.clock.sleep(PROGRESS_MS)
+
+    def _is_read(self, reading: Reading, positions: Mapping[TopicPartition, int]) -> bool:
+        if not self._settled.is_set():
+            return False
+        idle_ms = self._now_ms() - max(self._settled_ms, reading.last_ms)
+        return idle_ms >= self._client.default_api_timeout_ms or all(
+            position >= self._promised[tp.partition] for tp, position in positions.items()
+        )
 
     async def _read_some(
         self, consumer: Consumer, reading: Reading, positions: dict[TopicPartition, int]
@@ -215,7 +236,7 @@ class Run:
         that is new learns within the patience of a client what is committed; what cannot be read
         then is not there."""
         config = ConsumerConfig(auto_offset_reset="earliest")
-        run, promised = self._run.encode(), self._promised()
+        run, promised = self._run.encode(), self._promised
         async with Consumer(self._world, self._client, config) as consumer:
             consumer.assign(self._partitions())
             ends = await consumer.end_offsets()
@@ -232,8 +253,11 @@ class Run:
             except KafkaError as error:
                 if error.code is not ErrorCode.REQUEST_TIMED_OUT:
                     raise
+                for tp, end in ends.items():
+                    if await consumer.position(tp) < end:
+                        history.final.short_of[tp.partition] = end
 
-    def _promised(self) -> dict[int, int]:
+    def _ends_of_promises(self) -> dict[int, int]:
         """By partition, the end of what was acknowledged."""
         promised = dict.fromkeys(range(self._config.partitions), 0)
         for written in self._written:

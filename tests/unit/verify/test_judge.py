@@ -221,6 +221,41 @@ def test_a_reader_that_was_refused() -> None:
     assert [f.kind for f in judge(history)] == [Kind.REFUSED]
 
 
+def test_a_reader_that_never_came_to_the_end() -> None:
+    stage = Stage()
+    history = stage.history()
+    reader = Reading("reader 1")
+    for offset in (0, 1, 2):
+        reader.see(0, offset, stage.logs[0][offset], 0)
+    reader.short_of = {0: 12, 1: 15}
+    history.readings.append(reader)
+    history.final.short_of = {1: 14}
+    findings = judge(history)
+    assert [f.kind for f in findings] == [Kind.STOPPED] * 3
+    assert findings[0].text == "reader 1 stopped after offset 2, and the end is 12"
+    assert findings[1].text == "reader 1 stopped after offset -1, and the end is 15"
+    assert findings[2].text == "final reading stopped after offset 11, and the end is 14"
+
+
+def test_what_nobody_could_read_is_lost_and_stopped_no_reader() -> None:
+    stage = Stage()
+    lost = stage.append(0, len(stage.logs[0]))
+    stage.readers = {"reader 1": stage.logs}
+    history = stage.history()
+    history.readings[0].short_of = {0: 13}
+    assert [(f.kind, f.records) for f in judge(history)] == [(Kind.LOST, (lost,))]
+
+
+def test_nothing_acknowledged_proves_nothing() -> None:
+    stage = Stage(count=0)
+    assert stage.kinds() == [Kind.UNPROVEN]
+    stage.append(0, IN_DOUBT)
+    history = stage.history()
+    told = verdict("t", history, judge(history))
+    assert not told.ok
+    assert told.headline().startswith("FAILED: 1 unproven; 0 records acknowledged, 1 in doubt")
+
+
 PLANTED = {
     "lost": lambda log, dice: log.pop(dice.randrange(len(log))),
     "doubled": lambda log, dice: log.insert(

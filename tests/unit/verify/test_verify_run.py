@@ -170,6 +170,33 @@ async def test_errors_that_do_not_leave_records_in_doubt():
     assert len(cluster.requests(ApiKey.INIT_PRODUCER_ID)) == 1 + 3 + 1
 
 
+def test_readers_read_on_until_the_end(monkeypatch: pytest.MonkeyPatch):
+    """Slow ones are waited for; those that stand still are told of."""
+    read_some = Run._read_some
+    wakes_at_ms = 0
+
+    async def late(run: Run, consumer: Any, reading: Any, positions: Any) -> None:
+        if reading.name == "reader 2" and run._now_ms() < wakes_at_ms:
+            await asyncio.sleep(1)
+        else:
+            await read_some(run, consumer, reading, positions)
+
+    @jumping
+    async def scenario() -> None:
+        nonlocal wakes_at_ms
+        wakes_at_ms = 30_000  # the load takes 3 s
+        verdict, *_ = await run_against(FakePartition)
+        assert verdict.ok, verdict.headline()
+        assert verdict.read == 2 * verdict.acknowledged
+        wakes_at_ms = 900_000
+        verdict, *_ = await run_against(FakePartition)
+        assert verdict.as_json()["counts"] == {"stopped": 2}, "of two partitions"
+        assert verdict.findings[0].text.startswith("reader 2 stopped after offset -1")
+
+    monkeypatch.setattr(Run, "_read_some", late)
+    scenario()
+
+
 @jumping
 async def test_brokers_that_give_no_producer_ids():
     world = memory_world()

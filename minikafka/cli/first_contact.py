@@ -1,0 +1,44 @@
+"""Tells a person that brokers cannot be reached, as soon as that is known."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from minikafka.kernel.ports import Listener, Network, ProtocolFactory
+
+PATIENCE_S = 5  # an attempt that is given up after so long met silence
+
+
+class FirstContact:
+    """The Network below it. The first connection that fails is told on standard error, unless one
+    has been made before: then the client knows others to ask."""
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+        self._told = False
+
+    async def listen(self, factory: ProtocolFactory, host: str, port: int) -> Listener:
+        return await self._network.listen(factory, host, port)
+
+    async def connect(
+        self, factory: ProtocolFactory, host: str, port: int
+    ) -> tuple[asyncio.Transport, asyncio.BufferedProtocol]:
+        loop = asyncio.get_running_loop()
+        begun_s = loop.time()
+        try:
+            made = await self._network.connect(factory, host, port)
+        except OSError as error:
+            self._tell(f"{host}:{port}: {error.strerror or error}")
+            raise
+        except asyncio.CancelledError:
+            if loop.time() - begun_s >= PATIENCE_S:
+                self._tell(f"{host}:{port}: no answer")
+            raise
+        self._told = True
+        return made
+
+    def _tell(self, what: str) -> None:
+        if not self._told:
+            self._told = True
+            print(f"minikafka: {what}; trying on", file=sys.stderr, flush=True)

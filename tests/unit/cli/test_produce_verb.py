@@ -1,0 +1,62 @@
+"""The verb produce: what becomes of the lines before one that is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+
+import pytest
+
+from minikafka.cli.produce import send_lines
+from minikafka.cli.record_text import OutgoingRecord, parse_json_line, parse_line
+from minikafka.client import ClientConfig, Producer, ProducerConfig
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.config import ConfigError
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from tests.support.fake_cluster import FakeCluster
+from tests.support.jumping_loop import jumping, memory_world
+
+
+async def chunks(lines: list[bytes]) -> AsyncIterator[list[bytes]]:
+    for at in range(0, len(lines), 1_000):
+        yield lines[at : at + 1_000]
+
+
+async def sent(
+    lines: list[bytes], read: Callable[[bytes], OutgoingRecord]
+) -> tuple[int, ConfigError | KafkaError]:
+    """How many records are in the log, and what was raised in the end."""
+    world = memory_world()
+    cluster = FakeCluster(world)
+    cluster.create("t", 1)
+    await cluster.start()
+    client = ClientConfig(bootstrap_servers=cluster.bootstrap)
+    config = ProducerConfig(linger_ms=1_000, max_request_size=1_000)
+    with pytest.raises((ConfigError, KafkaError)) as caught:
+        async with Producer(world, client, config) as producer:
+            await send_lines(producer, chunks(lines), "t", None, read)
+    return cluster.partitions[TopicPartition("t", 0)].end, caught.value
+
+
+@jumping
+async def test_lines_before_one_without_a_separator():
+    lines = [b"k\tv\n"] * 3_000 + [b"bad\n"] + [b"k\tv\n"]
+    read = partial(parse_line, properties={"parse.key": "true"})
+    count, error = await sent(lines, read)
+    assert (count, str(error)) == (3_000, "no key separator in line: bad")
+
+
+@jumping
+async def test_lines_before_one_that_is_no_json():
+    lines = [b'{"value": "v"}\n'] * 5 + [b"bad\n"]
+    count, error = await sent(lines, parse_json_line)
+    assert (count, type(error)) == (5, ConfigError)
+
+
+@jumping
+async def test_lines_before_one_that_is_too_large():
+    lines = [b"v\n"] * 5 + [b"v" * 2_000 + b"\n"]
+    count, error = await sent(lines, partial(parse_line, properties={}))
+    assert count == 5
+    assert isinstance(error, KafkaError)
+    assert error.code is ErrorCode.MESSAGE_TOO_LARGE
