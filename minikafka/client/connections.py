@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Container, Mapping
+from functools import partial
 from typing import Any
 
 from minikafka.client.config import ClientConfig, parse_bootstrap_servers
@@ -31,13 +32,15 @@ class _Link:
         self.versions: dict[int, tuple[int, int]] = {}
         self.failures = 0
         self.retry_at_ms = 0
-        self.opening = asyncio.Lock()
+        self.opening: asyncio.Task[Channel] | None = None
 
     @property
     def is_open(self) -> bool:
         return self.channel is not None and self.channel.is_open
 
     def close(self) -> None:
+        if self.opening is not None:
+            self.opening.cancel()
         if self.channel is not None:
             self.channel.close()
             self.channel = None
@@ -70,6 +73,7 @@ class Connections:
             for number, (host, port) in enumerate(parse_bootstrap_servers(config.bootstrap_servers))
         }
         self._links: dict[int, _Link] = {}
+        self._openings: set[asyncio.Task[Channel]] = set()  # one of a link at most
         self._closed = False
 
     def set_nodes(self, nodes: Mapping[int, Node]) -> None:
@@ -98,15 +102,17 @@ class Connections:
         timeout_ms: int | None = None,
     ) -> Any:
         """The answer, in the highest version that both sides speak, not above ``at_most``.
+        ``timeout_ms`` (else ``request_timeout_ms``) includes connecting, if we are not connected.
 
         Raises KafkaError: NETWORK_EXCEPTION (not connected, or connection lost: the request may
         have been carried out), REQUEST_TIMED_OUT, UNSUPPORTED_VERSION.
         """
+        clock = self._world.clock
+        deadline_ms = clock.monotonic_ms() + (timeout_ms or self._config.request_timeout_ms)
         try:
-            channel, version = await self._channel_for(node_id, message, at_most)
-            answer = await channel.request(
-                message, version, timeout_ms or self._config.request_timeout_ms
-            )
+            channel, version = await self._channel_for(node_id, message, at_most, deadline_ms)
+            left_ms = max(1, deadline_ms - clock.monotonic_ms())
+            answer = await channel.request(message, version, left_ms)
         except OSError as error:
             raise _as_kafka_error(error) from error
         self._note_failures(node_id, 0)
@@ -144,14 +150,15 @@ class Connections:
         if link is None:
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, f"no address known of broker {node_id}")
         try:
-            await self._connect(link)
+            await self._connect(link, self._deadline_ms())
         except OSError as error:
             raise _as_kafka_error(error) from error
 
     async def send(self, node_id: int, message: Message) -> None:
         """Send a request that has no answer. Raises KafkaError as ``request``."""
         try:
-            channel, version = await self._channel_for(node_id, message, None)
+            deadline_ms = self._deadline_ms()
+            channel, version = await self._channel_for(node_id, message, None, deadline_ms)
             await channel.send(message, version, self._config.request_timeout_ms)
         except OSError as error:
             raise _as_kafka_error(error) from error
@@ -166,6 +173,11 @@ class Connections:
         self._closed = True
         for link in (*self._links.values(), *self._bootstrap.values()):
             link.close()
+
+    async def wait_closed(self) -> None:
+        """After ``close``: until nobody tries to connect any more."""
+        if self._openings:
+            await asyncio.wait(self._openings)
 
     def _best_node(self, but_not: Container[int]) -> int | None:
         links = {number: each for number, each in self._links.items() if number < SECOND_CONNECTION}
@@ -194,14 +206,14 @@ class Connections:
         return (link.failures > 0, not link.is_open, link.failures)
 
     async def _channel_for(
-        self, node_id: int, message: Message, at_most: int | None
+        self, node_id: int, message: Message, at_most: int | None, deadline_ms: int
     ) -> tuple[Channel, int]:
         link = self._link(node_id)
         if link is None:
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, f"no address known of broker {node_id}")
         channel = link.channel
         if channel is None or not channel.is_open:
-            channel = await self._connect(link)
+            channel = await self._connect(link, deadline_ms)
         spec = message.SPEC
         assert spec.api_key is not None
         version = choose_version(
@@ -214,27 +226,52 @@ class Connections:
             )
         return channel, version
 
-    async def _connect(self, link: _Link) -> Channel:
-        """Connect and learn the versions; others that need this broker wait for the outcome."""
-        async with link.opening:
-            if link.channel is not None and link.channel.is_open:
-                return link.channel
-            clock = self._world.clock
-            wait_ms = link.retry_at_ms - clock.monotonic_ms()
-            if wait_ms > 0:
-                await clock.sleep(wait_ms)
-            if self._closed:
-                raise ConnectionError("the client is closed")
-            try:
-                channel = await self._open(link)
-            except OSError:
-                delay_ms = self._backoff.delay_ms(link.failures, self._world.entropy)
-                link.failures += 1
-                link.retry_at_ms = clock.monotonic_ms() + delay_ms
-                raise
-            link.failures = 0
-            link.channel = channel
-            return channel
+    def _deadline_ms(self) -> int:
+        return self._world.clock.monotonic_ms() + self._config.request_timeout_ms
+
+    async def _connect(self, link: _Link, deadline_ms: int) -> Channel:
+        """All that need this broker wait for the same attempt and share its outcome, each as long
+        as it can. Raises OSError."""
+        if link.is_open and link.channel is not None:
+            return link.channel
+        if self._closed:
+            raise ConnectionError("the client is closed")
+        opening = link.opening
+        if opening is None:
+            opening = link.opening = asyncio.create_task(self._reopen(link))
+            self._openings.add(opening)
+            opening.add_done_callback(partial(self._note_opened, link))
+        left_ms = max(1, deadline_ms - self._world.clock.monotonic_ms())
+        await asyncio.wait([opening], timeout=left_ms / 1000)
+        if not opening.done():
+            link.failures = max(1, link.failures)  # others are asked rather, until it is open
+            raise TimeoutError(f"{link.host}:{link.port}: no connection within {left_ms} ms")
+        if opening.cancelled():
+            raise ConnectionError(f"{link.host}:{link.port}: closed by us")
+        return opening.result()
+
+    def _note_opened(self, link: _Link, opening: asyncio.Task[Channel]) -> None:
+        link.opening = None
+        self._openings.discard(opening)
+        if not opening.cancelled():
+            opening.exception()  # told to whoever still waits
+
+    async def _reopen(self, link: _Link) -> Channel:
+        """Connect and learn the versions, not too soon after a failure. Raises OSError."""
+        clock = self._world.clock
+        wait_ms = link.retry_at_ms - clock.monotonic_ms()
+        if wait_ms > 0:
+            await clock.sleep(wait_ms)
+        try:
+            channel = await self._open(link)
+        except OSError:
+            delay_ms = self._backoff.delay_ms(link.failures, self._world.entropy)
+            link.failures += 1
+            link.retry_at_ms = clock.monotonic_ms() + delay_ms
+            raise
+        link.failures = 0
+        link.channel = channel
+        return channel
 
     async def _open(self, link: _Link) -> Channel:
         world, config = self._world, self._config

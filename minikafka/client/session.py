@@ -35,8 +35,11 @@ class ClusterSession:
         self.metadata.start(tasks)
 
     async def close(self) -> None:
-        await self.metadata.close()
-        self.connections.close()
+        try:
+            await self.metadata.close()
+        finally:
+            self.connections.close()
+        await self.connections.wait_closed()
 
     def deadline_ms(self, timeout_ms: int | None = None) -> int:
         """The end of ``timeout_ms`` from now, or of ``default_api_timeout_ms``."""

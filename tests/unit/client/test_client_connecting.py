@@ -1,0 +1,145 @@
+"""Connecting: one attempt for all that wait for a broker, each of them no longer than it may."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from minikafka.client import ClientConfig, Producer
+from minikafka.client.session import ClusterSession
+from minikafka.core.client.cluster_view import Node
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.protocol.messages.api_versions import ApiVersionsRequest
+from tests.support.fake_cluster import FakeCluster
+from tests.support.jumping_loop import MemoryNetwork, jumping, memory_world
+
+
+class Holes(MemoryNetwork):
+    """``black``: what is sent to such hosts is never heard of again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.black: set[str] = set()
+        self.attempts = 0
+
+    async def connect(self, factory: Any, host: str, port: int) -> Any:
+        self.attempts += 1
+        if host in self.black:
+            await asyncio.Event().wait()
+        return await super().connect(factory, host, port)
+
+
+@asynccontextmanager
+async def connecting(*black: str) -> AsyncIterator[tuple[ClusterSession, Holes, FakeCluster]]:
+    """A session that is closed in the end, and has no task left then."""
+    network = Holes()
+    network.black.update(black)
+    world = replace(memory_world(), network=network)
+    cluster = FakeCluster(world)
+    cluster.create("t")
+    await cluster.start()
+    before = asyncio.all_tasks()
+    session = ClusterSession(world, ClientConfig(bootstrap_servers=cluster.bootstrap))
+    try:
+        yield session, network, cluster
+    finally:
+        await session.close()
+        assert asyncio.all_tasks() == before
+
+
+async def ask(session: ClusterSession, timeout_ms: int) -> tuple[ErrorCode, float]:
+    """What became of a request, and after how many seconds."""
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    code = ErrorCode.NONE
+    try:
+        await session.connections.request(-1, ApiVersionsRequest(), timeout_ms=timeout_ms)
+    except KafkaError as error:
+        code = error.code
+    return code, round(loop.time() - begun)
+
+
+@jumping
+async def test_everyone_waits_as_long_as_its_own_time_out():
+    async with connecting("host-1") as (session, network, _):
+        outcomes = await asyncio.gather(*(ask(session, seconds * 1000) for seconds in (2, 3, 3, 4)))
+        assert outcomes == [(ErrorCode.REQUEST_TIMED_OUT, seconds) for seconds in (2, 3, 3, 4)]
+        assert network.attempts == 1
+
+
+@jumping
+async def test_a_failed_attempt_fails_all_who_wait_for_it():
+    async with connecting("host-1") as (session, network, _):
+        outcomes = await asyncio.gather(*(ask(session, 60_000) for _ in range(5)))
+        assert outcomes == [(ErrorCode.REQUEST_TIMED_OUT, 10)] * 5
+        assert network.attempts == 1
+        network.black.clear()
+        assert await ask(session, 60_000) == (ErrorCode.NONE, 0)
+        assert network.attempts == 2
+
+
+@jumping
+async def test_an_attempt_goes_on_for_the_next_who_comes():
+    async with connecting("host-1") as (session, network, _):
+        waiting = asyncio.ensure_future(ask(session, 60_000))
+        await asyncio.sleep(1)
+        waiting.cancel()
+        assert (await ask(session, 60_000)) == (ErrorCode.REQUEST_TIMED_OUT, 9)
+        assert network.attempts == 1
+
+
+@jumping
+async def test_connecting_and_the_answer_share_the_time_out():
+    async with connecting() as (session, _, cluster):
+        cluster.freeze(1)
+        assert await ask(session, 3_000) == (ErrorCode.REQUEST_TIMED_OUT, 3)
+
+
+@jumping
+async def test_nobody_connects_any_more_to_where_a_broker_was():
+    async with connecting("host-1") as (session, _, _):
+        connections = session.connections
+        connections.set_nodes({1: Node(1, "host-1", 9092)})
+        waiting = asyncio.ensure_future(connections.connect(1))
+        await asyncio.sleep(1)
+        connections.set_nodes({1: Node(1, "host-2", 9092)})
+        with pytest.raises(KafkaError, match="closed by us"):
+            await waiting
+        await connections.connect(1)
+
+
+@jumping
+async def test_a_close_tells_whoever_waits_for_a_connection():
+    async with connecting("host-1") as (session, _, _):
+        waiting = asyncio.ensure_future(ask(session, 60_000))
+        await asyncio.sleep(1)
+        session.connections.close()
+        assert (await waiting)[0] is ErrorCode.NETWORK_EXCEPTION
+        assert (await ask(session, 60_000)) == (ErrorCode.NETWORK_EXCEPTION, 0)
+
+
+@pytest.mark.parametrize("cancels", [1, 2, 3, 4])
+def test_cancelled_while_it_connects(cancels: int):
+    @jumping
+    async def scenario() -> None:
+        async with connecting("host-1", "host-2") as (session, _, cluster):
+            producing = asyncio.ensure_future(produce(session, cluster))
+            await asyncio.sleep(1)
+            for _ in range(cancels):
+                producing.cancel()
+                await asyncio.sleep(0)
+            await asyncio.wait([producing], timeout=60)
+            assert producing.cancelled()
+            await asyncio.sleep(0)
+
+    scenario()
+
+
+async def produce(session: ClusterSession, cluster: FakeCluster) -> None:
+    async with Producer(session.world, ClientConfig(cluster.bootstrap)) as producer:
+        await producer.send("t", b"v")
