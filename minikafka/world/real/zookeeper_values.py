@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kazoo import exceptions
+from kazoo.protocol.serialization import SetData
 from kazoo.protocol.states import EventType, KazooState
 
 from minikafka.kernel.ports import (
@@ -99,7 +100,8 @@ def _read_result(path: str, result: Any) -> tuple[bytes, ZnodeStat] | None:
 
 
 def add_operation(transaction: Any, op: CoordinationOp) -> None:
-    """To a kazoo transaction."""
+    """To a kazoo transaction. Of sets there are thousands when a broker dies, and their paths are
+    whole already: looking at those once more would cost more than the rest of it."""
     if isinstance(op, CreateOp):
         transaction.create(op.path, op.data, ephemeral=op.ephemeral, sequence=op.sequential)
         if not op.data:  # null, as Java's clients make bare nodes
@@ -109,7 +111,8 @@ def add_operation(transaction: Any, op: CoordinationOp) -> None:
     elif isinstance(op, CheckOp):
         transaction.check(op.path, op.version)
     else:
-        transaction.set_data(op.path, op.data, op.version)
+        path = transaction.client.chroot + op.path
+        transaction.operations.append(SetData(path, op.data, op.version))
 
 
 def op_results(ops: Sequence[CoordinationOp], results: Sequence[Any]) -> list[OpResult]:
