@@ -98,10 +98,12 @@ class ReadResult(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """What each partition has; the partitions whose high watermark moved by the asking, those whose
-    low one may have, and those of which the asking follower has not been told the high one yet."""
+    """What each partition has, and of that what is not as it was; the partitions whose high
+    watermark moved by the asking, those whose low one may have, and those of which the asking
+    follower has not been told the high one yet."""
 
     results: list[ReadResult]
+    news: list[ReadResult]
     advanced: list[TopicPartition]
     lowered: list[TopicPartition]
     untold: list[TopicPartition]
@@ -188,7 +190,7 @@ class FetchReader:
         there instead of being read.
         """
         may_wait, from_follower = cold is None, params.replica_id >= 0
-        reading = Reading([], [], [], [])
+        reading = Reading([], [], [], [], [])
         left = params.max_bytes
         first_always = True
         for entry in entries:
@@ -216,6 +218,7 @@ class FetchReader:
                 left = max(0, left - len(result.records))
                 first_always = params.each_partition_progresses and left > 0
             reading.results.append(result)
+            reading.news.append(result)
         return reading
 
     def _read_one(

@@ -294,7 +294,7 @@ class ReplicaManager:
             return
         size = 0
         reason = params.max_wait_ms <= 0 or not entries
-        for result in reading.results:
+        for result in reading.news:
             size += len(result.records)
             if result.is_urgent:
                 reason = True

@@ -53,19 +53,16 @@ class Told(Protocol):
 class CachedPartition(Generic[R]):
     """What the owner asks for (``wanted``), and the offsets it has been told last."""
 
-    __slots__ = ("_told", "high_watermark", "log_start_offset", "wanted")
+    __slots__ = ("high_watermark", "log_start_offset", "told", "wanted")
 
     def __init__(self, wanted: R) -> None:
         self.wanted = wanted
         self.high_watermark = UNTOLD
         self.log_start_offset = UNTOLD
-        self._told: Told | None = None
+        self.told: Told | None = None  # noted last; the very object has no news
 
     def note(self, told: Told) -> bool:
-        """Take note of what is read now. True when there is anything to tell. The very object that
-        was noted last has no news."""
-        if told is self._told:
-            return False
+        """Take note of what is read now. True when there is anything to tell."""
         size, is_error = told.size, told.is_error
         news = (
             size > 0
@@ -76,7 +73,7 @@ class CachedPartition(Generic[R]):
         # After an error the partition is told again, though nothing else has changed.
         self.high_watermark = UNTOLD if is_error else told.high_watermark
         self.log_start_offset = told.log_start_offset
-        self._told = None if size or told.is_urgent else told
+        self.told = None if size or told.is_urgent else told
         return news
 
 
@@ -126,8 +123,8 @@ class FetchSession(Generic[R]):
         partitions = self.partitions
         places = []
         for place, ((key, cached), answer) in enumerate(zip(asked, told, strict=True)):
-            if not cached.note(answer):
-                continue
+            if answer is cached.told or not cached.note(answer):
+                continue  # mostly the former
             places.append(place)
             if answer.size:
                 del partitions[key]
