@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from minikafka.protocol.records.record import Header
@@ -21,14 +21,18 @@ def as_bytes(content: bytes | None) -> bytes | None:
 
 def as_headers(headers: Sequence[Header]) -> list[Header]:
     """Raises TypeError."""
-    if isinstance(headers, Mapping):
+    if isinstance(headers, dict):
         raise TypeError("headers are pairs: there may be several of a name")
-    checked: list[Header] = []
-    for name, content in headers:
-        if not isinstance(name, str):
-            raise TypeError("names of headers are str")
-        checked.append((name, as_bytes(content)))
-    return checked
+    return [
+        (name, content) if type(content) is bytes and type(name) is str else _header(name, content)
+        for name, content in headers
+    ]
+
+
+def _header(name: str, content: bytes | None) -> Header:
+    if not isinstance(name, str):
+        raise TypeError("names of headers are str")
+    return name, as_bytes(content)
 
 
 def check_timestamp(timestamp_ms: int) -> None:
