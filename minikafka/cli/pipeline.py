@@ -15,7 +15,7 @@ from minikafka.spark.given import OptionError
 from minikafka.spark.java import JavaError
 from minikafka.spark.options import duration_ms
 from minikafka.spark.pipeline.engine import Engine, load_engine
-from minikafka.spark.pipeline.failures import PipelineError
+from minikafka.spark.pipeline.failures import PipelineError, spark_told_in_a_line
 from minikafka.spark.pipeline.noise import fresh_log, stderr_in
 from minikafka.spark.pipeline.project import BOOTSTRAP_KEY, make_project
 from minikafka.spark.pipeline.run_lock import is_running, only_run
@@ -142,7 +142,7 @@ def _run_continuously(spec: Spec, engine: Engine) -> None:
 
     log = fresh_log(engine.log_file("continuous"))
     tell(f"pipeline={spec.name} log={log}")
-    with stderr_in(log):
+    with stderr_in(log), spark_told_in_a_line(log):
         run_continuously(spec, engine, tell)
     tell(f"pipeline={spec.name} stopped")
 
@@ -154,7 +154,8 @@ def _replay(args: argparse.Namespace) -> None:
     spec, engine = _load(args)
     plan = ReplayPlan.of(engine.state_dir / "replays", args.sink_id, args.start, args.end)
     order = ReplayOrder(args.sink_id, plan, tuple(args.flow), args.into)
-    with stderr_in(fresh_log(engine.log_file("replay"))):
+    log = fresh_log(engine.log_file("replay"))
+    with stderr_in(log), spark_told_in_a_line(log):
         run_replay(spec, engine, order, tell)
 
 

@@ -27,7 +27,7 @@ from minikafka.world.real.clock import RealClock
 
 T = TypeVar("T")
 
-_ASK_AGAIN: Final = STALE_METADATA | {
+ASK_AGAIN: Final = STALE_METADATA | {
     ErrorCode.OFFSET_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -95,7 +95,7 @@ class Cluster:
             try:
                 return ask()
             except KafkaError as error:
-                passes = error.code in _ASK_AGAIN and error.code not in final
+                passes = error.code in ASK_AGAIN and error.code not in final
                 limit_ms = self._patience_ms(error) if timeout_ms is None else timeout_ms
                 if not passes or self._clock.monotonic_ms() - begun_ms >= limit_ms:
                     servers = ",".join(f"{h}:{p}" for h, p in self.options.bootstrap_servers)

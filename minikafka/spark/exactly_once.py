@@ -12,7 +12,8 @@ With the rows goes a marker, in the same transaction: rows are visible if and on
 
 This holds if a task of the repeated batch gets the same rows, as it does for planned offset ranges
 and for shuffles. A changed query may break it: then the markers of what is in do not fit the new
-plan, and the batch fails with PlanChangedError.
+plan, and the batch fails with PlanChangedError. The first transaction of a batch that the driver
+commits has a marker of the whole batch as well: a new plan may lack the tasks that are in.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from minikafka.kernel.errors import KafkaError
-from minikafka.spark.cluster import Cluster
+from minikafka.spark.cluster import ASK_AGAIN, Cluster
 from minikafka.spark.coordination import Marker, Transactions
 from minikafka.spark.producing import Identity, Producing
 from minikafka.spark.sending import send_rows
@@ -52,6 +53,11 @@ class Task:
     def name(self) -> str:
         """Its transactional id and its group."""
         return f"mk-{self.query}-{self.partition}"
+
+    @property
+    def whole(self) -> str:
+        """The group of the batch as a whole."""
+        return f"mk-{self.query}-batch"
 
 
 @dataclass(frozen=True)
@@ -110,33 +116,58 @@ def _check_marker(marker: Marker, options: WriteOptions, task: Task) -> None:
         )
 
 
+def _check_count(marker: Marker, results: Sequence[TaskResult]) -> None:
+    if marker.tasks != len(results):
+        raise PlanChangedError(
+            f"batch {marker.batch} is in the topic in part, written by {marker.tasks} tasks; now "
+            f"there are {len(results)}. Let the query finish this batch with the settings it had "
+            "(minPartitions, shuffle partitions)"
+        )
+
+
 def commit_batch(results: Sequence[TaskResult], options: WriteOptions) -> None:
     """Step 2. Raises PlanChangedError, KafkaError."""
     for result in results:
-        if result.marker is not None and result.marker.tasks != len(results):
-            raise PlanChangedError(
-                f"batch {result.task.batch} is in the topic in part, written by "
-                f"{result.marker.tasks} tasks; now there are {len(results)}. Let the query finish "
-                "this batch with the settings it had (minPartitions, shuffle partitions)"
-            )
+        if result.marker is not None:
+            _check_count(result.marker, results)
+    pending = [result for result in results if result.identity is not None]
+
+    def marker_of(result: TaskResult) -> Marker:
+        task = result.task
+        return Marker(task.query, task.batch, len(results), result.rows, options.plan)
 
     def commit(transactions: Transactions, identity: Identity, result: TaskResult) -> None:
-        task = result.task
-        marker = Marker(task.query, task.batch, len(results), result.rows, options.plan)
-        transactions.mark(identity, task.name, result.topic, marker)
+        transactions.mark(identity, result.task.name, result.topic, marker_of(result))
         transactions.end(identity, committed=True)
 
-    _for_each_open(commit, results, options)
+    def commit_first(transactions: Transactions, identity: Identity, result: TaskResult) -> None:
+        known = transactions.marker(result.task.whole)
+        if known is None or known.batch < result.task.batch:
+            transactions.mark(identity, result.task.whole, result.topic, marker_of(result))
+        else:
+            _check_marker(known, options, result.task)
+            _check_count(known, results)
+        commit(transactions, identity, result)
+
+    _for_each_open(commit_first, pending[:1], options)
+    _for_each_open(commit, pending[1:], options)
 
 
 def abort_batch(results: Sequence[TaskResult], options: WriteOptions) -> None:
-    """As far as it goes: what stays open is aborted by the next attempt, or by its time-out."""
+    """As far as it goes: what stays open is aborted by the next attempt, or by its time-out. Where
+    nobody answers, it is not tried for each."""
+    patience_ms = min(options.client.delivery_timeout_ms, options.client.first_contact_timeout_ms)
 
     def abort(transactions: Transactions, identity: Identity, _: TaskResult) -> None:
-        with suppress(KafkaError):
+        try:
             transactions.end(identity, committed=False)
+        except KafkaError as error:
+            if error.code in ASK_AGAIN:
+                raise
 
-    _for_each_open(abort, results, options)
+    with suppress(KafkaError):
+        client = replace(options.client, delivery_timeout_ms=patience_ms)
+        _for_each_open(abort, results, replace(options, client=client))
 
 
 def _for_each_open(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from pyspark.sql.streaming.listener import (
     QueryIdleEvent,
@@ -24,6 +24,8 @@ from minikafka.spark.client_options import client_options
 from minikafka.spark.cluster import Cluster
 from minikafka.spark.coordinators import CoordinatorKind, Coordinators
 from minikafka.spark.offsets import Offsets, offsets_of
+
+_PATIENCE_MS: Final = "5000"  # the events of later batches wait meanwhile
 
 
 class ProgressListener(StreamingQueryListener):
@@ -52,7 +54,13 @@ class ProgressListener(StreamingQueryListener):
         offsets = offsets_read(progress)
         if offsets:
             group = f"{self._group_prefix}-{progress.get('name') or progress['id']}"
-            options = client_options({"kafka.bootstrap.servers": self._bootstrap_servers})
+            options = client_options(
+                {
+                    "kafka.bootstrap.servers": self._bootstrap_servers,
+                    "kafka.default.api.timeout.ms": _PATIENCE_MS,
+                    "kafka.delivery.timeout.ms": _PATIENCE_MS,
+                }
+            )
             try:
                 with Cluster(options) as cluster:
                     commit_offsets(cluster, group, offsets)

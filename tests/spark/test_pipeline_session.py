@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.m
 
 SPEC = """\
 name: numbers
-storage: {folder}/state
+storage: file://{folder}/state
 database: {database}
 libraries:
   - glob:

@@ -12,7 +12,7 @@ from tests.spark.kafka_side import consume
 
 pa = pytest.importorskip("pyarrow")
 
-from minikafka.kernel.errors import KafkaError  # noqa: E402
+from minikafka.kernel.errors import ErrorCode, KafkaError  # noqa: E402
 from minikafka.spark.cluster import Cluster as SparkCluster  # noqa: E402
 from minikafka.spark.coordination import Transactions  # noqa: E402
 from minikafka.spark.exactly_once import (  # noqa: E402
@@ -124,6 +124,22 @@ def test_an_aborted_batch_is_written_again(query: Query) -> None:
     assert query.committed() == expected(1)
 
 
+def test_where_nobody_answers_a_batch_is_given_up_in_one_time_out(
+    query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not in one for each of its tasks."""
+    asked = []
+
+    def end(self: Transactions, identity: object, committed: bool) -> None:
+        asked.append(identity)
+        raise KafkaError(ErrorCode.NETWORK_EXCEPTION)
+
+    results = [replace(query.write(0, 0), task=Task(query.topic, 0, n)) for n in range(12)]
+    monkeypatch.setattr(Transactions, "end", end)
+    abort_batch(results, query.options)
+    assert len(asked) <= 4  # at a time
+
+
 def test_tasks_without_rows_leave_nothing_open(query: Query) -> None:
     empty = write_task(iter([]), query.options, Task(query.topic, 0, 0))
     assert empty == TaskResult(Task(query.topic, 0, 0))
@@ -137,6 +153,14 @@ def test_a_plan_with_other_tasks_is_not_written_on_top(query: Query) -> None:
     with pytest.raises(PlanChangedError, match="written by 2 tasks; now there are 3"):
         query.run(0)
     assert query.committed() == expected(1)
+
+
+def test_nor_one_without_the_tasks_that_are_in(query: Query) -> None:
+    empty = [TaskResult(Task(query.topic, 0, number)) for number in range(2)]
+    commit_batch([*empty, query.write(0, 2)], query.options)
+    with pytest.raises(PlanChangedError, match="written by 3 tasks; now there are 2"):
+        query.run(0)
+    assert query.committed() == [b"0.2"] * 3
 
 
 def test_other_columns_or_an_older_checkpoint_are_refused(query: Query) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Final
 
@@ -12,7 +13,7 @@ BOOTSTRAP_KEY: Final = "minikafka.bootstrap.servers"  # in a spec's configuratio
 _SPEC: Final = """\
 # What spark-pipelines and minikafka pipeline read; the definitions are in transformations/.
 name: {name}
-storage: file://{folder}/state
+storage: {storage}
 configuration:
   minikafka.bootstrap.servers: 127.0.0.1:9092
   spark.sql.session.timeZone: UTC
@@ -157,7 +158,6 @@ FILES: Final = {
     "orders.jsonl": _ORDERS,
     "README.md": _README,
 }
-_FILLED: Final = ("spark-pipeline.yml", "README.md")  # the others have braces of their own
 
 
 def make_project(folder: Path) -> list[Path]:
@@ -168,8 +168,16 @@ def make_project(folder: Path) -> list[Path]:
     for name, text in FILES.items():
         file = folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
-        if name in _FILLED:
-            text = text.format(name=folder.name, folder=folder.resolve())
+        if name == "README.md":
+            text = text.format(name=folder.name)
+        elif name == "spark-pipeline.yml":
+            storage = _quoted(f"file://{folder.resolve()}/state")
+            text = text.format(name=_quoted(folder.name), storage=storage)
         file.write_text(text, encoding="utf-8")
         made.append(file)
     return made
+
+
+def _quoted(text: str) -> str:
+    """For YAML, to which 2024 is a number, and `` #`` begins a comment."""
+    return json.dumps(text, ensure_ascii=False)

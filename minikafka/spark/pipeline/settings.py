@@ -10,7 +10,7 @@ def static_settings(engine: Engine, keeps_tables: bool = True) -> dict[str, str]
     """What must be known when Spark starts: a pipeline cannot set it later. What the engine's
     file says comes last."""
     local = LOCAL_SETTINGS if engine.master.startswith("local") else {}
-    derby = f"-Dderby.system.home={engine.metastore_dir}"
+    derby = _word(f"-Dderby.system.home={engine.metastore_dir}")
     options = " ".join(filter(None, (engine.spark.get("spark.driver.extraJavaOptions"), derby)))
     return {
         **SETTINGS,
@@ -24,3 +24,9 @@ def static_settings(engine: Engine, keeps_tables: bool = True) -> dict[str, str]
         **engine.spark,
         "spark.driver.extraJavaOptions": options,
     }
+
+
+def _word(argument: str) -> str:
+    """As one, with its spaces, for Spark's launcher, which splits options as a shell does."""
+    escaped = argument.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import unquote, urlparse
 
 from minikafka.kernel.config import ConfigError
 
 FILE_NAMES: Final = ("spark-pipeline.yml", "spark-pipeline.yaml")
+# As Hadoop reads them: nothing in a path is escaped. Spark refuses a storage without a scheme, or
+# one that means another place wherever it is run.
+_STORAGE: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(//[^/]*)?/.*")
+_LOCAL: Final = re.compile(r"file:(?://[^/]*)?(/.*)")
 _FIELDS: Final = ("name", "storage", "catalog", "database", "schema", "configuration", "libraries")
 
 
 @dataclass(frozen=True)
 class Spec:
-    """``storage``: where checkpoints lie, a path or a URI. ``includes``: globs of definitions,
+    """``storage``: where checkpoints lie, a URI. ``includes``: globs of definitions,
     relative to ``folder``."""
 
     path: Path
@@ -44,10 +48,8 @@ class Spec:
 
     def local_storage(self) -> Path | None:
         """None if the storage is not in a file system of this machine."""
-        url = urlparse(self.storage)
-        if url.scheme not in ("", "file"):
-            return None
-        return self.folder / unquote(url.path)
+        found = _LOCAL.fullmatch(self.storage)
+        return None if found is None else Path(found[1])
 
 
 def load_spec(path: Path) -> Spec:
@@ -86,6 +88,11 @@ def parse_spec(path: Path, data: Mapping[str, Any]) -> Spec:
         includes = tuple(str(each["glob"]["include"]) for each in data.get("libraries") or ())
     except (TypeError, KeyError):
         raise ConfigError(f"{path}: libraries must be a list of glob: include: PATTERN") from None
+    if not _STORAGE.fullmatch(data["storage"]):
+        raise ConfigError(
+            f"{path}: storage {data['storage']} must be an absolute path with a scheme, such as "
+            f"file://{path.parent}/state"
+        )
     return Spec(
         path=path,
         name=data["name"],

@@ -18,7 +18,7 @@ from pyspark.pipelines.graph_element_registry import (
     graph_element_registration_context,
 )
 
-from minikafka.spark.pipeline.failures import PipelineError, cause_of
+from minikafka.spark.pipeline.failures import PipelineError, cause_of, spark_told_in_a_line
 from minikafka.spark.pipeline.graph import (
     Graph,
     GraphElements,
@@ -132,6 +132,22 @@ def test_the_cause_is_one_line() -> None:
     text = "[TABLE_OR_VIEW_NOT_FOUND] The table `x` cannot be found. SQLSTATE: 42P01; line 1\nmore"
     assert cause_of(text) == "[TABLE_OR_VIEW_NOT_FOUND] The table `x` cannot be found.; line 1"
     assert cause_of(KeyError()) == "KeyError"
+    text = (
+        "An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext.\n"
+        ": org.apache.spark.SparkException: Could not parse Master URL: 'x'\n\tat org.apache"
+    )
+    assert cause_of(text) == "SparkException: Could not parse Master URL: 'x'"
+
+
+def test_what_spark_raises_is_told_in_a_line(tmp_path: Path) -> None:
+    from py4j.protocol import Py4JError
+    from pyspark.errors import AnalysisException
+
+    log = tmp_path / "run.log"
+    for raised in (Py4JError("gone\n\tat x"), AnalysisException("gone\n\tat x")):
+        with pytest.raises(PipelineError) as told, spark_told_in_a_line(log):
+            raise raised
+        assert str(told.value) == f"gone (log: {log})"
 
 
 def test_noise_goes_to_the_log_and_events_to_the_user() -> None:

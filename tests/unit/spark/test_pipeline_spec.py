@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from minikafka.spark.pipeline.engine import ENGINE_SETTINGS, load_engine, parse_
 from minikafka.spark.pipeline.failures import PipelineError
 from minikafka.spark.pipeline.project import FILES, make_project
 from minikafka.spark.pipeline.run_lock import is_running, only_run
+from minikafka.spark.pipeline.settings import static_settings
 from minikafka.spark.pipeline.spec import load_spec, parse_spec
 
 
@@ -41,6 +43,8 @@ def test_a_new_project_is_one_that_can_be_loaded(tmp_path: Path) -> None:
         ({"name": "p", "storage": "s", "steps": []}, "unknown field steps"),
         ({"name": "p", "storage": "s", "configuration": {"a": 2}}, "quote numbers"),
         ({"name": "p", "storage": "s", "libraries": ["x"]}, "glob: include"),
+        ({"name": "p", "storage": "state"}, "such as file:///p/state"),
+        ({"name": "p", "storage": "/p/state"}, "such as file:///p/state"),
     ],
 )
 def test_a_spec_that_is_wrong(data: dict[str, object], complaint: str) -> None:
@@ -58,6 +62,15 @@ def test_a_spec_reads_as_spark_pipelines_reads_it(tmp_path: Path) -> None:
     globs = [library.include for library in theirs.libraries]
     files = [file for glob in globs for file in sorted(ours.folder.glob(glob)) if file.is_file()]
     assert list(ours.definition_files()) == files
+
+
+@pytest.mark.parametrize("name", ["2024", "tea & cake #1: new", "a%20b?", "yes", 'the "shop"'])
+def test_a_project_may_have_any_name(tmp_path: Path, name: str) -> None:
+    make_project(tmp_path / name)
+    spec = load_spec(tmp_path / name)
+    assert (spec.name, spec.local_storage()) == (name, tmp_path / name / "state")
+    options = static_settings(load_engine(spec.folder, None))["spark.driver.extraJavaOptions"]
+    assert shlex.split(options) == [f"-Dderby.system.home={spec.folder}/state/metastore"]
 
 
 def test_storage_elsewhere_and_files_of_other_kinds(tmp_path: Path) -> None:
