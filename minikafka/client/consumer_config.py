@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from minikafka.client.config import check_least
 from minikafka.core.client.assignors.catalogue import DEFAULT_STRATEGY, resolve_strategy
 from minikafka.core.client.assignors.model import Assignor
 from minikafka.core.client.membership import GroupConfig
@@ -58,10 +59,9 @@ class ConsumerConfig:
     def __post_init__(self) -> None:
         for name, known in _CHOICES.items():
             if (value := getattr(self, name)) not in known:
-                raise ValueError(f"{_key(name)} must be {', '.join(known)}, not {value!r}")
-        for name, least in _LEAST.items():
-            if (value := getattr(self, name)) < least:
-                raise ValueError(f"{_key(name)} must be at least {least}, not {value}")
+                key = name.replace("_", ".")
+                raise ValueError(f"{key} must be {', '.join(known)}, not {value!r}")
+        check_least(self, _LEAST)
         self.group()
 
     @property
@@ -91,7 +91,3 @@ class ConsumerConfig:
             self.heartbeat_interval_ms,
             self.max_poll_interval_ms,
         )
-
-
-def _key(name: str) -> str:
-    return name.replace("_", ".")
