@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import sys
 from collections.abc import AsyncIterable, Callable
 from functools import partial
 
@@ -71,12 +72,19 @@ def run(args: argparse.Namespace) -> int:
 
     async def work(world: World) -> int:
         lines = InputLines()
-        call_once_when_asked_to_stop(lines.stop)
         async with Producer(world, config, producer_config) as producer:
+            call_once_when_asked_to_stop(partial(end_input, lines, producer))
             await send_lines(producer, lines, args.topic, args.partition, read, args.sync)
         return 0
 
     return run_client(work)
+
+
+def end_input(lines: InputLines, producer: Producer) -> None:
+    """What was read is still sent; who hopes for a broker in vain shall know what to do."""
+    lines.stop()
+    if not producer.session.metadata.view.nodes:
+        print("minikafka: no broker answers; once more ends it at once", file=sys.stderr)
 
 
 async def send_lines(

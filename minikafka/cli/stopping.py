@@ -39,13 +39,14 @@ def call_when_asked_to_stop(stop: Callable[[str], None], with_stdin: bool) -> No
 
 
 def call_once_when_asked_to_stop(stop: Callable[[], None]) -> None:
-    """At the first SIGINT or SIGTERM; the second one does what it always does."""
+    """At the first SIGINT or SIGTERM; the second one ends the process at once."""
     loop = asyncio.get_running_loop()
 
     def on_signal() -> None:
-        stop()
         for number in STOP_SIGNALS:
             loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_DFL)  # not KeyboardInterrupt somewhere in a task
+        stop()
 
     for number in STOP_SIGNALS:
         loop.add_signal_handler(number, on_signal)

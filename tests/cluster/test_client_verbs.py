@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import re
+import sys
 
 import pytest
 
@@ -51,6 +54,38 @@ def test_a_group_goes_on_where_it_was(trio: RealCluster):
     assert sorted(read, key=int) == numbers
     wrong = run_verb("consume", *server, "--include", "x.*")
     assert (wrong.returncode, "needs --group" in wrong.stderr) == (1, True)
+
+
+def test_ctrl_c_ends_produce_at_its_prompt(trio: RealCluster):
+    trio.create_topic("verb-prompt", partitions=1)
+    server = ("--bootstrap-server", trio.bootstrap)
+    command = [sys.executable, "-m", "minikafka.cli.main", "produce", "--topic", "verb-prompt"]
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execv(sys.executable, [*command, *server])
+    os.write(terminal, b"hello\n")
+    read = ("consume", *server, "--topic", "verb-prompt", "--from-beginning", "--max-messages")
+    assert run_verb(*read, "1").stdout == "hello\n"
+    os.write(terminal, b"\x03")
+    _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    told = os.read(terminal, 4096)
+    os.close(terminal)
+    assert told.replace(b"\r", b"") == b"hello\n^C", "what the terminal echoes"
+
+
+def test_lines_before_a_bad_one_are_there(trio: RealCluster):
+    trio.create_topic("verb-bad-line", partitions=1)
+    server = ("--bootstrap-server", trio.bootstrap)
+    lines = "k\tv\n" * 3_000 + "bad\n"
+    wrong = run_verb(
+        *("produce", *server, "--topic", "verb-bad-line", "--property", "parse.key=true"),
+        stdin=lines,
+    )
+    told = "minikafka: no key separator in line: bad\n"
+    assert (wrong.returncode, wrong.stderr) == (1, told)
+    read = ("consume", *server, "--topic", "verb-bad-line", "--from-beginning", "--max-messages")
+    assert run_verb(*read, "3000").stdout == "v\n" * 3_000
 
 
 def test_perf(trio: RealCluster):

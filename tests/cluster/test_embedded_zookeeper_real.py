@@ -73,7 +73,10 @@ async def test_a_server_that_never_serves_is_reported(
     java.write_text("#!/bin/sh\nexit 3\n")
     java.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(java.parent.parent))
-    with pytest.raises(ZookeeperError, match="ended at once, with exit status 3"):
+    with pytest.raises(ZookeeperError, match="ended at once, with exit status 3: it said nothing"):
+        await EmbeddedZookeeper(options).start()
+    java.write_text("#!/bin/sh\necho what a day >&2\nexit 3\n")
+    with pytest.raises(ZookeeperError, match=r"exit status 3: what a day \(more in .*\.out\)"):
         await EmbeddedZookeeper(options).start()
     java.write_text("#!/bin/sh\nexec sleep 60\n")
     server = EmbeddedZookeeper(replace(options, start_timeout_ms=200))

@@ -242,3 +242,20 @@ def test_a_topic_grows_by_the_api_and_by_the_znode_alone(seed: int) -> None:
             assert cluster.leader(TopicPartition("t", 6)) == 2
 
     SimCluster(seed).run(play)
+
+
+def test_an_answer_about_a_topic_that_is_not_there_is_final() -> None:
+    async def play(cluster: SimCluster) -> None:
+        async with Tool(cluster) as tool:
+            begun = cluster.simulation.loop.seconds()
+            change = ConfigAlteration("retention.ms", "1")
+            for asked in (
+                tool.admin.describe_configs(TOPIC, "missing"),
+                tool.admin.incremental_alter_configs(TOPIC, "missing", [change]),
+            ):
+                with pytest.raises(KafkaError) as caught:
+                    await asked
+                assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            assert cluster.simulation.loop.seconds() - begun < 5
+
+    SimCluster(1).run(play)

@@ -2,6 +2,9 @@
 
 import io
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -68,6 +71,38 @@ TOPIC = TopicView(
 
 
 @pytest.mark.mission("OPS-1")
+def test_a_reader_that_has_enough_is_no_error() -> None:
+    """As in ``| head -1``."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "minikafka.cli.main", "doctor"]
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, timeout=120)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (1, b"")
+
+
+def test_a_refused_cluster_leaves_nothing_behind(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home = tmp_path / "data"
+    ports = ["--base-port", "41234", "--zookeeper-port", "41235", "--brokers", "2"]
+    assert main.main(["up", "--data-dir", str(home), *ports]) == 1
+    assert "port needed twice: 41235" in capsys.readouterr().err
+    wrong = ["--zookeeper", "z:1", "--override", "num.partitions=none"]
+    assert main.main(["up", "--data-dir", str(home), *wrong, "--base-port", "41234"]) == 1
+    assert "num.partitions" in capsys.readouterr().err
+    assert not home.exists()
+
+
+def test_a_number_below_what_can_be_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    consume = ["consume", "--bootstrap-server", "h:1", "--topic", "t"]
+    for wrong in (["--max-messages", "-1"], ["--max-messages", "0"], ["--timeout-ms", "-1"]):
+        with pytest.raises(SystemExit) as stop:
+            main.main([*consume, *wrong])
+        assert stop.value.code == 2
+        assert "must be at least" in capsys.readouterr().err
+
+
 def test_describe_prints_kafkas_shape() -> None:
     assert describe_text(TOPIC, {"segment.bytes": "1", "a": "b"}) == (
         "Topic: T\tTopicId: AAAAAAAAAAAAAAAAAAAAAA\tPartitionCount: 2\tReplicationFactor: 3"

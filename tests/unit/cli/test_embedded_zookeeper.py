@@ -19,7 +19,9 @@ from minikafka.cli.embedded_zookeeper import (
     find_jar,
     find_java,
     jar_folders,
+    last_words,
     server_config,
+    words_path,
 )
 
 
@@ -131,3 +133,14 @@ def test_a_directory_that_cannot_be_made_is_a_clear_error(tmp_path: Path) -> Non
     fill(tmp_path, "file")
     with pytest.raises(ZookeeperError, match=r"data directory .*file/data: Not a directory"):
         claim_directory(ZookeeperOptions(str(tmp_path / "file" / "data")))
+
+
+def test_last_words(tmp_path: Path) -> None:
+    options = ZookeeperOptions(str(tmp_path))
+    path = words_path(options)
+    path.write_bytes(b"")
+    assert last_words(options).startswith("it said nothing; ")
+    assert last_words(options).endswith(f" MB are free in {tmp_path}")
+    path.write_bytes(b"one\nInvalid config, exiting \xff abnormally\n\n")
+    said = "Invalid config, exiting \N{REPLACEMENT CHARACTER} abnormally"
+    assert last_words(options) == f"{said} (more in {path})"

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import signal
+import socket
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 
@@ -60,3 +64,27 @@ async def test_lines_before_one_that_is_too_large():
     assert count == 5
     assert isinstance(error, KafkaError)
     assert error.code is ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_without_a_broker_it_says_so_and_ends_when_asked_twice():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and nobody listens
+        server = f"127.0.0.1:{taken.getsockname()[1]}"
+        command = [sys.executable, "-m", "minikafka.cli.main", "produce", "--topic", "t"]
+        with subprocess.Popen(
+            [*command, "--bootstrap-server", server],
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+        ) as process:
+            assert process.stdin is not None
+            assert process.stderr is not None
+            process.stdin.write(b"a line\n")
+            refused = f"minikafka: {server}: Connection refused; trying on\n"
+            assert process.stderr.readline() == refused.encode()
+            process.send_signal(signal.SIGINT)
+            hint = b"minikafka: no broker answers; once more ends it at once\n"
+            assert process.stderr.readline() == hint
+            process.send_signal(signal.SIGINT)
+            assert process.stderr.read() == b""
+            assert process.wait(60) == -signal.SIGINT

@@ -111,6 +111,24 @@ def test_client_settings_find_their_place() -> None:
             with_properties(wrong, ClientConfig(), ProducerConfig())
 
 
+def test_client_settings_that_cannot_be_are_one_line() -> None:
+    for wrong in (
+        {"isolation.level": "foo"},
+        {"isolation.level": "READ_COMMITTED"},  # Kafka takes small letters only
+        {"auto.offset.reset": "smallest"},
+        {"max.poll.records": "0"},
+        {"group.id": ""},
+        {"group.id": "g", "session.timeout.ms": "2000"},
+        {"group.id": "g", "partition.assignment.strategy": "first-come"},
+    ):
+        with pytest.raises(ConfigError):
+            with_properties(wrong, ConsumerConfig())
+    # Neither goes without the other.
+    together = {"group.id": "g", "session.timeout.ms": "2000", "heartbeat.interval.ms": "500"}
+    (consumer,) = with_properties(together, ConsumerConfig())
+    assert (consumer.session_timeout_ms, consumer.heartbeat_interval_ms) == (2_000, 500)
+
+
 def test_figures() -> None:
     assert percentile([], 99) == 0
     ordered = [float(number) for number in range(100)]

@@ -1,0 +1,68 @@
+"""What a person is told of brokers that cannot be reached, and how often."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from minikafka.cli.first_contact import PATIENCE_S, FirstContact
+from minikafka.kernel.ports import Listener, ProtocolFactory
+from tests.support.jumping_loop import jumping
+
+
+class Wires:
+    """A Network where port 1 refuses, port 2 is silent, and port 3 takes connections."""
+
+    async def listen(self, factory: ProtocolFactory, host: str, port: int) -> Listener:
+        raise OSError
+
+    async def connect(
+        self, factory: ProtocolFactory, host: str, port: int
+    ) -> tuple[asyncio.Transport, asyncio.BufferedProtocol]:
+        if port == 1:
+            raise ConnectionRefusedError(111, "Connection refused")
+        if port == 2:
+            await asyncio.sleep(1_000)
+        return asyncio.Transport(), factory()
+
+
+async def connect(network: FirstContact, port: int) -> None:
+    try:
+        async with asyncio.timeout(PATIENCE_S + 1):
+            await network.connect(asyncio.BufferedProtocol, "h", port)
+    except OSError:
+        return
+
+
+@pytest.mark.parametrize(
+    ("ports", "told"),
+    [
+        ((1, 1, 2, 1), "minikafka: h:1: Connection refused; trying on\n"),
+        ((2, 1), "minikafka: h:2: no answer; trying on\n"),
+        ((3, 1, 2), ""),
+    ],
+)
+def test_the_first_failure_is_told_once(
+    ports: tuple[int, ...], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @jumping
+    async def scenario() -> None:
+        network = FirstContact(Wires())
+        for port in ports:
+            await connect(network, port)
+
+    scenario()
+    assert capsys.readouterr().err == told
+
+
+def test_a_client_that_ends_soon_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    @jumping
+    async def scenario() -> None:
+        waiting = asyncio.ensure_future(connect(FirstContact(Wires()), 2))
+        await asyncio.sleep(1)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+
+    scenario()
+    assert capsys.readouterr().err == ""
