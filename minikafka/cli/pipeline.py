@@ -149,14 +149,17 @@ def _run_continuously(spec: Spec, engine: Engine) -> None:
 
 def _replay(args: argparse.Namespace) -> None:
     from minikafka.spark.pipeline.replay import ReplayOrder, run_replay
-    from minikafka.spark.pipeline.replay_plan import ReplayPlan
+    from minikafka.spark.pipeline.replay_plan import ReplayPlan, check_sink_id
 
     spec, engine = _load(args)
-    plan = ReplayPlan.of(engine.state_dir / "replays", args.sink_id, args.start, args.end)
-    order = ReplayOrder(args.sink_id, plan, tuple(args.flow), args.into)
-    log = fresh_log(engine.log_file("replay"))
-    with stderr_in(log), spark_told_in_a_line(log):
-        run_replay(spec, engine, order, tell)
+    check_sink_id(args.sink_id)
+    folder = engine.state_dir / "replays"
+    with only_run(folder, f"{args.sink_id}.lock", f"replay of {args.sink_id}"):
+        plan = ReplayPlan.of(folder, args.sink_id, args.start, args.end)
+        order = ReplayOrder(args.sink_id, plan, tuple(args.flow), args.into)
+        log = fresh_log(engine.log_file("replay"))
+        with stderr_in(log), spark_told_in_a_line(log):
+            run_replay(spec, engine, order, tell)
 
 
 def _status(args: argparse.Namespace) -> None:

@@ -68,10 +68,15 @@ def java_version(home: Path) -> int:
 
 
 def _shim(java: Path, cache: Path) -> Path:
+    """Written once: another process may be starting from it."""
     script = cache / "bin" / "java"
-    script.parent.mkdir(parents=True, exist_ok=True)
-    script.write_text(_SHIM.format(java=java))
-    script.chmod(0o755)
+    text = _SHIM.format(java=java)
+    if not (script.is_file() and script.read_text() == text and os.access(script, os.X_OK)):
+        script.parent.mkdir(parents=True, exist_ok=True)
+        draft = script.with_name(f"java.{os.getpid()}")
+        draft.write_text(text)
+        draft.chmod(0o755)
+        draft.replace(script)
     return cache
 
 

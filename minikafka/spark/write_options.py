@@ -15,7 +15,14 @@ from minikafka.spark.routing import check_columns
 
 AT_LEAST_ONCE: Final = "at-least-once"
 EXACTLY_ONCE: Final = "exactly-once"
-_REFUSED: Final = ("key.serializer", "value.serializer")
+_BYTES: Final = "keys and values are written as the bytes they are"
+_OURS: Final = "keys go where Java's own producer sends them; name others in the column partition"
+_REFUSED: Final = {
+    "key.serializer": _BYTES,
+    "value.serializer": _BYTES,
+    "partitioner.class": _OURS,
+    "partitioner.ignore.keys": _OURS,
+}
 
 
 @dataclass(frozen=True)
@@ -42,12 +49,9 @@ def write_options(
         raise OptionError(
             "Option 'kafka.bootstrap.servers' must be specified for configuring Kafka producer"
         )
-    for name in _REFUSED:
+    for name, why in _REFUSED.items():
         if given.get(f"kafka.{name}") is not None:
-            raise OptionError(
-                f"Kafka option '{name}' is not supported: keys and values are written as the bytes "
-                "they are"
-            )
+            raise OptionError(f"Kafka option '{name}' is not supported: {why}")
     sink_id = given.get("sink.id")
     exactly_once = _exactly_once(given, streaming, sink_id)
     topic = given.get("topic")

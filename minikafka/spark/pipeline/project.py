@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from minikafka.spark.pipeline.failures import PipelineError
+from minikafka.spark.pipeline.spec import NOT_PLAIN, is_plain
 
 BOOTSTRAP_KEY: Final = "minikafka.bootstrap.servers"  # in a spec's configuration
 
@@ -161,9 +162,12 @@ FILES: Final = {
 
 
 def make_project(folder: Path) -> list[Path]:
-    """The files that were written. Raises PipelineError where something is, OSError."""
+    """The files that were written. Raises PipelineError where something is, or where Spark can keep
+    no checkpoints; OSError."""
     if folder.exists():
         raise PipelineError(f"{folder} is there already")
+    if not is_plain(str(folder.resolve())):
+        raise PipelineError(f"{folder.resolve()}: {NOT_PLAIN}")
     made = []
     for name, text in FILES.items():
         file = folder / name
@@ -179,5 +183,5 @@ def make_project(folder: Path) -> list[Path]:
 
 
 def _quoted(text: str) -> str:
-    """For YAML, to which 2024 is a number, and `` #`` begins a comment."""
+    """For YAML, to which 2024 is a number."""
     return json.dumps(text, ensure_ascii=False)

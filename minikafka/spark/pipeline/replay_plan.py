@@ -37,8 +37,7 @@ class ReplayPlan:
     def of(cls, folder: Path, sink_id: str, start: str, end: str) -> ReplayPlan:
         """Raises ConfigError: for what cannot be read, and for a sink id that is known with
         another range."""
-        if not _NAME.fullmatch(sink_id):
-            raise ConfigError(f"--sink-id {sink_id}: letters, digits, dots, dashes, underscores")
+        check_sink_id(sink_id)
         plan = cls(folder / f"{sink_id}.json", start, end)
         if plan._file.exists():
             known = json.loads(plan._file.read_text())
@@ -80,6 +79,12 @@ class ReplayPlan:
         draft = self._file.with_suffix(".draft")
         draft.write_text(json.dumps({**self._about, "sources": self._sources}, indent=2))
         draft.replace(self._file)
+
+
+def check_sink_id(sink_id: str) -> None:
+    """Raises ConfigError."""
+    if not _NAME.fullmatch(sink_id):
+        raise ConfigError(f"--sink-id {sink_id}: letters, digits, dots, dashes, underscores")
 
 
 def _servers(options: ReadOptions) -> str:

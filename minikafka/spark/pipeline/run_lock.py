@@ -1,4 +1,4 @@
-"""One run of a pipeline at a time: two would write the same checkpoints and tables."""
+"""One run of a pipeline at a time, and one replay of a name: two would mix what they write."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ NAME = "run.lock"
 
 
 @contextmanager
-def only_run(state_dir: Path) -> Iterator[None]:
-    """Raises PipelineError while another process is within such a block, OSError. The lock goes
-    with its process, in whatever way that ends."""
+def only_run(
+    state_dir: Path, name: str = NAME, what: str = "run of this pipeline"
+) -> Iterator[None]:
+    """Raises PipelineError while another process is within such a block, which ``what`` names;
+    OSError. The lock goes with its process, in whatever way that ends."""
     state_dir.mkdir(parents=True, exist_ok=True)
-    path = state_dir / NAME
+    path = state_dir / name
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         if not _lock(descriptor):
-            raise PipelineError(f"another run of this pipeline is under way ({path})")
+            raise PipelineError(f"another {what} is under way ({path})")
         yield
     finally:
         os.close(descriptor)

@@ -11,11 +11,14 @@ from typing import Any, Final
 from minikafka.kernel.config import ConfigError
 
 FILE_NAMES: Final = ("spark-pipeline.yml", "spark-pipeline.yaml")
-# As Hadoop reads them: nothing in a path is escaped. Spark refuses a storage without a scheme, or
-# one that means another place wherever it is run.
-_STORAGE: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(//[^/]*)?/.*")
+# Spark refuses a storage without a scheme, or one that means another place wherever it is run.
+_STORAGE: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?(?P<path>/.*)")
 _LOCAL: Final = re.compile(r"file:(?://[^/]*)?(/.*)")
+# What URIs leave as it is. With other characters spark-pipelines keeps the checkpoints of tables in
+# the folder of the escaped name, ``my%20shop``, and continuous runs would begin anew.
+_PLAIN_PATH: Final = re.compile(r"[\w/.~!'()*,;:$&+=@-]*")
 _FIELDS: Final = ("name", "storage", "catalog", "database", "schema", "configuration", "libraries")
+NOT_PLAIN: Final = "Spark takes no spaces and no %, #, ? in the path of its checkpoints"
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,11 @@ class Spec:
         """None if the storage is not in a file system of this machine."""
         found = _LOCAL.fullmatch(self.storage)
         return None if found is None else Path(found[1])
+
+
+def is_plain(path: str) -> bool:
+    """Spark can keep checkpoints there."""
+    return _PLAIN_PATH.fullmatch(path) is not None
 
 
 def load_spec(path: Path) -> Spec:
@@ -88,11 +96,14 @@ def parse_spec(path: Path, data: Mapping[str, Any]) -> Spec:
         includes = tuple(str(each["glob"]["include"]) for each in data.get("libraries") or ())
     except (TypeError, KeyError):
         raise ConfigError(f"{path}: libraries must be a list of glob: include: PATTERN") from None
-    if not _STORAGE.fullmatch(data["storage"]):
+    storage = _STORAGE.fullmatch(data["storage"])
+    if storage is None:
         raise ConfigError(
             f"{path}: storage {data['storage']} must be an absolute path with a scheme, such as "
             f"file://{path.parent}/state"
         )
+    if not is_plain(storage["path"]):
+        raise ConfigError(f"{path}: storage {data['storage']}: {NOT_PLAIN}")
     return Spec(
         path=path,
         name=data["name"],

@@ -64,13 +64,27 @@ def test_a_spec_reads_as_spark_pipelines_reads_it(tmp_path: Path) -> None:
     assert list(ours.definition_files()) == files
 
 
-@pytest.mark.parametrize("name", ["2024", "tea & cake #1: new", "a%20b?", "yes", 'the "shop"'])
-def test_a_project_may_have_any_name(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", ["2024", "yes", "tea&cake:new", "läden"])
+def test_a_project_may_have_such_a_name(tmp_path: Path, name: str) -> None:
     make_project(tmp_path / name)
     spec = load_spec(tmp_path / name)
     assert (spec.name, spec.local_storage()) == (name, tmp_path / name / "state")
-    options = static_settings(load_engine(spec.folder, None))["spark.driver.extraJavaOptions"]
-    assert shlex.split(options) == [f"-Dderby.system.home={spec.folder}/state/metastore"]
+
+
+@pytest.mark.parametrize("name", ["my shop", "a%20b", "shop#1", "new?"])
+def test_where_spark_would_keep_checkpoints_apart(tmp_path: Path, name: str) -> None:
+    """Those of tables in my%20shop when it is run once, in my shop when it is run for ever."""
+    with pytest.raises(PipelineError, match="Spark takes no spaces"):
+        make_project(tmp_path / name)
+    data = {"name": "p", "storage": f"file:///{name}/state"}
+    with pytest.raises(ConfigError, match="Spark takes no spaces"):
+        parse_spec(Path("/p/spark-pipeline.yml"), data)
+
+
+def test_the_engines_state_may_be_in_a_folder_with_spaces() -> None:
+    engine = parse_engine(Path("/my shop"), {"spark.driver.extraJavaOptions": "-Da=b"})
+    options = static_settings(engine)["spark.driver.extraJavaOptions"]
+    assert shlex.split(options) == ["-Da=b", "-Dderby.system.home=/my shop/state/metastore"]
 
 
 def test_storage_elsewhere_and_files_of_other_kinds(tmp_path: Path) -> None:
@@ -148,6 +162,8 @@ def test_one_run_at_a_time(tmp_path: Path) -> None:
     assert not is_running(state)
     with only_run(state):
         assert is_running(state)
+        with only_run(state, "may.lock", "replay of may"):
+            pass
         with pytest.raises(PipelineError, match="another run"), only_run(state):
             pass
     assert not is_running(state)

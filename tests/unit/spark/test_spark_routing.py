@@ -77,6 +77,7 @@ def test_streams_are_exactly_once_and_batches_with_a_name() -> None:
     [
         ({"topic": "t", "kafka.bootstrap.servers": ""}, False, "configuring Kafka producer"),
         ({"topic": "t", "kafka.key.serializer": "x"}, False, "'key.serializer' is not supported"),
+        ({"topic": "t", "kafka.partitioner.class": "x"}, False, "name others in the column"),
         ({"topic": "t", "delivery": "often"}, True, "delivery must be"),
         ({"topic": "t", "delivery": "exactly-once"}, False, "needs the option sink.id"),
         ({"topic": "t", "sink.id": "x"}, True, "sink.id is for batches"),
