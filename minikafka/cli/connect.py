@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from minikafka.cli.first_contact import FirstContact
 from minikafka.client.config import ClientConfig, parse_bootstrap_servers
+from minikafka.client.session import Client
 from minikafka.kernel import events
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.ports import World
@@ -45,6 +46,14 @@ def run_client(work: Callable[[World], Coroutine[Any, Any, T]]) -> T:
         return await work(replace(world, network=FirstContact(world.network)))
 
     return run(main())
+
+
+def check_answered(client: Client) -> None:
+    """Raises ConnectionError if no broker ever told who the brokers are: nothing having come then
+    means nothing."""
+    if not client.session.metadata.view.nodes:
+        servers = client.session.config.bootstrap_servers
+        raise ConnectionError(f"no broker answered at {servers}")
 
 
 def at_least(least: int) -> Callable[[str], int]:

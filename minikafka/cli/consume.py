@@ -13,6 +13,7 @@ from minikafka.cli.client_properties import with_properties
 from minikafka.cli.connect import (
     add_bootstrap_argument,
     at_least,
+    check_answered,
     client_config,
     pairs,
     run_client,
@@ -100,9 +101,7 @@ def run(args: argparse.Namespace) -> int:
         async with Consumer(world, config, consumer_config) as consumer:
             await begin(consumer, args, offset)
             count = await until_stopped(consumer, args, show)
-            answered = bool(consumer.session.metadata.view.nodes)
-        if not answered:
-            raise ConnectionError(f"no broker answered at {args.bootstrap_server}")
+        check_answered(consumer)
         print(f"Processed a total of {count} messages", file=sys.stderr)
         return 0
 

@@ -10,7 +10,13 @@ from collections.abc import Callable
 from functools import partial
 
 from minikafka.cli.client_properties import with_properties
-from minikafka.cli.connect import add_bootstrap_argument, client_config, pairs, run_client
+from minikafka.cli.connect import (
+    add_bootstrap_argument,
+    check_answered,
+    client_config,
+    pairs,
+    run_client,
+)
 from minikafka.cli.perf_stats import Measurement
 from minikafka.client.config import ClientConfig
 from minikafka.client.consumer import Consumer, ConsumerConfig
@@ -183,6 +189,7 @@ async def consume(world: World, args: argparse.Namespace) -> dict[str, float]:
                 progress.say(f"nothing came for {args.timeout} ms")
                 break
         ended_s = loop.time()
+    check_answered(consumer)
     progress.say(measurement.summary(ended_s))
     return measurement.facts(ended_s)
 

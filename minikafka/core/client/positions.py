@@ -206,7 +206,8 @@ class Positions:
     def fetchable(self) -> dict[TopicPartition, int]:
         """What to fetch from where: place known and not in doubt, room for more of it, neither
         paused nor asked for."""
-        if self.buffered_bytes - self._paused_bytes() >= self._max_buffered_bytes:
+        most = self._max_buffered_bytes
+        if self.buffered_bytes >= most and self.buffered_bytes - self._paused_bytes() >= most:
             return {}
         return {
             tp: state.fetch_place.offset

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -101,6 +102,21 @@ def test_a_number_below_what_can_be_is_wrong_usage(capsys: pytest.CaptureFixture
             main.main([*consume, *wrong])
         assert stop.value.code == 2
         assert "must be at least" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", [("consume",), ("perf", "consume", "--messages", "1")])
+def test_nothing_read_without_a_broker_is_a_failure(
+    verb: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and nobody listens
+        server = f"127.0.0.1:{taken.getsockname()[1]}"
+        patience = ["--timeout-ms" if verb == ("consume",) else "--timeout", "300"]
+        words = [*verb, "--bootstrap-server", server, "--topic", "t", "--group", "g", *patience]
+        assert main.main(words) == 1
+    told = capsys.readouterr().err.splitlines()
+    assert told[0] == f"minikafka: {server}: Connection refused; trying on"
+    assert told[-1] == f"minikafka: no broker answered at {server}"
 
 
 def test_describe_prints_kafkas_shape() -> None:
