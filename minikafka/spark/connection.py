@@ -57,6 +57,7 @@ class Connection:
         answer = self.receive()
         code = ErrorCode(answer.error_code)
         if code is not ErrorCode.NONE:
+            self.close()
             raise KafkaError(code, f"{self.peer} tells no versions")
         self._versions = {r.api_key: (r.min_version, r.max_version) for r in answer.api_keys}
 

@@ -139,8 +139,8 @@ def _general(given: Options, starting: Limit, ending: Limit, notes: tuple[str, .
         raise OptionError(
             "Option 'kafka.bootstrap.servers' must be specified for configuring Kafka consumer"
         )
-    least = given.number("minOffsetsPerTrigger")
-    most = given.number("maxOffsetsPerTrigger")
+    least = given.number("minOffsetsPerTrigger", 0)
+    most = given.number("maxOffsetsPerTrigger", 1)
     if least is not None and most is not None and least > most:
         raise OptionError(
             f"the value of minOffsetsPerTrigger ({least}) is higher than that of "
@@ -216,12 +216,9 @@ def _subscription(given: Options) -> Subscription:
 def _limit(given: Options, edge: str, default: Edge) -> Limit:
     """The first that is there of ``<edge>Timestamp``, ``...OffsetsByTimestamp``, ``...Offsets``."""
     if (text := given.get(f"{edge}Timestamp")) is not None:
-        try:
-            return AtTimestamp(int(text.strip()))
-        except ValueError:
-            raise OptionError(f"{edge}Timestamp: expected a single long value, got {text}") from (
-                None
-            )
+        if not text.strip().isdecimal():  # to a broker -1 and -2 would be the ends of the log
+            raise OptionError(f"{edge}Timestamp: expected milliseconds since 1970, got {text}")
+        return AtTimestamp(int(text))
     name = f"{edge}OffsetsByTimestamp"
     try:
         if (text := given.get(name)) is not None:
