@@ -24,7 +24,11 @@ INSTALL_HINT = "pip install 'minikafka[java]', or apt-get install zookeeper defa
 
 # What a standalone server loads. Without snappy-java it starts, and then serves nobody.
 NEEDED_JARS = ("zookeeper", "zookeeper-jute", "slf4j-api", "metrics-core", "snappy-java")
-OPTIONAL_JARS = ("slf4j-nop",)  # keeps an old slf4j from complaining that there is no logger
+# The first that is there: the one tells errors, the other keeps an old slf4j from complaining that
+# there is no logger.
+LOGGER_JARS = ("slf4j-simple", "slf4j-nop")
+
+JAVA_REASON = re.compile(r"[a-z][\w.$]*(Exception|Error)(:.*)?")
 
 JVM_SETTINGS = (
     "-Xms16m",
@@ -34,6 +38,7 @@ JVM_SETTINGS = (
     "-Xss512k",
     "-Djava.net.preferIPv4Stack=true",
     "-Dslf4j.internal.verbosity=ERROR",
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
     "-Dzookeeper.preAllocSize=1024",  # kilobytes; 64 MB per log file is the default
     "-Djute.maxbuffer=4194304",  # bytes; as much as Kafka's own client takes
 )
@@ -94,7 +99,8 @@ def class_path(folders: Sequence[Path]) -> list[Path]:
     for folder in folders:
         found = [find_jar(folder, name) for name in NEEDED_JARS]
         if all(found):
-            found += [find_jar(folder, name) for name in OPTIONAL_JARS]
+            loggers = (find_jar(folder, name) for name in LOGGER_JARS)
+            found.append(next((jar for jar in loggers if jar is not None), None))
             return [jar for jar in found if jar is not None]
     places = ", ".join(str(folder) for folder in folders)
     raise ZookeeperError(f"no ZooKeeper jars in {places}; to get them: {INSTALL_HINT}")
@@ -141,17 +147,17 @@ def config_path(options: ZookeeperOptions) -> Path:
 
 
 def words_path(options: ZookeeperOptions) -> Path:
-    """What the server prints: little, as it has no logger."""
+    """What the server prints: errors, and nothing at all where it has no logger."""
     return config_path(options).with_name("zookeeper.out")
 
 
 def last_words(options: ZookeeperOptions) -> str:
     """Why it ended, as far as that is known."""
     path = words_path(options)
-    lines = path.read_text(errors="replace").split("\n")
-    said = next((line.strip() for line in reversed(lines) if line.strip()), None)
-    if said is not None:
-        return f"{said} (more in {path})"
+    lines = [line for line in path.read_text(errors="replace").splitlines() if line.strip()]
+    if lines:
+        reasons = [line for line in lines if JAVA_REASON.fullmatch(line)]
+        return f"{(reasons or lines)[-1].strip()} (more in {path})"
     free_mb = shutil.disk_usage(path.parent).free >> 20
     return f"it said nothing; {free_mb} MB are free in {path.parent}"
 

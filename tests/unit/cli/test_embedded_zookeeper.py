@@ -63,6 +63,8 @@ def test_all_jars_come_from_the_first_folder_that_has_them(tmp_path: Path) -> No
         "slf4j-nop.jar",
     ]
     assert {jar.parent for jar in found} == {first}
+    fill(first, "slf4j-simple.jar")
+    assert class_path([first])[-1].name == "slf4j-simple.jar", "it tells errors"
 
 
 def test_without_jars_one_line_says_what_to_install(tmp_path: Path) -> None:
@@ -144,3 +146,6 @@ def test_last_words(tmp_path: Path) -> None:
     path.write_bytes(b"one\nInvalid config, exiting \xff abnormally\n\n")
     said = "Invalid config, exiting \N{REPLACEMENT CHARACTER} abnormally"
     assert last_words(options) == f"{said} (more in {path})"
+    reason = "java.io.FileNotFoundException: /data/version-2/snapshot.0 (Not a directory)"
+    path.write_text(f"[main] ERROR - trouble\n{reason}\n\tat java.base/x\n[main] ERROR - Exiting\n")
+    assert last_words(options) == f"{reason} (more in {path})"
