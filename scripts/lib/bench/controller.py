@@ -140,7 +140,11 @@ class Lab:
         """Asks again until a controller is there to do it."""
 
         async def work(world: World) -> None:
-            config = ClientConfig(self.cluster.bootstrap, default_api_timeout_ms=PATIENCE_S * 1000)
+            config = ClientConfig(
+                self.cluster.bootstrap,
+                default_api_timeout_ms=PATIENCE_S * 1000,
+                retry_backoff_max_ms=100,  # the controller is measured, not how long we wait
+            )
             async with Admin(world, config) as admin:
                 try:
                     await admin.create_topic(name, partitions, replicas)
