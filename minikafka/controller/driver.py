@@ -89,14 +89,7 @@ class KafkaController:
             self.context, config, zk, self._channels.send, metrics, self._journal
         )
         tools = Tools(
-            config,
-            self.context,
-            zk,
-            watches,
-            self._machines,
-            self._channels,
-            entropy,
-            self._log,
+            config, self.context, zk, watches, self._machines, self._channels, entropy, self._log
         )
         self._deletions = TopicDeletions(tools)
         self._reassignments = Reassignments(tools, self._deletions)
