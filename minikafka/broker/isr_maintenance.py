@@ -15,7 +15,7 @@ from minikafka.core.replication.partition_state import PartitionState, leader_an
 from minikafka.kernel.cluster import LeaderIsrAndControllerEpoch, TopicPartition
 from minikafka.kernel.events import event_log
 from minikafka.kernel.metrics import Metrics
-from minikafka.kernel.ports import Clock, CoordinationError
+from minikafka.kernel.ports import Clock, CoordinationError, TimerHandle
 
 WRITES_AT_ONCE = 500
 
@@ -86,6 +86,8 @@ class IsrMaintenance:
         self._log = event_log("isr", broker=broker_id)
         self._to_write: dict[TopicPartition, PartitionState] = {}
         self._work = asyncio.Event()
+        self._retry: TimerHandle | None = None
+        self._retry_ms = config.write_retry_ms
         self._changed: set[TopicPartition] = set()
         self._last_change_ms = 0
         self._last_announcement_ms = 0
@@ -104,6 +106,8 @@ class IsrMaintenance:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks = []
+        if self._retry is not None:
+            self._retry.cancel()
 
     # ------------------------------------------------------------------------------------ decided
 
@@ -143,16 +147,18 @@ class IsrMaintenance:
 
     async def _write_forever(self) -> None:
         """A change that is submitted meanwhile does not wait for those to be tried again."""
-        config = self._config
-        retry_ms = config.write_retry_ms
         while True:
             await self._work.wait()
             self._work.clear()
             if await self._write_all():
-                retry_ms = config.write_retry_ms
-            else:
-                self._clock.call_later(retry_ms, self._work.set)
-                retry_ms = min(2 * retry_ms, config.write_retry_max_ms)
+                self._retry_ms = self._config.write_retry_ms
+            elif self._retry is None:
+                self._retry = self._clock.call_later(self._retry_ms, self._try_again)
+
+    def _try_again(self) -> None:
+        self._retry = None
+        self._retry_ms = min(2 * self._retry_ms, self._config.write_retry_max_ms)
+        self._work.set()
 
     async def _write_all(self) -> bool:
         """False when some could not be written, and wait to be tried again."""
