@@ -23,8 +23,7 @@ class EncodeError(ValueError):
 
 
 class FieldOverflow(EncodeError):
-    """By a value that is too large for its field: a text over 32 KB in a version that is not
-    flexible, above all, where it may have come in by one that is."""
+    """By a text over 32 KB in a version that is not flexible; it may have come in by one that is."""
 
 
 def read_uvarint(data: Buffer, position: int) -> tuple[int, int]:

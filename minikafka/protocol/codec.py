@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import struct
-from typing import TypeVar
+from dataclasses import fields, is_dataclass
+from typing import Any, TypeVar
 
 from minikafka.protocol.buffer import Buffer, DecodeError, EncodeError, FieldOverflow
 from minikafka.protocol.decoder import compile_decoder
@@ -14,13 +15,15 @@ __all__ = ["DecodeError", "EncodeError", "FieldOverflow", "decode", "encode", "e
 
 M = TypeVar("M", bound=Message)
 
+MAX_TEXT_BYTES = 0x7FFF  # in versions that are not flexible
+
 
 def encode(message: Message, version: int) -> bytes:
     """The bytes of ``message``, without header.
 
     Raises EncodeError where ``version`` cannot carry it: a value set in a field that the version
-    lacks and must not ignore, null in a field that is not nullable; FieldOverflow for an integer
-    or a length out of range.
+    lacks and must not ignore, null in a field that is not nullable, an integer out of range;
+    FieldOverflow for a text that is too long.
     """
     parts: list[Buffer] = []
     append_message(message, version, parts)
@@ -41,10 +44,20 @@ def append_message(message: Message, version: int, parts: list[Buffer]) -> None:
         encoder(message, parts)
     except EncodeError as error:
         raise EncodeError(f"{type(message).__name__} v{version}: {error}") from None
-    except struct.error as error:
-        raise FieldOverflow(f"{type(message).__name__} v{version}: {error}") from error
-    except (TypeError, AttributeError, UnicodeEncodeError) as error:
-        raise EncodeError(f"{type(message).__name__} v{version}: {error}") from error
+    except (struct.error, TypeError, AttributeError, UnicodeEncodeError) as error:
+        kind = FieldOverflow if _has_long_text(message) else EncodeError
+        raise kind(f"{type(message).__name__} v{version}: {error}") from error
+
+
+def _has_long_text(value: Any) -> bool:
+    """Whether it is a message, or a part of one, with a text that an int16 cannot measure."""
+    if isinstance(value, str):
+        return len(value.encode(errors="surrogatepass")) > MAX_TEXT_BYTES
+    if isinstance(value, list):
+        return any(map(_has_long_text, value))
+    return is_dataclass(value) and any(
+        _has_long_text(getattr(value, field.name)) for field in fields(value)
+    )
 
 
 def decode(cls: type[M], version: int, data: Buffer, position: int = 0) -> M:

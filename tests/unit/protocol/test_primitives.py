@@ -12,6 +12,7 @@ from minikafka.kernel.cluster import ZERO_UUID
 from minikafka.protocol.buffer import (
     DecodeError,
     EncodeError,
+    FieldOverflow,
     read_uvarint,
     read_uvarlong,
     read_varint,
@@ -257,13 +258,16 @@ def test_uuid_is_as_if_made_by_its_constructor(raw: bytes) -> None:
 )
 @pytest.mark.parametrize("version", [0, 1])
 def test_what_cannot_be_encoded(name: str, value: object, version: int) -> None:
-    with pytest.raises(EncodeError, match=f"Everything v{version}"):
+    with pytest.raises(EncodeError, match=f"Everything v{version}") as error:
         encode(Everything(**{name: value}), version)  # type: ignore[arg-type]
+    assert error.type is EncodeError
 
 
 def test_old_strings_hold_32767_bytes() -> None:
     longest = "x" * 32767
     assert decode(Everything, 0, encode(Everything(string=longest), 0)).string == longest
-    with pytest.raises(EncodeError):
+    with pytest.raises(FieldOverflow):
         encode(Everything(string=longest + "x"), 0)
+    with pytest.raises(FieldOverflow):
+        encode(Everything(strings=["é" * 16384]), 0)
     assert decode(Everything, 1, encode(Everything(string=longest + "x"), 1)).string[-1] == "x"
