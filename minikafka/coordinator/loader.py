@@ -85,11 +85,12 @@ class Loader(Generic[R]):
                     events.error("loading_failed", error=repr(error))
                     await self._clock.sleep(RETRY_MS)
                     continue
-                data = b""
+                data = None
             before = offset
-            offset = await replay.take_all(data, offset)
-            if offset == before:  # where the next batch begins, nobody knows
-                events.error("log_damaged", unread_from=offset, unread_to=end)
+            offset = await replay.take_all(data or b"", offset)
+            if offset == before:  # where the next batch begins, if there is one, nobody knows
+                if data is None or data:
+                    events.error("log_damaged", unread_from=offset, unread_to=end)
                 await replay.settle()
                 return is_wanted()
         return False

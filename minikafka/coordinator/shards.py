@@ -81,15 +81,16 @@ class GroupShards(CoordinatedPartitions[ShardRuntime]):
             self.events.info("offsets_expired", offsets=expired)
 
     def forget_offsets(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """Have the offsets of these deleted in every group, soon."""
+        """Have the offsets of these deleted in every group, soon. What is committed from now on is
+        of a topic that was made anew."""
         gone = dict.fromkeys(topic_partitions)
+        bounds = {runtime: self.log.bounds(runtime.partition) for runtime in self.loaded()}
+        ends = {runtime: bound[1] for runtime, bound in bounds.items() if bound is not None}
 
         def forget(runtime: ShardRuntime, group: Group) -> int:
-            offsets = group.offsets
-            if len(offsets) < len(gone):
-                found = [tp for tp in offsets if tp in gone]
-            else:
-                found = [tp for tp in gone if tp in offsets]
+            offsets, end = group.offsets, ends.get(runtime, 0)
+            few = offsets if len(offsets) < len(gone) else gone
+            found = [tp for tp in few if tp in gone and offsets.is_older(tp, end)]
             if found:
                 result = CoordinatorResult()
                 delete_offsets(group, found, None, result)

@@ -114,6 +114,7 @@ class Connection(asyncio.BufferedProtocol):
         self._out: list[Buffer] = []  # ready, not written: within one read, or one reply
         self._out_bytes = 0
         self._held: Sequence[memoryview] = ()  # read, but not served before there is room
+        self._broken: FrameError | None = None  # nothing can be read behind it
         self._on_hold = False
         self._in_read = False
         self._flushing = False  # before long
@@ -143,12 +144,11 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._active = True
         try:
-            frames = self._reader.buffer_updated(nbytes)
+            frames: Sequence[memoryview] = self._reader.buffer_updated(nbytes)
         except FrameError as error:
-            self._serve(error.frames)
-            self.refuse("bad_frame", error=str(error))
-            return
-        if frames:
+            self._broken = error
+            frames = error.frames
+        if frames or self._broken is not None:
             self._serve(frames)
 
     def pause_writing(self) -> None:
@@ -321,10 +321,13 @@ class Connection(asyncio.BufferedProtocol):
         self._in_read = False
         if self._out:
             self._flush()
-        if served < len(frames) or self._is_full():
+        done = served == len(frames)
+        if not done or self._is_full() or (self._on_hold and self._broken is not None):
             self._held = frames[served:]
             self._pause_reading()
             self._resume_soon()
+        elif self._broken is not None:
+            self.refuse("bad_frame", error=str(self._broken))
 
     def _is_full(self) -> bool:
         config = self._config
@@ -363,7 +366,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         held, self._held = self._held, ()
         self._serve(held)
-        if not self._held and not self.closed and not self._is_full():
+        if not (self._held or self._broken or self.closed or self._is_full()):
             self._read_paused = False
             assert self._transport is not None
             self._transport.resume_reading()

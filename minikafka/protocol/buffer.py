@@ -23,7 +23,7 @@ class EncodeError(ValueError):
 
 
 class FieldOverflow(EncodeError):
-    """By a text over 32 KB in a version that is not flexible; it may have come in by one that is."""
+    """By a text over 32 KB in a version that is not flexible; one that is may have brought it."""
 
 
 def read_uvarint(data: Buffer, position: int) -> tuple[int, int]:

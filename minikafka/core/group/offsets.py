@@ -49,6 +49,11 @@ class GroupOffsets:
         found = self._committed.get(topic_partition)
         return None if found is None else found[1]
 
+    def is_older(self, topic_partition: TopicPartition, end_offset: int) -> bool:
+        """Whether it was committed by a record before ``end_offset`` of the log."""
+        found = self._committed.get(topic_partition)
+        return found is not None and found[0] < end_offset
+
     def is_unstable(self, topic_partition: TopicPartition) -> bool:
         """A newer commit may be about to take effect."""
         return (

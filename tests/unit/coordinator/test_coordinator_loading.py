@@ -134,7 +134,7 @@ class RefusingLog(MemoryLog):
             raise self.refusals.pop(0)
         if offset < self.start:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
-        return self.batches[offset]
+        return b"".join(self.batches[offset : offset + 1])
 
 
 class PatientClock(LabClock):
@@ -174,6 +174,15 @@ def test_what_may_pass_is_tried_again_and_what_is_broken_is_not() -> None:
     commits(broken, 3)
     assert not load(broken, events).groups
     assert events.events[-1][1] == "log_damaged"
+
+
+def test_a_log_may_end_above_its_last_batch() -> None:
+    """After a cut inside of one, or a gap that compaction left."""
+    log, events = RefusingLog(), RecordingLog()
+    commits(log, 3)
+    log.end += 2
+    assert len(load(log, events).groups["g"].offsets) == 3
+    assert events.events == []
 
 
 def test_records_deleted_meanwhile_are_not_waited_for() -> None:

@@ -244,6 +244,19 @@ def test_others_are_served_while_the_offsets_of_a_large_topic_go(lab: GroupLab) 
     assert served == [150, 125], "in between, after every hundred"
 
 
+def test_offsets_of_a_topic_that_is_made_anew_meanwhile_stay(lab: GroupLab) -> None:
+    for number in range(250):
+        lab.commit({("t", 0): 7}, group_id=f"g{number}")
+
+    async def sleep(delay_ms: int) -> None:
+        lab.commit({("t", 0): 1}, group_id="g249")
+
+    lab.clock.sleep = sleep  # type: ignore[method-assign]
+    lab.service.partitions_deleted([T0])
+    assert lab.committed("g0") == lab.committed("g248") == {}
+    assert lab.committed("g249") == {("t", 0): 1}
+
+
 # -- what is told
 
 

@@ -173,6 +173,29 @@ async def test_an_impossible_length_closes_that_connection_only(lab) -> None:
     assert lab.log.reasons() == ["bad_frame", "bad_frame"]
 
 
+@pytest.mark.parametrize("held", [False, True])
+async def test_all_that_came_before_an_impossible_length_is_served(lab, held: bool) -> None:
+    connections: list[Connection] = []
+
+    def on_frame(connection: Connection, frame: memoryview) -> None:
+        if held and not connections:
+            connection.hold()
+        connections.append(connection)
+        echo(connection, frame)
+
+    server = await lab.serve(on_frame)
+    peer = await lab.connect(server)
+    count = 3 * FRAMES_AT_ONCE
+    peer.writer.write(framed(b"good") * count + struct.pack(">i", -1))
+    if held:
+        await lab.until(lambda: len(connections) == 1)
+        connections[0].release()
+    for _ in range(count):
+        assert await peer.receive() == b"good"
+    assert await peer.is_closed()
+    assert lab.log.reasons() == ["bad_frame"]
+
+
 async def test_a_peer_gone_mid_frame_leaves_nothing_behind(lab) -> None:
     server = await lab.serve(echo)
     peer = await lab.connect(server)
