@@ -1,0 +1,56 @@
+"""Offsets of topics that were deleted: they go soon, and others are served meanwhile."""
+
+from __future__ import annotations
+
+import pytest
+
+from minikafka.kernel.cluster import TopicPartition
+from tests.support.group_lab import GroupLab
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+@pytest.fixture
+def lab() -> GroupLab:
+    return GroupLab()
+
+
+def test_a_commit_on_its_way_does_not_come_back_after_a_deletion(lab: GroupLab) -> None:
+    lab.commit({("t", 0): 1})
+    lab.log.held = True
+    lab.commit({("t", 0): 2})
+    lab.service.partitions_deleted([T0])
+    lab.log.release()
+    assert lab.committed() == {}
+
+
+def test_offsets_of_deleted_topics_go(lab: GroupLab) -> None:
+    lab.commit({("t", 0): 1, ("u", 0): 2})
+    lab.service.partitions_deleted([T0, T1])
+    assert lab.committed() == {("u", 0): 2}
+
+
+def test_others_are_served_while_the_offsets_of_a_large_topic_go(lab: GroupLab) -> None:
+    for number in range(250):
+        lab.commit({("t", 0): 1} if number < 125 else {("u", 0): 1}, group_id=f"g{number}")
+    served: list[int] = []
+
+    async def sleep(delay_ms: int) -> None:
+        served.append(len(list(lab.shards.groups())))
+
+    lab.clock.sleep = sleep  # type: ignore[method-assign]
+    lab.service.partitions_deleted([TopicPartition("t", n) for n in range(1_000)])
+    assert served == [150, 125], "in between, after every hundred"
+
+
+def test_offsets_of_a_topic_that_is_made_anew_meanwhile_stay(lab: GroupLab) -> None:
+    for number in range(250):
+        lab.commit({("t", 0): 7}, group_id=f"g{number}")
+
+    async def sleep(delay_ms: int) -> None:
+        lab.commit({("t", 0): 1}, group_id="g249")
+
+    lab.clock.sleep = sleep  # type: ignore[method-assign]
+    lab.service.partitions_deleted([T0])
+    assert lab.committed("g0") == lab.committed("g248") == {}
+    assert lab.committed("g249") == {("t", 0): 1}
