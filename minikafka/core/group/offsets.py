@@ -22,7 +22,7 @@ class GroupOffsets:
 
     def __init__(self) -> None:
         self._committed: dict[TopicPartition, tuple[int, CommittedOffset]] = {}
-        self._pending: dict[TopicPartition, CommittedOffset] = {}
+        self._pending: dict[TopicPartition, list[CommittedOffset]] = {}
         self._transactions: dict[int, dict[TopicPartition, tuple[int, CommittedOffset]]] = {}
         self._joining: dict[int, dict[TopicPartition, int]] = {}
         self._ended: dict[int, list[tuple[int, bool]]] = {}
@@ -72,19 +72,26 @@ class GroupOffsets:
     # -- commits by consumers
 
     def begin(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
-        self._pending.update(offsets)
+        for topic_partition, new in offsets.items():
+            self._pending.setdefault(topic_partition, []).append(new)
 
     def complete(self, topic_partition: TopicPartition, offset: int, new: CommittedOffset) -> None:
         """The record at log offset ``offset`` is replicated. Without effect where the offset was
         deleted meanwhile."""
-        if topic_partition in self._pending:
+        if self._was_pending(topic_partition, new):
             self.replay(topic_partition, offset, new)
-            self.fail(topic_partition, new)
 
     def fail(self, topic_partition: TopicPartition, new: CommittedOffset) -> None:
-        """The record did not get into the log. A later commit may be on its way nevertheless."""
-        if self._pending.get(topic_partition) is new:
-            del self._pending[topic_partition]
+        """The record did not get into the log. Other commits may be on their way nevertheless (of
+        which Kafka forgets an earlier one, though its record is there and is acknowledged)."""
+        self._was_pending(topic_partition, new)
+
+    def _was_pending(self, topic_partition: TopicPartition, new: CommittedOffset) -> bool:
+        pending = self._pending.pop(topic_partition, [])
+        others = [other for other in pending if other is not new]
+        if others:
+            self._pending[topic_partition] = others
+        return len(others) < len(pending)
 
     def replay(self, topic_partition: TopicPartition, offset: int, new: CommittedOffset) -> None:
         known = self._committed.get(topic_partition)

@@ -164,6 +164,15 @@ def test_a_group_that_somebody_was_to_join_is_deleted(lab: GroupLab) -> None:
     assert lab.join("a")[0].error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
+def test_a_refused_commit_takes_none_with_it_that_is_on_its_way(lab: GroupLab) -> None:
+    lab.log.held = True
+    lab.commit({("t", 0): 1})
+    lab.log.refusal = ErrorCode.NOT_ENOUGH_REPLICAS
+    assert lab.commit({("t", 0): 2}) == {T0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    lab.log.release()
+    assert lab.committed() == {("t", 0): 1}
+
+
 def test_a_commit_on_its_way_goes_with_its_group(lab: GroupLab) -> None:
     lab.log.held = True
     answer = lab.commit({("t", 0): 1})
