@@ -11,6 +11,7 @@ import sys
 import pytest
 
 from tests.support.real_cluster import RealCluster, run_verb
+from tests.support.terminals import needs_a_terminal
 
 pytestmark = pytest.mark.cluster
 
@@ -56,6 +57,7 @@ def test_a_group_goes_on_where_it_was(trio: RealCluster):
     assert (wrong.returncode, "needs --group" in wrong.stderr) == (1, True)
 
 
+@needs_a_terminal
 def test_ctrl_c_ends_produce_at_its_prompt(trio: RealCluster):
     trio.create_topic("verb-prompt", partitions=1)
     server = ("--bootstrap-server", trio.bootstrap)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from minikafka.cli.input_lines import READ_BYTES, InputLines
+from tests.support.terminals import needs_a_terminal
 
 
 @pytest.fixture
@@ -71,6 +72,7 @@ async def test_a_reader_that_waits_can_be_stopped(pipe: tuple[int, int]) -> None
     assert await collecting == [[b"a\n"]]
 
 
+@needs_a_terminal
 async def test_a_terminal() -> None:
     ours, theirs = pty.openpty()
     try:
