@@ -120,7 +120,7 @@ def request_bytes(report: Report) -> None:
         tp: state._replace(topic_id=UUID(int=1 + int(tp.topic.split("-")[1])))
         for tp, state in states.items()
     }
-    session = LeaderSession(1, lambda: 9, lambda tp: 0, ReplicaFetcherConfig())
+    session = LeaderSession(1, lambda: 9, lambda tp: 0, lambda: 0, ReplicaFetcherConfig())
     full, version = session.request(states, 500)
     full_bytes = len(encode(full, version))
     told = [
