@@ -36,6 +36,7 @@ class InternalTopicSizes:
         clock: Clock,
         log: EventLog | None = None,
     ) -> None:
+        self._configured = configured
         self._sizes = dict(configured)
         self._is_known = is_known
         self._read = read
@@ -50,15 +51,15 @@ class InternalTopicSizes:
         ZooKeeper is away: a coordinator that took a wrong number would serve wrong groups."""
         for topic in self._sizes:
             if topic in topics and not self._is_known(topic):
-                self._sizes[topic] = await self._read_patiently(topic) or self._sizes[topic]
+                self._sizes[topic] = await self._read_patiently(topic)
 
-    async def _read_patiently(self, topic: str) -> int | None:
+    async def _read_patiently(self, topic: str) -> int:
         while True:
             try:
-                return await self._read(topic)
+                return await self._read(topic) or self._configured[topic]
             except CoordinationError as error:
                 self._log.warning("topic_size_unreadable", topic=topic, error=repr(error))
                 await self._clock.sleep(RETRY_MS)
             except MalformedZnode as error:  # the controller has read it; it broke just now
                 self._log.error("topic_size_garbled", topic=topic, error=str(error))
-                return None
+                return self._sizes[topic]

@@ -111,3 +111,11 @@ async def test_what_zookeeper_does_not_say_is_as_configured() -> None:
     await lab.sizes.learn([GROUP_METADATA_TOPIC])
     assert lab.lookup.partition_count(GROUP) == 50
     await lab.sizes.learn(["t"])
+
+
+async def test_a_topic_that_was_deleted_is_going_to_have_what_is_configured() -> None:
+    lab = Lab(configured=50)
+    lab.assigned = [4, None]
+    for size in (4, 50):
+        await lab.sizes.learn([GROUP_METADATA_TOPIC])
+        assert lab.lookup.partition_count(GROUP) == size
