@@ -53,6 +53,10 @@ _WHILE_THE_DEAD_LEAVE = (
     events.ListPartitionReassignments,
 )
 
+# These name the term they belong to. The queue survives a resignation, and this broker may have
+# been elected again when it comes to them.
+_OF_ONE_TERM = (BrokerAnswer, events.AutoPreferredReplicaLeaderElection)
+
 
 class KafkaController:
     """Every broker runs one; the one that holds /controller is active.
@@ -343,8 +347,8 @@ class KafkaController:
             return None  # ShutdownEventThread: nothing is left to do
         if not self.is_active:
             raise KafkaError(event.moved, "this broker is not the controller")
-        if isinstance(event, BrokerAnswer) and event.controller_epoch != self.context.epoch:
-            return None  # to a request of an earlier term
+        if isinstance(event, _OF_ONE_TERM) and event.controller_epoch != self.context.epoch:
+            return None
         if not isinstance(event, _WHILE_THE_DEAD_LEAVE):
             await self._leaving.finish()
         return await handler(event)
@@ -372,7 +376,7 @@ class KafkaController:
         try:
             await self._elections.balance()
         finally:
-            self._rebalance_timer.looked()
+            self._rebalance_timer.restart()
 
     async def _recover(self, step: Callable[[], Awaitable[None]]) -> None:
         """Leave office as ZooKeeper allows; what it does not allow now, the next event brings."""

@@ -86,7 +86,7 @@ class Failover:
         await self._elections.on_preferred_election_znode()
         await self._internal_topics.widen()
         if tools.config.auto_leader_rebalance_enable:
-            self._rebalance_timer.begin_term()
+            self._rebalance_timer.begin_term(context.epoch)
 
     async def _initialize_context(self) -> None:
         self._log.info("initializing_controller_context")
@@ -122,12 +122,13 @@ class Failover:
         await self._leaving.leave(offline)
 
     async def on_controller_resignation(self) -> None:
-        """Failover backwards: deaf to the cluster, silent to the brokers, without memory."""
+        """Undo the failover: ignore watches, stop the rebalance timer, drop unsent requests, close
+        the channels, forget the context."""
         self._log.debug("resigning")
         self._tools.watches.end_term()
+        await self._rebalance_timer.end_term()
         self._tools.machines.clear()
         self._leaving.clear()
         await self._tools.channels.shutdown()
         self._tools.context.reset()
         self._log.info("resigned")
-        await self._rebalance_timer.end_term()

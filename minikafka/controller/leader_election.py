@@ -15,7 +15,7 @@ from minikafka.core.controller.events import (
 )
 from minikafka.core.controller.leader_balance import candidates, out_of_balance
 from minikafka.core.controller.states import PartitionState
-from minikafka.kernel.cluster import ElectionType, TopicPartition
+from minikafka.kernel.cluster import NO_EPOCH, ElectionType, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import Clock
 from minikafka.zookeeper.store import MalformedZnode
@@ -117,8 +117,11 @@ class LeaderElections:
 
 
 class RebalanceTimer:
-    """While this broker is the controller: the task that says when to look at the balance of
-    leaders, 5 s after the election and then one interval after each look."""
+    """Fires 5 s after the controller's election, then one interval after each completed check.
+
+    Each event carries the epoch of the term in which its timer was started. At most one timer task
+    runs at a time.
+    """
 
     def __init__(
         self, clock: Clock, interval_ms: int, put: Callable[[ControllerEvent], None]
@@ -126,18 +129,20 @@ class RebalanceTimer:
         self._clock = clock
         self._interval_ms = interval_ms
         self._put = put
+        self._controller_epoch = NO_EPOCH
         self._tasks: asyncio.TaskGroup | None = None
         self._task: asyncio.Task[None] | None = None
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
-        """``tasks`` is where the task will live."""
+        """``tasks`` owns the timer task."""
         self._tasks = tasks
 
-    def begin_term(self) -> None:
+    def begin_term(self, controller_epoch: int) -> None:
+        self._controller_epoch = controller_epoch
         self._schedule(FIRST_CHECK_MS)
 
-    def looked(self) -> None:
-        """The balance was looked at; the next time is an interval away."""
+    def restart(self) -> None:
+        """Schedule the next check, after the last one is done."""
         self._schedule(self._interval_ms)
 
     async def end_term(self) -> None:
@@ -148,8 +153,9 @@ class RebalanceTimer:
 
     def _schedule(self, delay_ms: int) -> None:
         assert self._tasks is not None, "the timer was not started"
+        assert self._task is None or self._task.done(), "a second rebalance timer"
         self._task = self._tasks.create_task(self._wait(delay_ms), name=TASK_NAME)
 
     async def _wait(self, delay_ms: int) -> None:
         await self._clock.sleep(delay_ms)
-        self._put(AutoPreferredReplicaLeaderElection())
+        self._put(AutoPreferredReplicaLeaderElection(self._controller_epoch))

@@ -154,8 +154,9 @@ class PreferredReplicaElection(ControllerEvent):
 
 @dataclass(frozen=True, slots=True)
 class AutoPreferredReplicaLeaderElection(ControllerEvent):
-    """It is time to see whether leaders are spread as their assignments say."""
+    """The rebalance timer of the term ``controller_epoch`` fired: check the balance of leaders."""
 
+    controller_epoch: int
     state = ControllerState.AUTO_LEADER_BALANCE
 
 
