@@ -173,9 +173,10 @@ class StateMachines:
         for partition in sorted(plan.unclean & outcome.elected.keys()):
             self._metrics.counter(UNCLEAN_ELECTIONS).mark()
             leader = outcome.elected[partition].leader
+            live = ",".join(map(str, plan.recipients[partition]))
             self._log.warning(
                 f"No broker in ISR is alive for {partition}. Elect leader {leader} from live "
-                "brokers. There's potential data loss."
+                f"brokers {live}. There's potential data loss."
             )
         for change in outcome.changes:
             self._journal.transition(epoch, change)

@@ -215,12 +215,25 @@ class Reassignments:
         """Start what has to catch up, complete what has."""
         ready = await self._ready(partitions)
         waiting = [tp for tp in partitions if tp not in ready]
+        for partition in waiting:
+            self._log.info(
+                f"New replicas {self._target(partition)} for partition {partition} being "
+                "reassigned not yet caught up with the leader"
+            )
         led = [tp for tp in waiting if tp in self._context.leadership]
         await self._machines.raise_leader_epochs(led)
         self._step(2, led)
         await self._machines.change_replicas(self._to_start(waiting), ReplicaState.NEW)
         self._step(3, waiting)
+        for partition in waiting:
+            self._log.info(
+                f"Waiting for new replicas {self._target(partition)} for partition {partition} "
+                "being reassigned to catch up with the leader"
+            )
         await self._complete(ready)
+
+    def _target(self, partition: TopicPartition) -> str:
+        return ",".join(map(str, target_replicas(self._context.assignment(partition))))
 
     async def _ready(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
         """Those whose target replicas are in sync. The states are read, which arms their watches.
@@ -347,8 +360,11 @@ class Reassignments:
             or (fulfilled and target != self._context.assignment(tp).replicas)
         }
         if rest != wishes:
-            self._log.info("reassignment_wishes_removed", left=len(rest))
             await self._tools.store.write_reassignment(rest, self._tools.fence)
+        for partition in sorted(wishes.keys() - rest.keys()):
+            self._log.info(
+                f"Removed partition {partition} from the list of reassigned partitions in zookeeper"
+            )
 
     def _step(self, number: int, partitions: Collection[TopicPartition]) -> None:
         for partition in partitions:

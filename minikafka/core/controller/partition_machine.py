@@ -154,7 +154,8 @@ def plan(
             context, partition, state.leader_and_isr, strategy, partition.topic in unclean_topics
         )
         if result.leader_and_isr is None:
-            reason = f"no leader could be elected under strategy {strategy}"
+            reason = _nobody_can_lead(context, partition, state.leader_and_isr)
+            reason = f"no leader could be elected under strategy {strategy}: {reason}"
             refusals.append(Refusal(partition, before, target, reason))
             continue
         updates[partition] = LeaderIsrAndControllerEpoch(result.leader_and_isr, context.epoch)
@@ -181,10 +182,25 @@ def _first_leadership(context: ControllerContext, partition: TopicPartition) -> 
     live = live_isr(context, partition, replicas)
     if not live:
         return (
-            f"assigned replicas are [{','.join(map(str, replicas))}], live brokers are "
-            f"[{','.join(map(str, context.live_broker_ids()))}]. No assigned replica is alive."
+            f"assigned replicas are {_ids(replicas)}, live brokers are "
+            f"{_ids(context.live_broker_ids())}. No assigned replica is alive."
         )
     return LeaderAndIsr(leader=live[0], leader_epoch=0, isr=live)
+
+
+def _nobody_can_lead(
+    context: ControllerContext, partition: TopicPartition, known: LeaderAndIsr
+) -> str:
+    replicas = context.assignment(partition).replicas
+    return (
+        f"assigned replicas are {_ids(replicas)}, live ones among them "
+        f"{_ids(live_isr(context, partition, replicas))}, the ISR is {_ids(known.isr)}, "
+        f"live brokers are {_ids(context.live_broker_ids())}"
+    )
+
+
+def _ids(broker_ids: Iterable[int]) -> str:
+    return f"[{','.join(map(str, broker_ids))}]"
 
 
 def _cannot_elect(
