@@ -237,6 +237,7 @@ class BrokerNode:
                 self.parts.purgatories,
                 self.metrics,
                 self.controller.facts,
+                self.controller.context_dump,
                 self.parts.groups.facts,
             )
             self._debug = HttpServer(self._world.network, self._world.clock, routes)

@@ -20,6 +20,7 @@ def debug_routes(
     purgatories: Purgatories,
     metrics: Metrics,
     controller_facts: Callable[[int], Mapping[str, Any]],
+    controller_context: Callable[[int], Mapping[str, Any]],
     group_facts: Callable[[int, str | None], Mapping[str, Any]],
 ) -> dict[str, Route]:
     """One row a path. Each answer is an object that names the broker; lists end at ``limit``."""
@@ -45,12 +46,17 @@ def debug_routes(
     def show_controller(query: Query) -> Any:
         return {"broker": broker_id, **controller_facts(limit(query))}
 
+    def show_controller_context(query: Query) -> Any:
+        """What the active controller knows of the cluster; nearly empty on the other brokers."""
+        return {"broker": broker_id, "context": controller_context(limit(query))}
+
     def show_groups(query: Query) -> Any:
         """Those coordinated here; with ``group``, that one."""
         return {"broker": broker_id, **group_facts(limit(query), query.get("group"))}
 
     return {
         "/controller.json": show_controller,
+        "/controller-context.json": show_controller_context,
         "/groups.json": show_groups,
         "/purgatories.json": show_purgatories,
         "/tasks.json": show_tasks,

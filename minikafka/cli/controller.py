@@ -1,4 +1,4 @@
-"""The verb `controller`: who the controller is, what waits there, and what it did lately."""
+"""The verb `controller`: who the controller is, what it did lately and what it knows."""
 
 from __future__ import annotations
 
@@ -16,25 +16,34 @@ from minikafka.kernel.config import ConfigError
 from minikafka.kernel.ports import World
 
 DEFAULT_LIMIT = 20
+CONTEXT_LIMIT = 1000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", required=True, metavar="status")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="status|context")
     text = "id, epoch, queue, time per kind of event, recent transitions"
     status = actions.add_parser("status", help=text, description=text)
-    add_bootstrap_argument(status)
-    status.add_argument("--broker", type=int, metavar="ID", help="default: the controller")
-    status.add_argument(
-        "--limit", type=int, default=DEFAULT_LIMIT, help=f"transitions ({DEFAULT_LIMIT})"
-    )
+    _add_arguments(status, DEFAULT_LIMIT, "transitions")
     output.add_json_argument(status)
+    text = "what the controller knows of the cluster, as JSON with Kafka's field names"
+    context = actions.add_parser("context", help=text, description=text)
+    _add_arguments(context, CONTEXT_LIMIT, "entries of each list")
+
+
+def _add_arguments(parser: argparse.ArgumentParser, limit: int, of_what: str) -> None:
+    add_bootstrap_argument(parser)
+    parser.add_argument("--broker", type=int, metavar="ID", help="default: the controller")
+    parser.add_argument("--limit", type=int, default=limit, help=f"{of_what} ({limit})")
 
 
 def run(args: argparse.Namespace) -> int:
     if args.broker is None:
         args.broker = find_controller(args)
-    shown = fetch(find_listener(args), args.broker, f"/controller.json?limit={args.limit}")
-    if args.json:
+    path = "/controller.json" if args.action == "status" else "/controller-context.json"
+    shown = fetch(find_listener(args), args.broker, f"{path}?limit={args.limit}")
+    if args.action == "context":
+        print(json.dumps(shown["context"], indent=2))
+    elif args.json:
         print(json.dumps(shown, indent=2))
     else:
         output.show_tables(tables(shown))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -192,6 +192,22 @@ class KafkaController:
             "queue": len(self.queue),
             "brokers": self._channels.facts(),
             **self._journal.facts(limit),
+        }
+
+    def context_dump(self, limit: int) -> Mapping[str, Any]:
+        """Return every field of the controller context; ``limit`` bounds each list and map.
+
+        Kafka 0.8 guarded the context with two locks. Here the event being handled plays their
+        part: it holds the context, and the queued events wait for it.
+        """
+        shutdowns = sum(type(e) is events.ControlledShutdown for e in self.queue.waiting())
+        return {
+            **self.context.dump(limit),
+            "controllerChannelManager": self._channels.facts()[:limit],
+            "controllerLock": _lock(self._state, set(ControllerState), len(self.queue)),
+            "brokerShutdownLock": _lock(
+                self._state, {ControllerState.CONTROLLED_SHUTDOWN}, shutdowns
+            ),
         }
 
     async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
@@ -390,3 +406,8 @@ class KafkaController:
             self._log.error(
                 "update_metadata_refused", broker=answer.broker_id, error=answer.error.name
             )
+
+
+def _lock(state: ControllerState, holders: Collection[ControllerState], waiting: int) -> Any:
+    held = state in holders and state is not ControllerState.IDLE
+    return {"heldBy": state.name if held else None, "waiting": waiting}

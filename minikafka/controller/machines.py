@@ -316,9 +316,13 @@ class StateMachines:
         self._flush()
 
     def _flush(self, unfinished: Container[str] = ()) -> None:
-        for request in self._batch.send_requests_to_brokers(self._context.epoch, unfinished):
+        requests = self._batch.send_requests_to_brokers(self._context.epoch, unfinished)
+        if requests:
+            self._context.correlation_id += 1
+        for request in requests:
             self._log.debug(
                 "request_queued",
+                correlation_id=self._context.correlation_id,
                 kind=type(request.message).__name__,
                 broker=request.broker_id,
                 topics=len(request.message.topic_states),

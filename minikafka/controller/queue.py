@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,6 +56,10 @@ class EventQueue:
 
     def __len__(self) -> int:
         return len(self._events)
+
+    def waiting(self) -> Iterator[ControllerEvent]:
+        """Queued events, oldest first."""
+        return (queued.event for queued in self._events)
 
     def put(self, event: ControllerEvent) -> None:
         self._append(QueuedEvent(event, self._clock.monotonic_ms()))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from dataclasses import asdict
+from heapq import nsmallest
+from typing import Any, TypeVar
 from uuid import UUID
 
 from minikafka.core.controller.assignment import NO_REPLICAS, is_being_reassigned
@@ -17,6 +19,8 @@ from minikafka.kernel.cluster import (
     ReplicaAssignment,
     TopicPartition,
 )
+
+K = TypeVar("K", int, str, TopicPartition, PartitionAndReplica)
 
 INITIAL_CONTROLLER_EPOCH = 1
 INITIAL_CONTROLLER_EPOCH_ZK_VERSION = 1
@@ -36,6 +40,7 @@ class ControllerContext:
         """Know nothing: before an election, and after a resignation."""
         self.epoch = INITIAL_CONTROLLER_EPOCH - 1
         self.epoch_zk_version = INITIAL_CONTROLLER_EPOCH_ZK_VERSION - 1
+        self.correlation_id = 0  # of the last batch of requests to brokers, counted from 1
         self.brokers: dict[int, Broker] = {}  # live, also while shutting down
         self.shutting_down_broker_ids: set[int] = set()
         self.all_topics: set[str] = set()
@@ -253,40 +258,47 @@ class ControllerContext:
             return preferred not in known.leader_and_isr.isr
         return known.leader_and_isr.leader == preferred
 
-    def dump(self) -> Mapping[str, Any]:
-        """Everything known, as plain values under Kafka's field names, for people and checkers."""
+    def dump(self, limit: int | None = None) -> Mapping[str, Any]:
+        """Return everything known under Kafka's field names, as values that ``json.dumps`` takes.
+        Each list and each map ends after ``limit`` entries."""
+
+        def first(items: Iterable[K]) -> list[K]:
+            return sorted(items) if limit is None else nsmallest(limit, items)
+
+        partitions = first(TopicPartition(t, p) for t, ps in self.assignments.items() for p in ps)
         return {
             "epoch": self.epoch,
             "epochZkVersion": self.epoch_zk_version,
-            "liveBrokerIdsUnderlying": sorted(self.brokers),
-            "liveBrokersUnderlying": [self.brokers[i] for i in sorted(self.brokers)],
-            "shuttingDownBrokerIds": sorted(self.shutting_down_broker_ids),
-            "allTopics": sorted(self.all_topics),
-            "topicIds": {topic: str(self.topic_ids[topic]) for topic in sorted(self.topic_ids)},
+            "correlationId": self.correlation_id,
+            "liveBrokerIdsUnderlying": first(self.brokers),
+            "liveBrokersUnderlying": [asdict(self.brokers[i]) for i in first(self.brokers)],
+            "shuttingDownBrokerIds": first(self.shutting_down_broker_ids),
+            "allTopics": first(self.all_topics),
+            "topicIds": {topic: str(self.topic_ids[topic]) for topic in first(self.topic_ids)},
             "partitionReplicaAssignment": {
-                str(tp): self.assignment(tp) for tp in self.all_partitions()
+                str(tp): asdict(self.assignment(tp)) for tp in partitions
             },
             "partitionLeadershipInfo": {
-                str(tp): self.leadership[tp] for tp in sorted(self.leadership)
+                str(tp): asdict(self.leadership[tp]) for tp in first(self.leadership)
             },
             "partitionStates": {
-                str(tp): str(self.partition_states[tp]) for tp in sorted(self.partition_states)
+                str(tp): str(self.partition_states[tp]) for tp in first(self.partition_states)
             },
             "replicaStates": {
                 f"{r.topic_partition}/{r.replica}": str(self.replica_states[r])
-                for r in sorted(self.replica_states)
+                for r in first(self.replica_states)
             },
             "partitionsBeingReassigned": [
-                str(tp) for tp in sorted(self.partitions_being_reassigned)
+                str(tp) for tp in first(self.partitions_being_reassigned)
             ],
             "partitionsUndergoingPreferredReplicaElection": [
-                str(tp) for tp in sorted(self.partitions_undergoing_preferred_replica_election)
+                str(tp) for tp in first(self.partitions_undergoing_preferred_replica_election)
             ],
             "replicasOnOfflineDirs": {
-                broker: [str(tp) for tp in sorted(self.replicas_on_offline_dirs[broker])]
-                for broker in sorted(self.replicas_on_offline_dirs)
+                broker: [str(tp) for tp in first(self.replicas_on_offline_dirs[broker])]
+                for broker in first(self.replicas_on_offline_dirs)
             },
-            "topicsToBeDeleted": sorted(self.topics_to_be_deleted),
-            "topicsWithDeletionStarted": sorted(self.topics_with_deletion_started),
-            "topicsIneligibleForDeletion": sorted(self.topics_ineligible_for_deletion),
+            "topicsToBeDeleted": first(self.topics_to_be_deleted),
+            "topicsWithDeletionStarted": first(self.topics_with_deletion_started),
+            "topicsIneligibleForDeletion": first(self.topics_ineligible_for_deletion),
         }
