@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Protocol
 
+from minikafka.cli.kafka_form import WrongUsage, translate
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.ports import CoordinationError
@@ -76,11 +77,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         hint = f" (did you mean {near[0]}?)" if near else ""
         print(f"minikafka: unknown verb {words[0]}{hint}", file=sys.stderr)
         return USAGE
+    try:
+        given = translate(words[0], words[1:])
+    except WrongUsage as error:
+        print(f"minikafka: {error}", file=sys.stderr)
+        return USAGE
     module, text = VERBS[words[0]]
     verb: Verb = importlib.import_module(module)
     parser = argparse.ArgumentParser(prog=f"minikafka {words[0]}", description=text)
     verb.add_arguments(parser)
-    return run_verb(verb, parser.parse_args(words[1:]))
+    return run_verb(verb, parser.parse_args(given))
 
 
 def run_verb(verb: Verb, args: argparse.Namespace) -> int:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, TypeAlias
 
-from minikafka.core.client.cluster_view import TopicView
+from minikafka.core.client.cluster_view import PartitionView, TopicView
+from minikafka.kernel.cluster import ReplicaAssignment, TopicPartition
 from minikafka.kernel.config import ConfigError
+
+# Partitions that are being reassigned.
+Moving: TypeAlias = Mapping[TopicPartition, ReplicaAssignment]
+NOTHING_MOVES: Moving = MappingProxyType({})
 
 
 def parse_replica_assignment(text: str) -> dict[int, list[int]]:
@@ -28,13 +34,15 @@ def parse_replica_assignment(text: str) -> dict[int, list[int]]:
     return assignments
 
 
-def topic_facts(topic: TopicView, configs: Mapping[str, str]) -> dict[str, Any]:
+def topic_facts(
+    topic: TopicView, configs: Mapping[str, str], moving: Moving = NOTHING_MOVES
+) -> dict[str, Any]:
     """A topic as JSON."""
     return {
         "topic": topic.name,
         "topicId": topic_id_text(topic),
         "partitionCount": len(topic.partitions),
-        "replicationFactor": replication_factor(topic),
+        "replicationFactor": topic_replication_factor(topic, moving),
         "configs": dict(configs),
         "partitions": [
             {
@@ -49,27 +57,56 @@ def topic_facts(topic: TopicView, configs: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def describe_text(topic: TopicView, configs: Mapping[str, str]) -> str:
-    """Kafka's own shape, tabs and all (row OPS-1)."""
+def describe_text(
+    topic: TopicView, configs: Mapping[str, str], moving: Moving = NOTHING_MOVES
+) -> str:
+    """Return Kafka's description of a topic and all its partitions, tabs and all."""
+    partitions = [
+        partition_text(topic.name, view, moving) for _, view in sorted(topic.partitions.items())
+    ]
+    return "\n".join([topic_text(topic, configs, moving), *partitions])
+
+
+def topic_text(topic: TopicView, configs: Mapping[str, str], moving: Moving) -> str:
     settings = ",".join(f"{key}={value}" for key, value in sorted(configs.items()))
-    head = (
+    return (
         f"Topic: {topic.name}\tTopicId: {topic_id_text(topic)}"
         f"\tPartitionCount: {len(topic.partitions)}"
-        f"\tReplicationFactor: {replication_factor(topic)}\tConfigs: {settings}"
+        f"\tReplicationFactor: {topic_replication_factor(topic, moving)}\tConfigs: {settings}"
     )
-    lines = [head]
-    for number, view in sorted(topic.partitions.items()):
-        leader = "none" if view.leader < 0 else str(view.leader)
-        replicas, isr = (",".join(map(str, ids)) for ids in (view.replicas, view.isr))
-        lines.append(
-            f"\tTopic: {topic.name}\tPartition: {number}\tLeader: {leader}"
-            f"\tReplicas: {replicas}\tIsr: {isr}"
-        )
-    return "\n".join(lines)
 
 
-def replication_factor(topic: TopicView) -> int:
-    return max((len(view.replicas) for view in topic.partitions.values()), default=0)
+def partition_text(topic: str, view: PartitionView, moving: Moving) -> str:
+    """Return one line; a partition on the move also says which replicas come and which go."""
+    leader = "none" if view.leader < 0 else str(view.leader)
+    line = (
+        f"\tTopic: {topic}\tPartition: {view.partition}\tLeader: {leader}"
+        f"\tReplicas: {_ids(view.replicas)}\tIsr: {_ids(view.isr)}"
+    )
+    assignment = moving.get(TopicPartition(topic, view.partition))
+    if assignment is None:
+        return line
+    return (
+        f"{line}\tAdding Replicas: {_ids(assignment.adding)}"
+        f"\tRemoving Replicas: {_ids(assignment.removing)}"
+    )
+
+
+def replication_factor(topic: str, view: PartitionView, moving: Moving) -> int:
+    """Count the replicas of a partition without those that a reassignment is adding."""
+    assignment = moving.get(TopicPartition(topic, view.partition))
+    adding = assignment.adding if assignment is not None else ()
+    return len([replica for replica in view.replicas if replica not in adding])
+
+
+def topic_replication_factor(topic: TopicView, moving: Moving) -> int:
+    """Return the replication factor of the first partition, as Kafka does."""
+    views = sorted(topic.partitions.items())
+    return replication_factor(topic.name, views[0][1], moving) if views else 0
+
+
+def _ids(broker_ids: Iterable[int]) -> str:
+    return ",".join(map(str, broker_ids))
 
 
 def topic_id_text(topic: TopicView) -> str:

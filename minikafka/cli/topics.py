@@ -1,21 +1,68 @@
-"""The verb `topics`: create, list, describe, grow and delete topics."""
+"""The verb `topics`: create, list, describe, grow and delete topics, as kafka-topics does."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from minikafka.cli import output
 from minikafka.cli.connect import add_bootstrap_argument, client_config, pairs, run_client
-from minikafka.cli.topic_text import describe_text, parse_replica_assignment, topic_facts
+from minikafka.cli.topic_text import (
+    Moving,
+    describe_text,
+    parse_replica_assignment,
+    partition_text,
+    replication_factor,
+    topic_facts,
+    topic_text,
+)
 from minikafka.client.admin import Admin, NewTopic
-from minikafka.core.client.cluster_view import TopicView
+from minikafka.client.config_admin import ResourceType
+from minikafka.core.client.cluster_view import PartitionView, TopicView
+from minikafka.kernel.cluster import NO_LEADER, TopicPartition
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import World
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a report of partitions goes by, beside the partition itself."""
+
+    topic: str
+    moving: Moving
+    live: Collection[int]
+    min_isr: int
+
+
+def _under_replicated(view: PartitionView, facts: Facts) -> bool:
+    return replication_factor(facts.topic, view, facts.moving) > len(view.isr)
+
+
+def _unavailable(view: PartitionView, facts: Facts) -> bool:
+    return view.leader not in facts.live
+
+
+def _under_min_isr(view: PartitionView, facts: Facts) -> bool:
+    return view.leader == NO_LEADER or len(view.isr) < facts.min_isr
+
+
+def _at_min_isr(view: PartitionView, facts: Facts) -> bool:
+    return len(view.isr) == facts.min_isr
+
+
+# Option of describe: which partitions it shows, and whether one is among them.
+REPORTS: Mapping[str, tuple[str, Callable[[PartitionView, Facts], bool]]] = {
+    "under-replicated-partitions": ("with replicas out of sync", _under_replicated),
+    "unavailable-partitions": ("whose leader is not available", _unavailable),
+    "under-min-isr-partitions": ("with fewer in sync than min.insync.replicas", _under_min_isr),
+    "at-min-isr-partitions": ("with min.insync.replicas in sync, no more", _at_min_isr),
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,11 +82,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     create.add_argument("--config", metavar="KEY=VALUE", action="append", default=[])
     create.add_argument("--if-not-exists", action="store_true", help="fine if it is there")
     listing = _action(actions, "list", "names of topics", topic="none")
+    _add_matching(listing)
     listing.add_argument("--exclude-internal", action="store_true")
     output.add_json_argument(listing)
     describe = _action(actions, "describe", "partitions, leaders, replicas", topic="any")
+    for name, (text, _) in REPORTS.items():
+        describe.add_argument(f"--{name}", action="store_true", help=f"only partitions {text}")
+    describe.add_argument(
+        "--topics-with-overrides",
+        action="store_true",
+        help="only topics with settings of their own",
+    )
+    describe.add_argument("--exclude-internal", action="store_true")
+    describe.add_argument("--if-exists", action="store_true", help="fine if it is not there")
     output.add_json_argument(describe)
-    alter = _action(actions, "alter", "let a topic grow to more partitions", topic="one")
+    alter = _action(actions, "alter", "let a topic grow to more partitions", topic="some")
     alter.add_argument("--partitions", type=int, required=True, help="how many in all")
     alter.add_argument(
         "--replica-assignment",
@@ -47,7 +104,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="brokers of each partition, leader first; of those that are there it changes nothing",
     )
     alter.add_argument("--if-exists", action="store_true", help="fine if it is not there")
-    delete = _action(actions, "delete", "remove topics with their data", topic="many")
+    delete = _action(actions, "delete", "remove topics with their data", topic="some")
     delete.add_argument("--if-exists", action="store_true", help="fine if it is not there")
 
 
@@ -57,14 +114,20 @@ def _action(actions: Any, name: str, text: str, topic: str) -> argparse.Argument
     if topic == "one":
         parser.add_argument("--topic", required=True)
     elif topic != "none":
-        parser.add_argument(
-            "--topic",
-            action="append",
-            default=[],
-            required=topic == "many",
-            help="may be given several times",
+        names = parser.add_mutually_exclusive_group(required=topic == "some")
+        names.add_argument(
+            "--topic", action="append", default=[], help="may be given several times"
         )
+        _add_matching(names)
     return parser
+
+
+def _add_matching(options: Any) -> None:
+    options.add_argument(
+        "--matching",
+        metavar="PATTERN,...",
+        help="topics whose whole name matches a regular expression, as --topic of kafka-topics",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -107,29 +170,99 @@ async def create(admin: Admin, args: argparse.Namespace) -> int:
 
 
 async def list_names(admin: Admin, args: argparse.Namespace) -> int:
-    topics = await admin.list_topics()
-    names = [t.name for t in topics if not (args.exclude_internal and t.is_internal)]
-    output.show(("topic",), [(name,) for name in sorted(names)], args.json)
+    names = await _matching(admin, args.matching, args.exclude_internal)
+    output.show(("topic",), [(name,) for name in names], args.json)
     return 0
 
 
+async def _matching(admin: Admin, pattern: str | None, exclude_internal: bool = False) -> list[str]:
+    """Return the names of existing topics, in order; with a pattern those that match it wholly.
+    Raises ConfigError for a pattern that is none."""
+    topics = await admin.list_topics(include_internal=not exclude_internal)
+    names = sorted(topic.name for topic in topics)
+    if pattern is None:
+        return names
+    try:
+        matcher = re.compile(pattern.replace(",", "|").replace(" ", ""))
+    except re.error as error:
+        raise ConfigError(f"{pattern} is no regular expression: {error}") from None
+    return [name for name in names if matcher.fullmatch(name)]
+
+
+async def _chosen(
+    admin: Admin, args: argparse.Namespace, exclude_internal: bool = False
+) -> list[str]:
+    """Return the topics that --topic names or --matching finds. Raises ConfigError if nothing
+    matches, unless --if-exists is given."""
+    if args.topic:
+        return list(args.topic)
+    names = await _matching(admin, args.matching, exclude_internal)
+    if args.matching is not None and not names and not args.if_exists:
+        raise ConfigError(f"Topic '{args.matching}' does not exist as expected")
+    return names
+
+
 async def describe(admin: Admin, args: argparse.Namespace) -> int:
-    names = args.topic or sorted(topic.name for topic in await admin.list_topics())
+    reports = [reported for name, (_, reported) in REPORTS.items() if _given(args, name)]
+    if reports and args.topics_with_overrides:
+        raise ConfigError("--topics-with-overrides shows topics, the other filters partitions")
+    names = await _chosen(admin, args, args.exclude_internal)
     outcomes = await admin.describe_topics(names) if names else {}
     found: Sequence[TopicView] = [t for t in outcomes.values() if not isinstance(t, KafkaError)]
     missing = {name: o for name, o in outcomes.items() if isinstance(o, KafkaError)}
     configs = await admin.topic_configs([topic.name for topic in found])
-    if args.json:
-        print(json.dumps([topic_facts(t, configs[t.name]) for t in found], indent=2))
+    moving = await _moving(admin, found)
+    if reports:
+        live = {node.id for node in (await admin.describe_cluster()).nodes}
+        for topic in found:
+            facts = Facts(topic.name, moving, live, await _min_isr(admin, topic.name))
+            for _, view in sorted(topic.partitions.items()):
+                if any(reported(view, facts) for reported in reports):
+                    print(partition_text(topic.name, view, moving))
+    elif args.topics_with_overrides:
+        for topic in found:
+            if configs[topic.name]:
+                print(topic_text(topic, configs[topic.name], moving))
+    elif args.json:
+        print(json.dumps([topic_facts(t, configs[t.name], moving) for t in found], indent=2))
     else:
         for topic in found:
-            print(describe_text(topic, configs[topic.name]))
-    return _report(missing)
+            print(describe_text(topic, configs[topic.name], moving))
+    return _report({} if args.if_exists else missing)
+
+
+def _given(args: argparse.Namespace, option: str) -> bool:
+    return bool(vars(args)[option.replace("-", "_")])
+
+
+async def _moving(admin: Admin, topics: Sequence[TopicView]) -> Moving:
+    """Return what is being reassigned. Brokers before 2.4 cannot tell, then nothing is shown."""
+    partitions = [
+        TopicPartition(topic.name, number) for topic in topics for number in topic.partitions
+    ]
+    try:
+        return await admin.list_partition_reassignments(partitions) if partitions else {}
+    except KafkaError as error:
+        if error.code is not ErrorCode.UNSUPPORTED_VERSION:
+            raise
+        return {}
+
+
+async def _min_isr(admin: Admin, topic: str) -> int:
+    key = "min.insync.replicas"
+    found = await admin.describe_configs(ResourceType.TOPIC, topic, [key])
+    return int(found[key].value or 1)
 
 
 async def alter(admin: Admin, args: argparse.Namespace) -> int:
     """More partitions; settings are the verb configs' business. Raises KafkaError, ConfigError."""
-    name, told = args.topic, None
+    for name in await _chosen(admin, args):
+        await _grow(admin, name, args)
+    return 0
+
+
+async def _grow(admin: Admin, name: str, args: argparse.Namespace) -> None:
+    told = None
     if args.replica_assignment:
         assignments = parse_replica_assignment(args.replica_assignment)
         if len(assignments) != args.partitions:
@@ -143,14 +276,14 @@ async def alter(admin: Admin, args: argparse.Namespace) -> int:
     error = (await admin.create_partitions({name: args.partitions}, told))[name]
     if error is not None:
         if args.if_exists and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            return 0
+            return
         raise error
     print(f"Topic {name} has {args.partitions} partitions.")
-    return 0
 
 
 async def delete(admin: Admin, args: argparse.Namespace) -> int:
-    outcomes = await admin.delete_topics(args.topic)
+    names = await _chosen(admin, args)
+    outcomes = await admin.delete_topics(names) if names else {}
     failed = {name: outcome for name, outcome in outcomes.items() if outcome is not None}
     if args.if_exists:
         gone = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

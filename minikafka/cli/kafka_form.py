@@ -1,0 +1,48 @@
+"""Commands spelled as Kafka's tools spell them, turned into the words of our verbs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+# kafka-topics has these as options, of which exactly one must be given; here they are sub-verbs.
+TOPIC_ACTIONS = ("list", "describe", "create", "alter", "delete")
+# The tools behind these verbs took --zookeeper before Kafka 3.0.
+ASKED_ZOOKEEPER = frozenset({"topics", "configs", "reassign", "elect-leaders", "consume", "groups"})
+
+
+class WrongUsage(Exception):
+    """Words that no tool of Kafka takes either, with what to write instead."""
+
+
+def translate(verb: str, words: Sequence[str]) -> list[str]:
+    """Return the words that ``verb`` takes. Raises WrongUsage."""
+    if verb in ASKED_ZOOKEEPER and any(word.split("=")[0] == "--zookeeper" for word in words):
+        raise WrongUsage(
+            "--zookeeper is gone since Kafka 3.0: name brokers instead, "
+            "e.g. --bootstrap-server localhost:9092"
+        )
+    return _topic_words(words) if verb == "topics" else list(words)
+
+
+def _topic_words(words: Sequence[str]) -> list[str]:
+    """``--describe --topic T`` as ``describe --matching T``: kafka-topics takes a pattern."""
+    if not words or not words[0].startswith("-"):
+        return list(words)
+    options = {f"--{action}": action for action in TOPIC_ACTIONS}
+    given = [options[word] for word in words if word in options]
+    if not given and {"-h", "--help"}.intersection(words):
+        return list(words)
+    if len(given) != 1:
+        raise WrongUsage(
+            "topics takes exactly one action: --list, --describe, --create, --alter or --delete"
+        )
+    (action,) = given
+    rest = [word for word in words if word not in options]
+    if action != "create":
+        rest = [_as_pattern(word) for word in rest]
+    return [action, *rest]
+
+
+def _as_pattern(word: str) -> str:
+    name, equals, value = word.partition("=")
+    return f"--matching{equals}{value}" if name == "--topic" else word
