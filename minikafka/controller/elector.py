@@ -49,7 +49,8 @@ class ControllerElector:
         session_timeout_ms: int,
         election_path: str = paths.CONTROLLER,
     ) -> None:
-        """``election_path`` is fixed by the store and named here for the reader."""
+        """``election_path`` completes Kafka's signature; the store knows no other path."""
+        assert election_path == paths.CONTROLLER, "the store reads and writes /controller only"
         self.election_path = election_path
         self.active_controller_id = NO_CONTROLLER
         self._context = context

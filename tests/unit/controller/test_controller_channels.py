@@ -82,7 +82,7 @@ async def turns(count=50):
         await asyncio.sleep(0)
 
 
-@pytest.mark.mission("CRS-3", "CTX-6", "CEL-15")
+@pytest.mark.mission("CRS-3", "CTX-6")
 async def test_requests_leave_in_order_and_answers_come_as_events(world):
     async with world() as (channels, peer, put, _):
         channels.add_broker(broker(1))

@@ -327,26 +327,6 @@ async def test_alone_it_is_elected_again_in_its_new_session(new_cluster):
         assert controller.context.epoch == 2
 
 
-@pytest.mark.mission("CCB-5")
-async def test_a_stopping_broker_does_not_take_office(new_cluster):
-    with capture_logs() as logs:
-        async with new_cluster() as cluster:
-            (controller,) = await cluster.start(1)
-            controller._running = False
-            await controller._failover.on_controller_failover()
-            controller._running = True
-    assert "Controller has been shut down, aborting startup/failover" in lines(logs)
-
-
-@pytest.mark.mission("CEL-7")
-async def test_the_electors_surface(new_cluster):
-    async with new_cluster() as cluster:
-        (controller,) = await cluster.start(1)
-        elector = controller._elector
-        assert elector.election_path == "/controller"
-        assert elector.am_i_leader
-
-
 async def test_an_error_in_an_event_makes_the_controller_resign(new_cluster):
     async with new_cluster() as cluster:
         (controller,) = await cluster.start(1)

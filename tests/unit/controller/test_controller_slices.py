@@ -26,7 +26,7 @@ async def isrs(cluster, partitions):
     return [set((await cluster.state(tp))[1]) for tp in partitions]
 
 
-@pytest.mark.mission("CCB-3", "CCB-5")
+@pytest.mark.mission("CCB-2")
 async def test_a_broker_with_many_partitions_dies(new_cluster, in_short):
     async with new_cluster() as cluster:
         (controller, _, _) = await cluster.start(1, 2, 3)

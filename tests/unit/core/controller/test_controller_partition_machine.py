@@ -14,12 +14,12 @@ P = PartitionState
 OFFLINE = ElectionStrategy.OFFLINE
 
 
-@pytest.mark.mission("PSM-6")
-def test_new_partitions_have_their_replicas_and_nobody_is_told(cluster):
+@pytest.mark.mission("PSM-2")
+def test_a_new_partition_is_only_marked_and_nobody_is_told(cluster):
     (tp,) = cluster.topic("t", (2, 1))
     (outcome,) = cluster.move([tp], P.NEW)
     assert [(c.before, c.after) for c in outcome.changes] == [(P.NON_EXISTENT, P.NEW)]
-    assert cluster.context.assignment(tp).replicas == (2, 1)
+    assert cluster.context.partition_state(tp) is P.NEW
     assert cluster.znodes == {}
     assert cluster.sent() == []
 

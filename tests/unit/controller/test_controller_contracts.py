@@ -1,0 +1,241 @@
+"""What holds between the controller's parts: elector, event queue, state machines, ZooKeeper."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+
+import pytest
+from structlog.testing import capture_logs
+
+from minikafka.controller.elector import ControllerElector
+from minikafka.controller.watches import Watches
+from minikafka.core.controller.context import ControllerContext
+from minikafka.core.controller.events import ControllerChange, Reelect
+from minikafka.kernel import events
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.zookeeper import paths
+from minikafka.zookeeper.store import ZkStore
+
+# --------------------------------------------------------------------------------------- elector
+
+
+class Office:
+    """An elector of broker 7 alone, whose call-backs only take notes."""
+
+    def __init__(self, cluster, node):
+        self.notes = []
+        self.events = []
+        self.context = ControllerContext()
+        self.elector = ControllerElector(
+            self.context,
+            self._became,
+            self._resigned,
+            7,
+            zk=node,
+            watches=Watches(self.events.append),
+            clock=cluster.clock,
+            put=self.events.append,
+            session_timeout_ms=18_000,
+        )
+
+    async def _became(self):
+        self.notes.append(("became", self.context.epoch, self.elector.am_i_leader))
+
+    async def _resigned(self):
+        self.notes.append(("resigned", self.context.epoch, self.elector.am_i_leader))
+
+
+@pytest.mark.mission("CEL-7")
+def test_the_elector_takes_what_kafkas_does():
+    """(controllerContext, electionPath, onBecomingLeader, onResigningAsLeader, brokerId)"""
+    parameters = inspect.signature(ControllerElector).parameters
+    assert list(parameters)[:4] == [
+        "context",
+        "on_becoming_leader",
+        "on_resigning_as_leader",
+        "broker_id",
+    ]
+    assert parameters["election_path"].default == "/controller"
+
+
+@pytest.mark.mission("CEL-7", "CEL-9", "CFO-3")
+async def test_the_elector_calls_back_once_for_each_office_won_and_lost(new_cluster):
+    async with new_cluster() as cluster:
+        node = await cluster.register(7)
+        office = Office(cluster, node)
+        assert office.elector.election_path == paths.CONTROLLER
+        await office.elector.startup()
+        assert json.loads(cluster.tree.nodes[paths.CONTROLLER].data)["brokerid"] == 7
+        assert office.notes == [("became", 1, True)]
+        await asyncio.sleep(0)
+        assert office.events == [ControllerChange()]  # its own node
+        await office.elector.on_controller_change()
+        await office.elector.elect()
+        assert office.notes == [("became", 1, True)]  # in office already
+        cluster.tree.delete(paths.CONTROLLER)
+        await asyncio.sleep(0)
+        assert office.events[1:] == [Reelect()]
+        await office.elector.on_controller_change()
+        assert office.notes[1:] == [("resigned", 1, False), ("became", 2, True)]
+        # another broker takes the office
+        cluster.tree.delete(paths.CONTROLLER)
+        other = await cluster.register(8)
+        await other.store.register_controller_and_increment_epoch(8, 0)
+        await office.elector.on_controller_change()
+        assert office.notes[3:] == [("resigned", 2, False)]
+        assert office.elector.active_controller_id == 8
+        await office.elector.resign()  # nothing is left to resign from
+        await office.elector.abdicate()
+        assert len(office.notes) == 4
+        cluster.tree.expire(other.session.session_id)
+        await office.elector.elect()
+        await office.elector.abdicate()  # without a word to ZooKeeper
+        assert office.notes[4:] == [("became", 4, True), ("resigned", 4, False)]
+        assert paths.CONTROLLER in cluster.tree.nodes
+
+
+# ---------------------------------------------------------------------------------------- failover
+
+
+@pytest.mark.mission("CCB-5")
+async def test_a_broker_that_stops_while_it_is_elected_does_not_take_office(new_cluster):
+    async with new_cluster() as cluster:
+        node = await cluster.register(1)
+        controller = cluster.make_controller(node)
+        register = node.store.register_controller_and_increment_epoch
+        stopping = []
+
+        async def win_and_stop(broker_id, wall_ms):
+            won = await register(broker_id, wall_ms)
+            stopping.append(asyncio.create_task(controller.stop()))
+            await asyncio.sleep(0)
+            return won
+
+        node.store.register_controller_and_increment_epoch = win_and_stop
+        with capture_logs() as logs:
+            controller.start(cluster.tasks)
+            await cluster.settle()
+            done, _ = await asyncio.wait(stopping, timeout=10)
+        assert done
+        said = [entry["event"] for entry in logs]
+        assert "1 successfully elected as leader" in said
+        assert said.count("Controller has been shut down, aborting startup/failover") == 1
+        assert "initializing_controller_context" not in said
+        assert ("children", paths.TOPICS) not in node.trace
+        assert cluster.tree.census(node.session.session_id) == []
+        assert cluster.brokers.take() == []
+        assert not controller.is_active
+        node.controller = None  # it has stopped
+
+
+# ---------------------------------------------------------------------------------- state machines
+
+
+@pytest.mark.mission("PSM-6")
+@pytest.mark.parametrize("how", ["created", "grown", "left unmade by a dead controller"])
+async def test_a_partition_that_becomes_new_has_its_replicas_from_zookeeper(new_cluster, how):
+    async with new_cluster() as cluster:
+        await cluster.start(1, 2, 3)
+        seen = {}
+
+        def sample(level, event, facts):
+            if facts.get("after") == "NewPartition":
+                topic, _, number = facts["partition"].rpartition("-")
+                partition = TopicPartition(topic, int(number))
+                seen[partition] = cluster.active.context.assignment(partition).replicas
+
+        with events.diverted(sample):
+            if how == "created":
+                partitions = await cluster.create_topic("t", (3, 1), (2, 3, 1))
+            else:
+                partitions = await cluster.create_topic("t", (3, 1))
+                store = ZkStore(cluster.tree.open())
+                found = (await store.topic_assignments(["t"]))["t"]
+                seen.clear()
+        if how == "grown":
+            grown = {**found.partitions, 1: type(found.partitions[0])((2, 3, 1))}
+            with events.diverted(sample):
+                await store.set_topic_assignment("t", found.topic_id, grown)
+                await cluster.settle()
+            partitions = [TopicPartition("t", 1)]
+        elif how != "created":
+            await cluster.kill(1)
+            cluster.brokers.down.clear()
+            with events.diverted(sample):
+                partitions = await cluster.create_topic("u", (3, 2), (2, 3))
+        in_znode = {}
+        for partition in partitions:
+            data = json.loads(cluster.tree.nodes[paths.topic(partition.topic)].data)
+            in_znode[partition] = tuple(data["partitions"][str(partition.partition)])
+        assert seen == in_znode
+
+
+# -------------------------------------------------------------------------------- writes in batches
+
+
+class Writes:
+    """How many requests a session writes with, and how many operations these carry."""
+
+    def __init__(self, session):
+        self.sizes = []
+        self._multi = session.multi
+        session.multi = self.multi
+        for name in ("create", "set", "delete"):
+            setattr(session, name, self._single(getattr(session, name)))
+
+    async def multi(self, ops):
+        self.sizes.append(len(ops))
+        return await self._multi(ops)
+
+    def _single(self, call):
+        async def counted(*args, **options):
+            self.sizes.append(1)
+            return await call(*args, **options)
+
+        return counted
+
+
+@pytest.mark.mission("CRS-3")
+async def test_hundreds_of_partitions_are_written_by_a_handful_of_requests(new_cluster):
+    async with new_cluster() as cluster:
+        await cluster.start(1, 2)
+        node = cluster.nodes[1]
+        assert node.controller.is_active
+        writes = Writes(node.session)
+        partitions = await cluster.create_topic("t", *[(2, 1)] * 300)
+        created, writes.sizes = writes.sizes, []
+        assert sum(created) > 300  # a state each
+        assert len(created) < 10
+        await cluster.kill(2)
+        assert sum(writes.sizes) >= 300  # a new leader each
+        assert len(writes.sizes) < 10
+        states = {await cluster.state(tp) for tp in partitions}
+        assert states == {(1, (1,), 1)}
+
+
+@pytest.mark.mission("CRS-4")
+async def test_only_the_controller_watches_topics_and_brokers(new_cluster):
+    async with new_cluster() as cluster:
+        await cluster.start(1, 2, 3)
+        await cluster.create_topic("t", (1, 2, 3))
+        of_all = {
+            broker_id: cluster.tree.census(node.session.session_id)
+            for broker_id, node in cluster.nodes.items()
+        }
+        assert of_all.pop(1) == [
+            "/admin/delete_topics",
+            "/admin/preferred_replica_election",
+            "/admin/reassign_partitions",
+            "/brokers/ids",
+            "/brokers/ids/1",
+            "/brokers/ids/2",
+            "/brokers/ids/3",
+            "/brokers/topics",
+            "/brokers/topics/t",
+            "/controller",
+            "/isr_change_notification",
+            "/log_dir_event_notification",
+        ]
+        assert of_all == {2: ["/controller"], 3: ["/controller"]}
