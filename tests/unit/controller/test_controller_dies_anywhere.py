@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -10,7 +11,7 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.zookeeper import paths
 from minikafka.zookeeper.store import ZkStore
 from minikafka.zookeeper.znodes import ControllerEpochZnode
-from tests.support.reassigning import DeathAt, catch_up
+from tests.support.reassigning import DeathAt, assigned, catch_up, wish
 
 BROKERS = (1, 2, 3)
 CONTROLLERS = (7, 8, 9)  # lead nothing, so that only their office is lost with them
@@ -109,7 +110,68 @@ class Shutdown(OfflineElection):
         await super().check(cluster)
 
 
-OPERATIONS = [Creation, Growth, Deletion, OfflineElection, PreferredElection, Shutdown]
+class ReassignmentBegins:
+    """Partition 0 moves from brokers 1 and 2 to 3 and 2, as a wish in ZooKeeper says."""
+
+    async def prepare(self, cluster):
+        await cluster.create_topic("t", (1, 2), (1, 2))
+
+    async def begin(self, cluster):
+        wish(cluster, {T0: (3, 2)})
+
+    async def check(self, cluster):
+        """It ends under whoever is the controller, and the next wish stays in its place."""
+        await catch_up(cluster, T0)
+        assert assigned(cluster, T0) == {"replicas": (3, 2), "adding": (), "removing": ()}
+        assert (await cluster.state(T0))[0] == 3
+        assert paths.REASSIGN_PARTITIONS not in cluster.tree.nodes
+        wish(cluster, {T1: (3, 2)})
+        await cluster.settle()
+        assert assigned(cluster, T1)["replicas"] == (3, 2, 1)
+        assert paths.REASSIGN_PARTITIONS in cluster.tree.nodes
+
+
+class ReassignmentEnds(ReassignmentBegins):
+    """From the moment when the new replica is in sync."""
+
+    async def prepare(self, cluster):
+        await super().prepare(cluster)
+        await ReassignmentBegins.begin(self, cluster)
+        await cluster.settle()
+
+    async def begin(self, cluster):
+        store = ZkStore(cluster.tree.open())
+        found = (await store.leader_isr_states([T0]))[T0]
+        grown = replace(found.leader_and_isr, isr=(1, 2, 3))
+        await store.update_isrs({T0: replace(found, leader_and_isr=grown)})
+
+
+class OneOfTwoReassignmentsEnds(ReassignmentEnds):
+    """The wish of the other stays in the znode."""
+
+    async def prepare(self, cluster):
+        await ReassignmentBegins.prepare(self, cluster)
+        wish(cluster, {T0: (3, 2), T1: (3, 2)})
+        await cluster.settle()
+
+    async def check(self, cluster):
+        await catch_up(cluster, T0)
+        assert assigned(cluster, T0) == {"replicas": (3, 2), "adding": (), "removing": ()}
+        assert assigned(cluster, T1)["replicas"] == (3, 2, 1)
+        assert await ZkStore(cluster.tree.open()).reassignment() == {T1: (3, 2)}
+
+
+OPERATIONS = [
+    Creation,
+    Growth,
+    Deletion,
+    OfflineElection,
+    PreferredElection,
+    Shutdown,
+    ReassignmentBegins,
+    ReassignmentEnds,
+    OneOfTwoReassignmentsEnds,
+]
 
 
 async def consistent(cluster):
@@ -195,7 +257,7 @@ class PauseAt(DeathAt):
         await self.go_on.wait()
 
 
-@pytest.mark.mission("CEL-16", "CEL-15", "R-13")
+@pytest.mark.mission("CEL-16", "CEL-15", "REA-11", "REA-12", "R-13")
 @pytest.mark.parametrize("operation", OPERATIONS)
 async def test_paused_while_another_was_elected(new_cluster, operation):
     """Its session lives on, its office went by hand: whatever it does then changes nothing."""
