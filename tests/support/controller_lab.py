@@ -259,7 +259,7 @@ class ClusterOfControllers:
 
     async def create_topic(self, name, *replicas, config=None):
         store = ZkStore(self.tree.open())
-        topic_id = UUID(int=0xABC000 + len(name) + self.tree.zxid)
+        topic_id = UUID(int=0xABC000 + self.tree.zxid)
         await store.create_topic(name, topic_id, dict(enumerate(replicas)), config or {})
         await self.settle()
         return [TopicPartition(name, i) for i in range(len(replicas))]
