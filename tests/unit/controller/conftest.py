@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from minikafka.controller.leader_election import TASK_NAME as TIMER
 from tests.support.controller_lab import ClusterOfControllers, ManualClock
 
 
@@ -23,6 +24,9 @@ def new_cluster():
                 yield cluster
             finally:
                 await cluster.stop()
+            # The group would wait for these: without an end, the test would not fail, but hang.
+            outlived = {task.get_name() for task in asyncio.all_tasks()}
+            assert not [name for name in outlived if name.startswith(("Controller-", TIMER))]
 
     return make
 

@@ -144,17 +144,20 @@ async def test_a_new_controller_takes_the_deletion_over(new_cluster):
 
 
 @pytest.mark.mission("DEL-4", "CCB-3")
-async def test_a_new_controller_takes_over_a_halted_deletion(new_cluster):
+async def test_a_new_controller_takes_over_a_halted_deletion(new_cluster, in_short):
     async with new_cluster() as cluster:
         await cluster.start(1, 2, 3)
         await cluster.create_topic("t", (1, 2), (2,))
         await cluster.kill(2)
         await delete(cluster, "t")
+        cluster.brokers.take()
         cluster.tree.delete("/controller")
         await cluster.settle()
         context = cluster.active.context
         assert context.topics_to_be_deleted == {"t"}
         assert context.topics_ineligible_for_deletion == {"t"}
+        kinds = {kind for kind, _, _ in in_short(cluster.brokers.take())}
+        assert kinds == {"LeaderAndIsr", "UpdateMetadata"}  # nothing is begun that cannot end
         cluster.brokers.down.clear()
         await cluster.start(2)
         assert left(cluster, "t") == []
@@ -189,6 +192,21 @@ async def test_deletion_can_be_switched_off(new_cluster):
         assert "/admin/delete_topics/t" not in cluster.tree.nodes
         assert await cluster.state(tp) == (1, (1,), 0)
         assert controller.context.topics_to_be_deleted == set()
+
+
+@pytest.mark.mission("DEL-1")
+async def test_switched_off_at_a_failover_too(new_cluster):
+    """The topic was put on the list while there was no controller."""
+    async with new_cluster(delete_topic_enable=False) as cluster:
+        await cluster.start(1, 2)
+        (tp,) = await cluster.create_topic("t", (1, 2))
+        cluster.tree.delete("/controller")
+        cluster.tree.create("/admin/delete_topics/t", b"")
+        await cluster.settle()
+        assert cluster.active.context.epoch == 2
+        assert "/admin/delete_topics/t" not in cluster.tree.nodes
+        assert cluster.active.context.topics_to_be_deleted == set()
+        assert await cluster.state(tp) == (1, (1, 2), 0)
 
 
 @pytest.mark.mission("DEL-2")
