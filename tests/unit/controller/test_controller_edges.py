@@ -1,0 +1,162 @@
+"""Single statements of the controller that no other test would miss."""
+
+import json
+
+import pytest
+from structlog.testing import capture_logs
+
+from minikafka.controller import machines
+from minikafka.controller.channels import RETRY_BACKOFF_MS
+from minikafka.core.controller.states import ReplicaState
+from minikafka.kernel.cluster import PartitionAndReplica, TopicPartition
+from minikafka.kernel.errors import ErrorCode
+from minikafka.kernel.ports import WatchKind
+from minikafka.protocol.messages.leader_and_isr import LeaderAndIsrRequest
+from minikafka.protocol.messages.stop_replica import StopReplicaRequest
+from minikafka.zookeeper import paths
+from minikafka.zookeeper.store import ZkStore
+from tests.support.reassigning import catch_up
+
+QUIET = {"auto_leader_rebalance_enable": False}
+
+
+def once(cluster, kind, path, act):
+    """Call ``act`` when this first happens to a znode, before any watch of it fires."""
+    fire = cluster.tree.fire
+
+    def fired(at, what):
+        if (at, what) == (path, kind):
+            cluster.tree.fire = fire
+            act()
+        fire(at, what)
+
+    cluster.tree.fire = fired
+
+
+@pytest.mark.mission("DEL-1", "CDU-4")
+async def test_a_topic_made_again_before_its_deletion_is_seen(new_cluster):
+    """The controller finds the same names in /brokers/topics as before, and another topic."""
+    async with new_cluster(**QUIET) as cluster:
+        (controller, *_) = await cluster.start(1, 2, 3)
+        (tp,) = await cluster.create_topic("t", (1, 2))
+        first = controller.context.topic_ids["t"]
+        data = b'{"version":1,"partitions":{"0":[3]}}'
+        wish = paths.delete_topic("t")
+        once(
+            cluster,
+            WatchKind.DELETED,
+            wish,
+            lambda: cluster.tree.create(paths.topic("t"), data),
+        )
+        await ZkStore(cluster.tree.open()).request_topic_deletion("t")
+        await cluster.settle()
+        assert await cluster.state(tp) == (3, (3,), 0)
+        assert controller.context.topic_ids["t"] != first
+        assert controller.context.topics_to_be_deleted == set()
+
+
+async def test_a_garbled_registration_changes_nothing(new_cluster):
+    """The broker stays what it was; the controller stays in office."""
+    async with new_cluster(**QUIET) as cluster:
+        (controller, _) = await cluster.start(1, 2)
+        known = controller.context.brokers[2]
+        with capture_logs() as logs:
+            cluster.tree.set(paths.broker_id(2), b"garbage")
+            await cluster.settle()
+        assert "broker_registration_unreadable" in [entry["event"] for entry in logs]
+        assert controller.context.brokers[2] == known
+        assert controller.context.epoch == 1
+        await cluster.nodes[2].store.update_broker(cluster.broker_node(2, port=777))
+        await cluster.settle()
+        assert controller.context.brokers[2].endpoints[0].port == 777
+
+
+@pytest.mark.mission("CCB-2", "CSH-9")
+async def test_a_broker_that_was_shut_down_leads_again_when_it_is_back(new_cluster):
+    async with new_cluster(**QUIET) as cluster:
+        (controller, *_) = await cluster.start(1, 2, 3)
+        (tp,) = await cluster.create_topic("t", (3, 2))
+        await controller.controlled_shutdown(2, -1)
+        await cluster.kill(2)
+        assert controller.context.shutting_down_broker_ids == set()
+        cluster.brokers.down.clear()
+        await cluster.start(2)
+        await catch_up(cluster, tp)
+        await cluster.kill(3)
+        assert (await cluster.state(tp))[:2] == (2, (2,))
+
+
+@pytest.mark.mission("CCB-1")
+async def test_a_restart_with_a_repaired_disk_brings_the_replica_back(new_cluster):
+    async with new_cluster(**QUIET) as cluster:
+        (controller, _) = await cluster.start(1, 2)
+        (tp,) = await cluster.create_topic("t", (2,))
+        cluster.brokers.errors[PartitionAndReplica(tp, 2)] = ErrorCode.KAFKA_STORAGE_ERROR
+        await cluster.nodes[2].store.propagate_log_dir_event(2)
+        await cluster.settle()
+        assert controller.context.replicas_on_offline_dirs[2] == {tp}
+        assert (await cluster.state(tp))[0] == -1
+        await cluster.kill(2)
+        cluster.brokers.down.clear()
+        cluster.brokers.errors.clear()
+        await cluster.start(2)
+        assert (await cluster.state(tp))[0] == 2
+
+
+@pytest.mark.mission("CCB-1", "CCB-2")
+async def test_a_broker_that_bounces_has_left_all_isrs_before_it_is_back(new_cluster, monkeypatch):
+    """One event. Its replicas leave more ISRs than a slice holds; as they do, it counts as dead:
+    StopReplica of then would reach its new life."""
+    monkeypatch.setattr(machines, "SLICE", 2)
+    async with new_cluster(**QUIET) as cluster:
+        (controller, *_) = await cluster.start(1, 2, 3)
+        partitions = await cluster.create_topic("t", *[(1, 3)] * 5)
+        cluster.brokers.take()
+        cluster.tree.forget(cluster.nodes[3].session.session_id)
+        await cluster.register(3)
+        await cluster.settle()
+        assert not controller._leaving
+        replicas = [PartitionAndReplica(tp, 3) for tp in partitions]
+        assert {controller.context.replica_state(r) for r in replicas} == {ReplicaState.ONLINE}
+        assert {(await cluster.state(tp))[:2] for tp in partitions} == {(1, (1,))}
+        kinds = [type(message) for to, message in cluster.brokers.take() if to == 3]
+        assert StopReplicaRequest not in kinds
+        assert LeaderAndIsrRequest in kinds
+
+
+async def test_a_broker_is_called_at_its_new_address(new_cluster, monkeypatch):
+    async with new_cluster(**QUIET) as cluster:
+        (controller, _) = await cluster.start(1, 2)
+        called = []
+        connect = controller._channels._connect
+
+        async def recorded(broker):
+            called.append((broker.id, broker.endpoints[0].port))
+            return await connect(broker)
+
+        monkeypatch.setattr(controller._channels, "_connect", recorded)
+        await cluster.nodes[2].store.update_broker(cluster.broker_node(2, port=777))
+        await cluster.settle()
+        cluster.brokers.down.add(2)  # the connection breaks
+        await cluster.create_topic("t", (2, 1))
+        cluster.brokers.down.clear()
+        cluster.clock.advance(RETRY_BACKOFF_MS)
+        await cluster.settle()
+        assert called == [(2, 777)]
+
+
+@pytest.mark.mission("CCB-8")
+async def test_a_known_topic_that_is_garbled_grows_once_it_is_repaired(new_cluster):
+    async with new_cluster(**QUIET) as cluster:
+        (controller,) = await cluster.start(1)
+        (tp,) = await cluster.create_topic("t", (1,))
+        good = cluster.tree.nodes[paths.topic("t")].data
+        cluster.tree.set(paths.topic("t"), b"garbage")
+        await cluster.settle()
+        assert controller.context.epoch == 1
+        assert controller.context.partitions_for_topic("t") == [tp]
+        grown = json.loads(good)
+        grown["partitions"]["1"] = [1]
+        cluster.tree.set(paths.topic("t"), json.dumps(grown).encode())
+        await cluster.settle()
+        assert await cluster.state(TopicPartition("t", 1)) == (1, (1,), 0)
