@@ -160,3 +160,20 @@ async def test_a_known_topic_that_is_garbled_grows_once_it_is_repaired(new_clust
         cluster.tree.set(paths.topic("t"), json.dumps(grown).encode())
         await cluster.settle()
         assert await cluster.state(TopicPartition("t", 1)) == (1, (1,), 0)
+
+
+@pytest.mark.mission("PSM-9")
+async def test_a_state_znode_that_is_restored_is_read_again(new_cluster):
+    """That it was missing is known for the length of an event."""
+    async with new_cluster(**QUIET) as cluster:
+        await cluster.start(1, 2, 3)
+        (tp,) = await cluster.create_topic("t", (2, 3))
+        path = paths.partition_state(tp)
+        data = cluster.tree.nodes[path].data
+        cluster.tree.delete(path)
+        await cluster.kill(2)
+        assert await cluster.state(tp) is None
+        cluster.tree.create(path, data)
+        cluster.brokers.down.clear()
+        await cluster.start(2)
+        assert await cluster.state(tp) == (2, (2, 3), 1)

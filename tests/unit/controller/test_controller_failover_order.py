@@ -7,6 +7,8 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
+from minikafka.controller import machines
+from minikafka.controller.leaving import PAUSE_MS
 from minikafka.core.controller.events import ControllerChange, Reelect
 from minikafka.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from minikafka.protocol.messages.stop_replica import StopReplicaRequest
@@ -236,7 +238,7 @@ async def test_a_failover_widens_internal_topics(new_cluster):
 @pytest.mark.mission("CFO-2", "CRS-4", "CDU-12")
 async def test_nothing_reaches_a_controller_that_resigned(new_cluster, monkeypatch):
     """No watch of its term puts an event on its queue, no timer, no broker's response."""
-    monkeypatch.setattr("minikafka.controller.machines.SLICE", 1)
+    monkeypatch.setattr(machines, "SLICE", 1)
     async with new_cluster() as cluster:
         first, *_ = await cluster.start(1, 2, 3, 4)
         (tp,) = await cluster.create_topic("t", (2, 3))
@@ -264,6 +266,29 @@ async def test_nothing_reaches_a_controller_that_resigned(new_cluster, monkeypat
         assert not first._leaving
         senders = [task.get_name() for task in asyncio.all_tasks()]
         assert not [name for name in senders if name.startswith("Controller-1-to-")]
+
+
+@pytest.mark.mission("CCB-3", "CFO-2")
+async def test_a_controller_elected_again_lets_the_dead_leave_again(new_cluster, monkeypatch):
+    """What its last term had put off is put off by the next one anew, with a timer of its own."""
+    monkeypatch.setattr(machines, "SLICE", 2)
+    async with new_cluster(**QUIET) as cluster:
+        (controller,) = await cluster.start(1)
+        for broker_id in (2, 3):
+            await cluster.register(broker_id)
+        await cluster.settle()
+        partitions = await cluster.create_topic("t", *[(1, 3)] * 5)
+        cluster.tree.expire(cluster.nodes[3].session.session_id)
+        await cluster.settle()
+        assert len(controller._leaving) == 5
+        cluster.tree.delete(paths.CONTROLLER)
+        await cluster.settle()
+        assert controller.context.epoch == 2
+        assert len(controller._leaving) == 5
+        for _ in range(3):
+            cluster.clock.advance(PAUSE_MS)
+            await cluster.settle()
+        assert {(await cluster.state(tp))[:2] for tp in partitions} == {(1, (1,))}
 
 
 @pytest.mark.mission("CTX-6", "CCB-4")
