@@ -146,7 +146,7 @@ class GroupConsumer:
             return
         try:
             deadline_ms = self._session.deadline_ms(CLOSE_TIMEOUT_MS)
-            await self.offsets.commit(self.consumed(), deadline_ms)
+            await self.offsets.commit_existing(self.consumed(), deadline_ms)
         except KafkaError as error:
             self._log.warning("auto_commit_failed", error=str(error))
         self._put_off_commit(self._config.auto_commit_interval_ms)

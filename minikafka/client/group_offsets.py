@@ -68,6 +68,28 @@ class GroupOffsets:
             await self._session.retrying(self._attempt(offsets, deadline_ms), deadline_ms)
             self.commits += 1
 
+    async def commit_existing(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], deadline_ms: int
+    ) -> None:
+        """As ``commit``, for partitions that are about to be revoked: one that was deleted must not
+        hold up the rebalance. Once the coordinator has refused a partition as unknown, those that
+        are not in the metadata either are left out."""
+        wanted = dict(offsets)
+
+        async def attempt() -> None:
+            try:
+                if wanted:
+                    await self._attempt(wanted, deadline_ms)()
+            except KafkaError as error:
+                if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    view = self._session.metadata.view
+                    for tp in [tp for tp in wanted if view.partition(tp) is None]:
+                        del wanted[tp]
+                raise
+
+        await self._session.retrying(attempt, deadline_ms)
+        self.commits += bool(wanted)
+
     async def commit_once(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], deadline_ms: int
     ) -> None:
