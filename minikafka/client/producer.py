@@ -42,10 +42,10 @@ DeliveryCallback: TypeAlias = Callable[[RecordMetadata | None, BaseException | N
 
 
 class _Route(NamedTuple):
-    """A topic as of one view of the cluster: all partitions, and the numbers of those with a
-    leader."""
+    """A topic in one view of the cluster: all its partitions by number, and the numbers of those
+    with a leader. A partition that the view leaves out, between others, is there all the same."""
 
-    all: dict[int, TopicPartition]
+    partitions: list[TopicPartition]
     available: list[int]
 
 
@@ -147,7 +147,7 @@ class Producer(Client):
             self._routes_of = view
             self._routes.clear()
         route = self._routes.get(topic)
-        if route is None or self._closed or (partition is not None and partition not in route.all):
+        if route is None or self._closed or not _has(route, partition):
             route = await self._route(topic, partition)
         if timestamp_ms is None:
             timestamp_ms = self._wall_ms()
@@ -179,7 +179,8 @@ class Producer(Client):
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "the producer is closed")
         metadata = self.session.metadata
         view = await metadata.topic(topic, self._config.max_block_ms, partition)
-        route = _Route({n: TopicPartition(topic, n) for n in view.partitions}, view.available)
+        count = max(view.partitions) + 1
+        route = _Route([TopicPartition(topic, n) for n in range(count)], view.available)
         if metadata.view is self._routes_of:
             self._routes[topic] = route
         return route
@@ -347,27 +348,33 @@ class Producer(Client):
     ) -> TopicPartition:
         """The record's own choice, else its key's, else that of the partitioner."""
         if partition is not None:
-            return route.all[partition]
-        topic, count = route.all[0].topic, len(route.all)
+            return route.partitions[partition]
+        topic, count = route.partitions[0].topic, len(route.partitions)
         if self._custom is not None:
             chosen = self._custom(topic, key, value, count, route.available)
             if not 0 <= chosen < count:
                 raise ValueError(f"the partitioner chose {chosen} of {count} partitions")
-            return route.all[chosen]
+            return route.partitions[chosen]
         if key is not None:
-            return route.all[partition_for_key(key, count)]
+            return route.partitions[partition_for_key(key, count)]
         if self._config.partitioner == "round_robin":
-            return route.all[self._turns.next(topic, count, route.available, self._draw())]
-        current = self._sticky.current(topic)
+            return route.partitions[self._turns.next(topic, count, route.available, self._draw())]
+        current = self._sticky.current(topic, count)
         if current is not None:
-            target = route.all[current]
+            target = route.partitions[current]
             if self._accumulator.fits_open_batch(target, size_bytes):
                 return target
         previous = -1 if current is None else current
-        return route.all[self._sticky.next(topic, count, route.available, previous, self._draw())]
+        chosen = self._sticky.next(topic, count, route.available, previous, self._draw())
+        return route.partitions[chosen]
 
     def _draw(self) -> int:
         return self.session.world.entropy.randrange(_DRAW)
+
+
+def _has(route: _Route, partition: int | None) -> bool:
+    """Whether the record's own choice, if it made one, is a partition of the route."""
+    return partition is None or 0 <= partition < len(route.partitions)
 
 
 def _call_back(callback: DeliveryCallback, promise: asyncio.Future[RecordMetadata]) -> None:

@@ -87,6 +87,7 @@ class FakeCluster:
         self.acked: list[bytes] = []
         self.frozen: set[int] = set()  # brokers that take connections and answer nothing
         self._producer_ids = itertools.count(1000)
+        self._topic_ids = itertools.count(1)
         self._listeners: dict[int, Any] = {}
         self._connections: dict[int, list[asyncio.Transport]] = {}
 
@@ -115,10 +116,20 @@ class FakeCluster:
         self.frozen.add(broker)
 
     def create(self, topic: str, partitions: int = 2) -> None:
-        self.topic_ids[topic] = UUID(int=len(self.topic_ids) + 1)
+        self.topic_ids[topic] = UUID(int=next(self._topic_ids))
         for number in range(partitions):
             leader = self.brokers[number % len(self.brokers)]
             self.partitions[TopicPartition(topic, number)] = FakePartition(leader)
+
+    def delete(self, topic: str) -> None:
+        del self.topic_ids[topic]
+        for tp in [tp for tp in self.partitions if tp.topic == topic]:
+            del self.partitions[tp]
+
+    def recreate(self, topic: str, partitions: int) -> None:
+        """Delete the topic and create it again, empty, under a new topic id."""
+        self.delete(topic)
+        self.create(topic, partitions)
 
     def move_leader(self, tp: TopicPartition, leader: int) -> None:
         self.partitions[tp].leader = leader
@@ -317,11 +328,11 @@ class FakeCluster:
         rows = []
         for name in [topic.name for topic in request.topics] or request.topic_names:
             code = fault or self._controller_error(broker)
-            if code is ErrorCode.NONE and self.topic_ids.pop(name, None) is None:
+            if code is ErrorCode.NONE and name not in self.topic_ids:
                 code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if code is ErrorCode.NONE:
+                self.delete(name)
             rows.append(DeletableTopicResult(name, error_code=code))
-            for tp in [tp for tp in self.partitions if tp.topic == name and not code]:
-                del self.partitions[tp]
         reply(DeleteTopicsResponse(responses=rows))
 
     def _describe_cluster(self, broker: int, request: Any, fault: ErrorCode, reply: Any) -> None:

@@ -36,16 +36,19 @@ def partition_for_key(key: bytes, partition_count: int) -> int:
 
 
 class StickyPartitions:
-    """Records without key stay with one partition per topic until its batch is full (KIP-480).
+    """The partition that records without a key go to until its batch is full (KIP-480).
 
-    Kafka's ``StickyPartitionCache``. Dice come from the caller: ``draw`` is any number >= 0.
+    Kafka's ``StickyPartitionCache``. The caller supplies randomness: ``draw`` is any number >= 0.
     """
 
     def __init__(self) -> None:
         self._partition_by_topic: dict[str, int] = {}
 
-    def current(self, topic: str) -> int | None:
-        return self._partition_by_topic.get(topic)
+    def current(self, topic: str, partition_count: int) -> int | None:
+        """The topic's partition; None before the first ``next``, and when the partition no longer
+        exists because the topic was created again with fewer."""
+        partition = self._partition_by_topic.get(topic)
+        return partition if partition is not None and partition < partition_count else None
 
     def next(
         self,
@@ -55,12 +58,13 @@ class StickyPartitions:
         previous: int,
         draw: int,
     ) -> int:
-        """Move on from ``previous``, -1 at first. Someone who moved on already is followed.
+        """Move the topic on from ``previous`` (-1 when there is none) and return its new partition.
+        When another caller has moved it already, return that caller's choice.
 
-        ``available`` are the partitions with a leader: none of them, then any partition; one, then
-        that; more, then any but the old one.
+        ``available`` are the partitions with a leader. With none of them, choose among all
+        partitions; with one, take it; with more, choose any but the old one.
         """
-        old = self._partition_by_topic.get(topic)
+        old = self.current(topic, partition_count)
         if old is not None and old != previous:
             return old
         if not available:

@@ -82,10 +82,10 @@ class TestSticky:
     @pytest.mark.mission("PAR-5")
     def test_it_stays_until_it_is_told_to_move(self):
         sticky = StickyPartitions()
-        assert sticky.current("t") is None
+        assert sticky.current("t", 5) is None
         first = sticky.next("t", 5, [0, 1, 2, 3, 4], previous=-1, draw=3)
-        assert sticky.current("t") == first == 3
-        assert sticky.current("other") is None
+        assert sticky.current("t", 5) == first == 3
+        assert sticky.current("other", 5) is None
 
     @pytest.mark.mission("PAR-6")
     def test_none_available_chooses_among_all(self):
@@ -114,6 +114,14 @@ class TestSticky:
         sticky = StickyPartitions()
         old = sticky.next("t", 4, [3], -1, draw=0)
         assert {sticky.next("t", 4, [0, 1], old, draw) for draw in (0, 1)} <= {0, 1}
+
+    @pytest.mark.mission("PAR-6")
+    def test_a_partition_that_no_longer_exists_is_left(self):
+        sticky = StickyPartitions()
+        assert sticky.next("t", 5, [0, 1, 2, 3, 4], previous=-1, draw=4) == 4
+        assert sticky.current("t", 4) is None, "the topic was created again with four partitions"
+        assert sticky.next("t", 4, [0, 1, 2, 3], previous=-1, draw=2) == 2
+        assert sticky.current("t", 4) == 2
 
     @pytest.mark.mission("PAR-6")
     def test_who_comes_late_follows_the_change_that_was_made(self):
