@@ -11,10 +11,12 @@ from minikafka.client import (
     CommitFailedError,
     ConsumerConfig,
     ConsumerRecord,
+    LogTruncationError,
     NewTopic,
     OffsetAndMetadata,
     ProducerConfig,
     RebalanceListener,
+    RecordDeserializationError,
     RecordMetadata,
 )
 from minikafka.kernel.cluster import TopicPartition
@@ -34,10 +36,12 @@ __all__ = [
     "ConsumerRecord",
     "ErrorCode",
     "KafkaError",
+    "LogTruncationError",
     "NewTopic",
     "OffsetAndMetadata",
     "Producer",
     "RebalanceListener",
+    "RecordDeserializationError",
     "RecordMetadata",
     "TopicPartition",
 ]

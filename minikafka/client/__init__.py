@@ -18,6 +18,7 @@ from minikafka.client.offsets import (
     OffsetAndTimestamp,
 )
 from minikafka.client.producer import Producer, ProducerConfig, RecordMetadata
+from minikafka.client.serialization import RecordDeserializationError
 from minikafka.client.truncation import LogTruncationError
 
 __all__ = [
@@ -40,5 +41,6 @@ __all__ = [
     "Producer",
     "ProducerConfig",
     "RebalanceListener",
+    "RecordDeserializationError",
     "RecordMetadata",
 ]

@@ -22,6 +22,7 @@ from minikafka.client.offsets import (
     OffsetAndTimestamp,
     list_offsets,
 )
+from minikafka.client.serialization import record_deserializer
 from minikafka.client.session import Client
 from minikafka.client.subscription import RebalanceListener, TopicSubscription
 from minikafka.client.waiting import wait_for_event
@@ -73,6 +74,7 @@ class Consumer(Client):
                 reset_timestamp=self._reset_timestamp,
                 rack=self._config.client_rack,
             ),
+            record_deserializer(self._config.key_deserializer, self._config.value_deserializer),
         )
         self._group: GroupConsumer | None = None
         if (group := self._config.group()) is not None:
@@ -263,7 +265,7 @@ class Consumer(Client):
         """Records as soon as there are any, an empty list after ``timeout_ms``.
 
         Raises KafkaError: OFFSET_OUT_OF_RANGE with ``auto_offset_reset`` "none", authorisation,
-        corrupt batches, offsets that could not be looked up.
+        corrupt batches, offsets that could not be looked up, RecordDeserializationError.
         """
         limit = self._config.max_poll_records if max_records is None else max_records
         group = self._group

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from minikafka.client.config import check_least
+from minikafka.client.serialization import AnyDeserializer, check_serialization
 from minikafka.core.client.assignors.catalogue import DEFAULT_STRATEGY, resolve_strategy
 from minikafka.core.client.assignors.model import Assignor
 from minikafka.core.client.membership import GroupConfig
@@ -34,7 +35,9 @@ class ConsumerConfig:
     ``partition_assignment_strategy``: names (range, roundrobin, sticky, cooperative-sticky) or
     assignors of your own, by preference; rebalances are cooperative if all of them are.
     ``fetch_max_bytes`` also bounds what is fetched ahead and not handed out. ``enable_auto_commit``
-    has an effect with a ``group_id`` only. Raises ValueError for values that cannot be.
+    has an effect with a ``group_id`` only. The deserializers are functions of the bytes, or objects
+    with Kafka's ``deserialize(topic, data)``; without one, keys and values are bytes. Raises
+    ValueError for values that cannot be.
     """
 
     group_id: str | None = None
@@ -55,6 +58,8 @@ class ConsumerConfig:
     max_partition_fetch_bytes: int = 1_048_576
     check_crcs: bool = True
     client_rack: str = ""
+    key_deserializer: AnyDeserializer | None = None
+    value_deserializer: AnyDeserializer | None = None
 
     def __post_init__(self) -> None:
         for name, known in _CHOICES.items():
@@ -62,6 +67,8 @@ class ConsumerConfig:
                 key = name.replace("_", ".")
                 raise ValueError(f"{key} must be {', '.join(known)}, not {value!r}")
         check_least(self, _LEAST)
+        check_serialization("key.deserializer", self.key_deserializer, "deserialize")
+        check_serialization("value.deserializer", self.value_deserializer, "deserialize")
         self.group()
 
     @property

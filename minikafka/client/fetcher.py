@@ -12,7 +12,7 @@ from minikafka.client.offsets import look_up_once
 from minikafka.client.session import ClusterSession
 from minikafka.client.truncation import TruncationCheck
 from minikafka.core.client.cluster_view import ClusterView
-from minikafka.core.client.fetched import FetchedChunk
+from minikafka.core.client.fetched import Convert, FetchedChunk
 from minikafka.core.client.positions import LATEST_TIMESTAMP, Positions
 from minikafka.core.client.read_replicas import ReadReplicas
 from minikafka.kernel.cluster import TopicPartition
@@ -43,9 +43,14 @@ class Fetcher:
     there may be records to take, or an error to raise."""
 
     def __init__(
-        self, session: ClusterSession, positions: Positions, config: FetcherConfig
+        self,
+        session: ClusterSession,
+        positions: Positions,
+        config: FetcherConfig,
+        convert: Convert | None = None,
     ) -> None:
         self.news = asyncio.Event()
+        self._convert = convert
         self._session = session
         self._positions = positions
         self._config = config
@@ -236,6 +241,7 @@ class Fetcher:
             self._positions.fetch_place(tp),
             aborted,
             self._config.check_crcs,
+            self._convert,
         )
         self._positions.fetched(tp, chunk, row.high_watermark, row.last_stable_offset)
 

@@ -12,6 +12,7 @@ from minikafka.client.config import ClientConfig
 from minikafka.client.group_offsets import GroupMetadata, OffsetAndMetadata, with_metadata
 from minikafka.client.producer_config import Partitioner, ProducerConfig
 from minikafka.client.sender import Promise, RecordMetadata, Sender, SenderConfig
+from minikafka.client.serialization import resolve_serializer, serialize
 from minikafka.client.session import Client
 from minikafka.client.transactions import Transactions
 from minikafka.client.waiting import wait_for_event
@@ -107,6 +108,11 @@ class Producer(Client):
         self._turns = RoundRobinPartitions()
         named = isinstance(self._config.partitioner, str)
         self._custom = None if named else cast(Partitioner, self._config.partitioner)
+        self._on_new_batch = getattr(self._custom, "on_new_batch", None)
+        self._serialize_key = resolve_serializer(self._config.key_serializer)
+        self._serialize_value = resolve_serializer(self._config.value_serializer)
+        most_bytes = min(self._config.max_request_size, self._config.buffer_memory)
+        self._max_record_bytes = most_bytes - BATCH_OVERHEAD_BYTES
         self._blocked_ms = 0
         self._closed = False
         self._routes: dict[str, _Route] = {}
@@ -122,48 +128,61 @@ class Producer(Client):
     async def send(
         self,
         topic: str,
-        value: bytes | None,
-        key: bytes | None = None,
+        value: object,
+        key: object = None,
         *,
         partition: int | None = None,
         timestamp_ms: int | None = None,
         headers: Sequence[Header] = (),
         on_delivery: DeliveryCallback | None = None,
     ) -> asyncio.Future[RecordMetadata]:
-        """Hand a record over. The future holds where it went, or a KafkaError; ``on_delivery`` gets
-        the one or the other, with None for the other one.
+        """Append a record to the buffer. The future holds where it was written, or a KafkaError;
+        ``on_delivery`` is called with the one or the other, and None for the other one. ``value``
+        and ``key`` are bytes or None, or what their serializers take.
 
-        Waits up to ``max_block_ms`` for the topic's metadata and for room in the buffer; raises
-        KafkaError: UNKNOWN_TOPIC_OR_PARTITION, MESSAGE_TOO_LARGE, REQUEST_TIMED_OUT (no room, or
-        no such partition of a topic that is there).
-        TypeError, ValueError: for keys and values other than bytes, and for what else no record is.
+        The steps are those of Kafka's ``doSend``: wait for the topic's metadata, serialize, choose
+        the partition, check the size, append. Metadata and room in the buffer are waited for up to
+        ``max_block_ms`` together. Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, MESSAGE_TOO_LARGE,
+        REQUEST_TIMED_OUT (no room, or no such partition of a topic that is there). Raises TypeError
+        and ValueError for what cannot be a record, and whatever a serializer or partitioner raises.
         """
-        if type(value) is not bytes:
+        if self._serialize_value is None and type(value) is not bytes:
             value = as_bytes(value)
-        if key is not None and type(key) is not bytes:
+        if key is not None and self._serialize_key is None and type(key) is not bytes:
             key = as_bytes(key)
         view = self.session.metadata.view
         if view is not self._routes_of:
             self._routes_of = view
             self._routes.clear()
         route = self._routes.get(topic)
+        block_ms = self._config.max_block_ms
         if route is None or self._closed or not _has(route, partition):
+            begun_ms = self.session.world.clock.monotonic_ms()
             route = await self._route(topic, partition)
+            block_ms -= self.session.world.clock.monotonic_ms() - begun_ms
+        if self._serialize_key is not None:
+            key = serialize(self._serialize_key, "key.serializer", topic, key)
+        if self._serialize_value is not None:
+            value = serialize(self._serialize_value, "value.serializer", topic, value)
         if timestamp_ms is None:
             timestamp_ms = self._wall_ms()
         else:
             check_timestamp(timestamp_ms)
         if headers:
             headers = as_headers(headers)
+        assert key is None or type(key) is bytes
+        assert value is None or type(value) is bytes
         record: PendingRecord = (timestamp_ms, key, value, headers)
         size_bytes = record_size_bytes(record)
-        promise: Promise = self._new_promise()
         target = self._partition(route, key, value, partition, size_bytes)
+        if size_bytes > self._max_record_bytes:
+            raise self._too_large(size_bytes)
+        promise: Promise = self._new_promise()
         if self._transactions is not None:
             await self._transactions.admit(target)
         full = self._accumulator.append_to_open(target, record, size_bytes, promise)
         if full is None:
-            await self._append(target, record, size_bytes, promise)
+            await self._append(target, record, size_bytes, promise, block_ms)
         elif full:
             self.sender.wake()
             await asyncio.sleep(0)  # or who sends in a loop would never let the sender run
@@ -186,16 +205,16 @@ class Producer(Client):
         return route
 
     async def _append(
-        self, target: TopicPartition, record: PendingRecord, size_bytes: int, promise: Promise
+        self,
+        target: TopicPartition,
+        record: PendingRecord,
+        size_bytes: int,
+        promise: Promise,
+        block_ms: int,
     ) -> None:
-        """A batch has to begin, perhaps after others have gone. Raises KafkaError."""
-        if size_bytes + BATCH_OVERHEAD_BYTES > self._config.max_request_size:
-            raise KafkaError(
-                ErrorCode.MESSAGE_TOO_LARGE,
-                f"{size_bytes} bytes, more than max.request.size {self._config.max_request_size}",
-            )
+        """Begin a batch, once the buffer has room for it. Raises KafkaError."""
         if not self._accumulator.has_memory(size_bytes):
-            await self._wait_for_memory(size_bytes)
+            await self._wait_for_memory(size_bytes, block_ms)
         if self._closed:
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "the producer is closed")
         now_ms = self.session.world.clock.monotonic_ms()
@@ -206,8 +225,8 @@ class Producer(Client):
     async def send_and_wait(
         self,
         topic: str,
-        value: bytes | None,
-        key: bytes | None = None,
+        value: object,
+        key: object = None,
         *,
         partition: int | None = None,
         timestamp_ms: int | None = None,
@@ -323,9 +342,10 @@ class Producer(Client):
             "bufferpool-wait-time-total-ms": self._blocked_ms,
         }
 
-    async def _wait_for_memory(self, size_bytes: int) -> None:
+    async def _wait_for_memory(self, size_bytes: int, block_ms: int) -> None:
+        """Wait up to ``block_ms``, what is left of ``max_block_ms``. Raises KafkaError."""
         begun_ms = self.session.world.clock.monotonic_ms()
-        deadline_ms = begun_ms + self._config.max_block_ms
+        deadline_ms = begun_ms + block_ms
         try:
             while not self._accumulator.has_memory(size_bytes):
                 self._settled.clear()
@@ -346,27 +366,50 @@ class Producer(Client):
         partition: int | None,
         size_bytes: int,
     ) -> TopicPartition:
-        """The record's own choice, else its key's, else that of the partitioner."""
+        """Return the partition that the record names, else that of its key, else that of the
+        partitioner."""
+        partitions, available = route
         if partition is not None:
-            return route.partitions[partition]
-        topic, count = route.partitions[0].topic, len(route.partitions)
+            return partitions[partition]
         if self._custom is not None:
-            chosen = self._custom(topic, key, value, count, route.available)
-            if not 0 <= chosen < count:
-                raise ValueError(f"the partitioner chose {chosen} of {count} partitions")
-            return route.partitions[chosen]
+            return self._by_custom(route, key, value, size_bytes)
+        topic, count = partitions[0].topic, len(partitions)
         if key is not None:
-            return route.partitions[partition_for_key(key, count)]
+            return partitions[partition_for_key(key, count)]
         if self._config.partitioner == "round_robin":
-            return route.partitions[self._turns.next(topic, count, route.available, self._draw())]
+            return partitions[self._turns.next(topic, count, available, self._draw())]
         current = self._sticky.current(topic, count)
         if current is not None:
-            target = route.partitions[current]
+            target = partitions[current]
             if self._accumulator.fits_open_batch(target, size_bytes):
                 return target
         previous = -1 if current is None else current
-        chosen = self._sticky.next(topic, count, route.available, previous, self._draw())
-        return route.partitions[chosen]
+        return partitions[self._sticky.next(topic, count, available, previous, self._draw())]
+
+    def _by_custom(
+        self, route: _Route, key: bytes | None, value: bytes | None, size_bytes: int
+    ) -> TopicPartition:
+        """Ask the application's partitioner; when the record would begin a batch there, call its
+        ``on_new_batch`` and ask once more (KIP-480). Raises ValueError."""
+        assert self._custom is not None
+        partitions, available = route
+        topic, count = partitions[0].topic, len(partitions)
+        chosen = _checked(self._custom(topic, key, value, count, available), count)
+        if self._on_new_batch is not None and not self._accumulator.fits_open_batch(
+            partitions[chosen], size_bytes
+        ):
+            self._on_new_batch(topic, count, available, chosen)
+            chosen = _checked(self._custom(topic, key, value, count, available), count)
+        return partitions[chosen]
+
+    def _too_large(self, size_bytes: int) -> KafkaError:
+        """Kafka: RecordTooLargeException."""
+        whole, config = size_bytes + BATCH_OVERHEAD_BYTES, self._config
+        bound = f"max.request.size {config.max_request_size}"
+        if whole <= config.max_request_size:
+            bound = f"buffer.memory {config.buffer_memory}"
+        text = f"the record takes {whole} bytes serialized, more than {bound}"
+        return KafkaError(ErrorCode.MESSAGE_TOO_LARGE, text)
 
     def _draw(self) -> int:
         return self.session.world.entropy.randrange(_DRAW)
@@ -375,6 +418,13 @@ class Producer(Client):
 def _has(route: _Route, partition: int | None) -> bool:
     """Whether the record's own choice, if it made one, is a partition of the route."""
     return partition is None or 0 <= partition < len(route.partitions)
+
+
+def _checked(chosen: int, count: int) -> int:
+    """Raises ValueError for a partition that is not there."""
+    if not isinstance(chosen, int) or not 0 <= chosen < count:
+        raise ValueError(f"the partitioner chose {chosen!r} of {count} partitions")
+    return chosen
 
 
 def _call_back(callback: DeliveryCallback, promise: asyncio.Future[RecordMetadata]) -> None:

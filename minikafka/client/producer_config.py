@@ -4,15 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias
 
 from minikafka.client.config import check_least
+from minikafka.client.serialization import AnySerializer, check_serialization
 from minikafka.protocol.records.compression import Compression
 
 MAX_IDEMPOTENT_IN_FLIGHT: Final = 5  # as many batches of a partition as a broker remembers
 
-# (topic, key, value, count of partitions, those with a leader) -> partition
-Partitioner: TypeAlias = Callable[[str, bytes | None, bytes | None, int, Sequence[int]], int]
+# (topic, serialized key and value, count of partitions, those with a leader) -> partition
+PartitionFunction: TypeAlias = Callable[[str, bytes | None, bytes | None, int, Sequence[int]], int]
+
+
+class BatchAwarePartitioner(Protocol):
+    """A partitioner that is called before a batch begins, so that it can be sticky (KIP-480)."""
+
+    def __call__(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        partition_count: int,
+        available: Sequence[int],
+        /,
+    ) -> int: ...
+
+    def on_new_batch(
+        self, topic: str, partition_count: int, available: Sequence[int], previous: int, /
+    ) -> None:
+        """The record would begin a batch of partition ``previous``, which the partitioner has just
+        chosen. It is asked once more for the same record, and that choice stands."""
+
+
+Partitioner: TypeAlias = PartitionFunction | BatchAwarePartitioner
 
 _ACKS: Final = {"0": 0, "1": 1, "-1": -1, "all": -1}
 _PARTITIONERS: Final = ("sticky", "round_robin")
@@ -39,9 +63,11 @@ class ProducerConfig:
     """Kafka's producer keys in snake case, with the defaults of Kafka 3.9's producer.
 
     ``acks``: 0, 1, or -1 for all. Kafka's words do as well: ``acks="all"``, ``compression="lz4"``.
-    ``partitioner`` says what happens to records without key: sticky (since 2.4), round_robin
-    (before), or decides of all by itself. ``enable_idempotence`` None: with acks=-1, where the
-    brokers can. Raises ValueError for values that cannot be.
+    ``partitioner`` places records without a key: "sticky" (the default since Kafka 2.4) or
+    "round_robin" (before). A function places all records that name no partition. The serializers
+    are functions of the data, or objects with Kafka's ``serialize(topic, data)``; without one, keys
+    and values are bytes. ``enable_idempotence`` None means: with acks=-1, where the brokers can.
+    Raises ValueError for values that cannot be.
     """
 
     acks: int = -1
@@ -58,6 +84,8 @@ class ProducerConfig:
     transactional_id: str | None = None
     transaction_timeout_ms: int = 60_000
     partitioner: Literal["sticky", "round_robin"] | Partitioner = "sticky"
+    key_serializer: AnySerializer | None = None
+    value_serializer: AnySerializer | None = None
 
     def __post_init__(self) -> None:
         acks = _ACKS.get(str(self.acks))
@@ -70,6 +98,8 @@ class ProducerConfig:
         if self.partitioner not in _PARTITIONERS and not callable(self.partitioner):
             named = ", ".join(_PARTITIONERS)
             raise ValueError(f"partitioner must be {named} or a function, not {self.partitioner!r}")
+        check_serialization("key.serializer", self.key_serializer, "serialize")
+        check_serialization("value.serializer", self.value_serializer, "serialize")
         if self.transactional_id == "":
             raise ValueError("transactional.id must not be empty")
 

@@ -27,6 +27,7 @@ async def recreate(cluster: SimCluster, partitions: int, pause_ms: int) -> None:
         await admin.wait_for_topic(TOPIC, partitions)
 
 
+@pytest.mark.mission("PAR-11")
 @pytest.mark.parametrize("pause_ms", [0, 20_000])
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
 def test_the_group_shares_the_partitions_that_are_left(strategy: str, pause_ms: int):

@@ -90,9 +90,8 @@ class Accumulator(Generic[Token]):
         self._per_partition = 1
 
     def has_memory(self, size_bytes: int) -> bool:
-        """Whether a record of this size may enter. An empty buffer takes any."""
-        if self._used_bytes == 0:
-            return True
+        """Whether a batch may begin with a record of this size. A record larger than the whole
+        buffer never fits; the caller refuses it beforehand."""
         return self._used_bytes + BATCH_OVERHEAD_BYTES + size_bytes <= self.config.buffer_memory
 
     def fits_open_batch(self, topic_partition: TopicPartition, size_bytes: int) -> bool:

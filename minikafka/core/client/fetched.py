@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, TypeAlias
 
 from minikafka.core.client.record_list import ConsumerRecord, consumer_records
 from minikafka.kernel.cluster import NO_EPOCH, TopicPartition
@@ -19,7 +19,10 @@ from minikafka.protocol.records.batch import (
 from minikafka.protocol.records.control import ControlRecordType, decode_end_txn_marker
 from minikafka.protocol.records.record import decode_batch
 
-__all__ = ["AbortedTransactions", "ConsumerRecord", "FetchedChunk", "Place"]
+__all__ = ["AbortedTransactions", "ConsumerRecord", "Convert", "FetchedChunk", "Place"]
+
+# What becomes of a record before the application gets it; raises KafkaError for one that cannot be.
+Convert: TypeAlias = Callable[[ConsumerRecord], ConsumerRecord]
 
 
 class Place(NamedTuple):
@@ -68,6 +71,7 @@ class FetchedChunk:
         "_at",
         "_batches",
         "_check_crcs",
+        "_convert",
         "_error",
         "_ready",
         "_start",
@@ -83,8 +87,10 @@ class FetchedChunk:
         start: Place,
         aborted: Iterable[tuple[int, int]] = (),
         check_crcs: bool = True,
+        convert: Convert | None = None,
     ) -> None:
         self.size_bytes = len(data)
+        self._convert = convert
         self._tp = topic_partition
         self._start = start.offset
         self._aborted = AbortedTransactions(aborted)
@@ -107,14 +113,18 @@ class FetchedChunk:
     def take(self, limit: int) -> tuple[list[ConsumerRecord], Place | None]:
         """Up to ``limit`` records, and the place after them; None when no batch was opened.
 
-        Raises CorruptRecordError (a KafkaError) for bytes that are no batches, or fail their CRC,
-        unless there are records before them to hand out first.
+        Raises CorruptRecordError (a KafkaError) for bytes that are no batches or fail their CRC,
+        and what ``convert`` raises, unless there are records before them to hand out first.
         """
         taken: list[ConsumerRecord] = []
         place: Place | None = None
         while len(taken) < limit:
             if self._ready:
                 some = self._ready[self._at : self._at + limit - len(taken)]
+                if self._convert is not None:
+                    some = self._converted(some, self._convert, first=not taken)
+                    if not some:
+                        break
                 self._at += len(some)
                 if self._at == len(self._ready):
                     self._ready, self._at = [], 0
@@ -135,6 +145,20 @@ class FetchedChunk:
         if not self._ready and not self._batches and self._error is None:
             place = self.end
         return taken, place
+
+    @staticmethod
+    def _converted(
+        records: list[ConsumerRecord], convert: Convert, first: bool
+    ) -> list[ConsumerRecord]:
+        """Convert up to the first record that fails. When that is the ``first`` of all, raise."""
+        converted: list[ConsumerRecord] = []
+        try:
+            for record in records:
+                converted.append(convert(record))
+        except KafkaError:
+            if first and not converted:
+                raise
+        return converted
 
     def _open(self, batch: RecordBatch) -> Place | None:
         """Make its records ready; the place behind it when it shows none."""

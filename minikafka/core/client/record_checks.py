@@ -10,12 +10,13 @@ from minikafka.protocol.records.record import Header
 LAST_TIMESTAMP_MS: Final = (1 << 63) - 1
 
 
-def as_bytes(content: bytes | None) -> bytes | None:
-    """A copy of what is like bytes. Raises TypeError."""
+def as_bytes(content: object) -> bytes | None:
+    """Return bytes-like content as bytes. Raises TypeError."""
     if content is None:
         return None
     if not isinstance(content, bytes | bytearray | memoryview):
-        raise TypeError("keys, values and what headers hold are bytes or None")
+        kind = type(content).__name__
+        raise TypeError(f"keys, values and what headers hold are bytes or None, not {kind}")
     return bytes(content)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import repeat
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.protocol.buffer import read_uvarlong, read_varlong
@@ -16,14 +16,15 @@ from minikafka.protocol.records.record import Header
 
 class ConsumerRecord(NamedTuple):
     """One record as an application gets it. ``timestamp`` is milliseconds since 1970, or -1;
-    ``headers`` pairs of name and value."""
+    ``headers`` are pairs of name and value. ``key`` and ``value`` are bytes or None, or what the
+    application's deserializers made of them."""
 
     topic: str
     partition: int
     offset: int
     timestamp: int
-    key: bytes | None
-    value: bytes | None
+    key: Any
+    value: Any
     headers: Sequence[Header]
     leader_epoch: int
 

@@ -32,6 +32,7 @@ async def shrink(producer: Producer, cluster: FakeCluster, partitions: int) -> N
     await asyncio.sleep(1)
 
 
+@pytest.mark.mission("PAR-11")
 @pytest.mark.parametrize("partitioner", ["sticky", "round_robin", last_partition])
 @pytest.mark.parametrize("key", [None, b"abc", b"foobar"])
 def test_a_producer_goes_on_after_its_topic_shrank(partitioner: Any, key: bytes | None):
@@ -48,6 +49,7 @@ def test_a_producer_goes_on_after_its_topic_shrank(partitioner: Any, key: bytes 
     scenario()
 
 
+@pytest.mark.mission("PAR-11")
 @pytest.mark.parametrize("idempotent", [True, False])
 def test_batches_of_a_partition_that_is_gone_expire_and_others_go_on(idempotent: bool):
     """As Kafka's producer does: a partition may come back until the delivery time-out."""
@@ -86,6 +88,7 @@ def test_batches_of_a_partition_that_is_gone_expire_and_others_go_on(idempotent:
     scenario()
 
 
+@pytest.mark.mission("PAR-3")
 @jumping
 async def test_a_partition_missing_from_metadata_is_counted():
     """A broker that has just started may not know of all partitions: keys stay where they are."""
@@ -101,6 +104,7 @@ async def test_a_partition_missing_from_metadata_is_counted():
         assert [place.partition for place in places] == [479470107 % 5] * 3
 
 
+@pytest.mark.mission("PAR-11")
 @jumping
 async def test_a_consumer_of_a_partition_that_is_gone_reads_the_others():
     async with consuming(partitions=4) as (consumer, cluster):

@@ -232,7 +232,8 @@ def test_a_batch_too_large_is_sent_again_in_halves():
 
 def test_memory_is_bounded():
     acc = accumulator(buffer_memory=2 * (BATCH_OVERHEAD_BYTES + 100))
-    assert acc.has_memory(10**9), "an empty buffer takes any record"
+    assert acc.has_memory(BATCH_OVERHEAD_BYTES + 200)
+    assert not acc.has_memory(BATCH_OVERHEAD_BYTES + 201), "larger than the whole buffer"
     put(acc, A, "a")
     put(acc, B, "b")
     assert not acc.has_memory(100)
