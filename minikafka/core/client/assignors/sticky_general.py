@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Sequence
-from itertools import combinations
+from collections.abc import Sequence
 
 from minikafka.core.client.assignors.claims import Claims
 from minikafka.core.client.assignors.model import (
@@ -90,8 +89,11 @@ class GeneralAssignment:
     # -- the order in which partitions are looked at
 
     def sort_partitions(self) -> list[TopicPartition]:
-        """First those that are the hardest to place: few potential consumers. When nothing is new
-        and all want the same, rather those of the consumers that have most, in turn."""
+        """Order partitions by the number of their potential consumers, the hardest to place first.
+
+        When members that all want the same remember an assignment, begin with the partitions of the
+        members that have most, in turn.
+        """
         if self.is_fresh or not self._all_want_the_same():
             potential = self.topic_to_all_potential_consumers
             return sorted(self._everything, key=lambda tp: (len(potential[tp.topic]), tp))
@@ -112,7 +114,6 @@ class GeneralAssignment:
     def _balance(
         self, order: Sequence[TopicPartition], unassigned: Sequence[TopicPartition]
     ) -> None:
-        initializing = self.is_fresh
         for tp in unassigned:
             self._give(tp, self._by_load.lightest(self.topic_to_all_potential_consumers[tp.topic]))
         movable = [tp for tp in order if len(self.topic_to_all_potential_consumers[tp.topic]) > 1]
@@ -121,12 +122,9 @@ class GeneralAssignment:
             if not self._can_change(member):
                 self._by_load.remove(member, len(self.current_assignment[member]))
                 fixed[member] = self.current_assignment.pop(member)
-        before = {member: list(share) for member, share in self.current_assignment.items()}
         new = set(unassigned)
-        moved = self._reassign([tp for tp in movable if tp in new])
-        moved = self._reassign(movable) or moved
-        if moved and not initializing and _imbalance(self.current_assignment) >= _imbalance(before):
-            self.current_assignment = before
+        self._reassign([tp for tp in movable if tp in new])  # rather than those that somebody has
+        self._reassign(movable)
         self.current_assignment.update(fixed)
 
     def _can_change(self, member: str) -> bool:
@@ -136,11 +134,15 @@ class GeneralAssignment:
             return True
         return any(len(self.topic_to_all_potential_consumers[tp.topic]) > 1 for tp in share)
 
-    def _reassign(self, movable: Iterable[TopicPartition]) -> bool:
-        """Move partitions from those who have two more than somebody who could take them, until
-        nobody does. Every move makes the loads more equal, so that this ends."""
-        partitions = list(movable)
-        moved, again = False, True
+    def _reassign(self, partitions: Sequence[TopicPartition]) -> None:
+        """Move partitions from a member that has at least two more than another that could take
+        them, until there is no such pair.
+
+        Every move makes the loads more equal, so this ends, and the result is better than what was
+        before. Kafka compares balance scores and reverts, because its moves may take a partition
+        from a third member (``getTheActualPartitionToBeMoved``).
+        """
+        again = True
         while again:
             again = False
             for tp in partitions:
@@ -150,11 +152,11 @@ class GeneralAssignment:
                 target = self._better_for(tp, source)
                 if target is not None:
                     self._move(self.partition_movements.best_to_move(tp, source, target), target)
-                    moved = again = True
-        return moved
+                    again = True
 
     def _better_for(self, tp: TopicPartition, source: str) -> str | None:
-        """Rather the consumer that had it a generation ago, else the one that has least."""
+        """Return the member to move ``tp`` to: the one that had it in the generation before, else
+        the one that has least. None when the move would not make the loads more equal."""
         load = len(self.current_assignment[source])
         potential = self.topic_to_all_potential_consumers[tp.topic]
         former = self._claims.previous.get(tp)
@@ -178,8 +180,3 @@ class GeneralAssignment:
         share.remove(tp)
         self._by_load.change(source, len(share) + 1, len(share))
         self._give(tp, target)
-
-
-def _imbalance(shares: Shares) -> int:
-    """The sum of all differences: 0 where everybody has the same. Kafka: ``getBalanceScore``."""
-    return sum(abs(len(a) - len(b)) for a, b in combinations(shares.values(), 2))

@@ -190,10 +190,21 @@ def test_what_the_general_computation_starts_from():
 
 @pytest.mark.mission("ASG-10")
 def test_the_order_of_partitions():
-    counts = {"few": 2, "many": 1}
-    wanted = {"a": Subscription(("many",)), "b": Subscription(("few", "many"))}
+    counts = {"all": 1, "few": 2, "one": 1}
+    wanted = {
+        "a": Subscription(("all",)),
+        "b": Subscription(("few", "all")),
+        "c": Subscription(("few", "all", "one")),
+    }
     fresh = GeneralAssignment(counts, wanted, settle_claims({}, counts))
-    assert fresh.sort_partitions() == tps("few-0 few-1 many-0"), "fewest potential consumers first"
+    assert fresh.is_fresh
+    by_consumers = tps("one-0 few-0 few-1 all-0")
+    assert fresh.sort_partitions() == by_consumers, "fewest potential consumers first"
+    claims = settle_claims({"b": Memory(tuple(tps("few-0 few-1 all-0")), 1)}, counts)
+    again = GeneralAssignment(counts, wanted, claims)
+    assert not again.is_fresh
+    assert again.sort_partitions() == by_consumers, "also later, unless all want the same"
+
     held = {"a": Memory(tuple(tps("t-0 t-1 t-2")), 1), "b": Memory(tuple(tps("t-3")), 1)}
     claims = settle_claims(held, {"t": 6})
     work = GeneralAssignment({"t": 6}, all_want("t", "a b"), claims)
@@ -201,11 +212,105 @@ def test_the_order_of_partitions():
     assert work.sort_partitions() == tps("t-0 t-1 t-3 t-2 t-4 t-5")
 
 
+# member: topics, what it remembers (None: nothing yet), as of which generation
+Case = dict[str, tuple[str, str | None, int]]
+
+# Assignments of kafka-clients 3.9.1's StickyAssignor. Each shows what the comment says: without it
+# the outcome is another one.
+JAVAS: list[tuple[str, dict[str, int], Case, dict[str, str]]] = [
+    (
+        "v, which only b can have, is given out first",
+        {"u": 2, "v": 1},
+        {"a": ("u", "", 5), "b": ("u v", None, 5)},
+        {"a": "u-0 u-1", "b": "v-0"},
+    ),
+    (
+        "t, which only b can have, is given out first, whatever the names",
+        {"t": 1, "u": 2},
+        {"a": ("u v", "", 5), "b": ("t u v", None, 5)},
+        {"a": "u-0 u-1", "b": "t-0"},
+    ),
+    (
+        "u-3, which is new, moves rather than what a had",
+        {"t": 1, "u": 4},
+        {"a": ("u v", "u-0 u-2", 5), "b": ("t u", None, 5), "c": ("t v", "", 5)},
+        {"a": "u-0 u-2", "b": "u-1 u-3", "c": "t-0"},
+    ),
+    (
+        "t-2 goes to the member that had it a generation ago, not to the lightest",
+        {"t": 3, "u": 2},
+        {"a": ("t", "t-0", 5), "b": ("t v", "t-1 t-2", 4), "c": ("t u v", "t-2 u-0 u-1", 5)},
+        {"a": "t-0", "b": "t-1 t-2", "c": "u-0 u-1"},
+    ),
+    (
+        "u-0 goes to c, which had it, though a is first by name",
+        {"u": 2},
+        {"a": ("t u", "", 5), "b": ("t u v", "u-0 u-1", 5), "c": ("t u v", "u-0", 4)},
+        {"a": "", "b": "u-1", "c": "u-0"},
+    ),
+    (
+        "a can have nothing else and keeps u-0, the others share v",
+        {"u": 1, "v": 2},
+        {"a": ("u", "", 5), "b": ("v", "v-0 v-1", 5), "c": ("t v", "", 5)},
+        {"a": "u-0", "b": "v-1", "c": "v-0"},
+    ),
+    (
+        "it goes on after the first round: v-0 moves once c has t-0",
+        {"t": 1, "u": 2, "v": 1},
+        {"a": ("v", "", 5), "b": ("u v", "u-0 u-1 v-0", 5), "c": ("t v", "v-0", 4)},
+        {"a": "v-0", "b": "u-0 u-1", "c": "t-0"},
+    ),
+    (
+        "u-1 goes home when another of u would go the other way",
+        {"t": 1, "u": 3, "v": 2},
+        {
+            "a": ("t u v", "t-0 u-2 v-0 v-1", 5),
+            "b": ("t u v", "u-1", 5),
+            "c": ("v", None, 5),
+            "d": ("t", "", 5),
+        },
+        {"a": "u-2 v-1", "b": "u-0 u-1", "c": "v-0", "d": "t-0"},
+    ),
+]
+
+
+@pytest.mark.mission("ASG-6", "ASG-10", "ASG-12")
+@pytest.mark.parametrize(
+    ("counts", "members", "javas"), [case[1:] for case in JAVAS], ids=[case[0] for case in JAVAS]
+)
+def test_it_assigns_as_javas_sticky_assignor(
+    counts: dict[str, int], members: Case, javas: dict[str, str]
+):
+    wanted = {
+        name: Subscription(
+            tuple(topics.split()),
+            user_data=sticky_user_data(None if held is None else tps(held), generation),
+        )
+        for name, (topics, held, generation) in members.items()
+    }
+    assert named(same(assign_sticky(counts, wanted))) == javas
+
+
 @pytest.mark.mission("ASG-12")
 def test_a_consumer_that_cannot_change_is_left_alone():
     wanted = {"a": Subscription(("own",)), "b": Subscription(("t",)), "c": Subscription(("t",))}
     shares = assign_sticky({"own": 9, "t": 4}, wanted)
-    assert [len(shares[member]) for member in "abc"] == [9, 2, 2]
+    assert same(shares) == {
+        "a": [TopicPartition("own", number) for number in range(9)],
+        "b": tps("t-0 t-2"),
+        "c": tps("t-1 t-3"),
+    }
+
+
+@pytest.mark.mission("ASG-12")
+def test_a_former_owner_that_no_longer_subscribes_gets_nothing_back():
+    wanted = {
+        "a": Subscription(("u",), user_data=sticky_user_data(tps("t-0"), 4)),
+        "b": Subscription(("t",), user_data=sticky_user_data(tps("t-0 t-1 t-2"), 5)),
+        "c": Subscription(("t",)),
+    }
+    shares = assign_sticky({"t": 3, "u": 0}, wanted)
+    assert same(shares) == {"a": [], "b": tps("t-1 t-2"), "c": tps("t-0")}
 
 
 @pytest.mark.mission("ASG-2")

@@ -183,6 +183,28 @@ def test_among_equals_the_search_finds_no_better_than_the_arithmetic(
     assert search.partition_movements.is_sticky
 
 
+@pytest.mark.mission("ASG-12")
+@given(counts=counts_of_topics, topics=memberships, data=st.data())
+@settings(max_examples=150, deadline=None)
+def test_what_is_assigned_moves_only_for_a_better_balance(
+    counts: dict[str, int], topics: dict[str, tuple[str, ...]], data: st.DataObject
+):
+    """From any assignment of everything: each partition that moves brings the loads closer, by two
+    in the sum of their squares at least."""
+    wanted = wanting(topics)
+    held: Shares = {member: [] for member in wanted}
+    for topic in TOPICS:
+        takers = sorted(member for member, names in topics.items() if topic in names)
+        for number in range(counts[topic] if takers else 0):
+            held[data.draw(st.sampled_from(takers))].append(TopicPartition(topic, number))
+    shares = assign_sticky(counts, remembering(wanted, held))
+    check_valid(counts, wanted, shares)
+    check_balanced(wanted, shares)
+    moved = sum(len(set(held[member]) - set(shares[member])) for member in wanted)
+    before, after = (sum(len(share) ** 2 for share in each.values()) for each in (held, shares))
+    assert before - after >= 2 * moved
+
+
 @given(
     counts=counts_of_topics,
     first=memberships,
