@@ -10,6 +10,7 @@ from scripts.lib.bench import (
     controller,
     groups,
     log,
+    partitioners,
     produce,
     replication,
     spark,
@@ -31,6 +32,7 @@ BENCHMARKS = {
     "controller": controller.run,
     "groups": groups.run,
     "client": clients.run,
+    "partitioners": partitioners.run,
     "transactions": transactions.run,
     "spark": spark.run,
 }

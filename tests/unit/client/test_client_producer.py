@@ -74,10 +74,10 @@ async def test_a_partition_that_is_not_known_yet_is_waited_for():
         assert (await (await early)).partition == 1
 
 
-@pytest.mark.mission("PAR-5", "PAR-7")
+@pytest.mark.mission("PAR-7")
 @jumping
-async def test_sticky_fills_batches_where_taking_turns_scatters():
-    requests = {}
+async def test_sticky_makes_fewer_and_larger_requests_than_round_robin():
+    found = {}
     for partitioner in ("sticky", "round_robin"):
         async with producing(
             partitions=8, partitioner=partitioner, linger_ms=5, batch_size=1_000
@@ -87,10 +87,14 @@ async def test_sticky_fills_batches_where_taking_turns_scatters():
                 await asyncio.sleep(0.001)
             await producer.flush()
             batches = [batch for p in cluster.partitions.values() for batch in p.batches]
-            requests[partitioner] = producer.sender.counts.batches
-            assert len(batches) == producer.sender.counts.batches
             assert sum(len(p.records()) for p in cluster.partitions.values()) == 80
-    assert requests["sticky"] * 3 < requests["round_robin"]
+            sizes = sum(map(len, batches))
+            found[partitioner] = len(cluster.requests(ApiKey.PRODUCE)), len(batches), sizes
+    sticky, turns = found["sticky"], found["round_robin"]
+    assert sticky[0] * 1.5 < turns[0], "requests"
+    assert sticky[1] * 3 < turns[1], "batches"
+    assert sticky[2] / sticky[1] > 2 * turns[2] / turns[1], "bytes a batch"
+    assert sticky[2] < turns[2], "the same records in fewer bytes"
 
 
 @jumping

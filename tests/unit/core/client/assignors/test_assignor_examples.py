@@ -102,6 +102,19 @@ def test_round_robin_deals_out_in_turn():
 
 
 @pytest.mark.mission("ASG-5")
+def test_round_robin_passes_over_each_consumer_that_does_not_subscribe():
+    wanted = {
+        "c0": Subscription(("t0",)),
+        "c1": Subscription(("t1",)),
+        "c2": Subscription(("t1",)),
+        "c3": Subscription(("t0", "t1")),
+    }
+    shares = assign_round_robin({"t0": 3, "t1": 4}, wanted)
+    # t0-0 to c0, past c1 and c2 to c3, round to c0; t1 goes on from c1.
+    assert named(shares) == {"c0": "t0-0 t0-2", "c1": "t1-0 t1-3", "c2": "t1-1", "c3": "t0-1 t1-2"}
+
+
+@pytest.mark.mission("ASG-5")
 def test_round_robin_with_different_subscriptions_is_not_balanced():
     wanted = {
         "c0": Subscription(("t0",)),
