@@ -260,7 +260,11 @@ class BrokerParts:
             FetchConfig(config.integer("fetch.max.bytes")),
         )
         return [
-            Route(ApiKey.PRODUCE, ProduceHandler(replicas, cache, self.transactions.appends)),
+            Route(
+                ApiKey.PRODUCE,
+                ProduceHandler(replicas, cache, self.transactions.appends),
+                overlapping=True,
+            ),
             Route(ApiKey.FETCH, fetch, in_parts=True),
             Route(ApiKey.LIST_OFFSETS, ListOffsetsHandler(replicas, self._world.clock)),
             Route(ApiKey.DELETE_RECORDS, DeleteRecordsHandler(replicas.deletion)),

@@ -30,10 +30,10 @@ from minikafka.protocol.schema import Message
 class Route:
     """Who serves an API, in which versions; ``max_version`` None is all that 3.9 has.
 
-    ``task`` handlers run as tasks of the node, so the request must have no memoryviews, and what
-    comes after it by the same connection waits until it is done; the others answer in the same
-    breath, or park. ``in_parts`` for replies that carry record batches: these
-    are not copied.
+    ``task`` handlers run as tasks of the node, so the request must have no memoryviews; the others
+    answer in the same breath, or park. ``in_parts`` for replies that carry record batches: these
+    are not copied. ``overlapping``: the handler may be called while earlier requests of this API on
+    the same connection are unanswered, and itself keeps their effects in order.
     """
 
     api_key: ApiKey
@@ -42,6 +42,7 @@ class Route:
     min_version: int = 0
     max_version: int | None = None
     in_parts: bool = False
+    overlapping: bool = False
 
     @property
     def last_version(self) -> int:
@@ -55,7 +56,7 @@ class Route:
 class _Row:
     """A route, unfolded for the hot path."""
 
-    __slots__ = ("first", "handler", "last", "request_class", "route")
+    __slots__ = ("first", "handler", "last", "overlapping", "request_class", "route")
 
     def __init__(self, route: Route) -> None:
         self.route = route
@@ -63,26 +64,32 @@ class _Row:
         self.request_class = REQUESTS[route.api_key]
         self.first = route.min_version
         self.last = route.last_version
+        self.overlapping = route.overlapping
 
 
 class PendingReply:
     """The one reply of one request; what handlers get as ``reply``."""
 
-    __slots__ = ("_correlation_id", "_in_parts", "_slot", "version")
+    __slots__ = ("_api_key", "_correlation_id", "_in_parts", "_slot", "version")
 
-    def __init__(self, slot: ReplySlot, correlation_id: int, version: int, in_parts: bool) -> None:
+    def __init__(
+        self, slot: ReplySlot, api_key: ApiKey, correlation_id: int, version: int, in_parts: bool
+    ) -> None:
         self._slot = slot
+        self._api_key = api_key
         self._correlation_id = correlation_id
         self.version = version
         self._in_parts = in_parts
 
-    def __call__(self, response: Message | None) -> None:
+    def __call__(self, response: Message | KafkaError | None) -> None:
         """A value that came in by another version, and is too large for this one, closes the
         connection, as in Kafka. Raises EncodeError for any other response that the version cannot
         carry: a bug of the handler."""
         try:
             if response is None:
                 self._slot.send(None)
+            elif isinstance(response, KafkaError):
+                self._fail(response)
             elif self._in_parts:
                 self._slot.send(encode_response_parts(self._correlation_id, response, self.version))
             else:
@@ -90,9 +97,25 @@ class PendingReply:
         except FieldOverflow as error:
             self._slot.refuse("answer_too_large", error=str(error))
 
+    def _fail(self, error: KafkaError) -> None:
+        """Send the error code, or close the connection if the response has no field for it."""
+        response: Any = RESPONSES[self._api_key]()
+        fields = _top_fields(type(response), self.version)
+        if "error_code" not in fields:
+            self._slot.refuse("request_failed", api=self._api_key.api_name, error=str(error))
+            return
+        response.error_code = error.code
+        if "error_message" in fields:
+            response.error_message = error.message
+        self(response)
+
 
 class Apis:
     """Kafka's ``KafkaApis``: everything that may go wrong with a request goes wrong here.
+
+    The requests of one connection take effect one after the other. In Kafka a connection is muted
+    until its request is answered; here a request is served when all before it are answered, or when
+    they are of the same ``overlapping`` API (Produce).
 
     A header or body that cannot be read, an unknown key, a version that is not served, an answer
     that has no place in the version: that connection is closed with a logged reason, except
@@ -134,56 +157,60 @@ class Apis:
         if self._bug is not None and not self._bug.done():
             self._bug.set_result(None)
 
-    def on_frame(self, connection: Connection, frame: memoryview) -> None:
-        """Serve one request. ``frame`` is not kept (see ``Connection``)."""
+    def on_frame(self, connection: Connection, frame: memoryview) -> bool:
+        """Serve one request, or return True when it has to wait for the replies before it.
+        ``frame`` is not kept (see ``Connection``)."""
+        unanswered = connection.has_unanswered
+        if unanswered and connection.overlapping is None:
+            return True
         try:
             header, position = decode_request_header(frame)
         except DecodeError as error:
-            connection.refuse("bad_header", error=str(error))
-            return
+            return _refuse(connection, "bad_header", error=str(error))
         version = header.api_version
         row = self._rows.get(header.api_key)
+        if unanswered and row is not connection.overlapping:
+            return True
         if row is None:
-            connection.refuse("unknown_api", api_key=header.api_key, api_version=version)
-            return
+            return _refuse(connection, "unknown_api", api_key=header.api_key, api_version=version)
         route = row.route
         if version < row.first or version > row.last:
-            self._refuse_version(connection, route, header, len(frame))
-            return
+            return self._refuse_version(connection, route, header, len(frame))
         try:
             request = decode(row.request_class, version, frame, position)
         except DecodeError as error:
             api_name = route.api_key.api_name
-            connection.refuse("bad_request", api=api_name, api_version=version, error=str(error))
-            return
+            return _refuse(
+                connection, "bad_request", api=api_name, api_version=version, error=str(error)
+            )
+        connection.overlapping = row if row.overlapping else None
         slot = connection.open_slot(len(frame))
-        reply = PendingReply(slot, header.correlation_id, version, route.in_parts)
-        context = RequestContext(header, connection.listener, connection.client_host)
+        reply = PendingReply(slot, route.api_key, header.correlation_id, version, route.in_parts)
+        context = RequestContext(header, connection.listener, connection.client_host, connection)
         if route.task:
-            self._start(row, connection, context, request, reply)
-            return
+            self._start(row, context, request, reply)
+            return False
         try:
             row.handler(context, request, reply)
         except KafkaError as error:
-            self._answer_error(route, connection, error, reply)
+            reply(error)
         except Exception as bug:
             self._stop_node(bug)
             raise
+        return False
 
     # -- tasks
 
     def _start(
         self,
         row: _Row,
-        connection: Connection,
         context: RequestContext,
         request: Message,
         reply: PendingReply,
     ) -> None:
         assert self._tasks is not None, "requests are served after start"
-        connection.hold()
         task = self._tasks.create_task(
-            self._serve(row, connection, context, request, reply),
+            self._serve(row, context, request, reply),
             name=f"{row.route.api_key.api_name}-{context.header.correlation_id}",
         )
         self._serving.add(task)
@@ -192,7 +219,6 @@ class Apis:
     async def _serve(
         self,
         row: _Row,
-        connection: Connection,
         context: RequestContext,
         request: Message,
         reply: PendingReply,
@@ -201,40 +227,30 @@ class Apis:
         try:
             response = await row.handler(context, request)
         except KafkaError as error:
-            self._answer_error(row.route, connection, error, reply)
+            reply(error)
         else:
             reply(response)
-        finally:
-            connection.release()
 
     # -- what goes wrong
 
     def _refuse_version(
         self, connection: Connection, route: Route, header: RequestHeader, size: int
-    ) -> None:
+    ) -> bool:
         if route.api_key is not ApiKey.API_VERSIONS:
-            api_name = route.api_key.api_name
-            connection.refuse("unsupported_version", api=api_name, api_version=header.api_version)
-            return
+            return _refuse(
+                connection,
+                "unsupported_version",
+                api=route.api_key.api_name,
+                api_version=header.api_version,
+            )
         # As Kafka: the versions of ApiVersions alone, from which the client picks the next try.
         response = ApiVersionsResponse(
             error_code=ErrorCode.UNSUPPORTED_VERSION,
             api_keys=[row for row in self._served if row.api_key == ApiKey.API_VERSIONS],
         )
-        PendingReply(connection.open_slot(size), header.correlation_id, 0, False)(response)
-
-    def _answer_error(
-        self, route: Route, connection: Connection, error: KafkaError, reply: PendingReply
-    ) -> None:
-        response: Any = RESPONSES[route.api_key]()
-        fields = _top_fields(type(response), reply.version)
-        if "error_code" not in fields:
-            connection.refuse("request_failed", api=route.api_key.api_name, error=str(error))
-            return
-        response.error_code = error.code
-        if "error_message" in fields:
-            response.error_message = error.message
-        reply(response)
+        slot = connection.open_slot(size)
+        PendingReply(slot, route.api_key, header.correlation_id, 0, False)(response)
+        return False
 
     def _stop_node(self, bug: Exception) -> None:
         if self._bug is not None and not self._bug.done():
@@ -242,6 +258,15 @@ class Apis:
 
     async def _raise_bug(self, bug: asyncio.Future[None]) -> None:
         await bug
+
+
+def _refuse(connection: Connection, reason: str, **facts: object) -> bool:
+    """Close the connection, or return True while earlier requests are unanswered: their replies
+    come first."""
+    if connection.has_unanswered:
+        return True
+    connection.refuse(reason, **facts)
+    return False
 
 
 def _top_fields(response_class: type[Message], version: int) -> set[str]:

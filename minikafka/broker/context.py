@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, Protocol, TypeAlias
 
 from minikafka.protocol.headers import RequestHeader
 
 
 class RequestContext:
-    """Who asks, and how. ``listener`` is the name of the listener the connection came in by."""
+    """Who asks, and how. ``listener`` is the name of the listener the connection came in by.
+    ``connection`` identifies the connection by equality; None stands for one of its own."""
 
-    __slots__ = ("client_host", "header", "listener")
+    __slots__ = ("client_host", "connection", "header", "listener")
 
-    def __init__(self, header: RequestHeader, listener: str, client_host: str) -> None:
+    def __init__(
+        self,
+        header: RequestHeader,
+        listener: str,
+        client_host: str,
+        connection: Hashable = None,
+    ) -> None:
         self.header = header
         self.listener = listener
         self.client_host = client_host
+        self.connection = connection
 
     @property
     def version(self) -> int:
@@ -27,7 +35,8 @@ class RequestContext:
         return self.header.client_id or ""
 
 
-# Called exactly once per request. ``None`` sends nothing (Produce with acks=0).
+# Called exactly once per request. ``None`` sends nothing (Produce with acks=0). A KafkaError is
+# handled as if the handler had raised it.
 Reply: TypeAlias = Callable[[Any], None]
 
 

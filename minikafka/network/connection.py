@@ -48,6 +48,16 @@ class ConnectionOwner(Protocol):
     def lost(self, connection: Connection) -> None: ...
 
 
+class _Refusal:
+    """Stands in a slot for a reply that cannot be made."""
+
+    __slots__ = ("facts", "reason")
+
+    def __init__(self, reason: str, facts: dict[str, object]) -> None:
+        self.reason = reason
+        self.facts = facts
+
+
 class ReplySlot:
     """The place of one reply in its connection's order. ``send`` it exactly once, at any time.
 
@@ -59,7 +69,7 @@ class ReplySlot:
     def __init__(self, connection: Connection, request_bytes: int) -> None:
         self._connection = connection
         self._request_bytes = request_bytes
-        self._reply: ReplyBytes = None
+        self._reply: ReplyBytes | _Refusal = None
         self._sent = False
 
     def send(self, reply: ReplyBytes) -> None:
@@ -69,10 +79,12 @@ class ReplySlot:
         self._connection.resolve(self)
 
     def refuse(self, reason: str, **facts: object) -> None:
-        """In the place of a reply that cannot be made: hang up. Logged."""
+        """Close the connection in place of a reply that cannot be made. Replies to earlier requests
+        are sent first, later requests are not served. Logged."""
         assert not self._sent, "a request is answered once"
         self._sent = True
-        self._connection.refuse(reason, **facts)
+        self._reply = _Refusal(reason, facts)
+        self._connection.resolve(self)
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -80,14 +92,14 @@ class Connection(asyncio.BufferedProtocol):
 
     ``on_frame(connection, frame)`` is called for each complete frame. The frame lies in the buffer
     of the next read: it, and every memoryview cut from it, is valid only until ``on_frame``
-    returns. Who parks a request keeps copies, or nothing of the bytes.
+    returns. Who parks a request keeps copies, or nothing of the bytes. ``on_frame`` returns True
+    when it has not served the frame because earlier requests are unanswered: the connection then
+    reads no further, and calls it again with the same frame after the last of their replies.
 
     Replies that are ready when ``on_frame`` returns leave together after the last frame of a read,
     in one write; so do those that become ready later, all of one turn of the loop. At a limit of
     ``ServerConfig`` nothing more is served or read until there is room; one request, and one reply,
-    may overshoot it. Between ``hold`` and ``release`` nothing is served either: whoever sends one
-    request after the other, without waiting, finds the one carried out before the next, as in
-    Kafka.
+    may overshoot it.
     """
 
     def __init__(
@@ -102,6 +114,8 @@ class Connection(asyncio.BufferedProtocol):
         self.number = number
         self.listener = listener
         self.client_host = ""
+        # For the layer above: what the unanswered requests have in common, if anything.
+        self.overlapping: object = None
         self.closed = False  # no frame is read and no reply sent any more
         self._owner = owner
         self._config = config
@@ -115,7 +129,8 @@ class Connection(asyncio.BufferedProtocol):
         self._out_bytes = 0
         self._held: Sequence[memoryview] = ()  # read, but not served before there is room
         self._broken: FrameError | None = None  # nothing can be read behind it
-        self._on_hold = False
+        self._after_replies = False  # nothing is served before every request is answered
+        self._refused = False  # behind a slot that closes the connection, nothing is served
         self._in_read = False
         self._flushing = False  # before long
         self._resuming = False
@@ -178,6 +193,11 @@ class Connection(asyncio.BufferedProtocol):
     # -- the layer above calls these
 
     @property
+    def has_unanswered(self) -> bool:
+        """Whether a request that was served has no reply yet, or its reply waits for others."""
+        return bool(self._slots)
+
+    @property
     def unsent_bytes(self) -> int:
         """Written, and not taken by the peer."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
@@ -189,14 +209,6 @@ class Connection(asyncio.BufferedProtocol):
         self._slots.append(slot)
         self._queued_bytes += request_bytes
         return slot
-
-    def hold(self) -> None:
-        """Serve no other frame before ``release``."""
-        self._on_hold = True
-
-    def release(self) -> None:
-        self._on_hold = False
-        self._resume_soon()
 
     def refuse(self, reason: str, **facts: object) -> None:
         """Hang up on a peer that broke the protocol, after what is answered already. Logged."""
@@ -251,6 +263,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         slots = self._slots
         if slots[0] is not slot:
+            self._refused = self._refused or isinstance(slot._reply, _Refusal)
             self._queued_bytes += _size(slot._reply)
             return
         slots.popleft()
@@ -268,10 +281,12 @@ class Connection(asyncio.BufferedProtocol):
                 asyncio.get_running_loop().call_soon(self._flush_soon)
             self._resume_reading_if_due()
 
-    def _add(self, reply: ReplyBytes) -> None:
+    def _add(self, reply: ReplyBytes | _Refusal) -> None:
         if isinstance(reply, (bytes, bytearray, memoryview)):  # mostly bytes
             self._out.append(reply)
             self._out_bytes += len(reply)
+        elif isinstance(reply, _Refusal):
+            self.refuse(reply.reason, **reply.facts)
         elif reply is not None:
             self._out.extend(reply)
             self._out_bytes += _size(reply)
@@ -300,7 +315,7 @@ class Connection(asyncio.BufferedProtocol):
     # -- reading and stopping
 
     def _serve(self, frames: Sequence[memoryview]) -> None:
-        if self._owner.holding or self._on_hold:
+        if self._owner.holding or self._refused:
             self._held = frames
             self._pause_reading()
             return
@@ -308,13 +323,15 @@ class Connection(asyncio.BufferedProtocol):
         served = 0
         self._in_read = True
         for frame in frames:
-            on_frame(self, frame)
-            served += 1
+            if on_frame(self, frame):
+                self._after_replies = True
+                break
             if self.closed:
                 return
+            served += 1
             if self._out_bytes >= _JOIN_MAX_BYTES:
                 self._flush()
-            if self._on_hold or served == FRAMES_AT_ONCE:
+            if self._refused or served == FRAMES_AT_ONCE:
                 break
             if (self._slots or self._write_paused) and self._is_full():
                 break
@@ -322,7 +339,9 @@ class Connection(asyncio.BufferedProtocol):
         if self._out:
             self._flush()
         done = served == len(frames)
-        if not done or self._is_full() or (self._on_hold and self._broken is not None):
+        if done and self._broken is not None and self._slots:
+            self._after_replies = True
+        if not done or self._after_replies or self._refused or self._is_full():
             self._held = frames[served:]
             self._pause_reading()
             self._resume_soon()
@@ -337,7 +356,9 @@ class Connection(asyncio.BufferedProtocol):
         )
 
     def _must_wait(self) -> bool:
-        return self.closed or self._on_hold or self._is_full()
+        if self._refused or (self._after_replies and self._slots):
+            return True
+        return self.closed or self._is_full()
 
     def _pause_reading(self) -> None:
         if not self._read_paused and not self.closed and self._transport is not None:
@@ -364,9 +385,10 @@ class Connection(asyncio.BufferedProtocol):
         self._resuming = False
         if self._must_wait():
             return
+        self._after_replies = False
         held, self._held = self._held, ()
         self._serve(held)
-        if not (self._held or self._broken or self.closed or self._is_full()):
+        if not (self._held or self._broken or self._must_wait()):
             self._read_paused = False
             assert self._transport is not None
             self._transport.resume_reading()
@@ -380,11 +402,11 @@ class Connection(asyncio.BufferedProtocol):
         self._held = ()
 
 
-FrameHandler: TypeAlias = Callable[[Connection, memoryview], None]
+FrameHandler: TypeAlias = Callable[[Connection, memoryview], bool | None]
 
 
-def _size(reply: ReplyBytes) -> int:
-    if reply is None:
+def _size(reply: ReplyBytes | _Refusal) -> int:
+    if reply is None or isinstance(reply, _Refusal):
         return 0
     if isinstance(reply, (bytes, bytearray, memoryview)):
         return len(reply)

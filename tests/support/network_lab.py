@@ -52,7 +52,7 @@ class Lab:
 
     async def serve(
         self,
-        on_frame: Callable[[Connection, memoryview], None],
+        on_frame: Callable[[Connection, memoryview], bool | None],
         config: ServerConfig | None = None,
         holding: bool = False,
     ) -> Server:

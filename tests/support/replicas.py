@@ -32,7 +32,7 @@ from minikafka.kernel.cluster import (
     LeaderAndIsr,
     TopicPartition,
 )
-from minikafka.kernel.errors import ErrorCode
+from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.metrics import Metrics
 from minikafka.network.unsent import UnsentReplies
 from minikafka.protocol.api_keys import ApiKey
@@ -149,6 +149,8 @@ class Node:
         replies: list[Any] = []
 
         def reply(response: Any) -> None:
+            if isinstance(response, KafkaError):
+                raise response
             if response is not None:
                 response = decode(response_class(request), version, encode(response, version))
             replies.append(response)

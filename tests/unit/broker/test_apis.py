@@ -22,7 +22,8 @@ from minikafka.protocol.messages.find_coordinator import (
     FindCoordinatorResponse,
 )
 from minikafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from minikafka.protocol.messages.produce import ProduceRequest
+from minikafka.protocol.messages.produce import ProduceRequest, ProduceResponse
+from minikafka.protocol.messages.registry import RESPONSES
 from tests.support.network_lab import Lab, Peer
 
 
@@ -299,6 +300,117 @@ async def test_what_comes_behind_a_task_waits_until_it_is_done(lab) -> None:
     for _ in range(2):
         await receive(peer, DescribeClusterResponse, 0)
     assert steps == ["begun", "quick", "done", "begun", "done", "quick", "quick"]
+    await stage.close()
+
+
+class ParkingLot:
+    """Handlers that park, of any API. ``seen``: correlation ids in the order they are served."""
+
+    def __init__(self) -> None:
+        self.seen: list[int] = []
+        self.parked: dict[int, Reply] = {}
+
+    def __call__(self, context: RequestContext, request: Any, reply: Reply) -> None:
+        self.seen.append(context.header.correlation_id)
+        self.parked[context.header.correlation_id] = reply
+
+    async def task(self, context: RequestContext, request: Any) -> Any:
+        self.seen.append(context.header.correlation_id)
+        return MetadataResponse()
+
+    def release(self, correlation_id: int, response: Any) -> None:
+        self.parked.pop(correlation_id)(response)
+
+
+async def a_few_turns() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.mission("ORD-1")
+@pytest.mark.parametrize("first", [FetchRequest(), ProduceRequest()])
+@pytest.mark.parametrize("then", [DescribeClusterRequest(), FetchRequest(), MetadataRequest()])
+async def test_what_comes_behind_a_parked_request_waits_for_its_reply(lab, first, then) -> None:
+    lot = ParkingLot()
+    stage = Stage(
+        lab,
+        Route(ApiKey.FETCH, lot),
+        Route(ApiKey.PRODUCE, lot, overlapping=True),
+        Route(ApiKey.DESCRIBE_CLUSTER, lot),
+        Route(ApiKey.METADATA, lot.task, task=True),
+    )
+    peer = await stage.open()
+    versions = {FetchRequest: 12, ProduceRequest: 9, DescribeClusterRequest: 0, MetadataRequest: 9}
+    send(peer, first, versions[type(first)], 1)
+    send(peer, then, versions[type(then)], 2)
+    await lab.until(lambda: lot.seen == [1])
+    send(peer, then, versions[type(then)], 3)
+    await a_few_turns()
+    assert lot.seen == [1]
+    lot.release(1, RESPONSES[first.SPEC.api_key]())
+    await lab.until(lambda: 2 in lot.seen)
+    if 2 in lot.parked:
+        await a_few_turns()
+        assert lot.seen == [1, 2]
+        lot.release(2, RESPONSES[then.SPEC.api_key]())
+    await lab.until(lambda: lot.seen == [1, 2, 3])
+    await stage.close()
+
+
+@pytest.mark.mission("ORD-1")
+async def test_requests_of_an_overlapping_api_are_served_while_others_are_parked(lab) -> None:
+    lot = ParkingLot()
+    stage = Stage(
+        lab, Route(ApiKey.PRODUCE, lot, overlapping=True), Route(ApiKey.DESCRIBE_CLUSTER, cluster)
+    )
+    peer = await stage.open()
+    for number in range(3):
+        send(peer, ProduceRequest(), 9, number)
+    send(peer, DescribeClusterRequest(), 0, 3)
+    send(peer, ProduceRequest(), 9, 4)
+    await lab.until(lambda: lot.seen == [0, 1, 2])
+    for number in (2, 0):
+        lot.release(number, ProduceResponse())
+    await a_few_turns()
+    assert lot.seen == [0, 1, 2]
+    lot.release(1, ProduceResponse())
+    assert [(await receive(peer, ProduceResponse, 9))[0] for _ in range(3)] == [0, 1, 2]
+    assert (await receive(peer, DescribeClusterResponse, 0))[0] == 3
+    await lab.until(lambda: lot.seen == [0, 1, 2, 4])
+    await stage.close()
+
+
+@pytest.mark.mission("ORD-1")
+@pytest.mark.parametrize("what", [*BAD_FRAMES, "bad_produce", "acks 0 fails"])
+async def test_a_connection_is_closed_only_after_the_replies_of_earlier_requests(
+    lab, what: str
+) -> None:
+    lot = ParkingLot()
+
+    def produce(context: RequestContext, request: ProduceRequest, reply: Reply) -> None:
+        if request.acks == 0:
+            failing()
+        lot(context, request, reply)
+
+    stage = Stage(
+        lab,
+        Route(ApiKey.PRODUCE, produce, overlapping=True),
+        Route(ApiKey.DESCRIBE_CLUSTER, cluster),
+    )
+    peer = await stage.open()
+    send(peer, ProduceRequest(acks=-1), 9, 1)
+    await lab.until(lambda: lot.seen == [1])
+    if what == "acks 0 fails":
+        send(peer, ProduceRequest(acks=0), 9, 2)
+    else:
+        bad_produce = struct.pack(">hhih", 0, 9, 7, -1) + b"\0\xff"
+        peer.send(bad_produce if what == "bad_produce" else BAD_FRAMES[what])
+    send(peer, ProduceRequest(acks=-1), 9, 3)
+    await a_few_turns()
+    lot.release(1, ProduceResponse())
+    assert (await receive(peer, ProduceResponse, 9))[0] == 1
+    assert await peer.is_closed()
+    assert lot.seen == [1]
     await stage.close()
 
 

@@ -175,25 +175,118 @@ async def test_an_impossible_length_closes_that_connection_only(lab) -> None:
 
 @pytest.mark.parametrize("held", [False, True])
 async def test_all_that_came_before_an_impossible_length_is_served(lab, held: bool) -> None:
-    connections: list[Connection] = []
+    parked: list[ReplySlot] = []
 
-    def on_frame(connection: Connection, frame: memoryview) -> None:
-        if held and not connections:
-            connection.hold()
-        connections.append(connection)
-        echo(connection, frame)
+    def on_frame(connection: Connection, frame: memoryview) -> bool:
+        if connection.has_unanswered:
+            return True
+        if held and not parked:
+            parked.append(connection.open_slot(len(frame)))
+        else:
+            echo(connection, frame)
+        return False
 
     server = await lab.serve(on_frame)
     peer = await lab.connect(server)
     count = 3 * FRAMES_AT_ONCE
     peer.writer.write(framed(b"good") * count + struct.pack(">i", -1))
     if held:
-        await lab.until(lambda: len(connections) == 1)
-        connections[0].release()
+        await lab.until(lambda: len(parked) == 1)
+        parked[0].send(framed(b"good"))
     for _ in range(count):
         assert await peer.receive() == b"good"
     assert await peer.is_closed()
     assert lab.log.reasons() == ["bad_frame"]
+
+
+class OneByOne(Parking):
+    """Serves no frame while an earlier one is unanswered, except ``o``, which may overlap."""
+
+    def __call__(self, connection: Connection, frame: memoryview) -> bool:
+        if connection.has_unanswered and not bytes(frame).startswith(b"o"):
+            return True
+        super().__call__(connection, frame)
+        return False
+
+
+@pytest.mark.mission("ORD-1")
+async def test_a_frame_that_has_to_wait_is_served_after_all_replies_before_it(lab) -> None:
+    handler = OneByOne()
+    server = await lab.serve(handler)
+    peer = await lab.connect(server)
+    other = await lab.connect(server)
+    peer.send(b"p1", b"o", b"a", b"b")
+    await lab.until(lambda: handler.seen == 2)
+    peer.send(b"p2", b"c")
+    other.send(b"d")
+    assert await other.receive() == b"d"
+    assert handler.seen == 3
+    handler.release(b"p1")
+    assert [await peer.receive() for _ in range(4)] == [b"p1", b"o", b"a", b"b"]
+    await lab.until(lambda: b"p2" in handler.parked)
+    handler.release(b"p2")
+    assert [await peer.receive() for _ in range(2)] == [b"p2", b"c"]
+
+
+async def test_a_bad_length_behind_a_parked_request_closes_after_its_reply(lab) -> None:
+    handler = Parking()
+    server = await lab.serve(handler)
+    peer = await lab.connect(server)
+    peer.writer.write(framed(b"p1") + struct.pack(">i", -1))
+    await lab.until(lambda: handler.seen == 1)
+    handler.release(b"p1")
+    assert await peer.receive() == b"p1"
+    assert await peer.is_closed()
+    assert lab.log.reasons() == ["bad_frame"]
+
+
+@pytest.mark.mission("ORD-1")
+@pytest.mark.parametrize("later", ["same read", "next read", "first reply"])
+async def test_a_refusal_takes_its_turn_and_nothing_is_served_behind_it(lab, later: str) -> None:
+    handler = Parking()
+
+    def on_frame(connection: Connection, frame: memoryview) -> None:
+        if bytes(frame) == b"bad":
+            handler.seen += 1
+            connection.open_slot(len(frame)).refuse("request_failed")
+        else:
+            handler(connection, frame)
+
+    server = await lab.serve(on_frame)
+    peer = await lab.connect(server)
+    if later == "same read":
+        peer.send(b"p1", b"p2", b"bad", b"late")
+        await lab.until(lambda: handler.seen == 3)
+    else:
+        peer.send(b"p1", b"p2", b"bad")
+        await lab.until(lambda: handler.seen == 3)
+        if later == "next read":
+            peer.send(b"late")
+    handler.release(b"p1")
+    assert await peer.receive() == b"p1"
+    if later == "first reply":
+        peer.send(b"late")
+    handler.release(b"p2")
+    assert await peer.receive() == b"p2"
+    assert await peer.is_closed()
+    assert handler.seen == 3
+    assert lab.log.reasons() == ["request_failed"]
+
+
+async def test_a_refusal_that_comes_late_stops_what_comes_after_it(lab) -> None:
+    handler = Parking()
+    server = await lab.serve(handler)
+    peer = await lab.connect(server)
+    peer.send(b"p1", b"p2")
+    await lab.until(lambda: handler.seen == 2)
+    handler.parked.pop(b"p2").refuse("request_failed")
+    peer.send(b"late")
+    for _ in range(20):
+        await asyncio.sleep(0)
+    handler.release(b"p1")
+    assert await peer.receive() == b"p1"
+    assert await peer.is_closed()
+    assert handler.seen == 2
 
 
 async def test_a_peer_gone_mid_frame_leaves_nothing_behind(lab) -> None:
