@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 from minikafka.broker.hosted_partitions import HostedPartitions
@@ -37,12 +38,46 @@ class VerificationItem:
     then: Callable[[Refusals], None]
 
 
+class _Waiter:
+    """One request. ``open``: partitions whose verification is not settled yet."""
+
+    __slots__ = ("open", "refusals", "then")
+
+    def __init__(
+        self, guards: Mapping[TopicPartition, Verification], then: Callable[[Refusals], None]
+    ) -> None:
+        self.open = dict(guards)
+        self.refusals: dict[TopicPartition, ErrorCode] = {}
+        self.then = then
+
+
+class _Question:
+    """One verification on its way to the coordinator. ``waiters``: all requests that wait for it,
+    in order of arrival; the first ``asking`` of them came before it was asked."""
+
+    __slots__ = ("asking", "guards", "producer", "transactional_id", "waiters")
+
+    def __init__(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        guards: Mapping[TopicPartition, Verification],
+        waiters: list[_Waiter],
+    ) -> None:
+        self.transactional_id = transactional_id
+        self.producer = producer
+        self.guards = guards
+        self.waiters = waiters
+        self.asking = len(waiters)
+
+
 class TransactionVerification:
     """Kafka's ``AddPartitionsToTxnManager`` (KIP-890). ``coordinator_of`` a transactional id: a
     broker, None while there is none. ``put`` queues a question for a broker, and what comes of it
     is told to ``answered``. ``enabled``: ``transaction.partition.verification.enable``, now.
 
-    Whoever parks requests behind a question bounds their number.
+    Requests that wait for the same guard share one question. Whoever parks requests behind a
+    question bounds their number.
     """
 
     def __init__(
@@ -59,6 +94,8 @@ class TransactionVerification:
         self._hosted = hosted
         self._coordinator_of = coordinator_of
         self._put = put
+        # On their way, by transactional id, producer and partition.
+        self._questions: dict[tuple[str, ProducerIdAndEpoch, TopicPartition], _Question] = {}
         self._failures = metrics.counter(
             "kafka.server:type=AddPartitionsToTxnManager,name=VerificationFailureRate"
         )
@@ -90,16 +127,67 @@ class TransactionVerification:
         self,
         transactional_id: str,
         producer: ProducerIdAndEpoch,
-        partitions: Iterable[TopicPartition],
+        guards: Mapping[TopicPartition, Verification],
         then: Callable[[Refusals], None],
     ) -> None:
-        wanted = tuple(partitions)
+        """Verify partitions, as ``begin`` returned them. ``then`` is called once, now or later.
+
+        A partition about which the same producer's question with the same guard is on its way is
+        not asked for again. The positive response to that holds for this request too: had the
+        transaction ended meanwhile, a marker would have voided the guard. So does a response after
+        which the producer tries again. Any other refusal may be about an older transaction, so
+        those that came after the question ask once more, together.
+        """
+        waiter = _Waiter(guards, then)
+        unasked: dict[TopicPartition, Verification] = {}
+        for topic_partition, guard in guards.items():
+            question = self._questions.get((transactional_id, producer, topic_partition))
+            if question is None or question.guards[topic_partition] is not guard:
+                unasked[topic_partition] = guard
+            elif question.waiters[-1] is not waiter:
+                question.waiters.append(waiter)
+        if unasked:
+            self._ask(_Question(transactional_id, producer, unasked, [waiter]))
+
+    def _ask(self, question: _Question) -> None:
+        transactional_id, producer = question.transactional_id, question.producer
+        partitions = tuple(question.guards)
+        for topic_partition in partitions:
+            self._questions[transactional_id, producer, topic_partition] = question
         coordinator = self._coordinator_of(transactional_id)
         if coordinator is None:
-            self._failures.mark(len(wanted))
-            then(dict.fromkeys(wanted, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            self._failures.mark(len(partitions))
+            self._settle(question, dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE))
             return
-        self._put(coordinator, VerificationItem(transactional_id, producer, wanted, then))
+        item = VerificationItem(
+            transactional_id, producer, partitions, partial(self._settle, question)
+        )
+        self._put(coordinator, item)
+
+    def _settle(self, question: _Question, refusals: Refusals) -> None:
+        transactional_id, producer = question.transactional_id, question.producer
+        again: dict[TopicPartition, list[_Waiter]] = {}
+        for topic_partition, guard in question.guards.items():
+            key = transactional_id, producer, topic_partition
+            if self._questions.get(key) is question:
+                del self._questions[key]
+            refusal = refusals.get(topic_partition)
+            for place, waiter in enumerate(question.waiters):
+                if waiter.open.get(topic_partition) is not guard:
+                    continue
+                if refusal is None:
+                    del waiter.open[topic_partition]
+                elif place < question.asking or refusal in _TRY_AGAIN:
+                    del waiter.open[topic_partition]
+                    waiter.refusals[topic_partition] = refusal
+                else:
+                    again.setdefault(topic_partition, []).append(waiter)
+        for waiter in question.waiters:
+            if not waiter.open:
+                waiter.then(waiter.refusals)
+        for topic_partition, waiters in again.items():
+            guards = {topic_partition: question.guards[topic_partition]}
+            self._ask(_Question(transactional_id, producer, guards, waiters))
 
     def answered(
         self, items: Sequence[VerificationItem], response: AddPartitionsToTxnResponse | None

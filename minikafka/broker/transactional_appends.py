@@ -1,8 +1,9 @@
-"""Batches of transactions that producers send: verified where they are the first, then appended."""
+"""Produce requests on their way to the logs: verification of transactions, order of appends."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Hashable, Sequence
 from struct import Struct
 from typing import Final
 
@@ -13,6 +14,7 @@ from minikafka.broker.transaction_verification import (
     TransactionVerification,
     refusal_of_producer,
 )
+from minikafka.core.arrival_order import ArrivalOrder
 from minikafka.core.log.verification import Verification
 from minikafka.core.transaction.facts import ProducerIdAndEpoch
 from minikafka.kernel.cluster import TopicPartition
@@ -35,15 +37,58 @@ def is_transactional(records: Buffer) -> bool:
     )
 
 
+class _ParkedAppend:
+    """A Produce request that waits for verification, or behind one that does. ``append`` is called
+    when the request is ``verified`` and the first of all that share one of its ``keys``."""
+
+    __slots__ = ("append", "keys", "verified")
+
+    def __init__(self, keys: Sequence[Hashable], verified: bool) -> None:
+        self.keys = keys
+        self.verified = verified
+        self.append: Callable[[], None]
+
+
 class TransactionalAppends:
-    """Kafka's ``ReplicaManager.handleProduceAppend``."""
+    """Kafka's ``ReplicaManager.handleProduceAppend``: verify the transaction, then append.
+
+    No append passes an earlier one of the same connection or of the same producer id. In Kafka the
+    connection is muted while a request waits for verification. Here the producer's next batches
+    come in meanwhile, wait for the same verification, and are all appended when it returns, in
+    order of arrival. ``connection`` identifies a connection; None is one without other requests.
+    """
 
     def __init__(self, replicas: ReplicaManager, verification: TransactionVerification) -> None:
         self._replicas = replicas
         self._verification = verification
+        self._parked: ArrivalOrder[_ParkedAppend] = ArrivalOrder()  # bound: queued_max_requests
+
+    def append_plain(
+        self,
+        connection: Hashable,
+        entries: Sequence[tuple[TopicPartition, Buffer]],
+        acks: int,
+        timeout_ms: int,
+        reply: AppendReply,
+        internal_topics_allowed: bool = False,
+    ) -> None:
+        """As ``append_records``, after the parked appends of the connection. Records that have to
+        wait are copied, since they lie in the connection's buffer."""
+        if not self._parked or not self._parked.is_busy((connection,)):
+            self._replicas.append_records(entries, acks, timeout_ms, reply, internal_topics_allowed)
+            return
+        kept = _copied(entries)
+        parked = _ParkedAppend((connection,), verified=True)
+
+        def append() -> None:
+            self._replicas.append_records(kept, acks, timeout_ms, reply, internal_topics_allowed)
+
+        parked.append = append
+        self._parked.enter(parked, parked.keys)
 
     def append(
         self,
+        connection: Hashable,
         transactional_id: str,
         entries: Sequence[tuple[TopicPartition, Buffer]],
         acks: int,
@@ -51,31 +96,53 @@ class TransactionalAppends:
         knows_abortable: bool,
         reply: AppendReply,
     ) -> None:
-        """As ``append_records``. What has to wait for a coordinator is copied, as it lies in the
-        buffer of its connection. Raises KafkaError(INVALID_PRODUCER_ID_MAPPING) for batches of more
-        than one producer."""
+        """As ``append_records``. Records that have to wait are copied, since they lie in the
+        connection's buffer. Raises KafkaError(INVALID_PRODUCER_ID_MAPPING) for batches of more than
+        one producer."""
         producer, batches = _producer_of(entries)
-        if not self._verification.enabled:
-            self._replicas.append_records(entries, acks, timeout_ms, reply)
-            return
-        guards = self._verification.begin(producer, batches)
-        if not guards:
+        guards: dict[TopicPartition, Verification] | None = None
+        if self._verification.enabled:
+            guards = self._verification.begin(producer, batches)
+        keys: list[Hashable] = [producer.producer_id]
+        if connection is not None:
+            keys.append(connection)
+        if not guards and not self._parked.is_busy(keys):
             self._replicas.append_records(entries, acks, timeout_ms, reply, guards=guards)
             return
-        kept = [(topic_partition, bytes(records)) for topic_partition, records in entries]
+        kept = _copied(entries)
+        refused: Refusals = {}
+        parked = _ParkedAppend(keys, verified=not guards)
+
+        def append() -> None:
+            self._append(kept, acks, timeout_ms, knows_abortable, guards, refused, reply)
 
         def verified(refusals: Refusals) -> None:
-            self._append(kept, acks, timeout_ms, knows_abortable, guards, refusals, reply)
+            nonlocal refused
+            refused = refusals
+            parked.verified = True
+            self._proceed(parked)
 
-        self._verification.ask(transactional_id, producer, guards, verified)
+        parked.append = append
+        self._parked.enter(parked, keys)
+        if guards:
+            self._verification.ask(transactional_id, producer, guards, verified)
+
+    def _proceed(self, first: _ParkedAppend) -> None:
+        """Append what was verified just now, and all that waited for nothing else."""
+        candidates = deque([first])
+        while candidates:
+            parked = candidates.popleft()
+            if parked.verified and self._parked.may_go(parked, parked.keys):
+                candidates.extend(self._parked.leave(parked, parked.keys))
+                parked.append()
 
     def _append(
         self,
-        entries: Sequence[tuple[TopicPartition, bytes]],
+        entries: Sequence[tuple[TopicPartition, Buffer]],
         acks: int,
         timeout_ms: int,
         knows_abortable: bool,
-        guards: dict[TopicPartition, Verification],
+        guards: dict[TopicPartition, Verification] | None,
         refusals: Refusals,
         reply: AppendReply,
     ) -> None:
@@ -97,6 +164,12 @@ class TransactionalAppends:
             self._replicas.append_records(accepted, acks, timeout_ms, answer, guards=guards)
         else:
             answer(())
+
+
+def _copied(
+    entries: Sequence[tuple[TopicPartition, Buffer]],
+) -> list[tuple[TopicPartition, Buffer]]:
+    return [(topic_partition, bytes(records)) for topic_partition, records in entries]
 
 
 def _producer_of(

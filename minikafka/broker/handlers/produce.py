@@ -30,8 +30,9 @@ ADMIN_CLIENT_ID = "__admin_client"  # Kafka lets it write to internal topics
 
 
 class ProduceHandler:
-    """An ImmediateHandler. With acks=0 a success is not answered, and an error raises KafkaError:
-    the connection has to be closed, which is all that the producer will notice."""
+    """An ImmediateHandler whose requests may overlap (see ``Route``). With acks=0 a success is not
+    answered, and the reply to a failure is a KafkaError: the connection is closed, which is all
+    that the producer will notice."""
 
     def __init__(
         self,
@@ -76,7 +77,8 @@ class ProduceHandler:
             self._append_in_transaction(context, request, entries, answer)
         elif entries:
             # The timer holds milliseconds of 32 bits; a negative time-out is one that is over.
-            self._replicas.append_records(
+            self._transactional.append_plain(
+                context.connection,
                 entries,
                 acks,
                 max(0, request.timeout_ms),
@@ -103,6 +105,7 @@ class ProduceHandler:
             answer([AppendResult(topic_partition, refusal) for topic_partition, _ in entries])
             return
         self._transactional.append(
+            context.connection,
             request.transactional_id or "",
             entries,
             request.acks,
@@ -115,7 +118,8 @@ class ProduceHandler:
     def _after_acks_0(results: Sequence[AppendResult], reply: Reply) -> None:
         for result in results:
             if result.error:
-                raise KafkaError(result.error, f"acks=0 produce to {result.topic_partition}")
+                reply(KafkaError(result.error, f"acks=0 produce to {result.topic_partition}"))
+                return
         reply(None)
 
     def _response(

@@ -115,7 +115,7 @@ class TxnOffsetCommitHandler:
                 told = offset_write_error(refusal_of_committer(refusal, abortable))
                 answer(dict.fromkeys(offsets, told))
 
-        self._verification.ask(request.transactional_id, producer, [where], verified)
+        self._verification.ask(request.transactional_id, producer, {where: guard}, verified)
 
 
 def _as_known_to(version: int, error: ErrorCode) -> ErrorCode:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from minikafka.broker.context import RequestContext
+from minikafka.broker.coordinator_log import CoordinatorLog
 from minikafka.broker.handlers.add_offsets_to_txn import AddOffsetsToTxnHandler
 from minikafka.broker.handlers.add_partitions_to_txn import AddPartitionsToTxnHandler
 from minikafka.broker.handlers.describe_producers import DescribeProducersHandler
@@ -255,9 +257,9 @@ class Committing:
         service = self.lab.service
         self.handler = TxnOffsetCommitHandler(service, metadata(), self.verification, clock)
 
-    def commit(self, version: int, *indexes: int) -> list[Any]:
+    def commit(self, version: int, *indexes: int, offset: int = 5) -> list[Any]:
         """The list gets the answer."""
-        rows = [TxnOffsetCommitRequestPartition(index, 5) for index in indexes]
+        rows = [TxnOffsetCommitRequestPartition(index, offset) for index in indexes]
         topics = [TxnOffsetCommitRequestTopic("flights", rows)]
         request = TxnOffsetCommitRequest(ID, GROUP, 7, 0, topics=topics)
         context = RequestContext(RequestHeader(0, version, 1), "OUT", "h")
@@ -284,3 +286,37 @@ async def test_offsets_are_committed_in_a_transaction(version: int) -> None:
         assert codes(committing.commit(version, 0)) == {0: E.NOT_COORDINATOR}
         nothing: list[Any] = committing.commit(version, 9)
         assert codes(nothing) == {9: E.UNKNOWN_TOPIC_OR_PARTITION}
+
+
+@pytest.mark.mission("ORD-2")
+@pytest.mark.parametrize(
+    "error", [E.NONE, E.CONCURRENT_TRANSACTIONS, E.INVALID_PRODUCER_ID_MAPPING]
+)
+async def test_offsets_that_wait_for_one_verification_are_committed_in_order(
+    error: ErrorCode,
+) -> None:
+    """Of several connections: those of one connection come one at a time."""
+    async with ReplicaCluster([1]) as cluster:
+        await cluster.elect(
+            1, isr=[1], replicas=[1], topic=GROUP_METADATA_TOPIC, topic_id=UUID(int=5)
+        )
+        committing = Committing(cluster[1])
+        log = CoordinatorLog(cluster[1].replicas, GROUP_METADATA_TOPIC, 1000)
+        committing.lab.shards.log = log
+        answers = [committing.commit(3, 0, offset=offset) for offset in (5, 6, 7)]
+        where = TopicPartition(GROUP_METADATA_TOPIC, 0)
+        assert (answers, [item.partitions for item in committing.asked]) == ([[]] * 3, [(where,)])
+        refused = {where: error} if error else {}
+        committing.asked.pop().then(refused)
+        if error is E.INVALID_PRODUCER_ID_MAPPING:  # it may be about an older transaction
+            assert (answers[1:], len(committing.asked)) == ([[]] * 2, 1)
+            committing.asked.pop().then({})
+            assert [codes(answer)[0] for answer in answers] == [error, E.NONE, E.NONE]
+        else:
+            assert [codes(answer)[0] for answer in answers] == [error] * 3
+        assert committing.asked == []
+        written = sum(codes(answer)[0] == E.NONE for answer in answers)
+        assert log.bounds(0) == (0, written)
+        if written:
+            committing.lab.service.transaction_ended(7, {0: written}, committed=True)
+            assert committing.lab.committed() == {("flights", 0): 7}

@@ -87,7 +87,10 @@ class Asked:
         self.verification.answered([item], None if lost else response)
 
     def append(
-        self, *entries: tuple[TopicPartition, bytearray], knows_abortable: bool = True
+        self,
+        *entries: tuple[TopicPartition, bytearray],
+        knows_abortable: bool = True,
+        connection: str | None = None,
     ) -> list[AppendResult]:
         """The list gets the results."""
         results: list[AppendResult] = []
@@ -95,7 +98,18 @@ class Asked:
         def reply(found: Sequence[AppendResult]) -> None:
             results.extend(found)
 
-        self.appends.append("tx", entries, -1, 1000, knows_abortable, reply)
+        self.appends.append(connection, "tx", entries, -1, 1000, knows_abortable, reply)
+        return results
+
+    def append_plain(
+        self, *entries: tuple[TopicPartition, bytearray], connection: str | None = None
+    ) -> list[AppendResult]:
+        results: list[AppendResult] = []
+
+        def reply(found: Sequence[AppendResult]) -> None:
+            results.extend(found)
+
+        self.appends.append_plain(connection, entries, -1, 1000, reply)
         return results
 
 
@@ -219,3 +233,219 @@ async def test_who_does_not_lead_says_so() -> None:
         elsewhere = TP._replace(partition=5)
         results = asked.append((elsewhere, batch("a")))
         assert [result.error for result in results] == [E.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+# -- what waits behind a verification
+
+
+def errors(*results: list[AppendResult]) -> list[list[ErrorCode]]:
+    return [[result.error for result in found] for found in results]
+
+
+@pytest.mark.mission("ORD-2")
+async def test_batches_in_flight_wait_for_one_verification_and_are_appended_in_order() -> None:
+    async with ReplicaCluster([1]) as cluster:
+        node = await led(cluster)
+        asked = Asked(node)
+        order: list[int] = []
+        results: list[list[ErrorCode]] = []
+
+        def reply_of(number: int) -> Any:
+            def reply(found: Sequence[AppendResult]) -> None:
+                order.append(number)
+                results.append([result.error for result in found])
+
+            return reply
+
+        for number in range(5):
+            entries = [(TP, batch(f"v{number}", number))]
+            asked.appends.append("one", "tx", entries, -1, 1000, True, reply_of(number))
+        assert (len(asked.items), order, node.held()) == (1, [], [])
+        asked.answer()
+        assert (asked.items, order, results) == ([], [0, 1, 2, 3, 4], [[E.NONE]] * 5)
+        assert node.held() == ["v0", "v1", "v2", "v3", "v4"]
+        assert errors(asked.append((TP, batch("v5", 5)), connection="one")) == [[E.NONE]]
+
+
+@pytest.mark.mission("ORD-2")
+@pytest.mark.parametrize("connection", ["one", "two"])
+async def test_a_batch_for_an_open_transaction_waits_behind_its_producers_verification(
+    connection: str,
+) -> None:
+    """The transaction is open in one partition; another one waits for the coordinator."""
+    async with ReplicaCluster([1]) as cluster:
+        node = await led(cluster)
+        asked = Asked(node)
+        asked.append((TP, batch("a", 0)), connection="one")
+        asked.answer()
+        behind = asked.append((OTHER, batch("x", 0)), (TP, batch("b", 1)), connection="one")
+        late = asked.append((TP, batch("c", 2)), connection=connection)
+        assert (behind, late, node.held(), len(asked.items)) == ([], [], ["a"], 1)
+        asked.answer()
+        assert errors(behind, late) == [[E.NONE, E.NONE], [E.NONE]]
+        assert (node.held(), node.held(OTHER)) == (["a", "b", "c"], ["x"])
+
+
+@pytest.mark.mission("ORD-2")
+async def test_plain_batches_wait_behind_a_verification_of_their_connection_only() -> None:
+    async with ReplicaCluster([1]) as cluster:
+        node = await led(cluster)
+        asked = Asked(node)
+        first = asked.append((TP, batch("t", 0)), connection="one")
+        lent = batch("p", -1, producer_id=-1, transactional=False)
+        behind = asked.append_plain((TP, lent), connection="one")
+        lent[:] = bytes(len(lent))
+        elsewhere = batch("q", -1, producer_id=-1, transactional=False)
+        assert errors(asked.append_plain((TP, elsewhere), connection="two")) == [[E.NONE]]
+        other_producer = asked.append((OTHER, batch("y", 0, producer_id=8)), connection="three")
+        assert (first, behind, node.held(), len(asked.items)) == ([], [], ["q"], 2)
+        asked.answer()
+        assert errors(first, behind, other_producer) == [[E.NONE], [E.NONE], []]
+        assert node.held() == ["q", "t", "p"]
+        asked.answer()
+        assert errors(other_producer) == [[E.NONE]]
+
+
+@pytest.mark.mission("ORD-2")
+async def test_verifications_may_return_in_any_order() -> None:
+    async with ReplicaCluster([1]) as cluster:
+        node = await led(cluster)
+        asked = Asked(node)
+        results = [
+            asked.append((TP, batch("a", 0)), connection="one"),
+            asked.append((TP, batch("b", 1)), (OTHER, batch("x", 0)), connection="one"),
+            asked.append((OTHER, batch("y", 1)), connection="one"),
+        ]
+        assert [item.partitions for item in asked.items] == [(TP,), (OTHER,)]
+        asked.items.reverse()
+        asked.answer()
+        assert (results, node.held(), node.held(OTHER)) == ([[], [], []], [], [])
+        asked.answer()
+        assert errors(*results) == [[E.NONE], [E.NONE, E.NONE], [E.NONE]]
+        assert (node.held(), node.held(OTHER)) == (["a", "b"], ["x", "y"])
+
+
+@pytest.mark.mission("ORD-2")
+@pytest.mark.parametrize("error", [E.CONCURRENT_TRANSACTIONS, E.COORDINATOR_LOAD_IN_PROGRESS, None])
+async def test_what_may_be_tried_again_is_refused_all_at_once(error: ErrorCode | None) -> None:
+    """None: no response before the time-out."""
+    async with ReplicaCluster([1]) as cluster:
+        node = await led(cluster)
+        asked = Asked(node)
+        results = [
+            asked.append((TP, batch(f"v{number}", number)), connection="one") for number in range(3)
+        ]
+        asked.answer(error or E.NONE, lost=error is None)
+        assert errors(*results) == [[E.NOT_ENOUGH_REPLICAS]] * 3
+        assert (asked.items, node.held()) == ([], [])
+        again = [
+            asked.append((TP, batch(f"v{number}", number)), connection="one") for number in range(3)
+        ]
+        asked.answer()
+        assert errors(*again) == [[E.NONE]] * 3
+        assert node.held() == ["v0", "v1", "v2"]
+
+
+@pytest.mark.mission("ORD-2")
+@pytest.mark.parametrize("still", [True, False])
+async def test_a_refusal_for_good_counts_for_those_alone_that_came_before_the_question(
+    still: bool,
+) -> None:
+    """The first one may be late, of a transaction that is over; then the others are of the next."""
+    async with ReplicaCluster([1]) as cluster:
+        node = await led(cluster)
+        asked = Asked(node)
+        late = asked.append((TP, batch("late", 3)), connection="gone")
+        results = [
+            asked.append((TP, batch(f"v{number}", number)), connection="one") for number in range(3)
+        ]
+        asked.answer(E.INVALID_PRODUCER_ID_MAPPING)
+        assert errors(late, *results) == [[E.INVALID_PRODUCER_ID_MAPPING], [], [], []]
+        assert [item.partitions for item in asked.items] == [(TP,)]
+        asked.answer(E.INVALID_PRODUCER_ID_MAPPING if still else E.NONE)
+        told = E.INVALID_PRODUCER_ID_MAPPING if still else E.NONE
+        assert errors(*results) == [[told]] * 3
+        assert (asked.items, node.held()) == ([], [] if still else ["v0", "v1", "v2"])
+
+
+@pytest.mark.mission("ORD-2")
+async def test_an_abort_voids_what_waits_and_not_what_comes_after_it() -> None:
+    async with ReplicaCluster([1]) as cluster:
+        node = await led(cluster)
+        asked = Asked(node)
+        before = [asked.append((TP, batch(f"a{n}", n)), connection="one") for n in range(2)]
+        node.replicas.append_records(
+            [(TP, marker(PID, 0, False))], -1, 1000, lambda _: None, origin=AppendOrigin.COORDINATOR
+        )
+        after = [asked.append((TP, batch(f"b{n}", n)), connection="two") for n in range(2)]
+        assert len(asked.items) == 2
+        asked.answer()
+        assert errors(*before, *after) == [[E.INVALID_TXN_STATE], [E.INVALID_TXN_STATE], [], []]
+        asked.answer()
+        assert errors(*after) == [[E.NONE], [E.NONE]]
+        assert node.held()[1:] == ["b0", "b1"]
+
+
+@pytest.mark.mission("ORD-2")
+async def test_the_next_epoch_of_a_producer_asks_for_itself_and_takes_its_turn() -> None:
+    async with ReplicaCluster([1]) as cluster:
+        node = await led(cluster)
+        asked = Asked(node)
+        old = asked.append((TP, batch("old", 3)), connection="one")
+        newer = batch("new", 0)
+        newer[:] = build_batch(
+            [(NOW, None, b"new", [])],
+            producer_id=PID,
+            producer_epoch=1,
+            base_sequence=0,
+            transactional=True,
+        )
+        new = asked.append((TP, newer), connection="two")
+        assert [item.producer.epoch for item in asked.items] == [0, 1]
+        asked.answer(E.PRODUCER_FENCED)
+        assert errors(old, new) == [[E.INVALID_PRODUCER_EPOCH], []]
+        asked.answer()
+        assert (errors(new), node.held()) == ([[E.NONE]], ["new"])
+
+
+@pytest.mark.mission("ORD-2")
+async def test_all_that_wait_learn_of_a_lost_leadership_when_the_verification_returns() -> None:
+    async with ReplicaCluster([1, 2]) as cluster:
+        await cluster.elect(1, isr=[1, 2], replicas=[1, 2])
+        asked = Asked(cluster[1])
+        results = [asked.append((TP, batch(f"v{n}", n)), connection="one") for n in range(3)]
+        await cluster.elect(2, isr=[1, 2], replicas=[1, 2], epoch=1)
+        asked.answer()
+        assert errors(*results) == [[E.NOT_LEADER_OR_FOLLOWER]] * 3
+        assert errors(asked.append_plain((TP, batch("p")), connection="one")) == [
+            [E.NOT_LEADER_OR_FOLLOWER]
+        ]
+
+
+@pytest.mark.mission("ORD-2")
+async def test_a_batch_that_fails_holds_up_nothing_and_nothing_takes_its_place() -> None:
+    async with ReplicaCluster([1]) as cluster:
+        node = await led(cluster)
+        asked = Asked(node)
+        broken = batch("a", 0)
+        broken[-1] ^= 1
+        results = [
+            asked.append((TP, broken), connection="one"),
+            asked.append((TP, batch("b", 1)), connection="one"),
+        ]
+        asked.answer()
+        assert errors(*results) == [[E.CORRUPT_MESSAGE], [E.OUT_OF_ORDER_SEQUENCE_NUMBER]]
+        assert node.held() == []
+
+
+@pytest.mark.mission("ORD-2")
+async def test_without_a_coordinator_nothing_is_left_waiting() -> None:
+    async with ReplicaCluster([1]) as cluster:
+        node = await led(cluster)
+        nobody = Asked(node, coordinator=None)
+        for number in range(2):
+            results = nobody.append((TP, batch("a", number)), connection="one")
+            assert errors(results) == [[E.NOT_ENOUGH_REPLICAS]]
+        plain = batch("p", -1, producer_id=-1, transactional=False)
+        assert errors(nobody.append_plain((TP, plain), connection="one")) == [[E.NONE]]
+        assert node.held() == ["p"]

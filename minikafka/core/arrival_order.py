@@ -1,0 +1,53 @@
+"""Items that wait for each other in order of arrival, as far as they share keys."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable, Iterable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class ArrivalOrder(Generic[T]):
+    """A first-in-first-out queue for each key, where an item may stand in several queues at once.
+
+    An item may go when it is the first of each of its queues. Items only ever wait for earlier
+    ones, so there is always one that may go unless something else delays it. Items are compared by
+    identity; pass the same keys to each call for one item.
+    """
+
+    def __init__(self) -> None:
+        self._queues: dict[Hashable, deque[T]] = {}  # none is empty
+
+    def __len__(self) -> int:
+        """How many keys are waited for."""
+        return len(self._queues)
+
+    def is_busy(self, keys: Iterable[Hashable]) -> bool:
+        """Whether an item that arrived now with these keys would have to wait."""
+        return any(key in self._queues for key in keys)
+
+    def enter(self, item: T, keys: Iterable[Hashable]) -> None:
+        """Put ``item`` last in the queue of each key."""
+        for key in keys:
+            self._queues.setdefault(key, deque()).append(item)
+
+    def may_go(self, item: T, keys: Iterable[Hashable]) -> bool:
+        """Whether ``item`` waits and is the first of each of its queues."""
+        queues = self._queues
+        return all(key in queues and queues[key][0] is item for key in keys)
+
+    def leave(self, item: T, keys: Iterable[Hashable]) -> list[T]:
+        """Remove ``item``, which may go, and return the next of each of its queues. They may be
+        the same item."""
+        following: list[T] = []
+        for key in keys:
+            queue = self._queues[key]
+            assert queue[0] is item, "items leave in order of arrival"
+            queue.popleft()
+            if queue:
+                following.append(queue[0])
+            else:
+                del self._queues[key]
+        return following
