@@ -98,12 +98,46 @@ def test_who_waits_under_the_old_id_is_told(lab: GroupLab) -> None:
     assert waiting
 
 
-def test_a_static_member_that_is_away_is_kept_until_its_session_ends(lab: GroupLab) -> None:
-    lab.join("b", metadata=b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff", rebalance_ms=5_000)
-    lab.group.members["a"].rebalance_timeout_ms = 5_000
+TOPIC_T = b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"  # a subscription other than before: rebalance
+
+
+def test_a_static_member_outlives_the_rebalance_time_out_and_a_dynamic_one_does_not() -> None:
+    lab = GroupLab()
+    times = {"session_ms": 60_000, "rebalance_ms": 5_000}
+    for name, instance in (("a", None), ("away", "i"), ("late", None)):
+        lab.join(new_id=name, instance=instance, **times)  # type: ignore[arg-type]
+    lab.clock.advance(6_000)
+    given = {"a": b"x", "away": b"y", "late": b"z"}
+    for name, instance in (("away", "i"), ("late", None), ("a", None)):
+        lab.sync(name, 1, given if name == "a" else None, instance=instance)
+    answer = lab.join("a", metadata=TOPIC_T, **times)  # type: ignore[arg-type]
+    assert answer == []
+    lab.clock.advance(5_000)
+    assert list(lab.group.members) == ["a", "away"]
+    assert lab.group.static_members == {"i": "away"}
+    assert (answer[0].error_code, answer[0].generation_id) == (ErrorCode.NONE, 2)
+    assert [member.member_id for member in answer[0].members] == ["a", "away"]
+    # It is of the new generation, and may sync as soon as it is back.
+    lab.sync("a", 2, {"a": b"x", "away": b"all"})
+    assert lab.sync("away", 2, instance="i")[0].assignment == b"all"
+
+
+def test_static_members_alone_that_are_all_away_postpone_the_rebalance() -> None:
+    lab = GroupLab()
+    times = {"session_ms": 12_000, "rebalance_ms": 5_000}
+    lab.join(new_id="a", instance="i", **times)  # type: ignore[arg-type]
+    lab.clock.advance(3_000)
+    lab.sync("a", 1, {"a": b"x"}, instance="i")
+    lab.join(new_id="b", session_ms=12_000, rebalance_ms=5_000)
+    lab.service.leave(GROUP, [MemberIdentity("b")])
     assert lab.group.state is GroupState.PREPARING_REBALANCE
-    lab.clock.advance(10_000)
-    assert "a" not in lab.group.members
+    lab.clock.advance(5_000)
+    assert list(lab.group.members) == ["a"]
+    assert "rebalance_without_members_postponed" in lab.said()
+    assert lab.group.state is GroupState.PREPARING_REBALANCE
+    lab.clock.advance(7_000)  # its session ends
+    assert lab.group.members == {}
+    assert lab.group.state is GroupState.EMPTY
 
 
 def test_an_administrator_removes_it_by_its_instance(lab: GroupLab) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -57,6 +58,22 @@ def refusal(cache: FetchSessionCache[str], session_id: int, epoch: int, by_id: b
     return raised.value.code.name
 
 
+def use(
+    cache: FetchSessionCache[str],
+    session_id: int,
+    now_ms: int,
+    more: Mapping[PartitionKey, str] | None = None,
+) -> FetchSession[str]:
+    """An incremental request of that session."""
+    session = cache.get(session_id)
+    assert session is not None
+    return cache.resume(session_id, session.epoch, session.by_id, more or {}, (), now_ms)
+
+
+def held(cache: FetchSessionCache[str]) -> set[int]:
+    return {session_id for session_id in range(1, 10) if session_id in cache}
+
+
 @pytest.mark.mission("FET-5")
 def test_epochs() -> None:
     assert [next_epoch(epoch) for epoch in (0, 1, MAX_EPOCH, FINAL_EPOCH)] == [1, 2, 1, FINAL_EPOCH]
@@ -87,6 +104,104 @@ def test_forgotten_partitions_leave_and_the_last_takes_the_session_with_it() -> 
     assert cache.partitions == 3
     cache.resume(7, 2, False, {}, [("t", 1), ("t", 2), ("u", 0), ("x", 0)], 6)
     assert (len(cache), cache.partitions, cache.get(7)) == (0, 0, None)
+
+
+class TestWhoMakesRoom:
+    """The cache is full. The eviction time is two minutes, strictly: a session unused for exactly
+    that long stays."""
+
+    @pytest.mark.mission("FET-11")
+    def test_the_longest_unused_once_that_is_more_than_two_minutes(self) -> None:
+        cache: FetchSessionCache[str] = FetchSessionCache(2)
+        assert opened(cache, 1, size=9, privileged=True)
+        assert opened(cache, 2, size=9, privileged=True, now_ms=10)
+        assert not opened(cache, 3, now_ms=EVICTION_MS)
+        assert opened(cache, 3, now_ms=EVICTION_MS + 1)
+        assert held(cache) == {2, 3}
+        assert cache.evictions == 1
+
+    @pytest.mark.mission("FET-11")
+    def test_use_makes_a_session_the_last_to_go(self) -> None:
+        cache: FetchSessionCache[str] = FetchSessionCache(2)
+        assert opened(cache, 1, size=9, privileged=True)
+        assert opened(cache, 2, size=9, privileged=True, now_ms=10)
+        use(cache, 1, 20)
+        assert not opened(cache, 3, now_ms=EVICTION_MS + 10)  # 2 was used at 10, 1 at 20
+        assert opened(cache, 3, now_ms=EVICTION_MS + 11)
+        assert held(cache) == {1, 3}
+
+    @pytest.mark.mission("FET-12")
+    def test_a_consumers_makes_room_for_a_followers_however_young_or_large(self) -> None:
+        cache: FetchSessionCache[str] = FetchSessionCache(2)
+        assert opened(cache, 1, size=100)
+        assert opened(cache, 2, size=1, privileged=True)
+        assert opened(cache, 3, size=1, privileged=True, now_ms=1)
+        assert held(cache) == {2, 3}
+        assert not opened(cache, 4, size=100, privileged=True, now_ms=2)
+
+    @pytest.mark.mission("FET-12")
+    def test_a_young_session_makes_room_for_no_consumer(self) -> None:
+        cache: FetchSessionCache[str] = FetchSessionCache(1)
+        assert opened(cache, 1, size=1)
+        use(cache, 1, EVICTION_MS)  # used when exactly that old: still young
+        assert not opened(cache, 2, size=100, now_ms=EVICTION_MS + 1)
+        use(cache, 1, EVICTION_MS + 1)
+        assert opened(cache, 2, size=100, now_ms=EVICTION_MS + 1)
+        assert held(cache) == {2}
+
+    @pytest.mark.mission("FET-13")
+    def test_of_the_old_the_one_with_the_fewest_partitions(self) -> None:
+        cache: FetchSessionCache[str] = FetchSessionCache(3)
+        for session_id, size in ((1, 3), (2, 2), (3, 4)):
+            assert opened(cache, session_id, size=size)
+            use(cache, session_id, EVICTION_MS)
+        for session_id in (1, 2, 3):
+            use(cache, session_id, EVICTION_MS + 1)
+        assert opened(cache, 4, size=3, now_ms=EVICTION_MS + 2)
+        assert held(cache) == {1, 3, 4}
+
+    @pytest.mark.mission("FET-13")
+    def test_of_the_old_a_consumers_before_a_followers(self) -> None:
+        cache: FetchSessionCache[str] = FetchSessionCache(2)
+        assert opened(cache, 1, size=1, privileged=True)
+        assert opened(cache, 2, size=50)
+        for session_id in (1, 2):
+            use(cache, session_id, EVICTION_MS)
+            use(cache, session_id, EVICTION_MS + 1)
+        assert opened(cache, 3, size=60, now_ms=EVICTION_MS + 2)
+        assert held(cache) == {1, 3}
+
+    @pytest.mark.mission("FET-13")
+    @pytest.mark.parametrize(
+        ("kept", "kept_is_followers", "newcomer"),
+        [(5, False, 4), (5, False, 5), (1, True, 100)],
+        ids=["smaller", "as large", "a consumers, against a followers"],
+    )
+    def test_a_session_that_outranks_the_newcomer_stays(
+        self, kept: int, kept_is_followers: bool, newcomer: int
+    ) -> None:
+        cache: FetchSessionCache[str] = FetchSessionCache(1)
+        assert opened(cache, 1, size=kept, privileged=kept_is_followers)
+        use(cache, 1, EVICTION_MS)
+        use(cache, 1, EVICTION_MS + 1)
+        assert not opened(cache, 2, size=newcomer, now_ms=EVICTION_MS + 2)
+        assert held(cache) == {1}
+        assert cache.evictions == 0
+        assert opened(cache, 3, size=newcomer, privileged=True, now_ms=EVICTION_MS + 2) == (
+            not kept_is_followers or newcomer > kept
+        )
+
+    @pytest.mark.mission("FET-13")
+    def test_a_session_is_ranked_by_the_partitions_it_has_now(self) -> None:
+        cache: FetchSessionCache[str] = FetchSessionCache(2)
+        assert opened(cache, 1, size=1)
+        assert opened(cache, 2, size=5)
+        for session_id in (1, 2):
+            use(cache, session_id, EVICTION_MS)
+            use(cache, session_id, EVICTION_MS + 1)
+        assert len(use(cache, 1, EVICTION_MS + 1, wanted(9))) == 9
+        assert opened(cache, 3, size=6, now_ms=EVICTION_MS + 2)
+        assert held(cache) == {1, 3}
 
 
 def test_nobody_is_put_out_before_two_minutes_except_consumers_by_followers() -> None:
@@ -186,19 +301,23 @@ class ScanningCache:
             self.sessions.append(session)
 
 
+# Times around the two minutes, and such that several together pass them.
+PAUSES_MS = st.sampled_from([0, 1, 1_000, 50_000, 90_000, EVICTION_MS, EVICTION_MS + 1])
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["open", "open", "use", "close"]),
+        # Most live on long enough to become old only if they are used again and again.
+        st.sampled_from(["open", "use", "use all", "use all but one", "resize", "close"]),
         st.booleans(),
-        st.integers(0, 4),
-        st.integers(0, 70_000),
-        st.integers(0, 100),
+        st.integers(1, 4),
+        PAUSES_MS,
+        st.integers(0, 3),
     ),
-    max_size=60,
+    min_size=10,
+    max_size=40,
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=300)
 @given(slots=st.integers(0, 4), steps=STEPS)
 def test_it_keeps_what_a_scan_would_keep(
     slots: int, steps: list[tuple[str, bool, int, int, int]]
@@ -209,31 +328,37 @@ def test_it_keeps_what_a_scan_would_keep(
     for number, (what, privileged, size, pause_ms, pick) in enumerate(steps, start=1):
         now_ms += pause_ms
         live = [s.id for s in model.sessions]
+        picked = live[pick % len(live)] if live else 0
         if what == "open":
             naive = Naive(number, privileged, size, now_ms, now_ms)
             assert opened(cache, number, size, privileged, now_ms) == model.open(naive)
-        elif live:
-            session_id = live[pick % len(live)]
-            session = cache.get(session_id)
-            assert session is not None
-            if what == "use":
-                held = set(session.partitions)
-                keys = set(wanted(size))
-                cache.resume(
-                    session_id,
-                    session.epoch,
-                    False,
-                    wanted(size),
-                    sorted(held - keys),
-                    now_ms,
-                )
-                model.use(session_id, size, now_ms)
-            else:
-                assert cache.close(session_id) is session
-                model.use(session_id, 0, now_ms)
+        elif what == "close" and live:
+            assert cache.close(picked) is not None
+            model.use(picked, 0, now_ms)
+        else:
+            used = [picked] if what in ("use", "resize") else live
+            for session_id in used:
+                if session_id and (what != "use all but one" or session_id != picked):
+                    resize(cache, model, session_id, size if what == "resize" else None, now_ms)
         assert {s.id for s in model.sessions} == {n for n in range(number + 1) if n in cache}
         assert len(cache) == len(model.sessions) <= slots
         assert cache.partitions == sum(s.size for s in model.sessions)
+
+
+def resize(
+    cache: FetchSessionCache[str],
+    model: ScanningCache,
+    session_id: int,
+    size: int | None,
+    now_ms: int,
+) -> None:
+    """Use a session, with other partitions if a size is given."""
+    session = cache.get(session_id)
+    assert session is not None
+    keys = wanted(len(session) if size is None else size)
+    forgotten = sorted(session.partitions.keys() - keys.keys())
+    cache.resume(session_id, session.epoch, False, keys, forgotten, now_ms)
+    model.use(session_id, len(keys), now_ms)
 
 
 def test_errors_are_those_of_kafka() -> None:
