@@ -32,7 +32,7 @@ def clients(cluster: Cluster, topic: str, tmp_path: Path) -> Iterator[Clients]:
         yield clients
 
 
-@pytest.mark.mission("HB-6", "HB-1", "CFG-4")
+@pytest.mark.mission("HB-6", "CFG-4")
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_join_leave_die_and_resume(
     library: str, cluster: Cluster, topic: str, clients: Clients

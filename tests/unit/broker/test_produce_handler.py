@@ -106,6 +106,37 @@ async def test_an_unknown_partition_is_answered_at_once_even_with_acks_all() -> 
 
 
 @pytest.mark.mission("PRD-7")
+@pytest.mark.parametrize("acks", [0, 1])
+async def test_acks_other_than_all_wait_for_no_follower(acks: int) -> None:
+    async with ReplicaCluster([1]) as cluster:
+        await cluster.elect(1, isr=[1, 2, 3])
+        node = cluster[1]
+        (reply,) = node.ask(request((TOPIC, {0: batch("v")}), acks=acks), 9)
+        assert node.partition().high_watermark == 0, "no follower has it yet"
+        assert node.held() == ["v"]
+        assert node.replicas.parked.produce.purgatory.delayed == 0
+        assert (reply is None) == (acks == 0)
+        if reply is not None:
+            answer = reply.responses[0].partition_responses[0]
+            assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, 0)
+        # The same with acks=all waits: only the acknowledgements asked for make the difference.
+        assert node.ask(request((TOPIC, {0: batch("w")}), acks=-1), 9) == []
+        assert node.replicas.parked.produce.purgatory.delayed == 1
+
+
+@pytest.mark.mission("PRD-7")
+async def test_acks_all_of_which_nothing_could_be_appended_waits_for_nobody() -> None:
+    async with ReplicaCluster([1]) as cluster:
+        await cluster.elect(1, isr=[1, 2, 3])
+        corrupt = bytearray(batch("value"))
+        corrupt[-1] ^= 1
+        replies = cluster[1].ask(request((TOPIC, {0: bytes(corrupt), 7: batch("v")}), acks=-1), 9)
+        codes = [p.error_code for p in replies[0].responses[0].partition_responses]
+        assert codes == [ErrorCode.CORRUPT_MESSAGE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+        assert cluster[1].replicas.parked.produce.purgatory.delayed == 0
+
+
+@pytest.mark.mission("PRD-7")
 async def test_acks_all_on_several_partitions_waits_for_the_slowest() -> None:
     async with ReplicaCluster([1]) as cluster:
         await cluster.elect(1, isr=[1, 2], replicas=[1, 2], partitions=[0, 1], tell=[1])

@@ -200,10 +200,21 @@ def test_a_new_member_whose_join_is_never_answered_is_forgotten_after_five_minut
     assert answer[0].error_code == UNKNOWN
 
 
+@pytest.mark.mission("HB-1")
 @pytest.mark.parametrize("session_ms", [5_999, 1_800_001, 0, -1])
 def test_session_time_outs_have_bounds(lab: GroupLab, session_ms: int) -> None:
     answer = lab.join(session_ms=session_ms)[0]
     assert answer.error_code == ErrorCode.INVALID_SESSION_TIMEOUT
+
+
+@pytest.mark.mission("HB-1")
+@pytest.mark.parametrize("session_ms", [6_000, 1_800_000])
+def test_the_bounds_of_session_time_outs_are_allowed(lab: GroupLab, session_ms: int) -> None:
+    lab.stable("a", session_ms=session_ms)
+    lab.clock.advance(session_ms - 1)
+    assert list(lab.group.members) == ["a"]
+    lab.clock.advance(1)
+    assert not lab.group.members
 
 
 def test_group_max_size() -> None:

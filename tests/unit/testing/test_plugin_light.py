@@ -46,7 +46,7 @@ def test_keys_find_their_configuration():
         aio.Consumer(topics="t")
 
 
-@pytest.mark.mission("CFG-4")
+@pytest.mark.mission("CFG-4", "HB-1")
 def test_group_timeouts_are_checked():
     group = aio.Consumer(group_id="g")._config.group()
     assert group is not None
