@@ -1,0 +1,67 @@
+"""A test that hangs fails, whatever it hangs in, and the tests after it run."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+HANGING = """
+import asyncio
+import threading
+
+import pytest
+import uvloop
+
+@pytest.mark.timeout(1)
+async def test_a_future_that_nobody_resolves():
+    await asyncio.get_running_loop().create_future()
+
+@pytest.mark.timeout(1)
+async def test_a_busy_loop():
+    while True:
+        await asyncio.sleep(0)
+
+@pytest.mark.timeout(1)
+def test_uvloop():
+    async def forever():
+        await asyncio.get_running_loop().create_future()
+    uvloop.run(forever())
+
+@pytest.mark.timeout(1)
+def test_a_lock():
+    lock = threading.Lock()
+    lock.acquire()
+    lock.acquire()
+
+async def test_the_next():
+    pass
+"""
+
+
+def test_every_test_has_a_limit() -> None:
+    options = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
+    assert 300 <= options["timeout"] < options["faulthandler_timeout"] <= 1_800
+    assert options["faulthandler_exit_on_timeout"]
+
+
+def test_hanging_tests_fail_in_a_worker_and_the_next_one_runs(tmp_path: Path) -> None:
+    module = tmp_path / "test_hanging.py"
+    module.write_text(HANGING)
+    output = tmp_path / "output"  # no pipe: a worker that is killed may leave its end open
+    command = [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), "-n", "1"]
+    options = ["--rootdir", str(tmp_path), "-p", "no:cacheprovider", "-o", "faulthandler_timeout=8"]
+    with output.open("wb") as out:
+        subprocess.run(
+            [*command, *options, str(module)],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            timeout=180,
+        )
+    told = output.read_text()
+    assert "4 failed, 1 passed" in told, told
+    assert "crashed while running 'test_hanging.py::test_uvloop'" in told
+    assert "Timeout (>1.0s) from pytest-timeout" in told
