@@ -1,0 +1,205 @@
+"""scripts/mutants on a package of a few lines, of which one is not tested well."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scripts.lib.mutants import forks, listed
+from scripts.lib.mutants.coverage import ROOT
+
+RULES = '''"""Rules."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+LIMIT = 5
+NEXT = {"new": {"open"}, "open": {"closed"}}
+
+
+def fits(size: int) -> bool:
+    return size <= LIMIT
+
+
+def smaller(first: int, second: int) -> int:
+    return min(first, second)
+
+
+def unused(flag: bool) -> int:
+    if flag:
+        return 7
+    return 8
+
+
+def spin(turns: int) -> int:
+    while turns > 0:
+        turns -= 1
+    return turns
+
+
+@dataclass
+class Door:
+    state: str = "new"
+
+    @cached_property
+    def ways(self) -> list[str]:
+        return sorted(way for way in NEXT.get(self.state, ()))
+'''
+TESTS = '''"""Tests of rules."""
+
+import pytest
+
+from tiny.core.rules import Door, fits, smaller, spin
+
+
+def test_fits():
+    assert fits(5)
+    assert not fits(6)
+
+
+def test_smaller():
+    assert smaller(1, 2) == 1
+
+
+@pytest.mark.mission("T-1")
+def test_doors():
+    assert Door().ways == ["open"]
+    assert Door("open").ways == ["closed"]
+
+
+def test_spin():
+    assert spin(3) == 0
+'''
+MISSION = """# Rows
+
+## Survivors
+
+| Where | Change | Why |
+|---|---|---|
+| `core/rules.py unused` | `8 -> 9` | nobody calls it |
+"""
+PROJECT = '[tool.pytest.ini_options]\nmarkers = ["mission(id): a row"]\n'
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    files = {
+        "tiny/__init__.py": "",
+        "tiny/core/__init__.py": "",
+        "tiny/core/rules.py": RULES,
+        "tests/unit/test_rules.py": TESTS,
+        "docs/mission.md": MISSION,
+        "pyproject.toml": PROJECT,
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def mutants(project: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "scripts.lib.mutants", "--root", str(project), *words]
+    environment = os.environ | {"PYTHONPATH": f"{project}:{ROOT}"}
+    return subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120
+    )
+
+
+def test_the_survivors_are_named_and_nothing_else(project: Path) -> None:
+    ended = mutants(project, "tiny/core", "-j", "1")
+    assert ended.returncode == 1, ended.stderr
+    named = [line for line in ended.stdout.splitlines() if "tiny/core/rules.py:" in line]
+    assert sorted(named) == [
+        "not covered: tiny/core/rules.py:19 unused: flag -> False",
+        "not covered: tiny/core/rules.py:19 unused: flag -> True",
+        "not covered: tiny/core/rules.py:20 unused: 7 -> 8",
+        "not covered: tiny/core/rules.py:20 unused: return 7 -> return None",
+        "not covered: tiny/core/rules.py:21 unused: return 8 -> return None",
+        "survived: tiny/core/rules.py:15 smaller: min(first, second) -> first",
+    ]
+    total = ended.stdout.split("total")[1].split()
+    mutants_, killed, timed_out, survived, not_covered, skipped, accepted = map(int, total[:7])
+    assert (timed_out, survived, not_covered, skipped, accepted) == (2, 1, 5, 0, 1)
+    assert killed == mutants_ - 9
+
+
+def test_a_place_that_no_test_calls_well_is_all_killed_once_one_does(project: Path) -> None:
+    assert mutants(project, "tiny/core/rules.py:14-15").returncode == 1
+    tests = project / "tests/unit/test_rules.py"
+    tests.write_text(TESTS.replace("smaller(1, 2) == 1", "smaller(1, 2) == smaller(2, 1) == 1"))
+    again = mutants(project, "--again", "tiny/core")
+    assert again.stdout.startswith("1 mutants in 1 files\n")
+    assert again.returncode == 0, again.stdout
+
+
+def test_a_row_is_what_its_tests_call_and_only_they_are_run(project: Path) -> None:
+    ended = mutants(project, "tiny/core", "--row", "T-1")
+    assert ended.returncode == 0, ended.stdout
+    assert "killed" in ended.stdout
+    unknown = mutants(project, "tiny/core", "--row", "T-2")
+    assert unknown.returncode != 0
+    assert "T-2" in unknown.stderr
+
+
+def test_only_lines_changed_since_a_revision_are_mutated(project: Path) -> None:
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"]):
+        subprocess.run([*git, *words], cwd=project, check=True)
+    rules = project / "tiny/core/rules.py"
+    rules.write_text(RULES.replace("return 7", "return 9"))
+    listed_ones = mutants(project, "tiny/core", "--since", "HEAD", "--list").stdout.splitlines()
+    assert listed_ones == [
+        "tiny/core/rules.py:20 unused: return 9 -> return None",
+        "tiny/core/rules.py:20 unused: 9 -> 10",
+    ]
+
+
+def test_tests_are_measured_again_only_when_their_code_changed(project: Path) -> None:
+    assert "measuring 4 of 4 tests" in mutants(project, "tiny/core/rules.py:15").stderr
+    assert "measuring" not in mutants(project, "tiny/core/rules.py:15").stderr
+    reach = next((project / ".data/mutants").glob("reach-*.json"))
+    assert len(json.loads(reach.read_text())) == 4
+    rules = project / "tiny/core/rules.py"
+    rules.write_text(RULES + "\n")
+    assert "measuring 4 of 4 tests" in mutants(project, "tiny/core/rules.py:15").stderr
+
+
+def test_a_test_that_fails_without_a_mutant_kills_none(project: Path) -> None:
+    tests = project / "tests/unit/test_rules.py"
+    tests.write_text(TESTS + "\n\ndef test_wrong():\n    assert smaller(2, 1) == 2\n")
+    ended = mutants(project, "tiny/core/rules.py:15")
+    assert "fails without a mutant, not used: tests/unit/test_rules.py::test_wrong" in ended.stderr
+    assert "survived: tiny/core/rules.py:15" in ended.stdout
+
+
+def test_tests_that_cannot_be_collected_are_an_error(project: Path) -> None:
+    (project / "tests/unit/test_rules.py").write_text("import nothing_of_that_name\n")
+    ended = mutants(project, "tiny/core")
+    assert ended.returncode != 0
+    assert "nothing_of_that_name" in ended.stderr
+
+
+def test_accepted_survivors_are_found_by_place_and_text(tmp_path: Path) -> None:
+    change = "a | b -> a & b"
+    row = listed.row_of("minikafka/core/x.py", "A.f", change, "`a` | never")
+    document = tmp_path / "mission.md"
+    document.write_text(f"# Rows\n\n## Survivors\n\n{row}\n\n## Other\n\n| `y f` | `c` | d |\n")
+    assert listed.accepted(document) == {("core/x.py A.f", change): "`a` | never"}
+
+
+def test_a_child_that_never_ends_is_ended_and_said_to_have_timed_out() -> None:
+    def child(job: str, note: object) -> int:
+        if job == "spins":
+            forks.allow(0.05, 60)
+            while True:
+                pass
+        return forks.SURVIVED
+
+    ended = {one.job: one for one in forks.each(["spins", "ends"], child, 2)}
+    assert ended["spins"].timed_out
+    assert ended["ends"].status == forks.SURVIVED
