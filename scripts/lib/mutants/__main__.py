@@ -212,8 +212,7 @@ class Run:
 
     def _map(self) -> Map:
         name = "-".join(self.target.relative_to(self.root).with_suffix("").parts)
-        tests = "-".join(re.sub(r"\W+", "-", test) for test in self.args.tests)
-        return Map(self.data / f"reach-{name}-{tests}.json", self.root)
+        return Map(self.data / f"reach-{name}.json", self.root)
 
     def _chooser(self, known: Map, allowed: frozenset[str]) -> Chooser:
         package = self.target.relative_to(self.root).parts[0]

@@ -96,11 +96,9 @@ class Map:
         self._place = place
         self._root = root
         self._hashes: dict[str, str] = {}
+        self._forgotten: set[str] = set()
         self.tests: dict[str, Reach] = {}
-        if place.exists():
-            for test, values in json.loads(place.read_text()).items():
-                values["lines"] = {f: int(bits, 16) for f, bits in values["lines"].items()}
-                self.tests[test] = Reach(**values)
+        self.tests.update(self._kept())
 
     def is_current(self, test: str) -> bool:
         """Nothing that the test runs has changed since it was measured."""
@@ -112,13 +110,29 @@ class Map:
         reach.files = {file: self.hash(file) for file in {*reach.files, own}}
         self.tests[test] = reach
 
-    def keep(self, tests: set[str]) -> None:
-        """Forget tests that do not exist any more, and write the rest down."""
-        self.tests = {test: reach for test, reach in self.tests.items() if test in tests}
+    def _kept(self) -> dict[str, Reach]:
+        found = {}
+        if self._place.exists():
+            for test, values in json.loads(self._place.read_text()).items():
+                values["lines"] = {file: int(bits, 16) for file, bits in values["lines"].items()}
+                found[test] = Reach(**values)
+        return found
+
+    def forget_others(self, collected: set[str]) -> None:
+        """Forget tests of these files, and of files that are gone, that were not collected."""
+        files = {test.partition("::")[0] for test in collected}
+        for test in list(self.tests):
+            file = test.partition("::")[0]
+            if test not in collected and (file in files or not self.hash(file)):
+                del self.tests[test]
+                self._forgotten.add(test)
 
     def save(self) -> None:
+        """Runs over other tests may have written meanwhile: what they know is kept."""
         rows = {}
-        for test, reach in self.tests.items():
+        for test, reach in (self._kept() | self.tests).items():
+            if test in self._forgotten:
+                continue
             rows[test] = asdict(reach)
             rows[test]["lines"] = {file: hex(bits) for file, bits in reach.lines.items()}
         self._place.parent.mkdir(parents=True, exist_ok=True)

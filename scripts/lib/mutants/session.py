@@ -139,7 +139,7 @@ class Session:
                 known.tests.update(measured)
                 for test in set(by_file[ended.job]) - set(measured):
                     tell(f"not measured, status {ended.status}: {test}")
-        known.keep(set(self.items))
+        known.forget_others(set(self.items))
         known.save()
 
     def _traced(self, test: str, root: Path) -> Reach:
