@@ -61,7 +61,7 @@ class LeaderEpochCache:
         if self.epoch_for_offset(offset) == epoch:
             return False
         entries = self.entries
-        before = [e for e in entries if e.start_offset <= offset and e.epoch <= epoch]
+        before = [e for e in entries if e.start_offset < offset and e.epoch <= epoch]
         after = [e for e in entries if e.start_offset > offset and e.epoch > epoch]
         if not before or before[-1].epoch < epoch:
             before.append(EpochEntry(epoch, offset))
@@ -101,7 +101,7 @@ class LeaderEpochCache:
     def truncate_from_start(self, start_offset: int) -> bool:
         """Forget epochs that end before ``start_offset``; the one in force there starts there."""
         drop = bisect_right(self._offsets, start_offset) - 1
-        if drop < 0 or (drop == 0 and self._offsets[0] == start_offset):
+        if drop < 0 or self._offsets[0] == start_offset:
             return False
         del self._epochs[:drop], self._offsets[:drop]
         self._offsets[0] = start_offset

@@ -35,6 +35,16 @@ def test_an_epoch_keeps_its_first_start() -> None:
     assert epochs.entries == [(1, 10)]
     assert epochs.assign(1, 5)
     assert epochs.entries == [(1, 5)]
+    epochs = cache((1, 10), (2, 20))
+    assert epochs.assign(2, 15)
+    assert epochs.entries == [(1, 10), (2, 15)]
+
+
+def test_the_latest_epoch_is_the_last_one_until_all_are_forgotten() -> None:
+    epochs = cache((1, 10), (2, 20), (5, 30))
+    assert epochs.latest_epoch == 5
+    epochs.clear()
+    assert (epochs.entries, epochs.latest_epoch) == ([], None)
 
 
 def test_contradicted_entries_are_dropped() -> None:
@@ -65,6 +75,8 @@ def test_truncation_from_the_start_keeps_the_epoch_in_force() -> None:
     epochs = cache((1, 10), (2, 20), (3, 30))
     assert not epochs.truncate_from_start(5)
     assert not epochs.truncate_from_start(10)
+    assert epochs.truncate_from_start(15)
+    assert epochs.entries == [(1, 15), (2, 20), (3, 30)]
     assert epochs.truncate_from_start(25)
     assert epochs.entries == [(2, 25), (3, 30)]
     assert epochs.truncate_from_start(30)
@@ -117,6 +129,8 @@ def test_against_a_list_of_records(steps: list[tuple[int, int]], ask: int) -> No
         (4, 30, [(2, 10), (4, 30)]),
         (5, 70, [(2, 10), (4, 50), (5, 70)]),
         (1, 20, [(1, 20), (4, 50)]),
+        (3, 10, [(3, 10), (4, 50)]),  # 2 has no record where it was said to begin
+        (2, 60, [(2, 10)]),  # it goes on for longer than was known
     ],
 )
 def test_batches_are_right_where_they_contradict(
@@ -125,3 +139,9 @@ def test_batches_are_right_where_they_contradict(
     cache = LeaderEpochCache([EpochEntry(2, 10), EpochEntry(4, 50)])
     assert cache.agree(epoch, offset) == (expected is not None)
     assert cache.entries == (expected or [(2, 10), (4, 50)])
+
+
+def test_a_batch_extends_its_own_epoch_behind_earlier_ones() -> None:
+    epochs = LeaderEpochCache([EpochEntry(1, 0), EpochEntry(2, 10), EpochEntry(4, 50)])
+    assert epochs.agree(2, 60)
+    assert epochs.entries == [(1, 0), (2, 10)]
