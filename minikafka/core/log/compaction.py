@@ -71,8 +71,7 @@ def dirt_of(log: LogFacts, config: LogConfig, now_ms: int) -> Dirt:
             if segment.max_timestamp > youngest_allowed:
                 limit = min(limit, segment.base_offset)
                 break
-    last = _floor(bases, max(limit, first_dirty))
-    first = min(_floor(bases, first_dirty), last)
+    first, last = _floor(bases, first_dirty), _floor(bases, max(limit, first_dirty))
     return Dirt(
         first_dirty,
         bases[last],

@@ -59,7 +59,6 @@ class OpenTransactions:
         while unreplicated and unreplicated[-1].first_offset > first_offset:
             unreplicated.pop()
         unreplicated.append(EndedTransaction(first_offset, marker_offset))
-        self._look()
 
     def committed_up_to(self, high_watermark: int) -> None:
         """All below ``high_watermark`` is committed."""

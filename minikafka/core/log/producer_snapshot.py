@@ -14,7 +14,6 @@ from typing import Final
 from crc32c import crc32c
 
 from minikafka.core.log.producer_state import (
-    NO_OFFSET,
     BatchMetadata,
     ProducerEntry,
     first_sequence,
@@ -86,6 +85,6 @@ def _entry(
         producer_epoch,
         coordinator_epoch,
         timestamp,
-        max(current_txn_first_offset, NO_OFFSET),
+        current_txn_first_offset,
         batches,
     )

@@ -150,9 +150,7 @@ class ProducerStates:
         ended = end_marker(batch) if batch.attributes & CONTROL_FLAG else None
         entry = self._entries.get(batch.producer_id)
         if guard is not NOT_REQUIRED and ended is None and batch.attributes & TRANSACTIONAL_FLAG:
-            known = self._check_verified(entry, batch, origin, guard)
-            if known is not None:
-                return known
+            self._check_verified(entry, batch, origin, guard)
         if entry is None:
             return None
         if ended is not None and ended[1].coordinator_epoch < entry.coordinator_epoch:
@@ -195,16 +193,20 @@ class ProducerStates:
         batch: RecordBatch,
         origin: AppendOrigin,
         guard: Verification | None,
-    ) -> BatchMetadata | None:
-        """Nobody would end a transaction that begins here without its coordinator knowing.
-        ``guard``: what the coordinator was asked with; a marker meanwhile has made that void."""
+    ) -> None:
+        """Refuse a batch that begins a transaction which its coordinator does not know: nothing
+        would ever end it. A retry of an appended batch begins none.
+
+        ``guard`` is what the coordinator was asked with; a marker meanwhile has made it void."""
         if entry is not None and entry.current_txn_first_offset >= 0:
-            return None
-        numbered = origin is AppendOrigin.CLIENT
-        if numbered and entry is not None and batch.producer_epoch == entry.producer_epoch:
-            known = _duplicate(entry, batch)
-            if known is not None:
-                return known
+            return
+        if (
+            origin is AppendOrigin.CLIENT
+            and entry is not None
+            and batch.producer_epoch == entry.producer_epoch
+            and _duplicate(entry, batch) is not None
+        ):
+            return
         verification = self._verifications.get(batch.producer_id)
         if verification is None or guard is not verification:
             raise KafkaError(
@@ -216,7 +218,6 @@ class ProducerStates:
                 f"sequence number {batch.base_sequence} of producer {batch.producer_id} before "
                 f"{verification.lowest_sequence}, which still waits",
             )
-        return None
 
     def update(
         self, batch: RecordBatch, first_offset: int, max_timestamp: int

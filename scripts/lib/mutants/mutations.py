@@ -56,6 +56,7 @@ ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
     ast.BitOr: ast.BitAnd,
 }
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+UNMUTATED_ARGUMENTS = {"strict", "usedforsecurity"}  # an assertion, and a word for auditors
 UNMUTATED_NAMES = {"__slots__", "__all__", "__match_args__"}
 ERRORS, OTHER_ERROR = "ErrorCode", "UNKNOWN_SERVER_ERROR"
 
@@ -294,7 +295,7 @@ class Walk:
                 for index, item in enumerate(value):
                     if isinstance(item, ast.comprehension):
                         self.comprehension(item, scope)
-                    elif isinstance(item, ast.keyword):
+                    elif isinstance(item, ast.keyword) and item.arg not in UNMUTATED_ARGUMENTS:
                         self.expression(item.value, attribute(item, "value"), scope)
                     elif isinstance(item, ast.expr):
                         self.expression(item, setter(value, index), scope)

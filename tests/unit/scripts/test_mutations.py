@@ -80,6 +80,7 @@ def test_a_function_that_returns_a_bool_returns_the_other_one() -> None:
         "def f(a: Literal[1]) -> 'int':\n    x: Final[2]",
         "def f(log):\n    log.info('a', b=1)",
         "def f(a):\n    assert a > 1",
+        "def f(a):\n    x = zip(a, strict=True)",
         "class A:\n    def __repr__(self):\n        return 1",
         "class A(Protocol):\n    x = 1",
         "class A:\n    __slots__ = ('a', 'b')",
