@@ -6,10 +6,15 @@ from typing import TypeVar
 import pytest
 
 from minikafka.core.log.aborted_txn import AbortedTxn
-from minikafka.core.log.compaction_filter import BatchFilter, KeyIndexer, LastRecord
+from minikafka.core.log.compaction_filter import BatchFilter, CleanerStats, KeyIndexer, LastRecord
 from minikafka.core.log.compaction_map import OffsetMap
 from minikafka.kernel.errors import KafkaError
-from minikafka.protocol.records.batch import RecordBatch, crc_is_valid, parse_batches
+from minikafka.protocol.records.batch import (
+    RecordBatch,
+    crc_is_valid,
+    parse_batches,
+    stamp_log_append_time,
+)
 from minikafka.protocol.records.builder import build_batch
 from minikafka.protocol.records.compression import Compression
 from minikafka.protocol.records.record import Record, decode_batch
@@ -99,6 +104,33 @@ def test_records_without_a_key_go() -> None:
     assert [record.offset for record in records(batch)] == [1]
 
 
+def test_the_map_ends_within_a_batch() -> None:
+    data = build_batch([(NOW, None, b"1", []), (NOW, None, b"2", [])], base_offset=10)
+    (batch,) = cleaned(data, upto=10)
+    assert [record.offset for record in records(batch)] == [11]
+
+
+def test_a_compressed_batch_that_keeps_all_is_not_compressed_again() -> None:
+    data = build_batch(
+        [(NOW, b"a", bytes(range(256)) * 40, [])], compression=Compression.GZIP, compression_level=1
+    )
+    assert data != build_batch(
+        [(NOW, b"a", bytes(range(256)) * 40, [])], compression=Compression.GZIP
+    )
+    assert [bytes(b.view()) for b in cleaned(data, latest={b"a": 0})] == [data]
+
+
+def test_the_latest_time_is_that_of_the_records_left() -> None:
+    three = [(NOW + 9, b"a", b"1", []), (NOW + 5, b"b", b"2", []), (NOW + 3, b"c", b"3", [])]
+    latest = {b"a": 99, b"b": 1, b"c": 2}
+    (batch,) = cleaned(build_batch(three), latest=latest)
+    assert batch.max_timestamp == NOW + 5
+    data = bytearray(build_batch(three))
+    stamp_log_append_time(data, parsed(bytes(data))[0], NOW + 20)
+    (batch,) = cleaned(bytes(data), latest=latest)
+    assert batch.max_timestamp == NOW + 20
+
+
 def test_a_tombstone_gets_a_horizon_and_goes_after_it() -> None:
     data = build_batch(
         [(NOW - 5, b"a", None, []), (NOW - 4, b"b", b"2", [("h", None)])], base_offset=10
@@ -147,6 +179,12 @@ def test_the_last_batch_of_a_producer_is_left_empty() -> None:
     (same,) = cleaned(header, producers={7: LastRecord(11, 3)})
     assert bytes(same.view()) == header
     assert cleaned(header, producers={7: LastRecord(12, 3)}) == []
+
+
+def test_a_producers_only_batch_may_be_the_first_of_the_log() -> None:
+    data = build_batch([(NOW, b"a", b"1", [])], producer_id=7, producer_epoch=3, base_sequence=0)
+    (batch,) = cleaned(data, latest={b"a": 50}, producers={7: LastRecord(0, 3)})
+    assert (batch.base_offset, batch.record_count) == (0, 0)
 
 
 # ---- transactions
@@ -199,6 +237,21 @@ def test_the_marker_of_a_producer_without_data_is_left_empty() -> None:
     assert cleaned(bytes(commit.view()), now_ms=NOW + DAY, producers={1: LastRecord(-1, 5)}) == []
 
 
+def test_only_a_marker_stands_for_a_producer_without_data() -> None:
+    data = build_batch([(NOW, b"a", b"1", [])], producer_id=7, producer_epoch=3, base_sequence=0)
+    assert cleaned(data, latest={b"a": 50}, producers={7: LastRecord(-1, 3)}) == []
+
+
+def test_a_record_with_the_key_of_a_marker_does_not_supersede_it() -> None:
+    log = (data_of(1, 0), marker(1, 0, True, NOW, base_offset=1))
+    (record,) = records(parsed(log[1])[0])
+    assert record.key is not None
+    assert len(cleaned(*log, latest={b"k": 0, record.key: 9})) == 2
+    offsets = OffsetMap(100, 0.9)
+    finish(KeyIndexer(offsets, 0).take(parsed(*log)))
+    assert (offsets.size, offsets.get(record.key)) == (1, -1)
+
+
 def test_aborted_records_do_not_supersede() -> None:
     offsets = OffsetMap(100, 0.9)
     indexer = KeyIndexer(offsets, 0)
@@ -216,6 +269,61 @@ def test_a_full_map_ends_where_it_has_come_to() -> None:
     assert finish(KeyIndexer(offsets, 11).take(parsed(data))) is True
     assert offsets.latest_offset == 12
     assert (offsets.get(b"1"), offsets.get(b"2"), offsets.get(b"3")) == (11, 12, -1)
+
+
+def test_what_lies_before_the_start_is_passed_over() -> None:
+    offsets = OffsetMap(100, 0.9)
+    data = build_batch([(NOW, b"1", b"v", []), (NOW, b"2", b"v", [])], base_offset=10)
+    finish(KeyIndexer(offsets, 20).take(parsed(data)))
+    assert (offsets.size, offsets.latest_offset) == (0, -1)
+    finish(KeyIndexer(offsets, 11).take(parsed(data)))
+    assert (offsets.get(b"1"), offsets.get(b"2")) == (-1, 11)
+
+
+def test_the_map_knows_how_far_it_has_come_without_a_key_there() -> None:
+    offsets = OffsetMap(100, 0.9)
+    data = build_batch([(NOW, b"1", b"v", []), (NOW, None, b"v", [])], base_offset=10)
+    finish(KeyIndexer(offsets, 11).take(parsed(data)))
+    assert (offsets.size, offsets.latest_offset) == (0, 11)
+
+
+# ---- what it costs
+
+
+def pauses(work: Generator[None, None, object]) -> int:
+    return sum(1 for _ in work)
+
+
+def passes(data: list[RecordBatch]) -> list[Generator[None, None, object]]:
+    offsets = OffsetMap(5_000, 1.0)
+    return [KeyIndexer(offsets, 0).take(data), BatchFilter(offsets, NOW, DAY, {}).take(data)]
+
+
+def test_both_passes_pause_now_and_then() -> None:
+    """After 128 records, or batches and bytes that take as long."""
+    record = (NOW, b"k", b"v", [])
+    for work in passes(parsed(build_batch([record] * 1280))):
+        assert pauses(work) == 10
+    for work in passes(parsed(*(build_batch([record]) for _ in range(220)))):
+        assert pauses(work) == 10  # a batch is worth six records
+    large = [(NOW, b"k", bytes(64 * 8192), [])]
+    for work in passes(parsed(*(build_batch(large) for _ in range(20)))):
+        assert pauses(work) == 10
+    for work in passes(parsed(build_batch([record] * 90))):
+        assert pauses(work) == 0
+
+
+def test_what_was_read_and_written_is_counted() -> None:
+    keys = (b"a", b"a", None, b"b")
+    data = parsed(
+        build_batch([(NOW, key, b"v", []) for key in keys]),
+        build_batch([(NOW, b"c", b"", [])], base_offset=4),
+    )
+    stats, offsets = CleanerStats(), OffsetMap(10, 1.0)
+    finish(KeyIndexer(offsets, 0, stats=stats).take(data))
+    finish(BatchFilter(offsets, NOW, DAY, {}, stats=stats).take(data))
+    assert stats.map_records_read == stats.records_read == 5
+    assert (stats.records_written, stats.records_without_key) == (3, 1)
 
 
 @pytest.mark.parametrize("position", [25, 40, 61, 65, 70, -1])

@@ -53,9 +53,23 @@ def test_what_is_clean_is_not_dirty() -> None:
     assert not wants_cleaning(dirt, CONFIG, False)
     assert wants_cleaning(dirt, CONFIG, True)
     assert wants_cleaning(dirt, replace(CONFIG, min_cleanable_dirty_ratio=0.2), False)
+    assert not wants_cleaning(dirt, replace(CONFIG, min_cleanable_dirty_ratio=0.25), False)
     clean = dirt_of(log(cleaned=40), CONFIG, NOW)
     assert clean.cleanable_bytes == 0
     assert not wants_cleaning(clean, CONFIG, True)
+
+
+def test_a_log_of_no_bytes_is_not_dirty() -> None:
+    facts = LogFacts(0, 0, 0, None, [segment(0, size=0)])
+    dirt = dirt_of(facts, CONFIG, NOW)
+    assert dirt.ratio == 0.0
+    assert not wants_cleaning(dirt, CONFIG, True)
+
+
+@pytest.mark.parametrize(("cleaned", "end"), [(30, 30), (45, 40), (50, 40)])
+def test_what_was_cleaned_stays_so_however_little_is_stable(cleaned: int, end: int) -> None:
+    dirt = dirt_of(log(stable=5, cleaned=cleaned), CONFIG, NOW)
+    assert (dirt.first_dirty, dirt.first_uncleanable, dirt.cleanable_bytes) == (cleaned, end, 0)
 
 
 @pytest.mark.parametrize(("cleaned", "start"), [(5, 10), (60, 0), (60, 10), (None, 10)])
@@ -79,6 +93,11 @@ def test_a_part_of_a_segment_may_be_clean() -> None:
 def test_young_segments_wait(lag_ms: int, end: int) -> None:
     config = replace(CONFIG, min_compaction_lag_ms=lag_ms)
     assert dirt_of(log(), config, 40_000).first_uncleanable == end
+    assert dirt_of(log(stable=15), config, 40_000).first_uncleanable == min(end, 10)
+
+
+def test_without_a_lag_times_do_not_matter() -> None:
+    assert dirt_of(log(), CONFIG, now_ms=0).first_uncleanable == 40
 
 
 def test_old_segments_have_waited_long_enough() -> None:
@@ -87,6 +106,8 @@ def test_old_segments_have_waited_long_enough() -> None:
     assert overdue_ms([NOW - 100], config, NOW) == 0
     assert overdue_ms([-1], config, NOW) == 0
     assert overdue_ms([1], CONFIG, NOW) == 0
+    assert overdue_ms([1], config, NOW) == NOW - 101
+    assert overdue_ms([0, NOW - 130], config, NOW) == 30  # Kafka takes no 0 for a time
 
 
 # ---- groups
@@ -105,6 +126,15 @@ def test_groups_fit_one_segment() -> None:
     assert group_segments([], CONFIG, 50) == []
 
 
+def test_a_group_may_fill_a_segment_and_both_of_its_indexes() -> None:
+    config = replace(CONFIG, segment_bytes=200, index_size_max_bytes=24)
+    assert bases(group_segments(SEGMENTS, config, 50)) == [[0, 10], [20, 30], [40]]
+    config = replace(CONFIG, index_size_max_bytes=24)
+    for sizes in ((12, 4), (4, 12)):
+        segments = [SegmentFacts(base, 100, *sizes, 0) for base in (0, 10, 20)]
+        assert bases(group_segments(segments, config, 50)) == [[0, 10], [20]]
+
+
 def test_a_segment_larger_than_all_stays_alone() -> None:
     config = replace(CONFIG, segment_bytes=50)
     assert bases(group_segments(SEGMENTS[:2], config, 50)) == [[0], [10]]
@@ -115,6 +145,10 @@ def test_offsets_of_a_group_can_stand_in_its_index() -> None:
     two = [segment(0), segment(far - 5)]
     assert bases(group_segments(two, CONFIG, far)) == [[0, far - 5]]
     assert bases(group_segments(two, CONFIG, far + 1)) == [[0], [far - 5]]
+    three = [segment(0), segment(10), segment(20)]
+    assert bases(group_segments(three, CONFIG, far + 20)) == [[0, 10], [20]]
+    three = [segment(0), segment(10), segment(far + 10)]
+    assert bases(group_segments(three, CONFIG, far + 11)) == [[0], [10], [far + 10]]
     empty = [segment(0), segment(far + 5, size=0)]
     assert bases(group_segments(empty, CONFIG, far + 9)) == [[0, far + 5]]
 
@@ -127,8 +161,11 @@ def test_throttle() -> None:
     assert throttle.observe(300, 100) == 0
     assert throttle.observe(300, 300) == 300  # 600 bytes want 600 ms
     assert throttle.observe(10, 600) == 0
-    assert throttle.observe(290, 900) == 0
+    assert throttle.observe(400, 900) == 110  # since 600, when the wait was over
+    assert throttle.observe(300, 1310) == 0  # since 1,010
+    assert throttle.observe(600, 1610) == 300
     assert Throttle(1.7e308, 0).observe(2**60, 1000) == 0
+    assert Throttle(1000, 5000).observe(30_000, 5300) == 29_700
 
 
 # ---- the map
@@ -156,6 +193,7 @@ def test_the_map_against_a_dict(
         twin[key] = at
         assert offsets.latest_offset == at
     assert offsets.size == len(twin) <= offsets.slots
+    assert offsets.utilization == len(twin) / offsets.slots
     for number in range(70):
         key = b"key-%d" % number
         assert offsets.get(key) == twin.get(key, -1)

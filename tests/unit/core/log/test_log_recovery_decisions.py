@@ -46,6 +46,7 @@ def test_holes_are_seen_where_there_is_no_compaction() -> None:
         (True, 5, 30, None, 30),
         (False, 5, 30, None, 5),
         (False, 50, 30, None, 30),
+        (False, 5, 30, 20, 5),
         (False, 25, 30, 20, 20),  # the rebuilt indexes of that segment are not on disk
         (True, 5, 30, 10, 10),
     ],
@@ -57,7 +58,7 @@ def test_the_recovery_point_after_loading(
 
 
 def test_snapshots_within_the_log_are_used_newest_first() -> None:
-    assert choose_snapshots([0, 5, 10, 20, 31], 0, 30) == ([20, 10, 5], [31, 0])
+    assert choose_snapshots([0, 5, 10, 30, 31], 0, 30) == ([30, 10, 5], [31, 0])
     assert choose_snapshots([], 0, 30) == ([], [])
 
 
@@ -65,9 +66,12 @@ def test_snapshots_of_no_segment_are_strays_but_for_a_shutdowns() -> None:
     assert stray_snapshots([5, 10, 12, 25], [0, 10, 20]) == [5, 12]
     assert stray_snapshots([5, 10, 12], [0, 10, 20]) == [5, 12]
     assert stray_snapshots([5, 7], []) == [5]
+    assert stray_snapshots([20], [0, 10]) == []
+    assert stray_snapshots([0, 10], [0, 10]) == []
 
 
 def test_index_arithmetic() -> None:
+    assert index_math.fits(10, 10)
     assert index_math.fits(10, 10 + 2**31 - 1)
     assert not index_math.fits(10, 10 + 2**31)
     assert not index_math.fits(10, 9)

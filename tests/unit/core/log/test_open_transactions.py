@@ -72,6 +72,65 @@ class TestOneTransaction:
         assert again.transactions.first_unstable_offset is None
 
 
+class TestSeveralTransactions:
+    def test_each_holds_readers_back_until_its_own_marker_is_committed(self) -> None:
+        transactions = OpenTransactions()
+        transactions.begin(0)
+        transactions.begin(2)
+        transactions.end(0, 3)
+        transactions.end(2, 5)
+        held_back = []
+        for high_watermark in range(3, 7):
+            transactions.committed_up_to(high_watermark)
+            held_back.append(transactions.first_unstable_offset)
+        assert held_back == [0, 2, 2, None]
+
+    def test_one_that_ends_late_stands_for_those_that_began_after_it(self) -> None:
+        transactions = OpenTransactions()
+        for first_offset in (1, 3, 5):
+            transactions.begin(first_offset)
+        transactions.end(1, 6)
+        transactions.end(5, 7)
+        transactions.end(3, 8)
+        held_back = []
+        for high_watermark in (6, 7, 8, 9):
+            transactions.committed_up_to(high_watermark)
+            held_back.append(transactions.first_unstable_offset)
+        assert held_back == [1, 3, 3, None]
+
+    def test_the_first_ongoing_one_is_the_first_without_a_marker(self) -> None:
+        transactions = OpenTransactions()
+        assert transactions.first_ongoing is None
+        transactions.begin(4)
+        transactions.begin(2)
+        assert transactions.first_ongoing == 2
+        transactions.end(2, 5)
+        assert transactions.first_ongoing == 4
+        assert transactions.first_unstable_offset == 2
+
+    def test_a_snapshot_replaces_all_that_was_known(self) -> None:
+        transactions = OpenTransactions()
+        transactions.begin(1)
+        transactions.end(1, 2)
+        transactions.load([7, 4])
+        assert (transactions.ongoing, transactions.first_unstable_offset) == ((4, 7), 4)
+        transactions.end(4, 8)
+        transactions.load([])
+        assert transactions.first_unstable_offset is None
+
+    def test_another_log_takes_them_over_as_they_are(self) -> None:
+        source = OpenTransactions()
+        source.begin(1)
+        source.begin(3)
+        source.end(1, 4)
+        copy = OpenTransactions()
+        copy.begin(0)
+        copy.take_over(source)
+        assert copy.first_unstable_offset == 1
+        copy.committed_up_to(5)
+        assert (copy.ongoing, copy.first_unstable_offset) == ((3,), 3)
+
+
 class CountedOffset(int):
     """An offset that counts how often it is compared."""
 

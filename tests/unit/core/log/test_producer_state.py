@@ -7,6 +7,7 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
+from minikafka.core.log.aborted_txn import AbortedTxn
 from minikafka.core.log.append import AppendOrigin
 from minikafka.core.log.producer_snapshot import (
     CorruptSnapshotError,
@@ -106,6 +107,7 @@ def test_a_retry_is_found_among_the_last_five() -> None:
     for sequence in (0, 2):
         assert log.refusal(batch(sequence, 2)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert log.refusal(batch(12, 1)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert log.refusal(batch(13, 1)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def test_sequences_wrap() -> None:
@@ -119,6 +121,13 @@ def test_sequences_wrap() -> None:
     assert entry.last_sequence == 1
     assert again.append(batch(MAX_SEQUENCE, 3)) is not None
     assert again.append(batch(2)) is None
+
+
+def test_only_zero_follows_the_last_sequence_of_all() -> None:
+    log = Log()
+    log.append(batch(MAX_SEQUENCE))
+    assert log.refusal(batch(5)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert log.append(batch(0)) is None
 
 
 def test_a_new_epoch_starts_at_zero() -> None:
@@ -159,6 +168,91 @@ def test_transactions_open_and_end() -> None:
     assert (entry.current_txn_first_offset, entry.coordinator_epoch) == (-1, 3)
     assert entry.last_timestamp == 2000
     assert log.append(batch(2)) is None  # a marker of the same epoch leaves the sequences
+
+
+def test_a_transaction_may_begin_at_the_first_offset_of_a_log() -> None:
+    log = Log()
+    log.end = 0
+    log.append(batch(0, transactional=True))
+    log.append(batch(1, transactional=True))
+    assert log.states.transactions.ongoing == (0,)
+    assert log.refusal(batch(2)) is ErrorCode.INVALID_TXN_STATE
+    log.states.expire(10**9, expiration_ms=1)
+    assert log.states.entry(PID) is not None
+    again = ProducerStates()
+    again.load(decode_snapshot(encode_snapshot(log.states.entries)))
+    assert again.transactions.ongoing == (0,)
+
+
+def test_a_marker_tells_of_what_it_aborts_and_up_to_where_all_is_decided_then() -> None:
+    states = ProducerStates()
+    states.update(batch(0, transactional=True), 10, 0)
+    other = batch(0, transactional=True)._replace(producer_id=PID + 1)
+    states.update(other, 11, 0)
+    assert states.update(marker(ControlRecordType.ABORT), 12, 0) == AbortedTxn(PID, 10, 12, 11)
+    states.update(batch(1, transactional=True), 13, 0)
+    assert states.update(marker(ControlRecordType.COMMIT), 14, 0) is None
+    states.update(marker(ControlRecordType.COMMIT)._replace(producer_id=PID + 1), 15, 0)
+    states.update(batch(2, transactional=True), 16, 0)
+    assert states.update(marker(ControlRecordType.ABORT), 17, 0) == AbortedTxn(PID, 16, 17, 18)
+    assert states.update(marker(ControlRecordType.ABORT), 18, 0) is None  # of no transaction
+
+
+def test_a_control_batch_that_is_no_marker_ends_nothing() -> None:
+    """Such as a marker of which compaction has left the header alone."""
+    log = Log()
+    log.append(batch(0, transactional=True))
+    data = marker(ControlRecordType.COMMIT)
+    header = bytearray(data.view()[:61])
+    header[8:12] = (61 - 12).to_bytes(4, "big")
+    header[57:61] = bytes(4)
+    (emptied,) = parse_batches(bytes(header))
+    assert log.states.check(emptied, COORDINATOR) is None
+    assert log.states.update(emptied, 101, 0) is None
+    assert log.states.transactions.ongoing == (100,)
+
+
+def test_the_states_of_a_log_go_over_to_the_one_that_takes_its_place() -> None:
+    log, asked = Log(), ProducerStates()
+    log.append(batch(0, transactional=True))
+    taken = ProducerStates()
+    taken.take_over(log.states)
+    assert taken.entries == log.states.entries
+    assert taken.transactions.ongoing == (100,)
+    guard = asked.verification_of(PID + 1, 0, 0, 1000)
+    taken.take_over_verifications(asked)
+    assert taken.verification_of(PID + 1, 0, 1, 1000) is guard
+
+
+class TestVerification:
+    """Who has to have asked the coordinator, given that the others have not (``guard`` is None)."""
+
+    def test_is_for_transactions_alone(self) -> None:
+        states = ProducerStates()
+        assert states.check(batch(0), CLIENT, None) is None
+        assert states.check(marker(ControlRecordType.COMMIT), COORDINATOR, None) is None
+        with pytest.raises(KafkaError) as caught:
+            states.check(batch(0, transactional=True), CLIENT, None)
+        assert caught.value.code is ErrorCode.INVALID_TXN_STATE
+
+    def test_does_not_spare_a_fenced_producer(self) -> None:
+        log = Log()
+        log.append(batch(0, epoch=4))
+        guard = log.states.verification_of(PID, 3, 0, 1000)
+        with pytest.raises(KafkaError) as caught:
+            log.states.check(batch(0, epoch=3, transactional=True), CLIENT, guard)
+        assert caught.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
+
+    def test_is_not_for_a_retry_but_for_the_same_sequence_in_the_next_epoch(self) -> None:
+        log = Log()
+        log.append(batch(0, transactional=True))
+        log.append(marker(ControlRecordType.COMMIT), COORDINATOR)
+        found = log.states.check(batch(0, transactional=True), CLIENT, None)
+        assert found is not None
+        assert found.last_offset == 100
+        with pytest.raises(KafkaError) as caught:
+            log.states.check(batch(0, epoch=1, transactional=True), CLIENT, None)
+        assert caught.value.code is ErrorCode.INVALID_TXN_STATE
 
 
 def test_a_marker_may_fence_the_producer() -> None:
@@ -213,6 +307,22 @@ def test_a_snapshot_is_byte_for_byte_kafkas() -> None:
     assert list(entry.batches) == [BatchMetadata(6, 9, 20, 3, 1000)]
     assert entry.current_txn_first_offset == -1
     assert encode_snapshot([entry]) == GOLDEN
+
+
+def test_a_snapshot_keeps_the_batch_at_the_first_offset() -> None:
+    states = ProducerStates()
+    states.update(batch(0), 0, 1000)
+    (entry,) = decode_snapshot(encode_snapshot(states.entries))
+    assert list(entry.batches) == [BatchMetadata(0, 0, 0, 0, 1000)]
+
+
+def test_a_snapshot_of_a_producer_with_a_marker_alone_has_no_batch() -> None:
+    states = ProducerStates()
+    states.update(marker(ControlRecordType.COMMIT), 5, 0)
+    data = encode_snapshot(states.entries)
+    assert struct.unpack(">qhiqiqiq", data[10:]) == (PID, 0, -1, -1, 0, 2000, 3, -1)
+    (entry,) = decode_snapshot(data)
+    assert not entry.batches
 
 
 def test_an_empty_snapshot() -> None:
