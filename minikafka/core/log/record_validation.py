@@ -84,7 +84,7 @@ def opened_batch(batch: RecordBatch, config: LogConfig, now_ms: int) -> RecordBa
             changed = _renumbered(batch, target, level)
         elif target is not source:
             changed = _with_payload(batch, compress(target, data, level), target, max_timestamp)
-        elif max_timestamp != batch.max_timestamp and not batch.timestamp_type_log_append:
+        elif max_timestamp != batch.max_timestamp:
             changed = _with_payload(batch, bytes(batch.payload()), target, max_timestamp)
         else:
             return batch
