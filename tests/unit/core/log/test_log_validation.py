@@ -168,6 +168,9 @@ def test_recompression_leaves_control_batches_and_watches_the_size() -> None:
     zeros = build_batch([(NOW, None, bytes(10_000), [])], compression=Compression.GZIP)
     config = replace(CONFIG, compression_type="uncompressed", max_message_bytes=5000)
     assert refusal(zeros, config) is ErrorCode.MESSAGE_TOO_LARGE
+    size = leader_batch(zeros, replace(config, max_message_bytes=20_000), AppendOrigin.CLIENT, NOW)
+    fits = replace(config, max_message_bytes=size.size_bytes)
+    assert leader_batch(zeros, fits, AppendOrigin.CLIENT, NOW).size_bytes == size.size_bytes
     config = replace(CONFIG, compression_type="gzip")
     marker = leader_batch(batch(control=True), config, AppendOrigin.COORDINATOR, NOW)
     assert marker.compression is Compression.NONE

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from minikafka.core.log.append import AppendOrigin, RecordValidationError
 from minikafka.core.log.config import LogConfig
+from minikafka.core.log.up_conversion import batch_of_message_set
 from minikafka.core.log.validation import leader_batch
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.records.batch import RecordBatch, crc_is_valid
@@ -121,6 +122,16 @@ def test_sizes_are_limited_before_and_after() -> None:
     one = encode_message_set(RECORDS[:1], 1)
     small = replace(CONFIG, max_message_bytes=len(one) - 1)
     assert refusal(one, small).code is ErrorCode.MESSAGE_TOO_LARGE
+    zeros = encode_message_set([Record(0, NOW, b"k", bytes(10_000), [])], 1)
+    packed = replace(CONFIG, compression_type="gzip", max_message_bytes=len(zeros))
+    assert accepted(zeros, packed).size_bytes < 200
+    too_small = replace(packed, max_message_bytes=len(zeros) - 1)
+    assert refusal(zeros, too_small).code is ErrorCode.MESSAGE_TOO_LARGE
+    converted = accepted(one).size_bytes
+    assert accepted(one, replace(CONFIG, max_message_bytes=converted)).size_bytes == converted
+    with pytest.raises(KafkaError) as caught:
+        batch_of_message_set(b"", CONFIG, NOW)
+    assert caught.value.code is ErrorCode.INVALID_RECORD
     many = encode_message_set([RECORDS[0]] * 50, 1)
     assert refusal(many, replace(CONFIG, max_message_bytes=200)).code is (
         ErrorCode.MESSAGE_TOO_LARGE
@@ -132,6 +143,7 @@ def test_sizes_are_limited_before_and_after() -> None:
     [
         wrapped(encode_message_set(RECORDS, 1)) * 2,
         wrapped(encode_message_set(RECORDS, 1)) + encode_message_set(RECORDS, 1),
+        encode_message_set(RECORDS, 1) + wrapped(encode_message_set(RECORDS, 1)),
         encode_message_set(RECORDS, 0) + encode_message_set(RECORDS, 1),
         wrapped(encode_message_set(RECORDS, 0), magic=1),
         wrapped(encode_message_set(RECORDS, 1), magic=0),
@@ -157,6 +169,9 @@ def test_times_are_checked() -> None:
             data = encode_message(0, 1, NOW, b"k", b"v", attributes)
         else:
             data = wrapped(data, attributes=attributes)
+        assert refusal(data).code is ErrorCode.INVALID_TIMESTAMP
+    by_broker = encode_message(0, 1, NOW, b"k", b"v", 8)
+    for data in (wrapped(by_broker), encode_message_set(RECORDS, 1) + by_broker):
         assert refusal(data).code is ErrorCode.INVALID_TIMESTAMP
     for timestamp in (-2, 2**63 - 1):
         data = encode_message(0, 1, timestamp, b"k", b"v")

@@ -12,6 +12,7 @@ from minikafka.core.replication.high_watermark import (
     bounded_high_watermark,
     effective_min_isr,
     leader_high_watermark,
+    low_watermark,
 )
 from minikafka.core.replication.isr import joined_by, may_join, out_of_sync, without
 from minikafka.core.replication.partition_state import (
@@ -72,6 +73,19 @@ def test_a_checkpoint_is_brought_into_the_log() -> None:
     assert bounded_high_watermark(5, 0, 10) == 5
     assert bounded_high_watermark(50, 0, 10) == 10
     assert bounded_high_watermark(0, 4, 10) == 4
+
+
+@pytest.mark.mission("DOP-8")
+def test_the_low_watermark_is_that_of_the_live_replica_that_starts_first() -> None:
+    def starts(**by_id: int) -> dict[int, FollowerState]:
+        return {int(i[1:]): FollowerState(10, start) for i, start in by_id.items()}
+
+    assert low_watermark(5, {}, {1}) == 5
+    assert low_watermark(5, starts(b2=7, b3=5), {1, 2, 3}) == 5
+    assert low_watermark(5, starts(b2=3, b3=4), {1, 2, 3}) == 3
+    assert low_watermark(5, starts(b2=3, b3=4), {1, 3}) == 4
+    assert low_watermark(5, {2: FollowerState()}, {1, 2}) == -1  # has not fetched yet
+    assert low_watermark(5, {2: FollowerState()}, {1}) == 5
 
 
 @dataclass
