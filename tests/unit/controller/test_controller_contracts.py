@@ -239,3 +239,30 @@ async def test_only_the_controller_watches_topics_and_brokers(new_cluster):
             "/log_dir_event_notification",
         ]
         assert of_all == {2: ["/controller"], 3: ["/controller"]}
+
+
+# --------------------------------------------------------------------------------------- channels
+
+
+@pytest.mark.mission("CDU-6")
+async def test_the_next_connection_to_a_broker_goes_to_its_new_address(new_cluster):
+    async with new_cluster() as cluster:
+        connect, opened = cluster.brokers.connect, []
+
+        async def recorded(broker):
+            opened.append((broker.id, broker.endpoints[0].port))
+            return await connect(broker)
+
+        cluster.brokers.connect = recorded
+        await cluster.start(1, 2)
+        assert (2, 9092) in opened
+        opened.clear()
+        await cluster.nodes[2].store.update_broker(cluster.broker_node(2, port=777))
+        await cluster.settle()
+        assert opened == []  # the connection that there is serves on
+        cluster.brokers.down.add(2)
+        await cluster.create_topic("t", (2, 1))
+        cluster.brokers.down.clear()
+        cluster.clock.advance(100)  # the back-off between two attempts
+        await cluster.settle()
+        assert set(opened) == {(2, 777)}
