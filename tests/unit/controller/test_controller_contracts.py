@@ -14,9 +14,11 @@ from minikafka.controller.watches import Watches
 from minikafka.core.controller.context import ControllerContext
 from minikafka.core.controller.events import ControllerChange, Reelect
 from minikafka.kernel import events
-from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.cluster import ElectionType, PartitionAndReplica, TopicPartition
+from minikafka.kernel.errors import ErrorCode
 from minikafka.zookeeper import paths
 from minikafka.zookeeper.store import ZkStore
+from tests.support.reassigning import catch_up
 
 # --------------------------------------------------------------------------------------- elector
 
@@ -266,3 +268,25 @@ async def test_the_next_connection_to_a_broker_goes_to_its_new_address(new_clust
         cluster.clock.advance(100)  # the back-off between two attempts
         await cluster.settle()
         assert set(opened) == {(2, 777)}
+
+
+# ------------------------------------------------------------------------------------------- disks
+
+
+@pytest.mark.mission("RSM-3", "LEL-1")
+async def test_a_replica_that_has_a_disk_again_may_lead_again(new_cluster):
+    async with new_cluster() as cluster:
+        (controller, _) = await cluster.start(1, 2)
+        (tp,) = await cluster.create_topic("t", (2, 1))
+        cluster.brokers.errors[PartitionAndReplica(tp, 2)] = ErrorCode.KAFKA_STORAGE_ERROR
+        await cluster.nodes[2].store.propagate_log_dir_event(2)
+        await cluster.settle()
+        assert controller.context.replicas_on_offline_dirs[2] == {tp}
+        assert await cluster.state(tp) == (1, (1,), 1)
+        cluster.brokers.errors.clear()
+        await cluster.nodes[2].store.propagate_log_dir_event(2)
+        await cluster.settle()
+        assert controller.context.replicas_on_offline_dirs[2] == set()
+        await catch_up(cluster, tp)
+        elected = await controller.elect_leaders([tp], ElectionType.PREFERRED)
+        assert elected == {tp: 2}
