@@ -13,10 +13,12 @@ from tests.support.controller_lab import ClusterOfControllers, ManualClock
 
 @pytest.fixture
 def new_cluster():
-    """``async with new_cluster() as cluster``: an empty cluster, stopped at the end."""
+    """``async with new_cluster() as cluster``: an empty cluster, stopped at the end. A task that
+    outlives the controllers fails the test; waiting for it would hang."""
 
     @asynccontextmanager
     async def make(**config):
+        others = asyncio.all_tasks()
         async with asyncio.TaskGroup() as tasks:
             cluster = ClusterOfControllers(tasks, config=config)
             await cluster.prepare()
@@ -24,6 +26,7 @@ def new_cluster():
                 yield cluster
             finally:
                 await cluster.stop()
+            assert sorted(task.get_name() for task in asyncio.all_tasks() - others) == []
             # The group would wait for these: without an end, the test would not fail, but hang.
             outlived = {task.get_name() for task in asyncio.all_tasks()}
             assert not [name for name in outlived if name.startswith(("Controller-", TIMER))]

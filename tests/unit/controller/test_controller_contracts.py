@@ -9,7 +9,9 @@ import json
 import pytest
 from structlog.testing import capture_logs
 
+from minikafka.controller import machines
 from minikafka.controller.elector import ControllerElector
+from minikafka.controller.leaving import PAUSE_MS
 from minikafka.controller.watches import Watches
 from minikafka.core.controller.context import ControllerContext
 from minikafka.core.controller.events import ControllerChange, Reelect
@@ -290,3 +292,31 @@ async def test_a_replica_that_has_a_disk_again_may_lead_again(new_cluster):
         await catch_up(cluster, tp)
         elected = await controller.elect_leaders([tp], ElectionType.PREFERRED)
         assert elected == {tp: 2}
+
+
+# ------------------------------------------------------------------------------------ resignations
+
+
+@pytest.mark.mission("CFO-2")
+async def test_dead_replicas_that_wait_are_forgotten_at_a_resignation(new_cluster, monkeypatch):
+    """Whoever is elected next finds them in the ISRs."""
+    monkeypatch.setattr(machines, "SLICE", 2)
+    async with new_cluster() as cluster:
+        (controller, _, _) = await cluster.start(1, 2, 3)
+        partitions = await cluster.create_topic("t", *[(1, 2, 3)] * 6)
+        await cluster.kill(3)
+        assert len(controller._leaving) > 0
+        waiting = []
+
+        def sample(level, event, facts):
+            if event == "resigned":
+                waiting.append(len(controller._leaving))
+
+        with events.diverted(sample):
+            cluster.tree.delete(paths.CONTROLLER)
+            await cluster.settle()
+        assert waiting == [0]
+        for _ in partitions:
+            cluster.clock.advance(PAUSE_MS)
+            await cluster.settle()
+        assert [(await cluster.state(tp))[:2] for tp in partitions] == [(1, (1, 2))] * 6
