@@ -320,3 +320,34 @@ async def test_dead_replicas_that_wait_are_forgotten_at_a_resignation(new_cluste
             cluster.clock.advance(PAUSE_MS)
             await cluster.settle()
         assert [(await cluster.state(tp))[:2] for tp in partitions] == [(1, (1, 2))] * 6
+
+
+@pytest.mark.mission("CSH-8", "CCB-1")
+async def test_a_broker_that_comes_back_from_a_controlled_shutdown_is_live(new_cluster):
+    async with new_cluster() as cluster:
+        (controller, _) = await cluster.start(1, 2)
+        (tp,) = await cluster.create_topic("t", (2, 1))
+        assert await controller.controlled_shutdown(2, -1) == []
+        assert controller.context.live_broker_ids() == [1]
+        await cluster.kill(2)
+        cluster.brokers.down.clear()
+        await cluster.start(2)
+        assert controller.context.live_broker_ids() == [1, 2]
+        await catch_up(cluster, tp)
+        assert await controller.elect_leaders([tp], ElectionType.PREFERRED) == {tp: 2}
+
+
+@pytest.mark.mission("CEL-12")
+async def test_nobody_stands_between_a_lost_session_and_the_new_registration(new_cluster):
+    async with new_cluster() as cluster:
+        (controller,) = await cluster.start(1)
+        cluster.tree.expire(cluster.nodes[1].session.session_id)
+        await controller.on_session_lost()
+        node = await cluster.register(1)  # the session is open; the controller is not told yet
+        controller.queue.put(Reelect())
+        await cluster.settle()
+        assert not controller.is_active
+        assert paths.CONTROLLER not in cluster.tree.nodes
+        await controller.on_new_session(node.store)
+        await cluster.settle()
+        assert controller.is_active
