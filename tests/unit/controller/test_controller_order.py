@@ -5,6 +5,7 @@ neighbour, changes the trace.
 """
 
 import json
+from dataclasses import replace
 
 import pytest
 from structlog.testing import capture_logs
@@ -165,6 +166,42 @@ async def test_brokers_hear_of_a_death_that_only_doomed_topics_are_about(new_clu
             "topic_deletion_halted waiting",
             "UpdateMetadata to 1,3",
         ]
+
+
+@pytest.mark.mission("DEL-5", "CCB-1")
+async def test_a_doomed_topic_gets_no_leader_when_its_broker_is_back(new_cluster):
+    """It lost its leader, was to move, and is to be deleted: the broker stops and deletes it."""
+    async with new_cluster(auto_leader_rebalance_enable=False) as cluster:
+        await cluster.start(7, 1, 2)
+        (tp,) = await cluster.create_topic("t", (2,))
+        await cluster.kill(2)
+        await move(cluster, {tp: (1,)})
+        await delete(cluster, "t")
+        assert (await cluster.state(tp))[0] == -1
+        cluster.brokers.down.clear()
+        with capture_logs() as logs:
+            await cluster.start(2)
+        lines = story(logs)
+        assert "t-0 OfflinePartition -> OnlinePartition" not in lines
+        assert lines[-1] == "topic_deletion_completed t"
+
+
+@pytest.mark.mission("CCB-2", "RSM-12")
+async def test_the_next_death_is_told_though_the_isr_had_shrunk_before(new_cluster):
+    """Brokers that heard of an election in one event do not hear twice; in the next event they
+    hear again."""
+    async with new_cluster(auto_leader_rebalance_enable=False) as cluster:
+        await cluster.start(7, 1, 2, 3)
+        (tp,) = await cluster.create_topic("t", (3, 2, 1))
+        await cluster.kill(3)
+        store = ZkStore(cluster.tree.open())
+        found = (await store.leader_isr_states([tp]))[tp]
+        shrunk = replace(found.leader_and_isr, isr=(2,))
+        await store.update_isrs({tp: replace(found, leader_and_isr=shrunk)})
+        cluster.brokers.take()
+        await cluster.kill(1)
+        (state,) = [states["t-0"] for _, states in told(cluster, LeaderAndIsrRequest, 2)]
+        assert (state.leader, state.isr) == (2, [2])
 
 
 # --------------------------------------------------------------------------- controlled shutdown
