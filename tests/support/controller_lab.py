@@ -275,5 +275,5 @@ class ClusterOfControllers:
     @property
     def active(self):
         """The controller in office."""
-        (one,) = [n.controller for n in self.nodes.values() if n.controller.is_active]
+        (one,) = [n.controller for n in self.nodes.values() if n.controller and n.controller.is_active]
         return one
