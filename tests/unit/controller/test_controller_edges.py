@@ -1,17 +1,19 @@
 """Single statements of the controller that no other test would miss."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from structlog.testing import capture_logs
 
 from minikafka.controller import machines
 from minikafka.controller.channels import RETRY_BACKOFF_MS
+from minikafka.core.controller.events import LeaderAndIsrResponseReceived
 from minikafka.core.controller.states import ReplicaState
 from minikafka.kernel.cluster import PartitionAndReplica, TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.ports import WatchKind
-from minikafka.protocol.messages.leader_and_isr import LeaderAndIsrRequest
+from minikafka.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from minikafka.protocol.messages.stop_replica import StopReplicaRequest
 from minikafka.zookeeper import paths
 from minikafka.zookeeper.store import ZkStore
@@ -177,3 +179,29 @@ async def test_a_state_znode_that_is_restored_is_read_again(new_cluster):
         cluster.brokers.down.clear()
         await cluster.start(2)
         assert await cluster.state(tp) == (2, (2, 3), 1)
+
+
+async def test_a_late_response_of_a_broker_that_is_gone(new_cluster):
+    async with new_cluster(**QUIET) as cluster:
+        (controller,) = await cluster.start(1)
+        controller.queue.put(LeaderAndIsrResponseReceived(9, 1, 5, LeaderAndIsrResponse()))
+        await cluster.settle()
+        assert controller.context.epoch == 1
+        assert 9 not in controller.context.replicas_on_offline_dirs
+
+
+@pytest.mark.parametrize("known_epoch", [None, 1])
+async def test_new_endpoints_of_another_life_are_for_the_change_of_brokers(
+    new_cluster, known_epoch
+):
+    """The controller comes to the broker's data before it has seen the broker, or its bounce."""
+    async with new_cluster(**QUIET) as cluster:
+        (controller, _) = await cluster.start(1, 2)
+        known = controller.context.brokers.pop(2)
+        if known_epoch is not None:
+            controller.context.add_brokers([replace(known, epoch=known_epoch)])
+        before = dict(controller.context.brokers)
+        await cluster.nodes[2].store.update_broker(cluster.broker_node(2, port=777))
+        await cluster.settle()
+        assert controller.context.brokers == before
+        assert controller.context.epoch == 1

@@ -1,11 +1,15 @@
 """Single statements of reassignments that no other test would miss."""
 
 import json
+from dataclasses import replace
 
 import pytest
+from structlog.testing import capture_logs
 
 from minikafka.protocol.messages.stop_replica import StopReplicaRequest
 from minikafka.zookeeper import paths
+from minikafka.zookeeper.store import ZkStore
+from tests.support.controller_trace import story
 from tests.support.reassigning import assigned, catch_up, wish
 
 QUIET = {"auto_leader_rebalance_enable": False}
@@ -93,3 +97,107 @@ async def test_it_is_told_until_it_answers(new_cluster):
         assert await come_back(cluster, 2) == 1
         await die(cluster, 2)
         assert await come_back(cluster, 2) == 0
+
+
+def leaders_written(cluster, tp):
+    """The leaders that the partition's state znode names from now on."""
+    path = paths.partition_state(tp)
+    leaders = []
+    fire = cluster.tree.fire
+
+    def fired(at, what):
+        if at == path:
+            leaders.append(json.loads(cluster.tree.nodes[path].data)["leader"])
+        fire(at, what)
+
+    cluster.tree.fire = fired
+    return leaders
+
+
+@pytest.mark.mission("REA-1")
+async def test_a_reassignment_given_up_never_leaves_the_partition_without_a_leader(new_cluster):
+    """The replica that leads is dropped: it hands over before it stops."""
+    async with new_cluster(**QUIET) as cluster:
+        await cluster.start(7, 1, 2, 3, 4)
+        (tp,) = await cluster.create_topic("t", (1, 2))
+        await move(cluster, {tp: (3, 4)})
+        store = ZkStore(cluster.tree.open())
+        found = (await store.leader_isr_states([tp]))[tp]
+        led = replace(found.leader_and_isr, leader=3, isr=(1, 2, 3))
+        await store.update_isrs({tp: replace(found, leader_and_isr=led)})
+        await cluster.settle()
+        leaders = leaders_written(cluster, tp)
+        await move(cluster, {tp: None})
+        assert leaders
+        assert set(leaders) == {1}
+
+
+@pytest.mark.mission("REA-2")
+async def test_replicas_that_nobody_wants_now_go_before_anything_begins(new_cluster):
+    async with new_cluster(**QUIET) as cluster:
+        await cluster.start(7, 1, 2, 3)
+        (tp,) = await cluster.create_topic("t", (1,))
+        await move(cluster, {tp: (2,)})
+        with capture_logs() as logs:
+            await move(cluster, {tp: (3,)})
+        assert story(logs) == [
+            "reassignment_step 1",
+            "t-0/2 NewReplica -> OfflineReplica",
+            "LeaderAndIsr to 1,3",
+            "UpdateMetadata to 1,2,3,7",
+            "StopReplica to 2",
+            "t-0/2 OfflineReplica -> ReplicaDeletionStarted",
+            "StopReplica to 2",
+            "t-0/2 ReplicaDeletionStarted -> ReplicaDeletionSuccessful",
+            "t-0/2 ReplicaDeletionSuccessful -> NonExistentReplica",
+            "leader_epoch_raised t-0 leader 1 of 3,1",
+            "LeaderAndIsr to 1,3",
+            "UpdateMetadata to 1,2,3,7",
+            "reassignment_step 2",
+            "t-0/3 NonExistentReplica -> NewReplica",
+            "LeaderAndIsr to 3",
+            "UpdateMetadata to 1,2,3,7",
+            "reassignment_step 3",
+        ]
+
+
+@pytest.mark.mission("REA-4", "PSM-14")
+async def test_a_partition_without_a_first_leader_begins_with_new_replicas(new_cluster):
+    """Its old replicas are on brokers that never were. Replicas first, then a leader, as for a new
+    topic; and it is complete at once."""
+    async with new_cluster(**QUIET) as cluster:
+        await cluster.start(7, 1, 2)
+        (tp,) = await cluster.create_topic("t", (8, 9))
+        with capture_logs() as logs:
+            await move(cluster, {tp: (2, 1)})
+        assert story(logs) == [
+            "reassignment_step 1",
+            "t-0/1 NonExistentReplica -> NewReplica",
+            "t-0/2 NonExistentReplica -> NewReplica",
+            "t-0 NewPartition -> OnlinePartition",
+            "LeaderAndIsr to 1,2",
+            "UpdateMetadata to 1,2,7",
+            "reassignment_step 4",
+            "t-0/1 NewReplica -> OnlineReplica",
+            "t-0/2 NewReplica -> OnlineReplica",
+            "reassignment_step 5",
+            "reassignment_step 6",
+            "leader_epoch_raised t-0 leader 2 of 2,1",
+            "LeaderAndIsr to 1,2",
+            "UpdateMetadata to 1,2,7",
+            "reassignment_step 7",
+            "t-0/8 OnlineReplica -> OfflineReplica",
+            "t-0/9 OnlineReplica -> OfflineReplica",
+            "reassignment_step 8",
+            "t-0/8 OfflineReplica -> ReplicaDeletionStarted",
+            "t-0/9 OfflineReplica -> ReplicaDeletionStarted",
+            "t-0/8 ReplicaDeletionStarted -> ReplicaDeletionSuccessful",
+            "t-0/9 ReplicaDeletionStarted -> ReplicaDeletionSuccessful",
+            "t-0/8 ReplicaDeletionSuccessful -> NonExistentReplica",
+            "t-0/9 ReplicaDeletionSuccessful -> NonExistentReplica",
+            "reassignment_step 9",
+            "reassignment_step 10",
+            "reassignment_step 11",
+            "UpdateMetadata to 1,2,7",
+            "reassignment_step 12",
+        ]
