@@ -13,7 +13,12 @@ from minikafka.core.controller.states import ReplicaState
 from minikafka.kernel.cluster import PartitionAndReplica, TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.ports import WatchKind
-from minikafka.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from minikafka.protocol.messages.leader_and_isr import (
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicError,
+)
 from minikafka.protocol.messages.stop_replica import StopReplicaRequest
 from minikafka.zookeeper import paths
 from minikafka.zookeeper.store import ZkStore
@@ -205,3 +210,23 @@ async def test_new_endpoints_of_another_life_are_for_the_change_of_brokers(
         await cluster.settle()
         assert controller.context.brokers == before
         assert controller.context.epoch == 1
+
+
+async def test_a_replica_without_a_disk_stays_so_while_its_broker_fails_otherwise(new_cluster):
+    """Only a response without an error brings it back."""
+    async with new_cluster(**QUIET) as cluster:
+        (controller, _) = await cluster.start(1, 2)
+        (tp,) = await cluster.create_topic("t", (1, 2))
+        offline = controller.context.replicas_on_offline_dirs
+        life = controller.context.brokers[2].epoch
+        for code, expected in (
+            (ErrorCode.KAFKA_STORAGE_ERROR, {tp}),
+            (ErrorCode.UNKNOWN_SERVER_ERROR, {tp}),
+            (ErrorCode.NONE, set()),
+        ):
+            row = LeaderAndIsrPartitionError(error_code=code)
+            topic = LeaderAndIsrTopicError(controller.context.topic_ids["t"], [row])
+            response = LeaderAndIsrResponse(topics=[topic])
+            controller.queue.put(LeaderAndIsrResponseReceived(2, 1, life, response))
+            await cluster.settle()
+            assert offline[2] == expected
