@@ -275,5 +275,6 @@ class ClusterOfControllers:
     @property
     def active(self):
         """The controller in office."""
-        (one,) = [n.controller for n in self.nodes.values() if n.controller and n.controller.is_active]
+        controllers = [n.controller for n in self.nodes.values() if n.controller]
+        (one,) = [controller for controller in controllers if controller.is_active]
         return one

@@ -67,6 +67,55 @@ async def fail_over(cluster, *sessions):
 # --------------------------------------------------------------------------------- taking office
 
 
+FAILOVER = [
+    "UpdateMetadata to 1,2,8",
+    "both-0/1 OnlineReplica -> OnlineReplica",
+    "doomed-0/1 OnlineReplica -> OnlineReplica",
+    "halted-0/1 OnlineReplica -> OnlineReplica",
+    "moving-0/1 OnlineReplica -> OnlineReplica",
+    "preferred-0/1 OnlineReplica -> OnlineReplica",
+    "both-0/2 OnlineReplica -> OnlineReplica",
+    "doomed-0/2 OnlineReplica -> OnlineReplica",
+    "moving-0/2 OnlineReplica -> OnlineReplica",
+    "preferred-0/2 OnlineReplica -> OnlineReplica",
+    "LeaderAndIsr to 1,2",
+    "UpdateMetadata to 1,2,8",
+    "led-0 OfflinePartition -> OnlinePartition",
+    "LeaderAndIsr to 1",
+    "UpdateMetadata to 1,2,8",
+    "followed-0/3 ReplicaDeletionIneligible -> OfflineReplica",
+    "halted-0/3 ReplicaDeletionIneligible -> OfflineReplica",
+    "led-0/3 ReplicaDeletionIneligible -> OfflineReplica",
+    "LeaderAndIsr to 1",
+    "UpdateMetadata to 1,2,8",
+    "leader_epoch_raised both-0 leader 1 of 2,1",
+    "leader_epoch_raised moving-0 leader 1 of 2,1",
+    "LeaderAndIsr to 1,2",
+    "UpdateMetadata to 1,2,8",
+    *["reassignment_step 2"] * 2,
+    *["reassignment_step 3"] * 2,
+    "topic_deletion_started doomed",
+    "doomed-0 OnlinePartition -> OfflinePartition",
+    "doomed-0 OfflinePartition -> NonExistentPartition",
+    "UpdateMetadata to 1,2,8",
+    "doomed-0/1 OnlineReplica -> OfflineReplica",
+    "doomed-0/2 OnlineReplica -> OfflineReplica",
+    "StopReplica to 1,2",
+    "doomed-0/1 OfflineReplica -> ReplicaDeletionStarted",
+    "doomed-0/2 OfflineReplica -> ReplicaDeletionStarted",
+    "StopReplica to 1,2",
+    "preferred-0 OnlinePartition -> OnlinePartition",
+    "LeaderAndIsr to 1,2",
+    "UpdateMetadata to 1,2,8",
+    "doomed-0/1 ReplicaDeletionStarted -> ReplicaDeletionSuccessful",
+    "doomed-0/2 ReplicaDeletionStarted -> ReplicaDeletionSuccessful",
+    "doomed-0/1 ReplicaDeletionSuccessful -> NonExistentReplica",
+    "doomed-0/2 ReplicaDeletionSuccessful -> NonExistentReplica",
+    "topic_deletion_completed doomed",
+    "topic_deletion_halted both",  # the list of deletions has changed, and is read again
+]
+
+
 @pytest.mark.mission("CCB-3", "DEL-3", "DEL-4", "REA-7", "CDU-2", "LEL-1")
 async def test_a_failover_with_work_for_every_step(new_cluster):
     """Metadata, replicas, elections, ISRs without the dead; then reassignments, deletions and
@@ -90,53 +139,7 @@ async def test_a_failover_with_work_for_every_step(new_cluster):
         for topic in ("doomed", "halted", "both"):
             await store.request_topic_deletion(topic)
         await store.request_preferred_election([preferred])
-        assert await fail_over(cluster, *sessions) == [
-            "UpdateMetadata to 1,2,8",
-            "both-0/1 OnlineReplica -> OnlineReplica",
-            "doomed-0/1 OnlineReplica -> OnlineReplica",
-            "halted-0/1 OnlineReplica -> OnlineReplica",
-            "moving-0/1 OnlineReplica -> OnlineReplica",
-            "preferred-0/1 OnlineReplica -> OnlineReplica",
-            "both-0/2 OnlineReplica -> OnlineReplica",
-            "doomed-0/2 OnlineReplica -> OnlineReplica",
-            "moving-0/2 OnlineReplica -> OnlineReplica",
-            "preferred-0/2 OnlineReplica -> OnlineReplica",
-            "LeaderAndIsr to 1,2",
-            "UpdateMetadata to 1,2,8",
-            "led-0 OfflinePartition -> OnlinePartition",
-            "LeaderAndIsr to 1",
-            "UpdateMetadata to 1,2,8",
-            "followed-0/3 ReplicaDeletionIneligible -> OfflineReplica",
-            "halted-0/3 ReplicaDeletionIneligible -> OfflineReplica",
-            "led-0/3 ReplicaDeletionIneligible -> OfflineReplica",
-            "LeaderAndIsr to 1",
-            "UpdateMetadata to 1,2,8",
-            "leader_epoch_raised both-0 leader 1 of 2,1",
-            "leader_epoch_raised moving-0 leader 1 of 2,1",
-            "LeaderAndIsr to 1,2",
-            "UpdateMetadata to 1,2,8",
-            *["reassignment_step 2"] * 2,
-            *["reassignment_step 3"] * 2,
-            "topic_deletion_started doomed",
-            "doomed-0 OnlinePartition -> OfflinePartition",
-            "doomed-0 OfflinePartition -> NonExistentPartition",
-            "UpdateMetadata to 1,2,8",
-            "doomed-0/1 OnlineReplica -> OfflineReplica",
-            "doomed-0/2 OnlineReplica -> OfflineReplica",
-            "StopReplica to 1,2",
-            "doomed-0/1 OfflineReplica -> ReplicaDeletionStarted",
-            "doomed-0/2 OfflineReplica -> ReplicaDeletionStarted",
-            "StopReplica to 1,2",
-            "preferred-0 OnlinePartition -> OnlinePartition",
-            "LeaderAndIsr to 1,2",
-            "UpdateMetadata to 1,2,8",
-            "doomed-0/1 ReplicaDeletionStarted -> ReplicaDeletionSuccessful",
-            "doomed-0/2 ReplicaDeletionStarted -> ReplicaDeletionSuccessful",
-            "doomed-0/1 ReplicaDeletionSuccessful -> NonExistentReplica",
-            "doomed-0/2 ReplicaDeletionSuccessful -> NonExistentReplica",
-            "topic_deletion_completed doomed",
-            "topic_deletion_halted both",  # the list of deletions has changed, and is read again
-        ]
+        assert await fail_over(cluster, *sessions) == FAILOVER
         context = cluster.active.context
         assert context.topics_to_be_deleted == {"halted", "both"}
         assert context.topics_ineligible_for_deletion == {"halted", "both"}
