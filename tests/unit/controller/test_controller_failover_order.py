@@ -15,7 +15,7 @@ from minikafka.protocol.messages.stop_replica import StopReplicaRequest
 from minikafka.zookeeper import paths
 from minikafka.zookeeper.store import ZkStore
 from tests.support.controller_trace import story
-from tests.support.reassigning import assigned, catch_up
+from tests.support.reassigning import assigned, catch_up, wish
 
 QUIET = {"auto_leader_rebalance_enable": False}
 
@@ -146,16 +146,23 @@ async def test_a_failover_with_work_for_every_step(new_cluster):
 
 
 @pytest.mark.mission("DEL-4", "REA-13", "CCB-3")
-async def test_a_topic_that_moves_and_is_deleted_is_moved_first(new_cluster):
+@pytest.mark.parametrize("by_znode", [False, True])
+async def test_a_topic_that_moves_and_is_deleted_is_moved_first(new_cluster, by_znode):
     """A new controller deletes nothing of it before the reassignment has ended, and all of it
     then: also the replica that came last."""
     async with new_cluster(**QUIET) as cluster:
         await cluster.start(7, 8, 1, 2)
         (tp,) = await cluster.create_topic("t", (1,))
-        await move(cluster, {tp: (2,)})
+        if by_znode:
+            wish(cluster, {tp: (2,)})
+            await cluster.settle()
+        else:
+            await move(cluster, {tp: (2,)})
         await delete(cluster, "t")
         session = await unplug(cluster, 7)
-        assert "topic_deletion_started t" not in await fail_over(cluster, session)
+        lines = await fail_over(cluster, session)
+        assert "topic_deletion_started t" not in lines
+        assert "leader_epoch_raised t-0 leader 1 of 2,1" in lines
         assert cluster.active.context.topics_ineligible_for_deletion == {"t"}
         sent = [message for _, message in cluster.brokers.take()]
         assert not any(isinstance(message, StopReplicaRequest) for message in sent)

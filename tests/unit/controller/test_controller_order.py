@@ -217,6 +217,7 @@ async def test_a_controlled_shutdown_in_order(new_cluster):
             (await cluster.create_topic(name, replicas))[0]
             for name, replicas in (("followed", (1, 2)), ("led", (2, 1)))
         ]
+        await cluster.create_topic("alone", (2,))  # nobody else could lead it
         doomed = await cluster.create_topic("doomed", (2, 1), (1, 2))
         await move(cluster, dict.fromkeys(doomed, (2, 1, 7)))
         await delete(cluster, "doomed")
@@ -245,6 +246,7 @@ async def test_a_controlled_shutdown_in_order(new_cluster):
             "UpdateMetadata to 1,2,7",
             "StopReplica to 2",
         ]
+        assert not [entry for entry in logs if entry["log_level"] == "error"]
         assert isr_when_stopped == [[1, 2], [1]]
         assert (await cluster.state(led))[:2] == (1, (1,))
         assert [await cluster.state(tp) for tp in doomed] == before

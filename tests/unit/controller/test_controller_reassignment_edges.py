@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
+from minikafka.kernel.cluster import ReplicaAssignment
 from minikafka.protocol.messages.stop_replica import StopReplicaRequest
 from minikafka.zookeeper import paths
 from minikafka.zookeeper.store import ZkStore
@@ -201,3 +202,59 @@ async def test_a_partition_without_a_first_leader_begins_with_new_replicas(new_c
             "UpdateMetadata to 1,2,7",
             "reassignment_step 12",
         ]
+
+
+@pytest.mark.mission("REA-5", "REA-8", "PSM-9")
+async def test_a_target_that_falls_behind_at_the_last_moment_is_waited_for_again(new_cluster):
+    """The leader drops it from the ISR after the controller has read the state, and before it
+    writes its election: old replicas stay, in memory too."""
+    async with new_cluster(**QUIET) as cluster:
+        await cluster.start(7, 1, 2)
+        (tp,) = await cluster.create_topic("t", (1,))
+        await move(cluster, {tp: (2,)})
+        path = paths.partition_state(tp)
+        session = cluster.nodes[7].session
+        multi = session.multi
+
+        async def beaten(ops):
+            if path in [op.path for op in ops]:
+                session.multi = multi
+                state = json.loads(cluster.tree.nodes[path].data)
+                cluster.tree.set(path, json.dumps(state | {"isr": [1]}).encode())
+            return await multi(ops)
+
+        session.multi = beaten
+        await catch_up(cluster, tp)
+        assert session.multi == multi
+        moving = ReplicaAssignment((2, 1), (2,), (1,))
+        assert cluster.active.context.assignment(tp) == moving
+        assert await cluster.active.list_partition_reassignments(None) == {tp: moving}
+        assert (await cluster.state(tp))[:2] == (1, (1,))
+        await catch_up(cluster, tp)
+        assert assigned(cluster, tp) == {"replicas": (2,), "adding": (), "removing": ()}
+        assert (await cluster.state(tp))[:2] == (2, (2,))
+
+
+async def test_a_request_is_served_beside_a_wish_that_nobody_can_read(new_cluster):
+    async with new_cluster(**QUIET) as cluster:
+        await cluster.start(7, 1, 2)
+        (tp,) = await cluster.create_topic("t", (1,))
+        cluster.tree.create(paths.REASSIGN_PARTITIONS, b"garbage")
+        await cluster.settle()
+        await move(cluster, {tp: (2,)})
+        await catch_up(cluster, tp)
+        assert assigned(cluster, tp)["replicas"] == (2,)
+        assert cluster.active.context.epoch == 1
+
+
+async def test_a_partition_that_nobody_can_begin_waits(new_cluster):
+    """It never had a leader, and no old or new replica is alive."""
+    async with new_cluster(**QUIET) as cluster:
+        await cluster.start(7)
+        (tp,) = await cluster.create_topic("t", (8, 9))
+        await move(cluster, {tp: (8,)})
+        assert await cluster.state(tp) is None
+        assert cluster.active.context.epoch == 1
+        await cluster.start(8)
+        assert await cluster.state(tp) is not None
+        assert assigned(cluster, tp)["replicas"] == (8,)
