@@ -1,5 +1,6 @@
 """Single statements of reassignments that no other test would miss."""
 
+import asyncio
 import json
 from dataclasses import replace
 
@@ -204,6 +205,37 @@ async def test_a_partition_without_a_first_leader_begins_with_new_replicas(new_c
         ]
 
 
+def leader_is_faster(cluster, tp, isr):
+    """Before the controller writes the partition's state next, its leader does; set when it did."""
+    path = paths.partition_state(tp)
+    session = cluster.nodes[7].session
+    multi = session.multi
+    raced = asyncio.Event()
+
+    async def beaten(ops):
+        if path in [op.path for op in ops]:
+            session.multi = multi
+            state = json.loads(cluster.tree.nodes[path].data)
+            cluster.tree.set(path, json.dumps(state | {"isr": isr}).encode())
+            raced.set()
+        return await multi(ops)
+
+    session.multi = beaten
+    return raced
+
+
+@pytest.mark.mission("REA-3", "PSM-9")
+async def test_a_new_leader_epoch_keeps_the_isr_that_the_leader_wrote_meanwhile(new_cluster):
+    async with new_cluster(**QUIET) as cluster:
+        await cluster.start(7, 1, 2, 3)
+        (tp,) = await cluster.create_topic("t", (1, 2))
+        raced = leader_is_faster(cluster, tp, [1])
+        wish(cluster, {tp: (1, 3)})
+        await cluster.settle()
+        assert raced.is_set()
+        assert await cluster.state(tp) == (1, (1,), 1)
+
+
 @pytest.mark.mission("REA-5", "REA-8", "PSM-9")
 async def test_a_target_that_falls_behind_at_the_last_moment_is_waited_for_again(new_cluster):
     """The leader drops it from the ISR after the controller has read the state, and before it
@@ -212,20 +244,9 @@ async def test_a_target_that_falls_behind_at_the_last_moment_is_waited_for_again
         await cluster.start(7, 1, 2)
         (tp,) = await cluster.create_topic("t", (1,))
         await move(cluster, {tp: (2,)})
-        path = paths.partition_state(tp)
-        session = cluster.nodes[7].session
-        multi = session.multi
-
-        async def beaten(ops):
-            if path in [op.path for op in ops]:
-                session.multi = multi
-                state = json.loads(cluster.tree.nodes[path].data)
-                cluster.tree.set(path, json.dumps(state | {"isr": [1]}).encode())
-            return await multi(ops)
-
-        session.multi = beaten
+        raced = leader_is_faster(cluster, tp, [1])
         await catch_up(cluster, tp)
-        assert session.multi == multi
+        assert raced.is_set()
         moving = ReplicaAssignment((2, 1), (2,), (1,))
         assert cluster.active.context.assignment(tp) == moving
         assert await cluster.active.list_partition_reassignments(None) == {tp: moving}
