@@ -51,18 +51,29 @@ def test_a_produce_request_names_its_acks_and_its_time_out(producer_keys, shared
 
 
 @pytest.mark.mission("CFG-1")
-@jumping
-async def test_a_fetch_request_asks_for_one_byte_committed_or_not():
-    world = memory_world()
-    cluster = FakeCluster(world, 1)
-    cluster.create("t", 1)
-    await cluster.start()
-    config = ClientConfig(bootstrap_servers=cluster.bootstrap)
-    async with Consumer(world, config, ConsumerConfig()) as consumer:
-        consumer.assign([T0])
-        await consumer.poll(timeout_ms=1_000)
-    request = cluster.requests(ApiKey.FETCH)[0]
-    assert (request.min_bytes, request.isolation_level) == (1, 0)
+@pytest.mark.parametrize(
+    ("keys", "told"),
+    [
+        ({}, (1, 0)),
+        ({"fetch_min_bytes": 77}, (77, 0)),
+        ({"isolation_level": "read_committed"}, (1, 1)),
+    ],
+)
+def test_a_fetch_request_names_its_least_bytes_and_its_isolation_level(keys, told):
+    @jumping
+    async def scenario():
+        world = memory_world()
+        cluster = FakeCluster(world, 1)
+        cluster.create("t", 1)
+        await cluster.start()
+        config = ClientConfig(bootstrap_servers=cluster.bootstrap)
+        async with Consumer(world, config, ConsumerConfig(**keys)) as consumer:
+            consumer.assign([T0])
+            await consumer.poll(timeout_ms=1_000)
+        request = cluster.requests(ApiKey.FETCH)[0]
+        assert (request.min_bytes, request.isolation_level) == told
+
+    scenario()
 
 
 @pytest.mark.mission("CFG-1")

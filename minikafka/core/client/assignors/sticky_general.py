@@ -24,12 +24,9 @@ class _ByLoad:
     def __init__(self, shares: Shares) -> None:
         self._rows = sorted((len(share), member) for member, share in shares.items())
 
-    def __len__(self) -> int:
-        return len(self._rows)
-
     @property
     def spread(self) -> int:
-        return self._rows[-1][0] - self._rows[0][0] if self._rows else 0
+        return self._rows[-1][0] - self._rows[0][0]
 
     def members(self) -> list[str]:
         return [member for _, member in self._rows]
@@ -56,7 +53,6 @@ class GeneralAssignment:
     def __init__(
         self, counts: PartitionCounts, subscriptions: Subscriptions, claims: Claims
     ) -> None:
-        self._counts = counts
         self._claims = claims
         self.partition_movements = PartitionMovements()
         self.topic_to_all_potential_consumers: dict[str, frozenset[str]] = {

@@ -15,7 +15,7 @@ from minikafka.core.client.assignors.claims import (
     settle_claims,
     sticky_user_data,
 )
-from minikafka.core.client.assignors.model import Shares, Subscription
+from minikafka.core.client.assignors.model import Assignor, Shares, Subscription
 from minikafka.core.client.assignors.range import assign_range
 from minikafka.core.client.assignors.round_robin import assign_round_robin
 from minikafka.core.client.assignors.sticky import assign_cooperative_sticky, assign_sticky
@@ -76,6 +76,12 @@ def test_what_range_does_badly():
     topics = [f"t{number}" for number in range(5)]
     piled = assign_range(dict.fromkeys(topics, 3), all_want(" ".join(topics), "c0 c1"))
     assert {member: len(share) for member, share in piled.items()} == {"c0": 10, "c1": 5}
+
+
+@pytest.mark.parametrize("assignor", ASSIGNORS.values(), ids=list(ASSIGNORS))
+def test_nobody_gets_nothing(assignor: Assignor):
+    assert assignor.assign({"t": 2}, {}) == {}
+    assert assignor.assign({}, all_want("t", "a b")) == {"a": [], "b": []}
 
 
 def test_range_passes_over_what_is_not_there_or_not_wanted():
@@ -284,6 +290,24 @@ JAVAS: list[tuple[str, dict[str, int], Case, dict[str, str]]] = [
         },
         {"a": "u-2 v-1", "b": "u-0 u-1", "c": "v-0", "d": "t-0"},
     ),
+    (
+        "b has one too many and gives up the highest number",
+        {"u": 2, "v": 1},
+        {"a": ("u v", "", 5), "b": ("u v", "u-1 v-0", 5), "c": ("u v", None, 5)},
+        {"a": "u-0", "b": "v-0", "c": "u-1"},
+    ),
+    (
+        "of two that have one more than the quota, both may keep it while there is enough",
+        {"t": 5},
+        {"a": ("t", "t-0", 5), "b": ("t", "t-1 t-2", 5), "c": ("t", "t-3 t-4", 5)},
+        {"a": "t-0", "b": "t-1 t-2", "c": "t-3 t-4"},
+    ),
+    (
+        "of two that have one more than the quota, only the first may keep it",
+        {"t": 4},
+        {"a": ("t", "t-0 t-1", 5), "b": ("t", "t-2 t-3", 5), "c": ("t", None, 5)},
+        {"a": "t-0 t-1", "b": "t-2", "c": "t-3"},
+    ),
 ]
 
 
@@ -330,6 +354,8 @@ def test_a_former_owner_that_no_longer_subscribes_gets_nothing_back():
 @pytest.mark.mission("CFG-5")
 def test_the_strategies_by_name():
     assert list(ASSIGNORS) == ["range", "roundrobin", "sticky", "cooperative-sticky"]
+    assert [a.name for a in ASSIGNORS.values()] == list(ASSIGNORS)
+    assert [a.name for a in ASSIGNORS.values() if a.cooperative] == ["cooperative-sticky"]
     assert DEFAULT_STRATEGY[0] == "range"
     assert [a.name for a in resolve_strategy(["sticky", ASSIGNORS["range"]])] == ["sticky", "range"]
     for wrong in (["nope"], []):
@@ -344,6 +370,17 @@ def test_what_is_claimed_twice_belongs_to_the_later_generation_or_to_nobody():
     assert claims.previous == {tp: "a"}
     claims = settle_claims({"a": Memory((tp,), 5), "b": Memory((tp,), 5)}, {"t": 1})
     assert (claims.owner, claims.disputed) == ({}, {tp})
+
+
+@pytest.mark.mission("ASG-11", "PAR-11")
+def test_claims_to_partitions_that_are_gone_do_not_count():
+    claims = settle_claims({"a": Memory(tuple(tps("t-2 t-3 gone-0")), 4)}, {"t": 3})
+    assert claims.owner == {TopicPartition("t", 2): "a"}
+    wanted = {
+        "a": Subscription(("t", "gone"), user_data=sticky_user_data(tps("t-0 t-1 gone-0"), 4)),
+        "b": Subscription(("t", "gone"), user_data=sticky_user_data(tps("t-2 t-3"), 4)),
+    }
+    assert same(assign_sticky({"t": 3}, wanted)) == {"a": tps("t-0 t-1"), "b": tps("t-2")}
 
 
 def test_a_cooperative_partition_moves_in_two_rounds():
@@ -374,3 +411,12 @@ def test_the_generation_of_old_cooperative_members_is_in_their_user_data():
     }
     shares = assign_cooperative_sticky({"t": 2}, wanted)
     assert named(shares)["b"] == "t-0"
+
+
+def test_the_generation_of_the_subscription_counts_before_that_of_the_user_data():
+    old = cooperative_user_data(None, 5)
+    wanted = {
+        "a": Subscription(("t",), owned=tuple(tps("t-0")), generation=7, user_data=old),
+        "b": Subscription(("t",), owned=tuple(tps("t-0 t-1")), generation=6),
+    }
+    assert named(assign_cooperative_sticky({"t": 2}, wanted)) == {"a": "t-0", "b": "t-1"}
