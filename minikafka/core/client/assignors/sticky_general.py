@@ -158,8 +158,9 @@ class GeneralAssignment:
         former = self._claims.previous.get(tp)
         lightest = self._by_load.lightest(potential)
         for target in (former, lightest):
-            share = None if target is None else self.current_assignment.get(target)
-            if share is not None and target in potential and load > len(share) + 1:
+            if target is None or target not in potential:
+                continue
+            if load > len(self.current_assignment[target]) + 1:
                 return target
         return None
 

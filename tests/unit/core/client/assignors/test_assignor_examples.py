@@ -223,6 +223,9 @@ def test_the_order_of_partitions():
     again = GeneralAssignment(counts, wanted, claims)
     assert not again.is_fresh
     assert again.sort_partitions() == by_consumers, "also later, unless all want the same"
+    del wanted["c"], counts["one"]
+    two = GeneralAssignment(counts, wanted, claims)
+    assert two.sort_partitions() == tps("few-0 few-1 all-0"), "also with two kinds of members"
 
     held = {"a": Memory(tuple(tps("t-0 t-1 t-2")), 1), "b": Memory(tuple(tps("t-3")), 1)}
     claims = settle_claims(held, {"t": 6})
