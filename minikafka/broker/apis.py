@@ -160,16 +160,13 @@ class Apis:
     def on_frame(self, connection: Connection, frame: memoryview) -> bool:
         """Serve one request, or return True when it has to wait for the replies before it.
         ``frame`` is not kept (see ``Connection``)."""
-        unanswered = connection.has_unanswered
-        if unanswered and connection.overlapping is None:
-            return True
         try:
             header, position = decode_request_header(frame)
         except DecodeError as error:
             return _refuse(connection, "bad_header", error=str(error))
         version = header.api_version
         row = self._rows.get(header.api_key)
-        if unanswered and row is not connection.overlapping:
+        if connection.has_unanswered and row is not connection.overlapping:
             return True
         if row is None:
             return _refuse(connection, "unknown_api", api_key=header.api_key, api_version=version)

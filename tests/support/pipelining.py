@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -94,14 +95,15 @@ async def create(channel: Channel, topic: str, replicas: Sequence[Sequence[int]]
 
 
 def coordinated(cluster: SimCluster, topic: str, prefix: str, broker_id: int) -> str:
-    """An id that begins with ``prefix``, whose coordinator, by partitions of ``topic``, is that
-    broker."""
-    for number in range(1000):
-        name = f"{prefix}-{number}"
-        where = TopicPartition(topic, partition_for(name, COORDINATOR_PARTITIONS))
-        if cluster.leader(where) == broker_id:
-            return name
-    raise AssertionError(f"broker {broker_id} coordinates nothing of {topic}")
+    """An id that begins with ``prefix``, of the first partition of ``topic`` that the broker
+    leads."""
+    led = [
+        partition
+        for partition in range(COORDINATOR_PARTITIONS)
+        if cluster.leader(TopicPartition(topic, partition)) == broker_id
+    ]
+    names = (f"{prefix}-{number}" for number in itertools.count())
+    return next(n for n in names if partition_for(n, COORDINATOR_PARTITIONS) == led[0])
 
 
 def records(

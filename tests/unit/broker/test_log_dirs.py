@@ -16,7 +16,7 @@ from minikafka.broker.handlers.describe_log_dirs import DescribeLogDirsHandler
 from minikafka.broker.topic_config import TopicConfig
 from minikafka.core.log.config import LogConfig
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.kernel.errors import ErrorCode
+from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
@@ -27,8 +27,13 @@ from minikafka.protocol.messages.describe_log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
 )
+from minikafka.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
 from tests.support.memory_files import MemoryFile
-from tests.support.replicas import TOPIC, TP, Node, ReplicaCluster, error_of
+from tests.support.replicas import TOPIC, TP, Node, ReplicaCluster, batch, error_of
 
 OTHER = TP._replace(partition=1)
 
@@ -249,3 +254,27 @@ async def test_a_flush_that_fails_is_answered_as_such(monkeypatch: pytest.Monkey
         await cluster.clock.settle()
         assert error_of(answers) is ErrorCode.KAFKA_STORAGE_ERROR
         assert cluster[1].replicas.hosted.is_offline(TP)
+
+
+async def test_acks_0_may_fail_in_one_partition_while_another_is_flushed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The reply, which closes the connection, comes after the flush; the broker goes on."""
+    async with ReplicaCluster([1]) as cluster:
+        cluster.configs.by_topic[TOPIC] = TopicConfig(log=LogConfig(flush_messages=1))
+        await cluster.elect(1, isr=[1], replicas=[1])
+        disk = SlowDisk(monkeypatch)
+        data = [PartitionProduceData(0, batch("a")), PartitionProduceData(9, batch("b"))]
+        request = ProduceRequest(None, 0, 1000, [TopicProduceData(TOPIC, data)])
+        replies: list[Any] = []
+        cluster[1].serve(request, 9, replies.append)
+        await cluster.clock.settle()
+        assert replies == []
+        disk.go.set()
+        await cluster.clock.settle()
+        (reply,) = replies
+        assert isinstance(reply, KafkaError)
+        assert reply.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        answers = cluster[1].produce("c", acks=1)
+        await cluster.clock.settle()
+        assert error_of(answers) is ErrorCode.NONE
