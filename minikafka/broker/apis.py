@@ -64,22 +64,20 @@ class _Row:
         self.request_class = REQUESTS[route.api_key]
         self.first = route.min_version
         self.last = route.last_version
-        self.overlapping = route.overlapping
+        # What overlaps has in common; None: nothing may be served beside it.
+        self.overlapping = route if route.overlapping else None
 
 
 class PendingReply:
     """The one reply of one request; what handlers get as ``reply``."""
 
-    __slots__ = ("_api_key", "_correlation_id", "_in_parts", "_slot", "version")
+    __slots__ = ("_correlation_id", "_route", "_slot", "version")
 
-    def __init__(
-        self, slot: ReplySlot, api_key: ApiKey, correlation_id: int, version: int, in_parts: bool
-    ) -> None:
+    def __init__(self, slot: ReplySlot, route: Route, correlation_id: int, version: int) -> None:
         self._slot = slot
-        self._api_key = api_key
+        self._route = route
         self._correlation_id = correlation_id
         self.version = version
-        self._in_parts = in_parts
 
     def __call__(self, response: Message | KafkaError | None) -> None:
         """A value that came in by another version, and is too large for this one, closes the
@@ -90,7 +88,7 @@ class PendingReply:
                 self._slot.send(None)
             elif isinstance(response, KafkaError):
                 self._fail(response)
-            elif self._in_parts:
+            elif self._route.in_parts:
                 self._slot.send(encode_response_parts(self._correlation_id, response, self.version))
             else:
                 self._slot.send(encode_response(self._correlation_id, response, self.version))
@@ -99,10 +97,11 @@ class PendingReply:
 
     def _fail(self, error: KafkaError) -> None:
         """Send the error code, or close the connection if the response has no field for it."""
-        response: Any = RESPONSES[self._api_key]()
+        api_key = self._route.api_key
+        response: Any = RESPONSES[api_key]()
         fields = _top_fields(type(response), self.version)
         if "error_code" not in fields:
-            self._slot.refuse("request_failed", api=self._api_key.api_name, error=str(error))
+            self._slot.refuse("request_failed", api=api_key.api_name, error=str(error))
             return
         response.error_code = error.code
         if "error_message" in fields:
@@ -166,7 +165,7 @@ class Apis:
             return _refuse(connection, "bad_header", error=str(error))
         version = header.api_version
         row = self._rows.get(header.api_key)
-        if connection.has_unanswered and row is not connection.overlapping:
+        if connection.unanswered and (row is None or row.route is not connection.overlapping):
             return True
         if row is None:
             return _refuse(connection, "unknown_api", api_key=header.api_key, api_version=version)
@@ -180,9 +179,9 @@ class Apis:
             return _refuse(
                 connection, "bad_request", api=api_name, api_version=version, error=str(error)
             )
-        connection.overlapping = row if row.overlapping else None
+        connection.overlapping = row.overlapping
         slot = connection.open_slot(len(frame))
-        reply = PendingReply(slot, route.api_key, header.correlation_id, version, route.in_parts)
+        reply = PendingReply(slot, route, header.correlation_id, version)
         context = RequestContext(header, connection.listener, connection.client_host, connection)
         if route.task:
             self._start(row, context, request, reply)
@@ -246,7 +245,7 @@ class Apis:
             api_keys=[row for row in self._served if row.api_key == ApiKey.API_VERSIONS],
         )
         slot = connection.open_slot(size)
-        PendingReply(slot, route.api_key, header.correlation_id, 0, False)(response)
+        PendingReply(slot, route, header.correlation_id, 0)(response)
         return False
 
     def _stop_node(self, bug: Exception) -> None:
@@ -260,7 +259,7 @@ class Apis:
 def _refuse(connection: Connection, reason: str, **facts: object) -> bool:
     """Close the connection, or return True while earlier requests are unanswered: their replies
     come first."""
-    if connection.has_unanswered:
+    if connection.unanswered:
         return True
     connection.refuse(reason, **facts)
     return False

@@ -123,7 +123,8 @@ class Connection(asyncio.BufferedProtocol):
         self._log = log
         self._reader = FrameReader(config.socket_request_max_bytes, reuse=True)
         self._transport: asyncio.Transport | None = None
-        self._slots: deque[ReplySlot] = deque()  # bound: queued_max_requests
+        # Requests that were served and whose reply has not left. Bound: queued_max_requests.
+        self.unanswered: deque[ReplySlot] = deque()
         self._queued_bytes = 0  # bound: queued_max_bytes
         self._out: list[Buffer] = []  # ready, not written: within one read, or one reply
         self._out_bytes = 0
@@ -182,7 +183,7 @@ class Connection(asyncio.BufferedProtocol):
             self._log.debug(
                 "connection_lost",
                 client=self.client_host,
-                parked_requests=len(self._slots),
+                parked_requests=len(self.unanswered),
                 unread_bytes=self._reader.buffered_bytes,
                 error=str(exc) if exc else None,
             )
@@ -193,11 +194,6 @@ class Connection(asyncio.BufferedProtocol):
     # -- the layer above calls these
 
     @property
-    def has_unanswered(self) -> bool:
-        """Whether a request that was served has no reply yet, or its reply waits for others."""
-        return bool(self._slots)
-
-    @property
     def unsent_bytes(self) -> int:
         """Written, and not taken by the peer."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
@@ -206,7 +202,7 @@ class Connection(asyncio.BufferedProtocol):
         """The place of the next reply. ``request_bytes`` counts against ``queued_max_bytes`` until
         the reply has left."""
         slot = ReplySlot(self, request_bytes)
-        self._slots.append(slot)
+        self.unanswered.append(slot)
         self._queued_bytes += request_bytes
         return slot
 
@@ -240,7 +236,7 @@ class Connection(asyncio.BufferedProtocol):
         Signs of life: bytes came in; the peer took bytes; a request is parked on our side.
         """
         unsent = self.unsent_bytes
-        parked = bool(self._slots) and not self._write_paused
+        parked = bool(self.unanswered) and not self._write_paused
         if self._active or parked or unsent < self._unsent_before:
             self._quiet_sweeps = 0
         else:
@@ -261,7 +257,7 @@ class Connection(asyncio.BufferedProtocol):
         """A slot was filled: send it, and what it held up, if its turn has come. For ReplySlot."""
         if self.closed:
             return
-        slots = self._slots
+        slots = self.unanswered
         if slots[0] is not slot:
             self._refused = self._refused or isinstance(slot._reply, _Refusal)
             self._queued_bytes += _size(slot._reply)
@@ -333,13 +329,13 @@ class Connection(asyncio.BufferedProtocol):
                 self._flush()
             if self._refused or served == FRAMES_AT_ONCE:
                 break
-            if (self._slots or self._write_paused) and self._is_full():
+            if (self.unanswered or self._write_paused) and self._is_full():
                 break
         self._in_read = False
         if self._out:
             self._flush()
         done = served == len(frames)
-        if done and self._broken is not None and self._slots:
+        if done and self._broken is not None and self.unanswered:
             self._after_replies = True
         if not done or self._after_replies or self._refused or self._is_full():
             self._held = frames[served:]
@@ -351,12 +347,12 @@ class Connection(asyncio.BufferedProtocol):
     def _is_full(self) -> bool:
         config = self._config
         return self._write_paused or (
-            len(self._slots) >= config.queued_max_requests
+            len(self.unanswered) >= config.queued_max_requests
             or self._queued_bytes >= config.queued_max_bytes
         )
 
     def _must_wait(self) -> bool:
-        if self._refused or (self._after_replies and self._slots):
+        if self._refused or (self._after_replies and self.unanswered):
             return True
         return self.closed or self._is_full()
 
@@ -369,7 +365,7 @@ class Connection(asyncio.BufferedProtocol):
         config = self._config
         if (
             self._read_paused
-            and len(self._slots) <= config.queued_max_requests // 2
+            and len(self.unanswered) <= config.queued_max_requests // 2
             and self._queued_bytes <= config.queued_max_bytes // 2
         ):
             self._resume_soon()
@@ -395,7 +391,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _end(self) -> None:
         self.closed = True
-        self._slots.clear()
+        self.unanswered.clear()
         self._queued_bytes = 0
         self._out.clear()
         self._out_bytes = 0

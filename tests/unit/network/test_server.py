@@ -178,7 +178,7 @@ async def test_all_that_came_before_an_impossible_length_is_served(lab, held: bo
     parked: list[ReplySlot] = []
 
     def on_frame(connection: Connection, frame: memoryview) -> bool:
-        if connection.has_unanswered:
+        if connection.unanswered:
             return True
         if held and not parked:
             parked.append(connection.open_slot(len(frame)))
@@ -203,7 +203,7 @@ class OneByOne(Parking):
     """Serves no frame while an earlier one is unanswered, except ``o``, which may overlap."""
 
     def __call__(self, connection: Connection, frame: memoryview) -> bool:
-        if connection.has_unanswered and not bytes(frame).startswith(b"o"):
+        if connection.unanswered and not bytes(frame).startswith(b"o"):
             return True
         super().__call__(connection, frame)
         return False
