@@ -6,6 +6,14 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.messages.acls import (
+    CreateAclsRequest,
+    CreateAclsResponse,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+    DescribeAclsRequest,
+    DescribeAclsResponse,
+)
 from minikafka.protocol.messages.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
@@ -24,6 +32,12 @@ from minikafka.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsResponse,
 )
 from minikafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from minikafka.protocol.messages.client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+)
 from minikafka.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -41,6 +55,16 @@ from minikafka.protocol.messages.create_partitions import (
     CreatePartitionsResponse,
 )
 from minikafka.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from minikafka.protocol.messages.delegation_tokens import (
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
+    ExpireDelegationTokenRequest,
+    ExpireDelegationTokenResponse,
+    RenewDelegationTokenRequest,
+    RenewDelegationTokenResponse,
+)
 from minikafka.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from minikafka.protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from minikafka.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
@@ -106,6 +130,18 @@ from minikafka.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
 )
 from minikafka.protocol.messages.produce import ProduceRequest, ProduceResponse
+from minikafka.protocol.messages.sasl import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
+from minikafka.protocol.messages.scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+)
 from minikafka.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from minikafka.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from minikafka.protocol.messages.txn_offset_commit import (
@@ -168,6 +204,19 @@ _PAIRS: tuple[tuple[type[Message], type[Message]], ...] = (
     (ListTransactionsRequest, ListTransactionsResponse),
     (ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse),
     (ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse),
+    (SaslHandshakeRequest, SaslHandshakeResponse),
+    (SaslAuthenticateRequest, SaslAuthenticateResponse),
+    (DescribeAclsRequest, DescribeAclsResponse),
+    (CreateAclsRequest, CreateAclsResponse),
+    (DeleteAclsRequest, DeleteAclsResponse),
+    (CreateDelegationTokenRequest, CreateDelegationTokenResponse),
+    (RenewDelegationTokenRequest, RenewDelegationTokenResponse),
+    (ExpireDelegationTokenRequest, ExpireDelegationTokenResponse),
+    (DescribeDelegationTokenRequest, DescribeDelegationTokenResponse),
+    (DescribeClientQuotasRequest, DescribeClientQuotasResponse),
+    (AlterClientQuotasRequest, AlterClientQuotasResponse),
+    (DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse),
+    (AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse),
 )
 
 
