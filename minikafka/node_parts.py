@@ -66,6 +66,7 @@ from minikafka.kernel.settings import BROKER_CONFIG, TOPIC_CONFIG, topic_default
 from minikafka.network.channel import Channel, ChannelConfig
 from minikafka.network.unsent import UnsentReplies
 from minikafka.node_groups import GroupParts
+from minikafka.node_security import security_routes
 from minikafka.node_transactions import TransactionParts
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.storage.log_manager import LogManager
@@ -279,6 +280,9 @@ class BrokerParts:
             *self._routes_to_the_controller(),
             *self._routes_of_placement(),
             *self._routes_of_configuration(),
+            *security_routes(
+                lambda: self._zk.store, lambda: self._controller.is_active, self._world.network
+            ),
         ]
 
     def _routes_of_log_dirs(self) -> list[Route]:

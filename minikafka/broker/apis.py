@@ -7,7 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from minikafka.broker.context import ImmediateHandler, RequestContext, TaskHandler
+from minikafka.broker.context import (
+    ImmediateHandler,
+    RequestContext,
+    TaskHandler,
+    UnreadableRequest,
+)
 from minikafka.broker.handlers.api_versions import ApiVersionsHandler
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import EventLog, event_log
@@ -190,6 +195,9 @@ class Apis:
             row.handler(context, request, reply)
         except KafkaError as error:
             reply(error)
+        except UnreadableRequest as error:
+            api_name = route.api_key.api_name
+            slot.refuse("bad_request", api=api_name, api_version=version, error=str(error))
         except Exception as bug:
             self._stop_node(bug)
             raise

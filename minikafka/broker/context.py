@@ -40,6 +40,11 @@ class RequestContext:
 Reply: TypeAlias = Callable[[Any], None]
 
 
+class UnreadableRequest(Exception):
+    """The request was decoded but has a value that no reader accepts: its connection is closed, as
+    after a malformed request."""
+
+
 class ImmediateHandler(Protocol):
     """Answers in the same breath, or parks the request and calls ``reply`` later."""
 

@@ -38,6 +38,9 @@ class FirstContact:
         self._told = True
         return made
 
+    async def resolves(self, host: str) -> bool:
+        return await self._network.resolves(host)
+
     def _tell(self, what: str) -> None:
         if not self._told:
             self._told = True

@@ -69,6 +69,10 @@ class Network(Protocol):
         self, factory: ProtocolFactory, host: str, port: int
     ) -> tuple[asyncio.Transport, asyncio.BufferedProtocol]: ...
 
+    async def resolves(self, host: str) -> bool:
+        """Whether ``host`` is an IP address, or a name that has one."""
+        ...
+
 
 # --------------------------------------------------------------------------------------- Files
 

@@ -11,6 +11,7 @@ from minikafka.kernel.ports import (
     DeleteOp,
     NodeExists,
     NoNode,
+    NotEmpty,
     SetOp,
     Watcher,
 )
@@ -19,6 +20,7 @@ from minikafka.zookeeper.errors import MalformedZnode
 from minikafka.zookeeper.requests import Requests, raise_error
 from minikafka.zookeeper.znodes import ConfigChangeZnode, ConfigZnode
 
+USER_NODE_DEPTH = 3  # slashes in /config/users/<user>, where a client id's node lies below clients
 NO_NODE = -1  # the version of a configuration that is not there
 
 
@@ -100,11 +102,7 @@ class ConfigStore:
         ``BadVersion`` when somebody else has changed it since it was at ``expected_version``
         (None: the last writer wins)."""
         node = ConfigZnode(entity_type, entity_name, config)
-        announce = CreateOp(
-            ConfigChangeZnode.path,
-            ConfigChangeZnode(f"{entity_type}/{entity_name}").encode(),
-            sequential=True,
-        )
+        announce = _notice(f"{entity_type}/{entity_name}")
         create = CreateOp(node.path, node.encode())
         replace = SetOp(node.path, node.encode(), _any(expected_version))
         exists = expected_version != NO_NODE
@@ -118,13 +116,57 @@ class ConfigStore:
                     raise error
                 await self._requests.create_if_missing(paths.CONFIG_CHANGES)
             elif isinstance(error, NoNode) and not exists:
-                await self._requests.create_if_missing(f"{paths.CONFIG}/{entity_type}")
+                await self._requests.create_if_missing(node.path.rpartition("/")[0])
             elif isinstance(error, NodeExists | NoNode) and expected_version is None:
                 exists = isinstance(error, NodeExists)
             elif isinstance(error, NodeExists | NoNode):
                 raise BadVersion
             else:
                 raise error
+
+    async def configured_children(
+        self, entity_type: str, names: Sequence[str], child_type: str
+    ) -> list[list[str]]:
+        """The children of a kind of each entity: the client ids of users. Sorted."""
+        parents = [f"{paths.config(entity_type, name)}/{child_type}" for name in names]
+        return await self._requests.children_all(parents)
+
+    async def change_or_remove_entity(
+        self,
+        entity_type: str,
+        entity_name: str,
+        config: Mapping[str, str],
+        expected_version: int,
+    ) -> None:
+        """As ``change_entity_config``, but remove an entity that is left without settings and
+        without children, with the parents that this leaves empty (Kafka's ``tryCleanQuotaNodes``).
+        Raises ``BadVersion``."""
+        path = paths.config(entity_type, entity_name)
+        if config or await self._requests.children(path):
+            await self.change_entity_config(entity_type, entity_name, config, expected_version)
+            return
+        removals = []
+        if expected_version != NO_NODE:
+            removals = [DeleteOp(path, expected_version), *await self._empty_parents(path)]
+        announce = _notice(f"{entity_type}/{entity_name}")
+        outcome = await self._requests.multi([*removals, announce])
+        if isinstance(outcome.error, NoNode | NotEmpty):
+            raise BadVersion(path)
+        raise_error(outcome.results)
+
+    async def _empty_parents(self, path: str) -> list[DeleteOp]:
+        """Remove ``/config/users/<user>/clients`` and the user's own node if they hold nothing but
+        ``path``."""
+        clients, _, client = path.rpartition("/")
+        user = clients.rpartition("/")[0]
+        if user.count("/") < USER_NODE_DEPTH or await self._requests.children(clients) != [client]:
+            return []
+        found = await self._requests.get(user)
+        names = user.removeprefix(f"{paths.CONFIG}/").split("/", 1)
+        bare = found is not None and not ConfigZnode.decode(names[0], names[1], found[0]).config
+        if found is None or not bare or len(await self._requests.children(user)) > 1:
+            return [DeleteOp(clients)]
+        return [DeleteOp(clients), DeleteOp(user, found[1].version)]
 
     async def config_changes(self, watcher: Watcher | None = None) -> list[str]:
         """Names of the notices that are there, in order."""
@@ -145,6 +187,12 @@ class ConfigStore:
         for results in await self._requests.fenced(groups, None):
             if not isinstance(results[0], NoNode):
                 raise_error(results)
+
+
+def _notice(entity_path: str) -> CreateOp:
+    return CreateOp(
+        ConfigChangeZnode.path, ConfigChangeZnode(entity_path).encode(), sequential=True
+    )
 
 
 def _any(version: int | None) -> int:

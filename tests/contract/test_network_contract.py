@@ -224,3 +224,14 @@ def test_unknown_hosts_are_os_errors(play: Play) -> None:
             await world.network.connect(WireEnd, "no-such-host.invalid", 9092)
 
     play(body)
+
+
+@pytest.mark.parametrize(
+    ("host", "known"),
+    [("localhost", True), ("127.0.0.1", True), ("10.1.2.3", True), ("10.0.0.300", False)],
+)
+def test_which_hosts_have_an_address(play: Play, host: str, known: bool) -> None:
+    async def body(world: World, _: str) -> None:
+        assert await world.network.resolves(host) is known
+
+    play(body)

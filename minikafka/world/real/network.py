@@ -53,6 +53,13 @@ class RealNetwork:
         _keep_alive(transport.get_extra_info("socket"))
         return transport, protocol
 
+    async def resolves(self, host: str) -> bool:
+        try:
+            await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError):
+            return False
+        return True
+
 
 def _keep_alive(connection: socket.socket) -> None:
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import ipaddress
 from collections.abc import Callable
 from contextvars import Context
 
@@ -210,6 +211,9 @@ class Fabric:
             raise OSError(-2, f"Name or service not known: {host}")
         return name
 
+    def is_host(self, host: str) -> bool:
+        return host in HERE or host in self._hosts
+
     def bind(self, process: Process, factory: ProtocolFactory, host: str, port: int) -> SimListener:
         if host not in (*ANYWHERE, *HERE, process.host):
             raise OSError(errno.EADDRNOTAVAIL, f"Cannot assign requested address: {host}")
@@ -289,3 +293,15 @@ class SimNetwork:
         protocol = factory()
         transport.start(protocol)
         return transport, protocol
+
+    async def resolves(self, host: str) -> bool:
+        self._process.check()
+        return self._fabric.is_host(host) or _is_ipv4(host)
+
+
+def _is_ipv4(text: str) -> bool:
+    try:
+        ipaddress.IPv4Address(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,146 @@
+"""SCRAM credentials (RFC 5802, KIP-554): derivation, the stored text, and Kafka's checks."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import NamedTuple
+
+from minikafka.kernel.errors import ErrorCode
+
+MIN_ITERATIONS = 4096
+MAX_ITERATIONS = 16384
+_FIELDS = {"salt", "stored_key", "server_key", "iterations"}
+
+NO_USER_NAME = "Username must not be empty"
+UNKNOWN_MECHANISM = "Unknown SCRAM mechanism"
+
+
+@dataclass(frozen=True, slots=True)
+class Mechanism:
+    """A SCRAM mechanism: its name in Kafka, and its hash function."""
+
+    kafka_name: str
+    digest: str
+
+
+MECHANISMS: Mapping[int, Mechanism] = MappingProxyType(
+    {1: Mechanism("SCRAM-SHA-256", "sha256"), 2: Mechanism("SCRAM-SHA-512", "sha512")}
+)
+
+
+class Deletion(NamedTuple):
+    """A credential to remove."""
+
+    user: str
+    mechanism: int
+
+
+class Upsertion(NamedTuple):
+    """A credential to set. The client has salted the password."""
+
+    user: str
+    mechanism: int
+    iterations: int
+    salt: bytes
+    salted_password: bytes
+
+
+class Refusal(NamedTuple):
+    """Why the credentials of a user are not altered, or not described."""
+
+    code: ErrorCode
+    message: str
+
+
+def credential_text(
+    mechanism: Mechanism, salt: bytes, salted_password: bytes, iterations: int
+) -> str:
+    """Return the credential as it is stored in the user's znode."""
+    client_key = hmac.digest(salted_password, b"Client Key", mechanism.digest)
+    stored_key = hashlib.new(mechanism.digest, client_key).digest()
+    server_key = hmac.digest(salted_password, b"Server Key", mechanism.digest)
+    texts = [base64.b64encode(part).decode() for part in (salt, stored_key, server_key)]
+    return "salt={},stored_key={},server_key={},iterations={}".format(*texts, iterations)
+
+
+def iterations_of(text: str) -> int:
+    """The iterations of a stored credential. Raises ValueError if another tool wrote a text that is
+    no credential."""
+    fields: dict[str, str] = {}
+    for token in text.split(","):
+        name, separator, value = token.partition("=")
+        if not separator or not name:
+            raise ValueError("the stored credential is malformed")
+        fields[name] = value
+    if fields.keys() != _FIELDS:
+        raise ValueError("the stored credential does not have its four fields")
+    try:
+        for name in ("salt", "stored_key", "server_key"):
+            base64.b64decode(fields[name], validate=True)
+    except binascii.Error as error:
+        raise ValueError("the stored credential is malformed") from error
+    return int(fields["iterations"])
+
+
+def refusals(deletions: Sequence[Deletion], upsertions: Sequence[Upsertion]) -> dict[str, Refusal]:
+    """Check a request without looking at what is stored: one refusal per user with a bad entry."""
+    refused: dict[str, Refusal] = {}
+    for deletion in deletions:
+        problem = _problem(deletion.user, deletion.mechanism)
+        if problem is not None:
+            refused[deletion.user] = problem
+    for upsertion in upsertions:
+        problem = _problem(upsertion.user, upsertion.mechanism) or _bad_count(upsertion.iterations)
+        if problem is not None:
+            refused[upsertion.user] = problem
+    pairs = [(entry.user, entry.mechanism) for entry in upsertions]
+    pairs += [(entry.user, entry.mechanism) for entry in deletions]
+    pairs = [pair for pair in pairs if pair[0] not in refused]
+    twice = Refusal(
+        ErrorCode.DUPLICATE_RESOURCE,
+        "A user credential cannot be altered twice in the same request",
+    )
+    for pair in dict.fromkeys(pairs):
+        if pairs.count(pair) > 1:
+            refused[pair[0]] = twice
+    return refused
+
+
+def _problem(user: str, mechanism: int) -> Refusal | None:
+    if not user:
+        return Refusal(ErrorCode.UNACCEPTABLE_CREDENTIAL, NO_USER_NAME)
+    if mechanism not in MECHANISMS:
+        return Refusal(ErrorCode.UNSUPPORTED_SASL_MECHANISM, UNKNOWN_MECHANISM)
+    return None
+
+
+def _bad_count(iterations: int) -> Refusal | None:
+    if MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
+        return None
+    amount = "few" if iterations < MIN_ITERATIONS else "many"
+    return Refusal(ErrorCode.UNACCEPTABLE_CREDENTIAL, f"Too {amount} iterations")
+
+
+def altered(
+    config: Mapping[str, str], deletions: Iterable[Deletion], upsertions: Iterable[Upsertion]
+) -> dict[str, str] | Refusal:
+    """Return a user's configuration after entries that ``refusals`` let pass, all of that user."""
+    after = dict(config)
+    for deletion in deletions:
+        if after.pop(MECHANISMS[deletion.mechanism].kafka_name, None) is None:
+            return Refusal(
+                ErrorCode.RESOURCE_NOT_FOUND,
+                "Attempt to delete a user credential that does not exist",
+            )
+    for upsertion in upsertions:
+        mechanism = MECHANISMS[upsertion.mechanism]
+        after[mechanism.kafka_name] = credential_text(
+            mechanism, upsertion.salt, upsertion.salted_password, upsertion.iterations
+        )
+    return after

@@ -1,0 +1,44 @@
+"""The routes of the security APIs: ACLs, SASL, delegation tokens, quotas, SCRAM credentials."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from minikafka.broker.apis import Route
+from minikafka.broker.handlers.security import acls, delegation_tokens, sasl
+from minikafka.broker.handlers.security.client_quotas import (
+    AlterClientQuotasHandler,
+    DescribeClientQuotasHandler,
+)
+from minikafka.broker.handlers.security.scram_credentials import (
+    AlterUserScramCredentialsHandler,
+    DescribeUserScramCredentialsHandler,
+)
+from minikafka.kernel.ports import Network
+from minikafka.protocol.api_keys import ApiKey
+from minikafka.zookeeper.store import ZkStore
+
+
+def security_routes(
+    store: Callable[[], ZkStore], is_controller: Callable[[], bool], network: Network
+) -> list[Route]:
+    """No authorizer and no SASL listener is configured, so that most of them refuse."""
+    describe_quotas = DescribeClientQuotasHandler(store)
+    alter_quotas = AlterClientQuotasHandler(store, network)
+    describe_scram = DescribeUserScramCredentialsHandler(store)
+    alter_scram = AlterUserScramCredentialsHandler(is_controller, store)
+    return [
+        Route(ApiKey.SASL_HANDSHAKE, sasl.refuse_handshake),
+        Route(ApiKey.SASL_AUTHENTICATE, sasl.refuse_authentication),
+        Route(ApiKey.DESCRIBE_ACLS, acls.describe_acls),
+        Route(ApiKey.CREATE_ACLS, acls.create_acls),
+        Route(ApiKey.DELETE_ACLS, acls.delete_acls),
+        Route(ApiKey.CREATE_DELEGATION_TOKEN, delegation_tokens.refuse_creation),
+        Route(ApiKey.RENEW_DELEGATION_TOKEN, delegation_tokens.refuse_renewal),
+        Route(ApiKey.EXPIRE_DELEGATION_TOKEN, delegation_tokens.refuse_expiry),
+        Route(ApiKey.DESCRIBE_DELEGATION_TOKEN, delegation_tokens.refuse_description),
+        Route(ApiKey.DESCRIBE_CLIENT_QUOTAS, describe_quotas, task=True),
+        Route(ApiKey.ALTER_CLIENT_QUOTAS, alter_quotas, task=True),
+        Route(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, describe_scram, task=True),
+        Route(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, alter_scram, task=True),
+    ]
