@@ -26,6 +26,7 @@ from minikafka.network.server import Server
 from minikafka.node_debug import debug_routes
 from minikafka.node_dynamic import ConfigEffects
 from minikafka.node_parts import BrokerParts
+from minikafka.protocol.releases import Release
 from minikafka.storage.log_manager import LogManager
 from minikafka.zookeeper.session import ZkSession
 from minikafka.zookeeper.store import ZkStore
@@ -206,7 +207,7 @@ class BrokerNode:
             self.metrics,
         )
         self._effects.attach(self.parts, self.controller, lambda: self._servers)
-        self._apis = Apis(self.broker_id, self.parts.routes())
+        self._apis = Apis(self.broker_id, self.parts.routes(), release=views.release(self._config))
         self._controlled_shutdown = ControlledShutdown(
             world.network,
             world.clock,
@@ -251,6 +252,7 @@ class BrokerNode:
             endpoints=self._advertised(),
             timestamp_ms=self._world.clock.wall_ms(),
             rack=self._config.optional("broker.rack"),
+            version=4 if views.release(self._config) is Release.KAFKA_2_0 else 5,
         )
         clock = self._world.clock
         deadline_ms = clock.monotonic_ms() + 2 * self._config.integer(

@@ -25,9 +25,14 @@ from minikafka.kernel.config import Config
 from minikafka.kernel.settings import topic_defaults
 from minikafka.network.connection import ServerConfig
 from minikafka.protocol.records.compression import Compression
+from minikafka.protocol.releases import Release
 from minikafka.storage.log_cleaner import LogCleanerConfig
 from minikafka.storage.log_manager import LogManagerConfig
 from minikafka.zookeeper.session import ZkSessionConfig
+
+
+def release(config: Config) -> Release:
+    return Release.of(config.string("inter.broker.protocol.version"))
 
 
 def zookeeper(config: Config) -> ZkSessionConfig:
@@ -122,6 +127,7 @@ def replica_manager(config: Config, broker_id: int, listener: str) -> ReplicaMan
             replica_fetch_backoff_ms=config.integer("replica.fetch.backoff.ms"),
             replica_socket_timeout_ms=config.integer("replica.socket.timeout.ms"),
             num_replica_fetchers=config.integer("num.replica.fetchers"),
+            release=release(config),
         ),
         quota=_quota(config, "replication.quota"),
     )
@@ -141,6 +147,7 @@ def controller(config: Config, broker_id: int, listener: str) -> ControllerConfi
             "leader.imbalance.check.interval.seconds"
         ),
         controller_socket_timeout_ms=config.integer("controller.socket.timeout.ms"),
+        release=release(config),
         zookeeper_session_timeout_ms=config.integer("zookeeper.session.timeout.ms"),
         internal_replication_factors={
             GROUP_METADATA_TOPIC: config.integer("offsets.topic.replication.factor"),
@@ -167,6 +174,7 @@ def auto_topic_creation(config: Config) -> AutoTopicCreationConfig:
     segment_bytes = config.integer("offsets.topic.segment.bytes")
     return AutoTopicCreationConfig(
         auto_create_topics_enable=config.boolean("auto.create.topics.enable"),
+        release=release(config),
         offsets_topic=TopicShape(
             config.integer("offsets.topic.num.partitions"),
             config.integer("offsets.topic.replication.factor"),
@@ -223,4 +231,5 @@ def controlled_shutdown(config: Config, listener: str) -> ControlledShutdownConf
         retry_backoff_ms=config.integer("controlled.shutdown.retry.backoff.ms"),
         controller_socket_timeout_ms=config.integer("controller.socket.timeout.ms"),
         inter_broker_listener=listener,
+        release=release(config),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 from minikafka import node_config as views
 from minikafka.broker.apis import Route
@@ -26,6 +27,7 @@ from minikafka.broker.replica_manager import ReplicaManager
 from minikafka.broker.transaction_verification import (
     TransactionVerification,
     VerificationItem,
+    can_verify,
     verification_key,
     verification_request,
 )
@@ -76,7 +78,7 @@ class TransactionParts:
             SenderConfig(f"broker-{broker_id}-txn-marker-sender", REQUEST_TIMEOUT_MS),
             self._address,
             marker_key,
-            markers_request,
+            partial(markers_request, release=views.release(dynamic.current)),
             lambda items, response: self.shards.markers.answered(items, response),
             events,
         )
@@ -100,8 +102,12 @@ class TransactionParts:
             lambda items, response: self.verification.answered(items, response),
             event_log("transaction-verification", broker=broker_id),
         )
+        asks_coordinators = can_verify(views.release(dynamic.current))
         self.verification = TransactionVerification(
-            lambda: dynamic.current.boolean("transaction.partition.verification.enable"),
+            lambda: (
+                asks_coordinators
+                and dynamic.current.boolean("transaction.partition.verification.enable")
+            ),
             world.clock,
             replicas.hosted,
             self._coordinator_of,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from minikafka.broker.context import (
@@ -28,6 +28,7 @@ from minikafka.protocol.headers import (
 from minikafka.protocol.layout import layout_of
 from minikafka.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from minikafka.protocol.messages.registry import REQUESTS, RESPONSES
+from minikafka.protocol.releases import Release
 from minikafka.protocol.schema import Message
 
 
@@ -129,15 +130,22 @@ class Apis:
     """
 
     def __init__(
-        self, broker_id: int, routes: Sequence[Route], log: EventLog | None = None
+        self,
+        broker_id: int,
+        routes: Sequence[Route],
+        log: EventLog | None = None,
+        release: Release = Release.KAFKA_3_9,
     ) -> None:
+        """Serves those of ``routes`` that ``release`` has, up to its newest versions."""
         self._log = log or event_log("apis", broker=broker_id)
-        rows = [*(route.listed for route in routes), ApiVersion(ApiKey.API_VERSIONS, 0, 4)]
-        rows.sort(key=lambda row: row.api_key)
-        self._served = rows
-        api_versions = Route(ApiKey.API_VERSIONS, ApiVersionsHandler(rows))
-        self._rows = {int(route.api_key): _Row(route) for route in (*routes, api_versions)}
-        assert len(self._rows) == len(rows), "one route per API"
+        self._release = release
+        served: list[ApiVersion] = []
+        api_versions = Route(ApiKey.API_VERSIONS, ApiVersionsHandler(served))
+        kept = [_limited(route, release) for route in (*routes, api_versions)]
+        self._rows = {int(route.api_key): _Row(route) for route in kept if route is not None}
+        assert len(self._rows) == sum(route is not None for route in kept), "one route per API"
+        served += [self._rows[key].route.listed for key in sorted(self._rows)]
+        self._served = served
         self._tasks: asyncio.TaskGroup | None = None
         self._serving: set[asyncio.Task[None]] = set()  # bound: queued.max.requests a connection
         self._bug: asyncio.Future[None] | None = None
@@ -248,9 +256,11 @@ class Apis:
                 api_version=header.api_version,
             )
         # As Kafka: the versions of ApiVersions alone, from which the client picks the next try.
+        # Before Kafka 2.4 (KIP-511) the list was empty.
+        named = [row for row in self._served if row.api_key == ApiKey.API_VERSIONS]
         response = ApiVersionsResponse(
             error_code=ErrorCode.UNSUPPORTED_VERSION,
-            api_keys=[row for row in self._served if row.api_key == ApiKey.API_VERSIONS],
+            api_keys=[] if self._release is Release.KAFKA_2_0 else named,
         )
         slot = connection.open_slot(size)
         PendingReply(slot, route, header.correlation_id, 0)(response)
@@ -271,6 +281,12 @@ def _refuse(connection: Connection, reason: str, **facts: object) -> bool:
         return True
     connection.refuse(reason, **facts)
     return False
+
+
+def _limited(route: Route, release: Release) -> Route | None:
+    """The route in the versions of ``release``; None if it has no such API."""
+    newest = release.newest(route.api_key)
+    return None if newest is None else replace(route, max_version=min(route.last_version, newest))
 
 
 def _top_fields(response_class: type[Message], version: int) -> set[str]:

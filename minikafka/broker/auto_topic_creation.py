@@ -13,11 +13,13 @@ from minikafka.core.topic_names import name_problem
 from minikafka.kernel.cluster import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.events import EventLog, event_log
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
+from minikafka.protocol.releases import Release
 from minikafka.protocol.schema import Message
 
 CREATE_TOPICS_VERSION = 7
@@ -51,6 +53,7 @@ class AutoTopicCreationConfig:
     whatever it says)."""
 
     auto_create_topics_enable: bool = True
+    release: Release = Release.KAFKA_3_9
     request_timeout_ms: int = 30_000
     offsets_topic: TopicShape = TopicShape(50, 3, OFFSETS_TOPIC_CONFIG)
     transaction_topic: TopicShape = TopicShape(50, 3, TRANSACTION_TOPIC_CONFIG)
@@ -149,7 +152,8 @@ class AutoTopicCreation:
             timeout_ms=self._config.request_timeout_ms,
         )
         try:
-            await self._controller.request(request, CREATE_TOPICS_VERSION)
+            version = self._config.release.at_most(ApiKey.CREATE_TOPICS, CREATE_TOPICS_VERSION)
+            await self._controller.request(request, version)
             self._log.info("auto_creation_asked", topics=topics)
         except (TimeoutError, ConnectionError) as error:
             self._log.warning("auto_creation_failed", topics=topics, error=str(error))

@@ -12,10 +12,12 @@ from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.events import event_log
 from minikafka.kernel.ports import Clock, Network
 from minikafka.network.channel import Channel, ChannelConfig
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.messages.controlled_shutdown import (
     ControlledShutdownRequest,
     ControlledShutdownResponse,
 )
+from minikafka.protocol.releases import Release
 
 CONTROLLED_SHUTDOWN_VERSION = 3
 ANSWERS_LIMIT_MS = 30_000  # for all attempts together, the back-off between them not counted
@@ -34,6 +36,7 @@ class ControlledShutdownConfig:
     retry_backoff_ms: int = 5_000
     controller_socket_timeout_ms: int = 30_000
     inter_broker_listener: str = "PLAINTEXT"
+    release: Release = Release.KAFKA_3_9
 
     @property
     def limit_ms(self) -> int:
@@ -63,6 +66,9 @@ class ControlledShutdown:
         self._cache = cache
         self._broker_id = broker_id
         self._config = config
+        self._version = config.release.at_most(
+            ApiKey.CONTROLLED_SHUTDOWN, CONTROLLED_SHUTDOWN_VERSION
+        )
         self._log = event_log("kafka-shutdown-hook", broker=broker_id)
 
     async def run_while(self, possible: Callable[[], bool], broker_epoch: int) -> bool:
@@ -163,7 +169,7 @@ class ControlledShutdown:
                 broker_id=self._broker_id, broker_epoch=broker_epoch
             )
             answer: ControlledShutdownResponse = await channel.request(
-                request, CONTROLLED_SHUTDOWN_VERSION, timeout_ms
+                request, self._version, timeout_ms
             )
             return answer
         finally:

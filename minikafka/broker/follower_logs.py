@@ -13,6 +13,7 @@ from minikafka.core.replication import fetch_state as states
 from minikafka.core.replication.fetch_state import PartitionFetchState
 from minikafka.core.replication.follower import (
     EpochEndOffset,
+    Truncation,
     restart_at_leader_start,
     truncation_by_epoch,
 )
@@ -70,7 +71,10 @@ class FollowerLogs:
         try:
             partition = self._hosted.require(topic_partition)
             if data.diverging_epoch is not None:
-                return self._cut(partition, state, data)
+                diverging = data.diverging_epoch
+                return self._cut(
+                    partition, state, EpochEndOffset(diverging.epoch, diverging.end_offset)
+                )
             return self._append(partition, state, data)
         except OSError as error:
             self._disk_error(topic_partition, error)
@@ -81,14 +85,32 @@ class FollowerLogs:
             self._given_up(topic_partition, error)
         return None
 
-    def _cut(
-        self, partition: Partition, state: PartitionFetchState, data: PartitionData
-    ) -> PartitionFetchState:
-        assert data.diverging_epoch is not None
-        leader = EpochEndOffset(data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
+    def compare(
+        self, topic_partition: TopicPartition, state: PartitionFetchState, leader: EpochEndOffset
+    ) -> tuple[PartitionFetchState | None, bool]:
+        """Cut the log where it parts from the leader's, of which ``leader`` is the end of our last
+        epoch. Also returns whether that was the last comparison. Raises KafkaError as ``take``."""
+        try:
+            partition = self._hosted.require(topic_partition)
+            cut = self._truncation(partition, leader)
+            if cut.completed and cut.offset >= partition.log.log_end_offset:
+                return state, True
+            return self._cut(partition, state, leader), cut.completed
+        except OSError as error:
+            self._disk_error(topic_partition, error)
+        except KafkaError as error:
+            self._given_up(topic_partition, error)
+        return None, True
+
+    def _truncation(self, partition: Partition, leader: EpochEndOffset) -> Truncation:
         log = partition.log
         local = EpochEndOffset(*log.end_offset_for_epoch(leader.epoch))
-        cut = truncation_by_epoch(leader, local, partition.high_watermark, log.log_end_offset)
+        return truncation_by_epoch(leader, local, partition.high_watermark, log.log_end_offset)
+
+    def _cut(
+        self, partition: Partition, state: PartitionFetchState, leader: EpochEndOffset
+    ) -> PartitionFetchState:
+        log, cut = partition.log, self._truncation(partition, leader)
         self._log.info(
             "replica_truncated",
             partition=str(partition.topic_partition),

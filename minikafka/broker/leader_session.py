@@ -10,8 +10,10 @@ from uuid import UUID
 from minikafka.core.client.fetch_session import FetchSessionHandler, NextFetch
 from minikafka.core.replication.fetch_session import PartitionKey
 from minikafka.core.replication.fetch_state import PartitionFetchState
+from minikafka.core.replication.follower import UNDEFINED_EPOCH
 from minikafka.kernel.cluster import ZERO_UUID, TopicPartition
 from minikafka.kernel.errors import ErrorCode
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -26,6 +28,12 @@ from minikafka.protocol.messages.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
+from minikafka.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from minikafka.protocol.releases import Release
 
 FETCH_VERSION = 16  # with topic ids
 FETCH_VERSION_BY_NAME = 12  # the last one without, for topics that have no id
@@ -52,6 +60,13 @@ class ReplicaFetcherConfig:
     replica_fetch_backoff_ms: int = 1_000
     replica_socket_timeout_ms: int = 30_000
     num_replica_fetchers: int = 1
+    release: Release = Release.KAFKA_3_9
+
+    @property
+    def truncates_on_fetch(self) -> bool:
+        """Whether the leader compares epochs in every Fetch (KIP-595). If not, a new follower asks
+        by OffsetForLeaderEpoch before its first Fetch (KIP-101)."""
+        return self.release.at_most(ApiKey.FETCH, FETCH_VERSION) >= FETCH_VERSION_BY_NAME
 
 
 class _Wanted(NamedTuple):
@@ -108,7 +123,7 @@ class LeaderSession:
             request.replica_state = ReplicaState(self._broker_id, self._broker_epoch())
             return request, FETCH_VERSION
         request.replica_id = self._broker_id
-        return request, FETCH_VERSION_BY_NAME
+        return request, config.release.at_most(ApiKey.FETCH, FETCH_VERSION_BY_NAME)
 
     def _next(self, asked: Mapping[TopicPartition, PartitionFetchState]) -> NextFetch[_Wanted]:
         told, moves = self._told, self._log_start_moves()
@@ -117,7 +132,9 @@ class LeaderSession:
         gone = self._gone(asked, changed)
         by_id = self._by_id
         if changed or gone:
-            by_id = all(state.topic_id is not None for state in asked.values())
+            by_id = self._config.truncates_on_fetch and all(
+                state.topic_id is not None for state in asked.values()
+            )
         if self._handler.names_all or by_id != self._by_id:
             told.clear()
             self._names.clear()
@@ -159,7 +176,7 @@ class LeaderSession:
             if before is not None and before[0] != key:
                 forgotten.append(before[0])
             self._told[topic_partition] = key, state
-            epoch = state.last_fetched_epoch
+            epoch = state.last_fetched_epoch if self._config.truncates_on_fetch else None
             wanted[key] = _Wanted(
                 state.leader_epoch,
                 state.fetch_offset,
@@ -178,6 +195,25 @@ class LeaderSession:
         )
         topics = [ListOffsetsTopic(name=name, partitions=[question])]
         return ListOffsetsRequest(replica_id=self._broker_id, topics=topics)
+
+    def epoch_request(
+        self, asked: Mapping[TopicPartition, PartitionFetchState]
+    ) -> OffsetForLeaderEpochRequest:
+        """Where the last epoch of each log ends at the leader; of no session."""
+        topics: dict[str, OffsetForLeaderTopic] = {}
+        for (name, partition), state in asked.items():
+            topic = topics.setdefault(name, OffsetForLeaderTopic(name))
+            epoch = (
+                UNDEFINED_EPOCH if state.last_fetched_epoch is None else state.last_fetched_epoch
+            )
+            topic.partitions.append(
+                OffsetForLeaderPartition(
+                    partition=partition,
+                    current_leader_epoch=state.leader_epoch,
+                    leader_epoch=epoch,
+                )
+            )
+        return OffsetForLeaderEpochRequest(replica_id=self._broker_id, topics=list(topics.values()))
 
     def _topics(self, fetch: NextFetch[_Wanted]) -> list[FetchTopic]:
         topics: dict[str | UUID, FetchTopic] = {}

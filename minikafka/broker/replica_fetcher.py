@@ -16,17 +16,20 @@ from minikafka.broker.leader_session import (
 )
 from minikafka.core.replication import fetch_state as states
 from minikafka.core.replication.fetch_state import PartitionFetchState
-from minikafka.core.replication.follower import restart_below_leader_end
+from minikafka.core.replication.follower import EpochEndOffset, restart_below_leader_end
 from minikafka.core.replication.partition_state import NEVER_MS
 from minikafka.core.replication.read_ahead import Brought, read_ahead
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import EventLog
 from minikafka.kernel.ports import Clock
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.messages.fetch import FetchRequest, FetchResponse
+from minikafka.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochResponse
 from minikafka.protocol.schema import Message
 
 LIST_OFFSETS_VERSION = 7
+OFFSET_FOR_LEADER_EPOCH_VERSION = 4
 LATEST_TIMESTAMP = -1
 EARLIEST_TIMESTAMP = -2
 MAX_NAMED = 10  # partitions in a line
@@ -88,6 +91,8 @@ class ReplicaFetcher:
         self._config = config
         self._log = log.bind(source=source)
         self._states: dict[TopicPartition, PartitionFetchState] = {}  # in the order of their turns
+        # Logs whose last epoch the leader has to be asked for before they are fetched.
+        self._uncompared: set[TopicPartition] = set()
         self._channel: SourceChannel | None = None
         self._ahead: Poll | None = None  # begun before the answer before it was taken
         self._polling = False
@@ -104,6 +109,12 @@ class ReplicaFetcher:
         return self._states.get(topic_partition)
 
     def add(self, topic_partition: TopicPartition, state: PartitionFetchState) -> None:
+        """Copy this partition; one that is copied already was elected a leader again."""
+        if not self._config.truncates_on_fetch and state.last_fetched_epoch is not None:
+            self._uncompared.add(topic_partition)
+        self._put(topic_partition, state)
+
+    def _put(self, topic_partition: TopicPartition, state: PartitionFetchState) -> None:
         self._states[topic_partition] = state
         self._wake.set()
         if self._polling and not self._interrupted and len(self._states) <= INTERRUPT_UP_TO:
@@ -122,10 +133,11 @@ class ReplicaFetcher:
         """Its log was cut, and that is on disk."""
         state = self._states.get(topic_partition)
         if state is not None and state.truncating:
-            self.add(topic_partition, state._replace(truncating=False))
+            self._put(topic_partition, state._replace(truncating=False))
 
     def remove(self, topic_partition: TopicPartition) -> None:
         self._states.pop(topic_partition, None)
+        self._uncompared.discard(topic_partition)
 
     def stop(self) -> None:
         """End the task at its next step."""
@@ -148,6 +160,8 @@ class ReplicaFetcher:
                     await self._idle(now_ms)
                 elif self._channel is None:
                     await self._reach_leader()
+                elif not self._uncompared.isdisjoint(asked):
+                    await self._compare({tp: asked[tp] for tp in asked if tp in self._uncompared})
                 else:
                     await self._end(self._begin(asked))
         finally:
@@ -277,7 +291,8 @@ class ReplicaFetcher:
         ahead = read_ahead(brought)
         if ahead is not None:
             now_ms = self._clock.monotonic_ms()
-            quiet = {tp: state for tp, state in self._states.items() if tp not in ahead}
+            busy = ahead.keys() | self._uncompared
+            quiet = {tp: state for tp, state in self._states.items() if tp not in busy}
             self._ahead = self._begin(states.not_delayed(quiet, now_ms) | ahead)
 
     async def _take_all(self, poll: Poll, answers: Answers) -> None:
@@ -365,6 +380,40 @@ class ReplicaFetcher:
         for topic_partition in partitions:
             self._states.pop(topic_partition, None)
 
+    # --------------------------------------------------------------------- before the first fetch
+
+    async def _compare(self, asked: Mapping[TopicPartition, PartitionFetchState]) -> None:
+        """Ask where our last epochs end at the leader, and cut what it does not have (KIP-101,
+        KIP-279). Only for leaders that do not compare epochs in a Fetch."""
+        self._interrupted = False
+        request = self._session.epoch_request(asked)
+        version = self._config.release.at_most(
+            ApiKey.OFFSET_FOR_LEADER_EPOCH, OFFSET_FOR_LEADER_EPOCH_VERSION
+        )
+        response: OffsetForLeaderEpochResponse | None
+        response = await self._answer(self._send(request, version))
+        left = {tp: state for tp, state in asked.items() if self._states.get(tp) is state}
+        for topic in response.topics if response is not None else ():
+            for row in topic.partitions:
+                topic_partition = TopicPartition(topic.topic, row.partition)
+                state = left.pop(topic_partition, None)
+                if state is None:
+                    continue
+                if row.error_code != ErrorCode.NONE:
+                    self._refused([topic_partition], ErrorCode(row.error_code))
+                else:
+                    end = EpochEndOffset(row.leader_epoch, row.end_offset)
+                    self._try(topic_partition, partial(self._compared, topic_partition, state, end))
+        self._failed(list(left))
+
+    def _compared(
+        self, topic_partition: TopicPartition, state: PartitionFetchState, end: EpochEndOffset
+    ) -> PartitionFetchState | None:
+        after, last = self._logs.compare(topic_partition, state, end)
+        if last or after is None or after.last_fetched_epoch is None:
+            self._uncompared.discard(topic_partition)
+        return after
+
     # -------------------------------------------------------------------------------- out of range
 
     async def _restart(self, topic_partition: TopicPartition, state: PartitionFetchState) -> None:
@@ -386,7 +435,8 @@ class ReplicaFetcher:
     ) -> int | None:
         """An end of the leader's log; None (and a delay) when it cannot be told now."""
         request = self._session.offset_request(topic_partition, state.leader_epoch, timestamp)
-        response = await self._answer(self._send(request, LIST_OFFSETS_VERSION))
+        version = self._config.release.at_most(ApiKey.LIST_OFFSETS, LIST_OFFSETS_VERSION)
+        response = await self._answer(self._send(request, version))
         if self._states.get(topic_partition) is not state:
             return None
         if response is None:

@@ -14,15 +14,19 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import Clock
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
+from minikafka.protocol.releases import Release
 from minikafka.protocol.schema import Message
 
 ADD_PARTITIONS_TO_TXN_VERSION = 5
+
+FIRST_VERIFYING_VERSION = 4
 
 # By partition; those that are verified are not in it.
 Refusals: TypeAlias = Mapping[TopicPartition, ErrorCode]
@@ -69,6 +73,13 @@ class _Question:
         self.guards = guards
         self.waiters = waiters
         self.asking = len(waiters)
+
+
+def can_verify(release: Release) -> bool:
+    """Whether brokers of ``release`` can ask each other (KIP-890). Before that, a leader takes a
+    transactional batch without a check."""
+    newest = release.newest(ApiKey.ADD_PARTITIONS_TO_TXN)
+    return newest is not None and newest >= FIRST_VERIFYING_VERSION
 
 
 class TransactionVerification:

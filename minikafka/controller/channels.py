@@ -197,7 +197,8 @@ class ControllerChannels:
     async def _deliver(self, peer: _Peer, request: ControlRequest) -> Any:
         """Send until it is answered; whoever removes the broker cancels this."""
         assert request.SPEC.api_key is not None
-        _, version = version_range(request.SPEC.api_key)
+        _, newest = version_range(request.SPEC.api_key)
+        version = self._config.release.at_most(request.SPEC.api_key, newest)
         while True:
             try:
                 if peer.channel is None:

@@ -13,12 +13,14 @@ from minikafka.kernel.cluster import NO_LEADER, TRANSACTION_STATE_TOPIC, TopicPa
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.events import EventLog
 from minikafka.kernel.ports import Clock
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from minikafka.protocol.releases import Release
 from minikafka.protocol.schema import Message
 
 RETRY_MS = 100
@@ -138,8 +140,11 @@ def marker_key(item: MarkerItem) -> int:
     return item.markers.producer_id
 
 
-def markers_request(items: Sequence[MarkerItem]) -> tuple[Message, int]:
-    return WriteTxnMarkersRequest([_marker(item) for item in items]), WRITE_TXN_MARKERS_VERSION
+def markers_request(
+    items: Sequence[MarkerItem], release: Release = Release.KAFKA_3_9
+) -> tuple[Message, int]:
+    version = release.at_most(ApiKey.WRITE_TXN_MARKERS, WRITE_TXN_MARKERS_VERSION)
+    return WriteTxnMarkersRequest([_marker(item) for item in items]), version
 
 
 def _marker(item: MarkerItem) -> WritableTxnMarker:

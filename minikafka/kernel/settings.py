@@ -119,7 +119,7 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _string("log.message.timestamp.type", "CreateTime", "Whose clock stamps records.", one_of("CreateTime", "LogAppendTime")),
     _bool("log.message.downconversion.enable", True, "Serve consumers of record formats before Kafka 0.11."),
     _string("log.message.format.version", "3.0-IV1", "Kept for old files: logs hold record batches (magic 2) alone, as with Kafka's inter.broker.protocol.version from 3.0 on.", _kafka_version, (), False),
-    _string("inter.broker.protocol.version", "3.9-IV0", "Kept for old files: brokers speak Kafka 3.9's.", _kafka_version, (), False),
+    _string("inter.broker.protocol.version", "3.9-IV0", "2.0 makes a broker speak as Kafka 2.0 did, to clients too: keys 0 to 42 in the versions of that release; set it on all brokers of a cluster. Any other version is kept for old files: such brokers speak Kafka 3.9's.", _kafka_version),
     _long("log.message.timestamp.difference.max.ms", MAX_LONG, "Deprecated: stands in for the two keys below where they are not set.", at_least(0)),
     _long("log.message.timestamp.before.max.ms", MAX_LONG, "How far behind the broker's clock a record may be.", at_least(0)),
     _long("log.message.timestamp.after.max.ms", MAX_LONG, "How far ahead of the broker's clock a record may be.", at_least(0)),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 from minikafka.broker.context import Reply, RequestContext
 from minikafka.kernel.errors import ErrorCode
@@ -18,10 +17,10 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 class ApiVersionsHandler:
-    """``served``: one row per API, in order of key."""
+    """``served``: one row per API, in order of key. It may be filled after this."""
 
-    def __init__(self, served: Sequence[ApiVersion]) -> None:
-        self._served = list(served)
+    def __init__(self, served: list[ApiVersion]) -> None:
+        self._served = served
 
     def __call__(self, context: RequestContext, request: ApiVersionsRequest, reply: Reply) -> None:
         if context.version >= FIRST_VERSION_WITH_SOFTWARE and not _names_its_software(request):

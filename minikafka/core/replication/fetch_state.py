@@ -16,9 +16,9 @@ class PartitionFetchState(NamedTuple):
     """``fetch_offset`` is the next offset wanted, always the end of the follower's log.
 
     ``last_fetched_epoch`` is the epoch of the batch before it; None in an empty log. The leader
-    compares it in every Fetch (v12+) and names the epoch at which the logs part, so a follower
-    needs no truncating phase of its own, nor OffsetForLeaderEpoch (KIP-595; Kafka's
-    ``isTruncationOnFetchSupported``). ``lag`` is None until the first answer, ``failures`` counts
+    compares it in every Fetch (v12+) and names the epoch at which the logs part (KIP-595; Kafka's
+    ``isTruncationOnFetchSupported``). Brokers of release 2.0 ask by OffsetForLeaderEpoch instead,
+    before the first Fetch. ``lag`` is None until the first answer, ``failures`` counts
     errors in a row, ``delayed_until_ms`` is when to try again. ``truncating``: the log was cut, and
     asks for nothing until that is on disk.
     """

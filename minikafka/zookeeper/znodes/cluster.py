@@ -86,10 +86,13 @@ class ClusterIdZnode:
         return cls(Fields(cls.path, data).text("id"))
 
 
+FIRST_WITH_FEATURES = 5
+
+
 @dataclass(frozen=True, slots=True)
 class BrokerZnode:
-    """``/brokers/ids/<id>``, ephemeral: a live broker. Version 5 is written (inter-broker protocol
-    2.7 and later), 1 to 5 are read."""
+    """``/brokers/ids/<id>``, ephemeral: a live broker. Versions 1 to 5 are read, 4 (without
+    features) and 5 (inter-broker protocol 2.7 and later) are written: ``version``."""
 
     broker_id: int
     endpoints: tuple[Endpoint, ...]
@@ -97,6 +100,7 @@ class BrokerZnode:
     rack: str | None = None
     jmx_port: int = -1
     features: dict[str, dict[str, int]] = field(default_factory=dict)
+    version: int = 5
 
     @property
     def path(self) -> str:
@@ -108,7 +112,7 @@ class BrokerZnode:
         rack = {} if self.rack is None else {"rack": self.rack}
         return encode_json(
             {
-                "features": self.features,
+                **({"features": self.features} if self.version >= FIRST_WITH_FEATURES else {}),
                 "listener_security_protocol_map": {
                     e.listener: e.security_protocol for e in self.endpoints
                 },
@@ -117,7 +121,7 @@ class BrokerZnode:
                 "jmx_port": self.jmx_port,
                 "port": plain.port if plain else -1,
                 "host": plain.host if plain else None,
-                "version": 5,
+                "version": self.version,
                 "timestamp": str(self.timestamp_ms),
             }
         )

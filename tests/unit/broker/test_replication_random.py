@@ -8,8 +8,10 @@ from collections.abc import Sequence
 import pytest
 
 from minikafka.broker.isr_maintenance import IsrConfig
+from minikafka.broker.leader_session import ReplicaFetcherConfig
 from minikafka.broker.topic_config import TopicConfig
 from minikafka.protocol.messages.produce import PartitionProduceResponse
+from minikafka.protocol.releases import Release
 from tests.support.replicas import TP, ReplicaCluster
 
 BROKERS = (1, 2, 3)
@@ -104,8 +106,14 @@ class Story:
 
 @pytest.mark.parametrize("min_insync_replicas", [1, 2])
 @pytest.mark.parametrize("seed", range(12))
-async def test_nothing_acknowledged_is_lost(seed: int, min_insync_replicas: int) -> None:
-    async with ReplicaCluster(isr=IsrConfig(replica_lag_time_max_ms=2_000)) as cluster:
+@pytest.mark.parametrize("release", Release, ids=lambda release: release.value)
+async def test_nothing_acknowledged_is_lost(
+    seed: int, min_insync_replicas: int, release: Release
+) -> None:
+    async with ReplicaCluster(
+        isr=IsrConfig(replica_lag_time_max_ms=2_000),
+        fetcher=ReplicaFetcherConfig(release=release),
+    ) as cluster:
         cluster.configs.by_topic[TP.topic] = TopicConfig(min_insync_replicas=min_insync_replicas)
         await cluster.elect(1)
         story = Story(cluster, seed)

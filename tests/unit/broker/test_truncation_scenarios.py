@@ -6,10 +6,18 @@ import random
 
 import pytest
 
+from minikafka.broker.leader_session import ReplicaFetcherConfig
+from minikafka.protocol.releases import Release
 from tests.support.replicas import TP, ReplicaCluster
 
 PAIR = (1, 2)
 SOON_MS = 2_000
+
+
+@pytest.fixture(params=Release, ids=lambda release: release.value)
+def fetcher(request: pytest.FixtureRequest) -> ReplicaFetcherConfig:
+    """Brokers of release 2.0 compare epochs before the first Fetch, others in every Fetch."""
+    return ReplicaFetcherConfig(release=request.param)
 
 
 async def lead(
@@ -33,12 +41,12 @@ def contents(cluster: ReplicaCluster) -> list[list[str]]:
     return [cluster[broker_id].held() for broker_id in PAIR]
 
 
-async def test_kip_101_a_follower_that_restarts_before_it_leads_keeps_what_was_acknowledged() -> (
-    None
-):
+async def test_kip_101_a_follower_that_restarts_before_it_leads_keeps_what_was_acknowledged(
+    fetcher: ReplicaFetcherConfig,
+) -> None:
     """Its high watermark is one record behind. Cut there, and elected before it has fetched the
     record again, it would have lost it for all."""
-    async with ReplicaCluster(PAIR) as cluster:
+    async with ReplicaCluster(PAIR, fetcher=fetcher) as cluster:
         await cluster.elect(1, isr=PAIR, replicas=PAIR)
         cluster[1].produce("m1")
         await cluster.clock.advance(SOON_MS)
@@ -61,10 +69,12 @@ async def test_kip_101_a_follower_that_restarts_before_it_leads_keeps_what_was_a
         assert cluster[1].partition().high_watermark == 2
 
 
-async def test_kip_101_who_led_and_comes_back_after_others_wrote_at_its_offsets() -> None:
+async def test_kip_101_who_led_and_comes_back_after_others_wrote_at_its_offsets(
+    fetcher: ReplicaFetcherConfig,
+) -> None:
     """Both lost power; one lost a record by it and led first. Nothing but epochs tells that the
     records at one offset differ."""
-    async with ReplicaCluster(PAIR) as cluster:
+    async with ReplicaCluster(PAIR, fetcher=fetcher) as cluster:
         await cluster.elect(1, isr=PAIR, replicas=PAIR)
         cluster[1].produce("m1")
         await cluster.clock.advance(SOON_MS)
@@ -76,10 +86,12 @@ async def test_kip_101_who_led_and_comes_back_after_others_wrote_at_its_offsets(
         assert contents(cluster) == [["m1", "m3"]] * 2
 
 
-async def test_kip_279_fast_flips_leave_epochs_that_the_other_has_never_seen() -> None:
+async def test_kip_279_fast_flips_leave_epochs_that_the_other_has_never_seen(
+    fetcher: ReplicaFetcherConfig,
+) -> None:
     """The follower's last epoch is unknown to the leader, and so is the one before to the follower:
     one round of truncation is not enough."""
-    async with ReplicaCluster(PAIR) as cluster:
+    async with ReplicaCluster(PAIR, fetcher=fetcher) as cluster:
         await cluster.elect(1, isr=PAIR, replicas=PAIR)
         cluster[1].produce("both")
         await cluster.clock.advance(SOON_MS)
@@ -95,10 +107,12 @@ async def test_kip_279_fast_flips_leave_epochs_that_the_other_has_never_seen() -
         assert contents(cluster)[0] == contents(cluster)[1]
 
 
-async def test_an_answer_given_before_the_leader_was_cut_is_no_reason_to_diverge() -> None:
+async def test_an_answer_given_before_the_leader_was_cut_is_no_reason_to_diverge(
+    fetcher: ReplicaFetcherConfig,
+) -> None:
     """A parked fetch of a follower outlives its leader's role; what it brings then counts for
     nothing."""
-    async with ReplicaCluster(PAIR) as cluster:
+    async with ReplicaCluster(PAIR, fetcher=fetcher) as cluster:
         await cluster.elect(1, isr=PAIR, replicas=PAIR)
         cluster[1].produce("m1")
         await cluster.clock.advance(SOON_MS)
@@ -111,10 +125,12 @@ async def test_an_answer_given_before_the_leader_was_cut_is_no_reason_to_diverge
 
 
 @pytest.mark.parametrize("seed", range(25))
-async def test_after_any_flips_both_logs_are_that_of_the_last_leader(seed: int) -> None:
+async def test_after_any_flips_both_logs_are_that_of_the_last_leader(
+    seed: int, fetcher: ReplicaFetcherConfig
+) -> None:
     """Unclean elections without end: whoever leads last is followed, to the byte."""
     dice = random.Random(seed)
-    async with ReplicaCluster(PAIR) as cluster:
+    async with ReplicaCluster(PAIR, fetcher=fetcher) as cluster:
         await cluster.elect(1, isr=PAIR, replicas=PAIR)
         epoch = 0
         for _ in range(dice.randrange(3, 12)):
