@@ -37,12 +37,14 @@ def head(text: str) -> tuple[RequestHeader, int]:
     return decode_request_header(memoryview(golden(text)))
 
 
+@pytest.mark.mission("PRO-2")
 def test_header_version_1() -> None:
     assert head("0003 0008 00000007 0002 'me' ff") == (RequestHeader(3, 8, 7, "me"), 12)
     assert head("0003 0008 00000007 0000 ff") == (RequestHeader(3, 8, 7, ""), 10)
     assert head("0003 0008 00000007 ffff ff") == (RequestHeader(3, 8, 7, None), 10)
 
 
+@pytest.mark.mission("PRO-2")
 def test_header_version_2_keeps_the_old_client_id_and_skips_tagged_fields() -> None:
     assert head("0003 0009 00000007 0002 'me' 00 ff") == (RequestHeader(3, 9, 7, "me"), 13)
     assert head("0003 0009 00000007 ffff 00 ff") == (RequestHeader(3, 9, 7, None), 11)
@@ -50,6 +52,7 @@ def test_header_version_2_keeps_the_old_client_id_and_skips_tagged_fields() -> N
     assert head(tagged) == (RequestHeader(3, 9, 7, "me"), 20)
 
 
+@pytest.mark.mission("PRO-2")
 def test_controlled_shutdown_version_0_has_no_client_id() -> None:
     frame = golden("0000000c 0007 0000 00000009 00000002")
     message = ControlledShutdownRequest(broker_id=2)
@@ -59,6 +62,7 @@ def test_controlled_shutdown_version_0_has_no_client_id() -> None:
     assert answer == golden("0000000a 00000009 0000 00000000")
 
 
+@pytest.mark.mission("PRO-2")
 def test_the_response_to_api_versions_never_has_tagged_fields_in_its_header() -> None:
     message = ApiVersionsResponse(api_keys=[ApiVersion(api_key=18, max_version=4)])
     assert encode_response(5, message, 3) == golden("""

@@ -60,7 +60,7 @@ def flat_rows(layout: layouts_2_0.Layout, value: Any) -> list[Any]:
     return [value]
 
 
-@pytest.mark.mission("PRO-1")
+@pytest.mark.mission("PRO-1", "PRD-2", "FET-1")
 @pytest.mark.parametrize("api", APIS, ids=str)
 @settings(
     max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None
