@@ -21,7 +21,6 @@ from pyspark.sql.datasource import (
 from minikafka.spark.cluster import Cluster
 from minikafka.spark.fetching import RangeReader
 from minikafka.spark.lasting import spare_the_collector
-from minikafka.spark.offline import SegmentRange, read_segment, segment_ranges
 from minikafka.spark.options import ReadOptions
 from minikafka.spark.planning import OffsetRange
 from minikafka.spark.resolving import batch_ranges
@@ -29,6 +28,8 @@ from minikafka.spark.resolving import batch_ranges
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
+
+    from minikafka.spark.offline import SegmentRange
 
 _NO_END = (1 << 63) - 1
 
@@ -49,7 +50,9 @@ def read_range(
     if partition.value is None:
         return
     arrow_schema = to_arrow_schema(schema, timezone="UTC")
-    if isinstance(partition.value, SegmentRange):
+    if not isinstance(partition.value, OffsetRange):
+        from minikafka.spark.offline import read_segment
+
         yield from read_segment(partition.value, arrow_schema, options.client.check_crcs)
         return
     with Cluster(options.client) as cluster:
@@ -78,6 +81,8 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         if self._options.path is not None:
+            from minikafka.spark.offline import segment_ranges
+
             return [
                 RangePartition(each)
                 for each in segment_ranges(Path(self._options.path), self._options)

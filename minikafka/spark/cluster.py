@@ -23,7 +23,7 @@ from minikafka.spark.client_options import ClientOptions
 from minikafka.spark.connection import Connection
 from minikafka.spark.offsets import Offsets, names
 from minikafka.spark.options import Subscription
-from minikafka.world.real.clock import RealClock
+from minikafka.world.real.wall_clock import WallClock
 
 T = TypeVar("T")
 
@@ -59,7 +59,7 @@ class Cluster:
     def __init__(self, options: ClientOptions) -> None:
         self.options = options
         self.topics: dict[str, TopicView] = {}
-        self._clock = RealClock()
+        self._clock = WallClock()
         self._addresses: dict[int, tuple[str, int]] = {}
         self._connections: dict[tuple[str, int], Connection] = {}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import struct
+import sys
 from collections import deque
 from typing import Any, Final
 
@@ -13,7 +14,6 @@ from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.buffer import DecodeError
 from minikafka.protocol.headers import RequestHeader, decode_response, encode_request
 from minikafka.protocol.messages.api_versions import ApiVersionsRequest
-from minikafka.protocol.messages.registry import response_class
 from minikafka.protocol.schema import Message
 from minikafka.spark.client_options import ClientOptions
 
@@ -121,7 +121,7 @@ class Connection:
         key = message.SPEC.api_key
         assert key is not None
         header = RequestHeader(int(key), version, correlation_id, self._options.client_id)
-        self._waiting.append((response_class(message), version, correlation_id))
+        self._waiting.append((_response_class(message), version, correlation_id))
         try:
             self._socket.sendall(encode_request(header, message))
         except OSError as error:
@@ -143,3 +143,13 @@ class Connection:
         if isinstance(error, TimeoutError):
             return KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"{self.peer} does not answer")
         return KafkaError(ErrorCode.NETWORK_EXCEPTION, f"{what} {self.peer}: {error}")
+
+
+def _response_class(message: Message) -> type[Message]:
+    """The response class in the module of the request class.
+
+    The registry of all messages is not used here: to import it takes a Python worker 0.2 s."""
+    request = type(message)
+    name = request.__name__.removesuffix("Request") + "Response"
+    found: type[Message] = getattr(sys.modules[request.__module__], name)
+    return found

@@ -21,7 +21,7 @@ from minikafka.spark.connection import Connection
 from minikafka.spark.decode import Slice, decode_to_arrow, next_offset
 from minikafka.spark.offsets import EARLIEST, LATEST
 from minikafka.spark.planning import ADVICE_FAIL, DataLossError, OffsetRange
-from minikafka.world.real.clock import RealClock
+from minikafka.world.real.wall_clock import WallClock
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,7 +51,7 @@ class RangeReader:
         self._slice = Slice(*wanted)
         self._fail_on_data_loss = fail_on_data_loss
         self._poll_timeout_ms = poll_timeout_ms
-        self._clock = RealClock()
+        self._clock = WallClock()
         self._progress_at_ms = 0
 
     def read(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

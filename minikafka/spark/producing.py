@@ -22,7 +22,7 @@ from minikafka.spark.cluster import Cluster, pause
 from minikafka.spark.connection import Connection
 from minikafka.spark.encode import EncodedBatch, ProducerStamp, encode_batches
 from minikafka.spark.offsets import names
-from minikafka.world.real.clock import RealClock
+from minikafka.world.real.wall_clock import WallClock
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -83,7 +83,7 @@ class Producing:
         self._queues: dict[TopicPartition, deque[EncodedBatch]] = {}
         self._connections: dict[int, Connection] = {}
         self._asked: dict[int, list[TopicPartition]] = {}
-        self._clock = RealClock()
+        self._clock = WallClock()
 
     def add(self, partition: TopicPartition, columns: Mapping[str, pa.Array]) -> None:
         """Encode rows and queue them."""

@@ -119,7 +119,7 @@ def brokers(monkeypatch: pytest.MonkeyPatch) -> Brokers:
         there.passed_ms += milliseconds
 
     monkeypatch.setattr(module, "Connection", FakeConnection)
-    monkeypatch.setattr(module, "RealClock", FakeClock)
+    monkeypatch.setattr(module, "WallClock", FakeClock)
     monkeypatch.setattr(module, "pause", pause)
     return there
 

@@ -82,7 +82,7 @@ class FakeConnection:
 @pytest.fixture
 def broker(monkeypatch: pytest.MonkeyPatch) -> FakeBroker:
     there = FakeBroker(4)
-    monkeypatch.setattr(module, "RealClock", lambda: there)
+    monkeypatch.setattr(module, "WallClock", lambda: there)
     monkeypatch.setattr(module, "pause", lambda _: None)
     return there
 

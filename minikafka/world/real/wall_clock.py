@@ -1,0 +1,15 @@
+"""The machine's clocks for threads without an event loop. Does not import asyncio (0.1 s)."""
+
+from __future__ import annotations
+
+import time
+
+
+class WallClock:
+    """The monotonic and the wall time, as in ``kernel.ports.Clock``, without its timers."""
+
+    def monotonic_ms(self) -> int:
+        return time.monotonic_ns() // 1_000_000
+
+    def wall_ms(self) -> int:
+        return time.time_ns() // 1_000_000
