@@ -15,7 +15,12 @@ from minikafka.protocol.records.batch import iterate_batches
 from minikafka.spark.decode import Slice, decode_to_arrow
 from minikafka.spark.offsets import EARLIEST, Offsets, names
 from minikafka.spark.options import AtOffsets, Edge, Limit, ReadOptions, Subscription
-from minikafka.spark.planning import ADVICE_FAIL, DataLossError, check_same_partitions
+from minikafka.spark.planning import (
+    ADVICE_FAIL,
+    DataLossError,
+    check_same_partitions,
+    check_start_within,
+)
 from minikafka.storage.checkpoints import LOG_START_OFFSET, REPLICATION_OFFSET, decode_offsets
 from minikafka.storage.names import (
     LOG_SUFFIX,
@@ -57,8 +62,8 @@ def segment_ranges(directory: Path, options: ReadOptions) -> list[SegmentRange]:
     """One range per segment, up to the high watermark that the broker has written down (it does so
     every few seconds), or for readers of committed records up to the last stable offset.
 
-    Raises ValueError for what is not there; DataLossError for offsets named below a log's start or
-    beyond its end."""
+    Raises ValueError for an unknown partition and for a start beyond the end; DataLossError for
+    offsets named below a log's start or beyond its end."""
     logs = _logs(directory, options.subscription)
     ends = {
         each: _last_stable_offset(log) if options.client.read_committed else log.high_watermark
@@ -67,6 +72,7 @@ def segment_ranges(directory: Path, options: ReadOptions) -> list[SegmentRange]:
     starts = {each: log.start for each, log in logs.items()}
     start = _resolve(options.starting, starts, ends, "startingOffsets")
     end = _resolve(options.ending, starts, ends, "endingOffsets")
+    check_start_within(start, end)
     ranges: list[SegmentRange] = []
     for each, log in logs.items():
         first, last = start[each], min(end[each], ends[each])

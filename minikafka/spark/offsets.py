@@ -1,4 +1,12 @@
-"""The connector's JSON: offsets by topic and partition, and lists of partitions."""
+"""The connector's JSON: offsets by topic and partition, and lists of partitions.
+
+The end offset of a query's first batch also holds the query's starting offsets (``with_start``).
+Spark stores the end offset of a batch in the checkpoint before it runs the batch, but asks the
+source for the start of the first batch again after a crash. The official connector keeps its
+starting offsets in ``<checkpoint>/sources/<n>/0``; Spark does not give a Python data source the
+path of the checkpoint. The starting offsets are the name of an additional "topic" without
+partitions. That name holds spaces, so no Kafka topic has it, and a reader of the offset JSON that
+does not know of it, such as the official connector, finds no partition in it."""
 
 from __future__ import annotations
 
@@ -12,6 +20,9 @@ EARLIEST: Final = -2
 LATEST: Final = -1
 
 Offsets: TypeAlias = dict[TopicPartition, int]
+
+_START: Final = "starting offsets"
+UNRESOLVED_START: Final[Mapping[str, Any]] = {_START: {}}  # of a query that has no checkpoint yet
 
 
 def parse_partitions(text: str) -> list[TopicPartition]:
@@ -52,6 +63,25 @@ def offsets_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, i
     for (topic, partition), offset in sorted(offsets.items()):
         topics.setdefault(topic, {})[str(partition)] = offset
     return topics
+
+
+def is_unresolved(offset: Mapping[str, Any]) -> bool:
+    return offset == UNRESOLVED_START
+
+
+def with_start(
+    end: Mapping[TopicPartition, int], start: Mapping[TopicPartition, int]
+) -> dict[str, dict[str, int]]:
+    """The JSON of the end offset of a first batch that begins at ``start``."""
+    return {**offsets_json(end), f"{_START} {json.dumps(offsets_json(start))}": {}}
+
+
+def start_in(end: Mapping[str, Any]) -> Offsets | None:
+    """The starting offsets in the JSON of the end offset of a first batch, None without them."""
+    for name in end:
+        if name.startswith(f"{_START} "):
+            return parse_offsets(name.removeprefix(f"{_START} "), lowest=0)
+    return None
 
 
 def names(partitions: Iterable[TopicPartition]) -> str:

@@ -139,6 +139,22 @@ def new_records(start: Mapping[TopicPartition, int], latest: Mapping[TopicPartit
     return sum(end - start.get(partition, 0) for partition, end in latest.items())
 
 
+def check_start_within(
+    start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
+) -> None:
+    """Refuse a start beyond the end of its partition. Raises ValueError.
+
+    Kafka connector: ``KafkaExceptions.resolvedStartOffsetGreaterThanEndOffset``."""
+    for partition, first in sorted(start.items()):
+        last = end.get(partition, first)
+        if first > last:
+            raise ValueError(
+                f"{partition.topic}-{partition.partition}: start offset {first} is greater than "
+                f"end offset {last}. Check the starting and ending options: with such a range "
+                "the partition would be skipped"
+            )
+
+
 def check_same_partitions(
     named: Iterable[TopicPartition], assigned: Sequence[TopicPartition], option: str
 ) -> None:

@@ -8,7 +8,12 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.spark.cluster import Cluster
 from minikafka.spark.offsets import EARLIEST, LATEST, Offsets
 from minikafka.spark.options import AtOffsets, AtTimestamp, AtTimestamps, Edge, Limit, ReadOptions
-from minikafka.spark.planning import OffsetRange, check_same_partitions, split_ranges
+from minikafka.spark.planning import (
+    OffsetRange,
+    check_same_partitions,
+    check_start_within,
+    split_ranges,
+)
 
 
 def resolve(
@@ -48,10 +53,21 @@ def resolve(
     return found | cluster.list_offsets(dict.fromkeys(unmatched, LATEST)) if unmatched else found
 
 
+def may_start_at_latest(options: ReadOptions) -> bool:
+    """Whether the starting offsets depend on the time at which they are resolved."""
+    starting = options.starting
+    if isinstance(starting, AtOffsets):
+        return LATEST in starting.offsets.values()
+    return starting is Edge.LATEST or (
+        options.no_match_is_latest and isinstance(starting, AtTimestamp | AtTimestamps)
+    )
+
+
 def batch_ranges(cluster: Cluster, options: ReadOptions) -> list[OffsetRange]:
-    """What a batch query reads, one range per task. Raises ValueError, KafkaError."""
+    """The ranges that a batch query reads, one per task. Raises ValueError, KafkaError."""
     partitions = cluster.partitions(options.subscription)
     start = resolve(cluster, options.starting, partitions, True, options.no_match_is_latest)
     end = resolve(cluster, options.ending, partitions, False)
+    check_start_within(start, end)
     ranges = [OffsetRange(*each, start[each], end[each]) for each in partitions]
     return split_ranges(ranges, options.min_partitions, options.max_records_per_partition)

@@ -17,18 +17,29 @@ from minikafka.kernel.cluster import ZERO_UUID, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.spark.batch_reader import RangePartition, read_range
 from minikafka.spark.cluster import Cluster, pause
-from minikafka.spark.offsets import EARLIEST, LATEST, Offsets, offsets_json, offsets_of
+from minikafka.spark.offsets import (
+    EARLIEST,
+    LATEST,
+    UNRESOLVED_START,
+    Offsets,
+    is_unresolved,
+    offsets_json,
+    offsets_of,
+    start_in,
+    with_start,
+)
 from minikafka.spark.options import ReadOptions
 from minikafka.spark.planning import (
     ADVICE_FAIL,
     DataLossError,
+    check_start_within,
     new_records,
     plan_ranges,
     rate_limit,
     split_ranges,
 )
-from minikafka.spark.resolving import resolve
-from minikafka.world.real.clock import RealClock
+from minikafka.spark.resolving import may_start_at_latest, resolve
+from minikafka.world.real.wall_clock import WallClock
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -40,21 +51,25 @@ _METADATA_MAX_AGE_MS = 1000  # partitions and topics that are new are seen so so
 _POLL_MS = 50  # with no trigger interval Spark asks for news every few milliseconds
 
 
+class StartUnknownError(RuntimeError):
+    """The checkpoint has a first batch without its starting offsets."""
+
+
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Spark keeps one of these in one process for as long as a query runs, so that connections and
     what is known of the cluster stay here between batches.
 
-    Spark does not journal what ``initialOffset`` says until the first batch is planned: if that
-    batch failed, a restart would ask again, and "latest" would have moved on. So the first batch of
-    a new query is an empty one that pins the start."""
+    Spark calls ``initialOffset`` when it plans the first batch, and again when it repeats that
+    batch after a crash. The result must not depend on the time of the call, so ``initialOffset``
+    returns a constant. ``latestOffset`` resolves the starting offsets and returns them within the
+    end offset of the first batch, which Spark writes to ``<checkpoint>/offsets/0`` before the batch
+    runs: that write decides where the query starts."""
 
     def __init__(self, schema: StructType, options: ReadOptions) -> None:
         self._schema = schema
         self._options = options
         self._cluster = Cluster(options.client)
-        self._clock = RealClock()
-        self._initial: dict[str, Any] | None = None
-        self._pin = False
+        self._clock = WallClock()
         self._available_now = False
         self._end_of_available_now: Offsets | None = None
         self._latest: Offsets = {}
@@ -66,15 +81,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # ---- what Spark calls on the driver
 
     def initialOffset(self) -> dict[str, Any]:
-        if self._initial is None:  # Spark asks twice
-            partitions = self._cluster.partitions(self._options.subscription)
-            options = self._options
-            found = resolve(
-                self._cluster, options.starting, partitions, True, options.no_match_is_latest
-            )
-            self._initial = offsets_json(found)
-            self._pin = True
-        return self._initial
+        return dict(UNRESOLVED_START)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         limit = self._options.max_offsets_per_trigger
@@ -87,21 +94,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return offsets_json(self._latest) if self._latest else None
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        if self._pin:
-            self._pin = False
-            return start
+        if is_unresolved(start):
+            return self._end_of_first_batch(limit)
         begin = offsets_of(start)
         self._latest = self._find_latest(begin)
         if self._is_too_early(begin):
             return start
-        end = self._latest
-        if isinstance(limit, ReadMaxRows):
-            end = rate_limit(limit.max_rows, begin, end, self._earliest_of_new(begin, end))
+        end = self._limited(begin, limit)
         return start if end == begin else offsets_json(end)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         options = self._options
-        begin, until = offsets_of(start), offsets_of(end)
+        until = offsets_of(end)
+        begin = self._start_of_first_batch(end) if is_unresolved(start) else offsets_of(start)
         plan = plan_ranges(begin, until, self._earliest_of_new(begin, until))
         if plan.losses and options.fail_on_data_loss:
             raise DataLossError(f"{'; '.join(plan.losses)}. {ADVICE_FAIL}")
@@ -120,6 +125,50 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_range(self._schema, self._options, partition)
+
+    # ---- the first batch
+
+    def _end_of_first_batch(self, limit: ReadLimit) -> dict[str, Any]:
+        """The end offset of the first batch, with the starting offsets in it.
+
+        Raises ValueError, before anything is in the checkpoint, for a start beyond the end."""
+        partitions = self._cluster.partitions(self._options.subscription)
+        begin = self._resolve_start(partitions)
+        self._latest = self._find_latest(begin)
+        if self._options.fail_on_data_loss:
+            check_start_within(begin, self._latest)
+        self._triggered_at_ms = self._clock.monotonic_ms()
+        return with_start(self._limited(begin, limit), begin)
+
+    def _start_of_first_batch(self, end: Mapping[str, Any]) -> Offsets:
+        """Where the first batch starts, of which ``end`` is the end offset in the checkpoint.
+
+        If another connector planned that batch, ``end`` does not hold the start. Offsets, times
+        and "earliest" are resolved again then. Raises StartUnknownError for "latest"."""
+        start = start_in(end)
+        if start is not None:
+            return start
+        if may_start_at_latest(self._options):
+            raise StartUnknownError(
+                "the first batch of this checkpoint was planned by another connector, which "
+                "did not store where it starts in the offset log, and startingOffsets is latest: "
+                "let that connector finish the batch, or set startingOffsets to the offsets in "
+                "<checkpoint>/sources/<number>/0"
+            )
+        return self._resolve_start(sorted(offsets_of(end)))
+
+    def _resolve_start(self, partitions: Sequence[TopicPartition]) -> Offsets:
+        options = self._options
+        return resolve(
+            self._cluster, options.starting, partitions, True, options.no_match_is_latest
+        )
+
+    def _limited(self, begin: Offsets, limit: ReadLimit) -> Offsets:
+        """The latest offsets, or as many of them as ``limit`` allows a batch."""
+        if isinstance(limit, ReadMaxRows):
+            new = self._earliest_of_new(begin, self._latest)
+            return rate_limit(limit.max_rows, begin, self._latest, new)
+        return self._latest
 
     # ---- the cluster
 
@@ -149,6 +198,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     raise
                 self._partitions_at_ms = None
             else:
+                self._check_topic_ids()  # list_offsets may have fetched metadata again
                 if all(latest[each] >= begin.get(each, 0) for each in partitions):
                     break
             pause(self._options.fetch_retry_interval_ms)

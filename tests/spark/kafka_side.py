@@ -1,10 +1,11 @@
-"""Records as librdkafka writes and reads them: the other side of the data source."""
+"""Records as librdkafka writes and reads them, and as kafka-python reads them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
+import kafka
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 Rows = list[tuple[Any, ...]]
@@ -56,6 +57,32 @@ def consume(bootstrap: str, topic: str, partitions: int, isolation: str) -> Rows
                 message.headers(),
             )
         )
+    consumer.close()
+    return sorted(rows, key=lambda row: row[:2])
+
+
+def consume_by_kafka_python(bootstrap: str, topic: str, partitions: int, isolation: str) -> Rows:
+    """The same rows as ``consume``, read by a client that shares no code with librdkafka."""
+    consumer = kafka.KafkaConsumer(
+        bootstrap_servers=bootstrap.split(","),
+        isolation_level=isolation,
+        enable_auto_commit=False,
+    )
+    wanted = [kafka.TopicPartition(topic, number) for number in range(partitions)]
+    consumer.assign(wanted)
+    consumer.seek_to_beginning()
+    ends = consumer.end_offsets(wanted)
+    rows: Rows = []
+    for _ in range(600):
+        if all(consumer.position(each) >= end for each, end in ends.items()):
+            break
+        for records in consumer.poll(timeout_ms=100).values():
+            rows += [
+                (r.partition, r.offset, r.timestamp, r.key, r.value, list(r.headers) or None)
+                for r in records
+            ]
+    else:
+        raise AssertionError(f"the end of {topic} was not reached: {ends}")
     consumer.close()
     return sorted(rows, key=lambda row: row[:2])
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from scripts.lib.cluster import Cluster
-from tests.spark.kafka_side import consume, produce, spark_rows
+from tests.spark.kafka_side import consume, consume_by_kafka_python, produce, spark_rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -197,7 +197,7 @@ def test_filters_become_ranges(spark: Any, cluster: Cluster, topic: str) -> None
 
 
 @pytest.mark.mission("SPK-3")
-def test_written_rows_are_read_back_by_others(
+def test_written_rows_are_read_back_by_two_clients(
     spark: Any, cluster: Cluster, make_topic: Callable[..., str]
 ) -> None:
     from confluent_kafka import Producer
@@ -212,11 +212,11 @@ def test_written_rows_are_read_back_by_others(
     )
     options = {"kafka.bootstrap.servers": cluster.bootstrap, "kafka.compression.type": "lz4"}
     frame.write.format("minikafka").mode("append").options(**options).save()
-    rows = [
-        (name, *row)
-        for name in (topic, other)
-        for row in consume(cluster.bootstrap, name, 3, "read_committed")
-    ]
+    rows: list[tuple[Any, ...]] = []
+    for name in (topic, other):
+        found = consume(cluster.bootstrap, name, 3, "read_committed")
+        assert found == consume_by_kafka_python(cluster.bootstrap, name, 3, "read_committed")
+        rows += [(name, *row) for row in found]
 
     def expected(row: Any) -> tuple[Any, ...]:
         headers = row.headers and [(h.key, bytes(h.value)) for h in row.headers]

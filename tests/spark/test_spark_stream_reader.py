@@ -15,6 +15,7 @@ pytest.importorskip("pyspark")
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import BinaryType, StructField, StructType
 
+from minikafka.spark.offsets import offsets_of, start_in
 from minikafka.spark.options import stream_options
 from minikafka.spark.planning import DataLossError
 from minikafka.spark.stream_reader import StreamReader
@@ -71,22 +72,23 @@ def values(reader: StreamReader, start: dict[str, Any], end: dict[str, Any]) -> 
     ]
 
 
-def test_the_first_batch_is_an_empty_one_that_pins_the_start(
+def test_the_end_of_the_first_batch_holds_the_start(
     cluster: Cluster, topic: str, reader_of: MakeReader
 ) -> None:
     fill(cluster, topic, 3)
     reader = reader_of(topic, startingOffsets="latest")
     start = reader.initialOffset()
-    assert start == {topic: {"0": 3, "1": 0, "2": 0}}
-    assert reader.initialOffset() is start
-    fill(cluster, topic, 2)
-    assert reader.latestOffset(start, ALL) is start
-    assert reader.partitions(start, start) == []
     end = reader.latestOffset(start, ALL)
-    assert end == {topic: {"0": 5, "1": 0, "2": 0}}
-    assert values(reader, start, end) == [b"0-0", b"0-1"]
-    assert reader.latestOffset(end, ALL) is end
-    assert reader.reportLatestOffset() == end
+    assert offsets_of(end) == {(topic, 0): 3, (topic, 1): 0, (topic, 2): 0}
+    assert start_in(end) == offsets_of(end)
+    assert reader.partitions(start, end) == []
+    fill(cluster, topic, 2)
+    assert reader.partitions(start, end) == []
+    following = reader.latestOffset(end, ALL)
+    assert following == {topic: {"0": 5, "1": 0, "2": 0}}
+    assert values(reader, end, following) == [b"0-0", b"0-1"]
+    assert reader.latestOffset(following, ALL) is following
+    assert reader.reportLatestOffset() == following
 
 
 def test_after_a_restart_it_goes_on_where_the_checkpoint_is(
@@ -109,9 +111,8 @@ def test_a_limit_is_shared_and_available_now_ends_where_it_began(
     assert limit.max_rows == 10
     reader.prepareForTriggerAvailableNow()
     start = reader.initialOffset()
-    reader.latestOffset(start, limit)  # the empty batch
     end = reader.latestOffset(start, limit)
-    assert end == {topic: {"0": 8, "1": 2, "2": 0}}
+    assert offsets_of(end) == {(topic, 0): 8, (topic, 1): 2, (topic, 2): 0}
     fill(cluster, topic, 5, 5, 5)
     seen = values(reader, start, end)
     while (following := reader.latestOffset(end, limit)) != end:
@@ -144,7 +145,7 @@ def test_new_partitions_are_read_from_their_start(
     from confluent_kafka.admin import NewPartitions
 
     reader = reader_of(topic, startingOffsets="latest")
-    start = reader.initialOffset()
+    start = reader.latestOffset(reader.initialOffset(), ALL)
     make_topic.admin.create_partitions([NewPartitions(topic, 4)])[topic].result(60)
     produce(cluster.bootstrap, topic, [{"value": b"new", "partition": 3}])
     end = until(lambda: reader.latestOffset(start, ALL), lambda end: "3" in end[topic])
@@ -180,7 +181,6 @@ def test_a_deleted_topic_is_a_loss_and_so_is_one_that_was_made_again(
     fill(cluster, topic, 3)
     strict, mild = reader_of(topic), reader_of(topic, failOnDataLoss="false")
     start = strict.initialOffset()
-    strict.latestOffset(start, ALL)
     end = strict.latestOffset(start, ALL)
     mild.latestOffset(start, ALL)
     make_topic.admin.delete_topics([topic], operation_timeout=60)[topic].result(60)
@@ -195,5 +195,6 @@ def test_a_deleted_topic_is_a_loss_and_so_is_one_that_was_made_again(
 
 
 def test_an_unknown_topic_is_named_at_once(reader_of: MakeReader) -> None:
+    reader = reader_of("no-such-topic")
     with pytest.raises(Exception, match="topic no-such-topic: does not exist"):
-        reader_of("no-such-topic").initialOffset()
+        reader.latestOffset(reader.initialOffset(), ALL)

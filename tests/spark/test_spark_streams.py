@@ -16,7 +16,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from scripts.lib.cluster import Cluster
-from tests.spark.kafka_side import committed, consume, numbered, produce
+from tests.spark.kafka_side import committed, consume, consume_by_kafka_python, numbered, produce
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -64,6 +64,8 @@ def test_a_restart_goes_on_exactly(
     query = copy_query(streams, cluster, source, target, tmp_path, **options)
     query.awaitTermination()
     assert committed(cluster.bootstrap, target) == list(range(150))
+    rows = consume(cluster.bootstrap, target, 3, "read_committed")
+    assert rows == consume_by_kafka_python(cluster.bootstrap, target, 3, "read_committed")
     # The offsets in the checkpoint are those of the official connector.
     last = max((tmp_path / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
     assert json.loads(last.read_text().splitlines()[2]) == {source: {"0": 50, "1": 50, "2": 50}}
@@ -78,23 +80,73 @@ def test_a_restart_goes_on_exactly(
     assert [each.offset for each in known] == [50, 50, 50]
 
 
+TRIGGERS: dict[str, dict[str, Any]] = {
+    "availableNow": {"availableNow": True},
+    "processingTime": {"processingTime": "100 milliseconds"},
+    "once": {"once": True},
+}
+
+
 @pytest.mark.mission("SPK-2")
-def test_latest_stays_where_it_was_when_the_first_batch_fails(
+def test_a_first_batch_that_failed_starts_where_it_started(
     streams: Any, cluster: Cluster, make_topic: Callable[..., str], tmp_path: Path
 ) -> None:
-    source, target = make_topic(3), f"{make_topic(3)}-late"
-    produce(cluster.bootstrap, source, numbered(0, 10))
-    query = copy_query(streams, cluster, source, target, tmp_path)
-    query.awaitTermination()  # nothing but the pin
-    produce(cluster.bootstrap, source, numbered(10, 5))
-    query = copy_query(streams, cluster, source, target, tmp_path)
-    with pytest.raises(Exception, match=f"topic {target}: does not exist"):
+    """All triggers and starting options; every step is in unit/spark/test_spark_first_batches."""
+    topic = make_topic(3, retention_ms="-1")  # the records are of 1970
+    read: dict[str, dict[int, list[int]]] = {}
+    failing: set[str] = set()
+    rows = [{**row, "timestamp": 1000 * int(row["key"])} for row in numbered(0, 30)]
+    starts = {
+        "latest": {"startingOffsets": "latest"},
+        "earliest": {"startingOffsets": "earliest"},
+        "offsets": {"startingOffsets": json.dumps({topic: {"0": 2, "1": -2, "2": 2}})},
+        "timestamp": {"startingTimestamp": "3000"},
+    }
+    combinations = [(trigger, start) for start in ("latest", "earliest") for trigger in TRIGGERS]
+    combinations += [("availableNow", "offsets"), ("availableNow", "timestamp")]
+
+    def start(trigger: str, starting: str) -> Any:
+        name = f"{trigger} {starting}"
+
+        def write(frame: Any, batch_id: int) -> None:
+            numbers = sorted(int(row.key) for row in frame.select("key").collect())
+            if name in failing:
+                failing.remove(name)
+                raise RuntimeError(f"{name} fails")
+            read.setdefault(name, {})[batch_id] = numbers
+
+        return (
+            streams.readStream.format("minikafka")
+            .option("kafka.bootstrap.servers", cluster.bootstrap)
+            .option("subscribe", topic)
+            .options(**starts[starting])
+            .load()
+            .writeStream.foreachBatch(write)
+            .option("checkpointLocation", str(tmp_path / name))
+            .trigger(**TRIGGERS[trigger])
+            .start()
+        )
+
+    produce(cluster.bootstrap, topic, rows[:10])
+    for trigger, starting in combinations:
+        name = f"{trigger} {starting}"
+        failing.add(name)
+        with pytest.raises(Exception, match=f"{name} fails"):
+            start(trigger, starting).awaitTermination()
+    produce(cluster.bootstrap, topic, rows[10:])
+    for trigger, starting in combinations:
+        query = start(trigger, starting)
+        if trigger == "processingTime":
+            query.processAllAvailable()
+            query.stop()
         query.awaitTermination()
-    produce(cluster.bootstrap, source, numbered(15, 5))
-    make_topic(3, name=target)
-    query = copy_query(streams, cluster, source, target, tmp_path)
-    query.awaitTermination()
-    assert committed(cluster.bootstrap, target) == list(range(10, 20))
+        if trigger == "once":  # the first one repeats the batch that had failed
+            start(trigger, starting).awaitTermination()
+    first = {"latest": 10, "earliest": 0, "timestamp": 3}
+    for trigger, starting in combinations:
+        found = sorted(n for batch in read[f"{trigger} {starting}"].values() for n in batch)
+        wanted = [n for n in range(30) if n >= first.get(starting, 6 if n % 3 != 1 else 0)]
+        assert found == wanted, (trigger, starting)
 
 
 @pytest.mark.mission("SPK-4")
@@ -172,7 +224,7 @@ def test_a_driver_killed_at_random_points_loses_and_doubles_nothing(
     source, target = make_topic(3), make_topic(3)
     produce(cluster.bootstrap, source, numbered(0, 6000))
     arguments = [cluster.bootstrap, source, target, str(tmp_path / "checkpoint")]
-    run_killed("copy_job.py", arguments, ["offsets/1", "offsets/3"], java_home, tmp_path / "log")
+    run_killed("copy_job.py", arguments, ["offsets/0", "offsets/3"], java_home, tmp_path / "log")
     assert committed(cluster.bootstrap, target) == list(range(6000))
 
 

@@ -10,6 +10,7 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.spark.planning import (
     OffsetRange,
     check_same_partitions,
+    check_start_within,
     new_records,
     plan_ranges,
     rate_limit,
@@ -122,3 +123,10 @@ def test_offsets_must_name_all_partitions() -> None:
     check_same_partitions([P0, P1], [P1, P0], "startingOffsets")
     with pytest.raises(ValueError, match=r"Specified: t-0\. Assigned: t-0, t-1"):
         check_same_partitions([P0], [P0, P1], "startingOffsets")
+
+
+@pytest.mark.mission("SPK-1")
+def test_a_start_beyond_the_end_is_refused() -> None:
+    check_start_within({P0: 5, P1: 0}, {P0: 5, P1: 3})
+    with pytest.raises(ValueError, match="t-1: start offset 4 is greater than end offset 3"):
+        check_start_within({P0: 5, P1: 4}, {P0: 5, P1: 3})

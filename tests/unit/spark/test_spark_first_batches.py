@@ -1,0 +1,214 @@
+"""Drivers killed at every step of the first two batches of a query. Nothing is lost or doubled."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark.sql.types import BinaryType, StructField, StructType
+
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.spark import stream_reader
+from minikafka.spark.offsets import EARLIEST, LATEST, Offsets
+from minikafka.spark.options import Subscription, stream_options
+from minikafka.spark.stream_reader import StartUnknownError, StreamReader
+
+pytestmark = pytest.mark.mission("SPK-2")
+
+SCHEMA = StructType([StructField("value", BinaryType())])
+TRIGGERS = ("processingTime", "availableNow", "once")
+STARTS = ("latest", "earliest", "offsets", "timestamp")
+BEFORE = 7  # records that are in the topic before a query starts
+PARTITIONS = [TopicPartition("t", number) for number in range(2)]
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream_reader, "pause", lambda _: None)
+
+
+class KilledError(Exception):
+    """The driver died at this step."""
+
+
+class Checkpoint:
+    """The files of a checkpoint that outlive a driver, and a sink that a repeated batch replaces.
+
+    ``attempts``: what each attempt at a batch has read."""
+
+    def __init__(self) -> None:
+        self.offsets: list[str] = []
+        self.commits = 0
+        self.attempts: dict[int, list[list[int]]] = {}
+
+    def numbers(self) -> list[int]:
+        assert all(each == batch[0] for batch in self.attempts.values() for each in batch)
+        return sorted(n for batch in self.attempts.values() for n in batch[-1])
+
+
+class Driver:
+    """Calls a reader in the order of Spark's ``MicroBatchExecution``, with offsets as JSON text."""
+
+    def __init__(self, reader: StreamReader, checkpoint: Checkpoint, kill_at: int | None) -> None:
+        self.reader, self.checkpoint = reader, checkpoint
+        self.steps_left = kill_at
+
+    def step(self) -> None:
+        if self.steps_left == 0:
+            raise KilledError
+        if self.steps_left is not None:
+            self.steps_left -= 1
+
+    def run(self, trigger: str) -> None:
+        """Until the trigger ends the query. Of ``processingTime`` until nothing is new."""
+        self.step()
+        if trigger == "availableNow":
+            self.reader.prepareForTriggerAvailableNow()
+        while self.one_batch(trigger) and trigger != "once":
+            pass
+
+    def one_batch(self, trigger: str) -> bool:
+        point = self.checkpoint
+        batch = point.commits
+        if len(point.offsets) == batch and not self.plan(trigger):
+            return False
+        start = json.dumps(self.reader.initialOffset()) if batch == 0 else point.offsets[batch - 1]
+        end = point.offsets[batch]
+        self.step()
+        numbers = []
+        if batch == 0 or start != end:
+            for partition in self.reader.partitions(json.loads(start), json.loads(end)):
+                wanted = partition.value
+                numbers += [2 * at + wanted.partition for at in range(wanted.start, wanted.end)]
+                self.step()
+        point.attempts.setdefault(batch, []).append(sorted(numbers))
+        self.step()
+        point.commits += 1
+        self.step()
+        return True
+
+    def plan(self, trigger: str) -> bool:
+        point = self.checkpoint
+        is_first = not point.offsets
+        start = self.reader.initialOffset() if is_first else json.loads(point.offsets[-1])
+        self.step()
+        limit = ReadAllAvailable() if trigger == "once" else self.reader.getDefaultReadLimit()
+        end = json.dumps(self.reader.latestOffset(start, limit))
+        self.step()
+        if not is_first and end == point.offsets[-1]:
+            return False
+        point.offsets.append(end)
+        self.step()
+        return True
+
+
+class Topic:
+    """A topic of two partitions in memory, as ``minikafka.spark.cluster.Cluster`` shows it.
+
+    Record ``n`` goes to partition ``n % 2`` and is of the time ``1000 * (n + 1)``."""
+
+    def __init__(self, count: int = BEFORE) -> None:
+        self.count = count
+        self.topics: dict[str, Any] = {}
+
+    def partitions(self, subscription: Subscription) -> list[TopicPartition]:
+        return PARTITIONS
+
+    def partitions_there(
+        self, subscription: Subscription, expected: Iterable[TopicPartition] = ()
+    ) -> list[TopicPartition]:
+        return PARTITIONS
+
+    def list_offsets(
+        self, timestamps: Mapping[TopicPartition, int], missing_is_final: bool = False
+    ) -> Offsets:
+        return {each: self._find(each.partition, time) for each, time in timestamps.items()}
+
+    def _find(self, partition: int, time: int) -> int:
+        numbers = range(partition, self.count, 2)
+        if time == LATEST:
+            return len(numbers)
+        if time == EARLIEST:
+            return 0
+        return next((at for at, n in enumerate(numbers) if 1000 * (n + 1) >= time), -1)
+
+    def reader(self, starting: str, **options: str) -> StreamReader:
+        given = {
+            "kafka.bootstrap.servers": "127.0.0.1:9092",
+            "subscribe": "t",
+            "maxOffsetsPerTrigger": "4",
+            **{
+                "latest": {"startingOffsets": "latest"},
+                "earliest": {"startingOffsets": "earliest"},
+                "offsets": {"startingOffsets": '{"t": {"0": 2, "1": -2}}'},
+                "timestamp": {"startingTimestamp": "3000"},
+            }[starting],
+            **options,
+        }
+        reader = StreamReader(SCHEMA, stream_options(given))
+        reader._cluster = self  # type: ignore[assignment]
+        return reader
+
+    def expected(self, starting: str, latest: int) -> list[int]:
+        """``latest``: how many were there when the end of the first batch was stored."""
+        numbers = range(self.count)
+        return {
+            "latest": list(range(latest, self.count)),
+            "earliest": list(numbers),
+            "offsets": [n for n in numbers if n % 2 or n >= 4],
+            "timestamp": list(range(2, self.count)),
+        }[starting]
+
+
+@pytest.mark.parametrize("starting", STARTS)
+@pytest.mark.parametrize("trigger", TRIGGERS)
+def test_a_driver_killed_at_each_step(trigger: str, starting: str) -> None:
+    """Each time records come in before the restart, so that "latest" has moved."""
+    for kill_at in range(100):
+        topic, checkpoint = Topic(), Checkpoint()
+        latest = topic.count
+        killed = False
+        driver = Driver(topic.reader(starting), checkpoint, kill_at)
+        try:
+            driver.run(trigger)
+            topic.count += 9  # two batches of "once"
+            driver = Driver(topic.reader(starting), checkpoint, driver.steps_left)
+            driver.run(trigger)
+        except KilledError:
+            killed = True
+        topic.count += 3
+        if not checkpoint.offsets:
+            latest = topic.count  # the start was not decided before the restart
+        Driver(topic.reader(starting), checkpoint, None).run(trigger)
+        if trigger != "once":  # which only repeats the batch that was not done
+            assert checkpoint.numbers() == topic.expected(starting, latest), kill_at
+        topic.count += 3
+        Driver(topic.reader(starting), checkpoint, None).run(trigger)
+        assert checkpoint.numbers() == topic.expected(starting, latest), (kill_at, checkpoint)
+        if not killed:
+            assert checkpoint.commits >= 3
+            return
+    raise AssertionError("100 steps were not enough for one run")
+
+
+def test_a_first_batch_of_another_connector() -> None:
+    """Its end offset does not hold the start: resolved again, or refused for "latest"."""
+    end = {"t": {"0": 2, "1": 1}}
+    reader = Topic().reader("earliest")
+    ranges = [each.value for each in reader.partitions(reader.initialOffset(), end)]
+    assert [(each.start, each.end) for each in ranges] == [(0, 2), (0, 1)]
+    reader = Topic().reader("latest")
+    with pytest.raises(StartUnknownError, match="planned by another connector"):
+        reader.partitions(reader.initialOffset(), end)
+
+
+def test_a_start_beyond_the_end_is_refused_before_anything_is_stored() -> None:
+    reader = Topic().reader("earliest", startingOffsets='{"t": {"0": 99, "1": 0}}')
+    with pytest.raises(ValueError, match="t-0: start offset 99 is greater than end offset 4"):
+        reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
