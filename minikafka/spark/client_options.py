@@ -35,8 +35,8 @@ class ClientOptions:
 
 
 def client_options(values: Mapping[str, str]) -> ClientOptions:
-    """From options with keys in lower case. Raises ValueError; keys not heeded are left alone, as
-    the Java client does with those it does not know."""
+    """From options with keys in lower case. Keys of the Java client that have no effect here are
+    ignored; ``check_option_names`` refuses those that it does not have. Raises ValueError."""
     given = Options(values)
     protocol = given.get("kafka.security.protocol")
     if protocol is not None and protocol.upper() != "PLAINTEXT":

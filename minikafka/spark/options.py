@@ -12,6 +12,7 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.spark.client_options import ClientOptions, client_options
 from minikafka.spark.given import OptionError, Options
 from minikafka.spark.offsets import EARLIEST, LATEST, Offsets, parse_offsets, parse_partitions
+from minikafka.spark.option_names import check_option_names
 
 STRATEGIES: Final = ("subscribe", "subscribePattern", "assign")
 _REFUSED: Final = {
@@ -97,6 +98,7 @@ def include_headers(options: Mapping[str, str]) -> bool:
 def batch_options(options: Mapping[str, str]) -> ReadOptions:
     """For ``spark.read``. Raises OptionError."""
     given = Options.of(options)
+    check_option_names(given)
     starting = _limit(given, "starting", Edge.EARLIEST)
     if starting is Edge.LATEST:
         raise OptionError("starting offset can't be latest for batch queries on Kafka")
@@ -120,6 +122,7 @@ def batch_options(options: Mapping[str, str]) -> ReadOptions:
 def stream_options(options: Mapping[str, str]) -> ReadOptions:
     """For ``spark.readStream``. Raises OptionError."""
     given = Options.of(options)
+    check_option_names(given)
     if given.get("path") is not None:
         raise OptionError("option path is for batches: a stream needs kafka.bootstrap.servers")
     if given.get("endingOffsets") is not None:

@@ -11,6 +11,7 @@ from typing import Final
 from minikafka.spark.client_options import ClientOptions, client_options
 from minikafka.spark.encode import BATCH_BYTES
 from minikafka.spark.given import OptionError, Options
+from minikafka.spark.option_names import check_option_names
 from minikafka.spark.routing import check_columns
 
 AT_LEAST_ONCE: Final = "at-least-once"
@@ -45,6 +46,7 @@ def write_options(
 ) -> WriteOptions:
     """Raises OptionError, and WriteError for columns."""
     given = Options.of(options)
+    check_option_names(given)
     if not (given.get("kafka.bootstrap.servers") or "").strip():
         raise OptionError(
             "Option 'kafka.bootstrap.servers' must be specified for configuring Kafka producer"

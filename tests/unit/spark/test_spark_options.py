@@ -19,6 +19,7 @@ from minikafka.spark.options import (
     duration_ms,
     stream_options,
 )
+from minikafka.spark.write_options import write_options
 
 pytestmark = pytest.mark.mission("SPK-1")
 
@@ -68,7 +69,7 @@ def test_all_that_can_be_set() -> None:
             "includeHeaders": "true",
             "kafka.isolation.level": "read_committed",
             "kafka.fetch.max.bytes": "1000",
-            "kafka.unknown.to.everybody": "x",
+            "kafka.max.poll.records": "x",  # of the Java client, without effect here
             "fetchOffset.numRetries": "0",
         }
     )
@@ -94,6 +95,47 @@ def test_a_timestamp_goes_before_timestamps_and_these_before_offsets() -> None:
     assert batch_options(
         {**given, "startingOffsetsByTimestampStrategy": "LATEST"}
     ).no_match_is_latest
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("startingOffset", "startingOffsets"),
+        ("STARTINGOFFSET", "startingOffsets"),
+        ("kafka.max.poll.recrds", "kafka.max.poll.records"),
+        ("max.poll.records", "kafka.max.poll.records"),
+        ("bootstrap.servers", "kafka.bootstrap.servers"),
+        ("kafka.subscribe", "subscribe"),
+        ("kafka.fetch.max.byte", "kafka.fetch.max.bytes"),
+        ("failondataloss.", "failOnDataLoss"),
+        ("kafkaConsumer.pollTimeout", "kafkaConsumer.pollTimeoutMs"),
+        ("sink.ids", "sink.id"),
+        ("xyzzy", None),
+    ],
+)
+def test_unknown_options_are_refused_with_the_nearest_name(name: str, near: str | None) -> None:
+    given = {**BASE, "topic": "t", name: "1"}
+    for options in (batch_options, stream_options, lambda it: write_options(it, {"value": "x"})):
+        with pytest.raises(OptionError, match=re.escape(f"option '{name.lower()}'")) as refusal:
+            options(given)
+        hint = f": did you mean '{near}'?" if near else ""
+        assert str(refusal.value).endswith(f"option '{name.lower()}'{hint}")
+
+
+def test_options_of_spark_and_of_the_java_client_are_known() -> None:
+    given = {
+        **BASE,
+        "topic": "t",
+        "CheckpointLocation": "/c",
+        "queryName": "q",
+        "groupIdPrefix": "g",
+        "kafka.group.id": "g",
+        "Kafka.Linger.MS": "5",
+        "kafka.retries": "3",
+    }
+    batch_options(given)
+    stream_options(given)
+    write_options(given, {"value": "binary"}, streaming=True)
 
 
 def test_options_of_streams_are_noted_and_ignored_in_a_batch() -> None:

@@ -1,0 +1,82 @@
+"""The names of all options, and the refusal of others."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Final
+
+from minikafka.spark.given import OptionError, Options
+
+_OF_SOURCES: Final = """
+    subscribe subscribePattern assign path pushdown includeHeaders failOnDataLoss groupIdPrefix
+    startingOffsets startingOffsetsByTimestamp startingTimestamp startingOffsetsByTimestampStrategy
+    endingOffsets endingOffsetsByTimestamp endingTimestamp
+    minPartitions maxRecordsPerPartition maxOffsetsPerTrigger minOffsetsPerTrigger maxTriggerDelay
+    kafkaConsumer.pollTimeoutMs fetchOffset.numRetries fetchOffset.retryIntervalMs
+    """
+_OF_SINKS: Final = "topic delivery sink.id sink.batch"
+# Options of a stream's writer that Spark hands to the sink with the sink's own.
+_OF_SPARK: Final = """
+    checkpointLocation queryName outputMode
+    asyncProgressTrackingEnabled asyncProgressTrackingCheckpointIntervalMs
+    _asyncProgressTrackingOverrideSinkSupportCheck
+    """
+# The keys of Kafka's consumers, producers and admin clients, from 2.0 to 4.1.
+_OF_CLIENTS: Final = """
+    acks allow.auto.create.topics auto.commit.interval.ms auto.include.jmx.reporter
+    auto.offset.reset batch.size bootstrap.controllers bootstrap.servers buffer.memory check.crcs
+    client.dns.lookup client.id client.rack compression.gzip.level compression.lz4.level
+    compression.type compression.zstd.level connections.max.idle.ms default.api.timeout.ms
+    delivery.timeout.ms enable.auto.commit enable.idempotence enable.metrics.push
+    exclude.internal.topics fetch.max.bytes fetch.max.wait.ms fetch.min.bytes group.id
+    group.instance.id group.protocol group.remote.assignor heartbeat.interval.ms
+    interceptor.classes internal.leave.group.on.close
+    internal.throw.on.fetch.stable.offset.unsupported isolation.level key.deserializer
+    key.serializer linger.ms max.block.ms max.in.flight.requests.per.connection
+    max.partition.fetch.bytes max.poll.interval.ms max.poll.records max.request.size
+    metadata.max.age.ms metadata.max.idle.ms metadata.recovery.rebootstrap.trigger.ms
+    metadata.recovery.strategy metric.reporters metrics.num.samples metrics.recording.level
+    metrics.sample.window.ms partition.assignment.strategy
+    partitioner.adaptive.partitioning.enable partitioner.availability.timeout.ms partitioner.class
+    partitioner.ignore.keys receive.buffer.bytes reconnect.backoff.max.ms reconnect.backoff.ms
+    request.timeout.ms retries retry.backoff.max.ms retry.backoff.ms security.protocol
+    security.providers send.buffer.bytes session.timeout.ms socket.connection.setup.timeout.max.ms
+    socket.connection.setup.timeout.ms transaction.timeout.ms transactional.id value.deserializer
+    value.serializer
+    """
+_SECURITY: Final = ("kafka.sasl.", "kafka.ssl.")  # refused as a whole by client_options
+_KAFKA: Final = "kafka."
+_NEAR: Final = 0.6
+
+_CLIENT_NAMES: Final = tuple(f"{_KAFKA}{name}" for name in _OF_CLIENTS.split())
+_OWN_NAMES: Final = tuple(f"{_OF_SOURCES} {_OF_SINKS}".split())
+_KNOWN: Final = frozenset(
+    name.lower() for name in (*_OWN_NAMES, *_CLIENT_NAMES, *_OF_SPARK.split())
+)
+
+
+def check_option_names(given: Options) -> None:
+    """Refuse the first unknown option and name the nearest known one. Raises OptionError.
+
+    Sources accept the options of sinks and sinks those of sources: one dictionary may serve both.
+    """
+    for name in sorted(given.values):
+        if name in _KNOWN or name.startswith(_SECURITY):
+            continue
+        what = "Kafka client option" if name.startswith(_KAFKA) else "option"
+        near = _nearest(name)
+        hint = f": did you mean '{near}'?" if near else ""
+        raise OptionError(f"unknown {what} '{name}'{hint}")
+
+
+def _nearest(name: str) -> str | None:
+    """Also of a client key without its prefix (``max.poll.records``) or a key with one too many."""
+    bare = name.removeprefix(_KAFKA)
+    by_lower = {each.lower(): each for each in (*_CLIENT_NAMES, *_OWN_NAMES)}
+    for wanted in (_KAFKA + bare, bare):
+        if wanted in by_lower:
+            return by_lower[wanted]
+    for wanted in (name, _KAFKA + bare):
+        if found := difflib.get_close_matches(wanted, by_lower, n=1, cutoff=_NEAR):
+            return by_lower[found[0]]
+    return None
