@@ -1,9 +1,13 @@
-"""What a stream tells while it runs: a line per batch, and its offsets for tools that show lag."""
+"""The progress of streams: a line per batch, and offsets in a group for tools that show lag.
+
+A data source in Python cannot report metrics to Spark (in 4.3 ``PythonMicroBatchStream`` is no
+``ReportsSourceMetrics``), so ``sources[].metrics`` of Spark's own progress stay empty. The metrics
+of the official connector are in the line instead, and in ``offsets_behind_latest``."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from pyspark.sql.streaming.listener import (
@@ -14,6 +18,7 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
+from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import KafkaError
 from minikafka.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -23,7 +28,7 @@ from minikafka.protocol.messages.offset_commit import (
 from minikafka.spark.client_options import client_options
 from minikafka.spark.cluster import Cluster
 from minikafka.spark.coordinators import CoordinatorKind, Coordinators
-from minikafka.spark.offsets import Offsets, offsets_of
+from minikafka.spark.offsets import LATEST, Offsets, offsets_of
 
 _PATIENCE_MS: Final = "5000"  # the events of later batches wait meanwhile
 
@@ -44,16 +49,20 @@ class ProgressListener(StreamingQueryListener):
         self._bootstrap_servers = bootstrap_servers
         self._show = show or (lambda _: None)
         self._group_prefix = group_prefix
+        self._names: dict[str, str] = {}  # of the queries that run, by id: not all events have both
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        self._names[str(event.id)] = event.name or str(event.id)
         self._show(f"query={event.name or event.id} started")
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         progress = json.loads(event.progress.json)
-        self._show(progress_line(progress))
         offsets = offsets_read(progress)
-        if offsets:
-            group = f"{self._group_prefix}-{progress.get('name') or progress['id']}"
+        name = progress.get("name") or progress["id"]
+        if not offsets:
+            self._show(progress_line(progress))
+        else:
+            group = f"{self._group_prefix}-{name}"
             options = client_options(
                 {
                     "kafka.bootstrap.servers": self._bootstrap_servers,
@@ -61,36 +70,47 @@ class ProgressListener(StreamingQueryListener):
                     "kafka.delivery.timeout.ms": _PATIENCE_MS,
                 }
             )
-            try:
-                with Cluster(options) as cluster:
+            latest: Offsets | None = None
+            failure: KafkaError | None = None
+            with Cluster(options) as cluster:
+                try:
+                    if not is_latest_known(progress):
+                        latest = latest_offsets(cluster, offsets)
                     commit_offsets(cluster, group, offsets)
-            except KafkaError as error:  # the query goes on: its own offsets are safe
-                self._show(f"query={progress.get('name') or progress['id']} no lag: {error}")
+                except KafkaError as error:  # the query goes on: its own offsets are safe
+                    failure = error
+            self._show(progress_line(progress, latest))
+            if failure is not None:
+                self._show(f"query={name} offsets not committed to group {group}: {failure}")
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
         """Nothing new is to be told."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         failure = (event.exception or "").splitlines()
-        self._show(f"query={event.id} ended" + (f" failed={failure[0]}" if failure else ""))
+        name = self._names.pop(str(event.id), str(event.id))
+        self._show(f"query={name} ended" + (f" failed={failure[0]}" if failure else ""))
 
 
-def progress_line(progress: Mapping[str, Any]) -> str:
-    """``lag``: offsets that were there when the batch was planned, and are not read yet."""
-    lag = sum(
-        latest - read.get(partition, 0)
-        for source in progress.get("sources", ())
-        for read in [_kafka_offsets(source.get("endOffset"))]
-        for partition, latest in _kafka_offsets(source.get("latestOffset")).items()
-    )
-    parts = {
+def progress_line(
+    progress: Mapping[str, Any], latest: Mapping[TopicPartition, int] | None = None
+) -> str:
+    """One line for a batch, without a line break.
+
+    ``lag``: the offsets behind ``latest``, by default the latest offsets that the progress holds:
+    those at the time the batch was planned. Spark leaves them out of the progress of a batch that
+    it repeats after a restart; ``lag=unknown`` then."""
+    behind = behind_latest(progress, latest)
+    parts: dict[str, Any] = {
         "query": progress.get("name") or progress["id"],
         "batch": progress["batchId"],
         "rows": progress.get("numInputRows", 0),
         "rows_per_s": round(progress.get("processedRowsPerSecond") or 0),
         "ms": progress.get("durationMs", {}).get("triggerExecution", 0),
-        "lag": lag,
+        "lag": "unknown" if behind is None else sum(behind.values()),
     }
+    if behind:
+        parts |= offsets_behind_latest(behind)
     watermark = progress.get("eventTime", {}).get("watermark")
     if watermark is not None:
         parts["watermark"] = watermark
@@ -98,6 +118,47 @@ def progress_line(progress: Mapping[str, Any]) -> str:
     if states:
         parts["state_rows"] = sum(states)
     return " ".join(f"{name}={value}" for name, value in parts.items())
+
+
+def is_latest_known(progress: Mapping[str, Any]) -> bool:
+    """Whether the progress holds the latest offsets of every Kafka source that has read."""
+    return all(
+        _kafka_offsets(source.get("latestOffset"))
+        for source in progress.get("sources", ())
+        if _kafka_offsets(source.get("endOffset"))
+    )
+
+
+def behind_latest(
+    progress: Mapping[str, Any], latest: Mapping[TopicPartition, int] | None = None
+) -> Offsets | None:
+    """How many offsets each partition is behind ``latest``, by default behind the latest offsets
+    in the progress. None if the progress holds none."""
+    read = offsets_read(progress)
+    if latest is None:
+        if not is_latest_known(progress):
+            return None
+        latest = {
+            partition: offset
+            for source in progress.get("sources", ())
+            for partition, offset in _kafka_offsets(source.get("latestOffset")).items()
+        }
+    return {each: max(0, offset - read.get(each, 0)) for each, offset in latest.items()}
+
+
+def offsets_behind_latest(behind: Mapping[TopicPartition, int]) -> dict[str, float]:
+    """The metrics of the official connector's sources, by their names there."""
+    counts = behind.values()
+    return {
+        "avgOffsetsBehindLatest": round(sum(counts) / len(counts), 2),
+        "maxOffsetsBehindLatest": max(counts),
+        "minOffsetsBehindLatest": min(counts),
+    }
+
+
+def latest_offsets(cluster: Cluster, partitions: Iterable[TopicPartition]) -> Offsets:
+    """The ends of the partitions now. Raises KafkaError."""
+    return cluster.list_offsets(dict.fromkeys(partitions, LATEST))
 
 
 def offsets_read(progress: Mapping[str, Any]) -> Offsets:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -22,10 +23,13 @@ from minikafka.spark.pipeline.signals import StopRequest, asked_to_stop
 from minikafka.spark.pipeline.spec import Spec
 from minikafka.spark.pipeline.tables import Tables
 from minikafka.spark.session import local_session
-from minikafka.world.real.clock import RealClock
+from minikafka.spark.starting import start_query
+from minikafka.world.real.wall_clock import WallClock
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
 
 LOOK_S: Final = 0.2  # between two looks at the queries
-SETTLE_MS: Final = 20_000
 TELL_S: Final = 10.0  # for the last lines of progress
 
 Show = Callable[[str], object]
@@ -56,7 +60,7 @@ class ContinuousRun:
         self._spec = spec
         self._engine = engine
         self._show = show
-        self._clock = RealClock()
+        self._clock = WallClock()
         self._tables = Tables(session)
         self._listener = FlowsListener(spec.name, show)
         self._queries: dict[str, Any] = {}
@@ -75,7 +79,6 @@ class ContinuousRun:
         for flow in resolved.flows:
             if isinstance(graph.output_of(flow), StreamingTable | Sink):
                 self._start_query(graph, flow, resolved.frames[flow.name])
-                self._let_settle(self._queries[flow.name])
         if not self._queries:
             raise PipelineError("no flow is a stream: there is nothing to run continuously")
 
@@ -136,32 +139,20 @@ class ContinuousRun:
             .option("checkpointLocation", self._checkpoint(target, flow.name))
         )
         self._listener.expect(flow.name, bootstrap_servers_of(frame))
+        start: Callable[[], StreamingQuery]
         try:
+            if isinstance(output, StreamingTable):
+                if output.partition_cols:
+                    writer = writer.partitionBy(*output.partition_cols)
+                writer = writer.format(self._tables.format_of(output))
+                start = partial(writer.toTable, output.name)
+            else:
+                assert isinstance(output, Sink), output
+                start = writer.format(output.format).options(**output.options).start
             with self._tables.settings(flow.spark_conf):
-                if isinstance(output, StreamingTable):
-                    if output.partition_cols:
-                        writer = writer.partitionBy(*output.partition_cols)
-                    kind = self._tables.format_of(output)
-                    self._queries[flow.name] = writer.format(kind).toTable(output.name)
-                else:
-                    assert isinstance(output, Sink), output
-                    self._queries[flow.name] = (
-                        writer.format(output.format).options(**output.options).start()
-                    )
+                self._queries[flow.name] = start_query(start, self._show, flow.name)
         except PySparkException as error:
             raise PipelineError(f"flow {flow.name}: {cause_of(error)}") from error
-
-    def _let_settle(self, query: Any) -> None:
-        """Until it has done a batch, or has none to do. It starts processes of Python, to which
-        Spark gives ten seconds: too few on a small machine if all queries start theirs at once."""
-        deadline_ms = self._clock.monotonic_ms() + SETTLE_MS
-        while (
-            query.isActive
-            and query.lastProgress is None
-            and not query.status["message"].startswith("Waiting")
-            and self._clock.monotonic_ms() < deadline_ms
-        ):
-            threading.Event().wait(0.05)
 
     def _checkpoint(self, target: list[str], flow: str) -> str:
         """The newest folder of the flow; 0 if there is none."""

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import os
+from typing import Final
+
 from minikafka.spark.pipeline.engine import Engine
 from minikafka.spark.session import LOCAL_SETTINGS, SETTINGS
+
+# Each flow starts Python processes, to which Spark gives 10 s: not all flows at once.
+_FEW_AT_ONCE: Final = {
+    "spark.sql.pipelines.execution.maxConcurrentFlows": str(max(2, os.cpu_count() or 2))
+}
 
 
 def static_settings(engine: Engine, keeps_tables: bool = True) -> dict[str, str]:
     """What must be known when Spark starts: a pipeline cannot set it later. What the engine's
     file says comes last."""
-    local = LOCAL_SETTINGS if engine.master.startswith("local") else {}
+    local = {**LOCAL_SETTINGS, **_FEW_AT_ONCE} if engine.master.startswith("local") else {}
     derby = _word(f"-Dderby.system.home={engine.metastore_dir}")
     options = " ".join(filter(None, (engine.spark.get("spark.driver.extraJavaOptions"), derby)))
     return {

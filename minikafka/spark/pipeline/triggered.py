@@ -26,6 +26,8 @@ _EVENT: Final = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d: (.*)")
 _SHOWN: Final = re.compile(
     r"Flow .* (?:is RUNNING|has COMPLETED|has FAILED|has STOPPED).*|Run is .*"
 )
+_COMPLETED: Final = re.compile(r"Flow '?(?P<flow>[^' ]+)'? has COMPLETED.*")
+_RUN: Final = "Run is "
 _FAILED: Final = re.compile(r"Flow '?(?P<flow>[^' ]+)'? has FAILED.*")
 _UNRESOLVED: Final = re.compile(
     r"Failed to resolve flow: '(?P<flow>[^']+)'\.\s+Error: (?P<said>.+)"
@@ -90,18 +92,39 @@ def environment(spec: Spec, engine: Engine, keeps_tables: bool) -> dict[str, str
 
 
 def sift(lines: Iterable[bytes], noise: BinaryIO, show: Show) -> list[str]:
-    """All lines go to ``noise``, those that tell the user something to ``show``. Returns the last
-    ones, of which the failure can be read."""
+    """Write all lines to ``noise`` and give the user's events to ``show``. Returns the last lines,
+    which hold the failure if there is one.
+
+    Spark 4.3 reports a streaming flow as COMPLETED as soon as its query ends, and only then as
+    FAILED if it ended by an exception. So COMPLETED is shown when the run ends, unless the flow has
+    failed since."""
     last: deque[str] = deque(maxlen=_LAST_WORDS)
+    completed: dict[str, str] = {}
     for raw in lines:
         noise.write(raw)
         line = raw.decode(errors="replace").rstrip()
         last.append(line)
         event = _EVENT.fullmatch(line)
-        if event is not None and _SHOWN.fullmatch(event[1]):
-            show(event[1])
+        if event is None or not _SHOWN.fullmatch(event[1]):
+            continue
+        text = event[1]
+        if done := _COMPLETED.fullmatch(text):
+            completed[done["flow"]] = text
+            continue
+        if failed := _FAILED.fullmatch(text):
+            completed.pop(failed["flow"], None)
+        elif text.startswith(_RUN):
+            _show_all(completed, show)
+        show(text)
+    _show_all(completed, show)
     noise.flush()
     return list(last)
+
+
+def _show_all(lines: dict[str, str], show: Show) -> None:
+    for line in lines.values():
+        show(line)
+    lines.clear()
 
 
 def failure_in(last: Sequence[str]) -> str:

@@ -173,6 +173,27 @@ def test_noise_goes_to_the_log_and_events_to_the_user() -> None:
     assert failure_in(lines) == "flow a.b.totals: [NO_COLUMN] x"
 
 
+def test_a_flow_that_failed_is_not_called_completed() -> None:
+    """Spark says both of one flow when its query ends by an exception."""
+    texts = [
+        "Flow spark_catalog.shop.a is RUNNING.",
+        "Flow spark_catalog.shop.b is RUNNING.",
+        "Flow spark_catalog.shop.a has COMPLETED.",
+        "Flow spark_catalog.shop.b has COMPLETED.",
+        "Flow 'spark_catalog.shop.a' has FAILED.",
+        "Flow spark_catalog.shop.a is RUNNING.",
+        "Flow spark_catalog.shop.a has COMPLETED.",
+        "Flow 'spark_catalog.shop.a' has FAILED more than 2 times and will not be restarted.",
+        "Run is FAILED.",
+    ]
+    shown: list[str] = []
+    sift([f"2026-11-21 20:12:16: {text}\n".encode() for text in texts], io.BytesIO(), shown.append)
+    assert [text for text in shown if ".a" in text] == [
+        text for text in texts if ".a" in text and "COMPLETED" not in text
+    ]
+    assert shown[-2:] == ["Flow spark_catalog.shop.b has COMPLETED.", "Run is FAILED."]
+
+
 def test_standard_error_of_all_is_in_the_log(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
 pytest.importorskip("pyspark")
 
-from minikafka.spark.progress import offsets_read, progress_line
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.spark.progress import ProgressListener, offsets_read, progress_line
 
 PROGRESS: dict[str, Any] = {
     "id": "1234",
@@ -29,6 +32,7 @@ PROGRESS: dict[str, Any] = {
 def test_a_line_per_batch() -> None:
     assert progress_line(PROGRESS) == (
         "query=1234 batch=7 rows=50 rows_per_s=13 ms=210 lag=5 "
+        "avgOffsetsBehindLatest=1.67 maxOffsetsBehindLatest=4 minOffsetsBehindLatest=0 "
         "watermark=2013-01-01T00:00:00.000Z state_rows=7"
     )
     assert progress_line({"id": "1", "name": "n", "batchId": 0}) == (
@@ -38,3 +42,29 @@ def test_a_line_per_batch() -> None:
 
 def test_offsets_of_other_sources_are_left_alone() -> None:
     assert offsets_read(PROGRESS) == {("t", 0): 5, ("t", 1): 6}
+
+
+def test_the_lag_of_a_repeated_batch_is_not_zero() -> None:
+    """Spark does not ask for the latest offsets before it repeats a batch."""
+    repeated = {
+        "id": "1",
+        "name": "n",
+        "batchId": 3,
+        "sources": [{"endOffset": {"t": {"0": 5}}, "latestOffset": None}],
+    }
+    assert progress_line(repeated) == "query=n batch=3 rows=0 rows_per_s=0 ms=0 lag=unknown"
+    line = progress_line(repeated, {TopicPartition("t", 0): 9})
+    assert " lag=4 avgOffsetsBehindLatest=4.0 " in line
+
+
+def test_the_end_of_a_query_has_its_name() -> None:
+    lines: list[str] = []
+    listener = ProgressListener("127.0.0.1:1", lines.append)
+    for name in ("orders", None):
+        at = {"id": uuid4(), "runId": uuid4(), "timestamp": "", "jobTags": set()}
+        started = SimpleNamespace(name=name, **at)
+        listener.onQueryStarted(started)  # type: ignore[arg-type]
+        ended = SimpleNamespace(exception="Boom\n at", **at)
+        listener.onQueryTerminated(ended)  # type: ignore[arg-type]
+        shown = name or at["id"]
+        assert lines[-2:] == [f"query={shown} started", f"query={shown} ended failed=Boom"]
