@@ -64,12 +64,13 @@ def segment_ranges(directory: Path, options: ReadOptions) -> list[SegmentRange]:
 
     Raises ValueError for an unknown partition and for a start beyond the end; DataLossError for
     offsets named below a log's start or beyond its end."""
+    committed = options.client.read_committed
     logs = _logs(directory, options.subscription)
+    starts = {each: log.start for each, log in logs.items()}
     ends = {
-        each: _last_stable_offset(log) if options.client.read_committed else log.high_watermark
+        each: max(log.start, _last_stable_offset(log) if committed else log.high_watermark)
         for each, log in logs.items()
     }
-    starts = {each: log.start for each, log in logs.items()}
     start = _resolve(options.starting, starts, ends, "startingOffsets")
     end = _resolve(options.ending, starts, ends, "endingOffsets")
     check_start_within(start, end)
@@ -85,7 +86,6 @@ def segment_ranges(directory: Path, options: ReadOptions) -> list[SegmentRange]:
                 f"{each} can be read below offset {last}, and endingOffsets is {end[each]}. "
                 'Name a lower one, or set the option "failOnDataLoss" to "false"'
             )
-        committed = options.client.read_committed
         ranges += _ranges_of(each, log, max(first, log.start), last, committed)
     return ranges
 

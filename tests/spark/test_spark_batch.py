@@ -138,6 +138,11 @@ def test_a_part_of_the_columns_a_range_and_sql(spark: Any, cluster: Cluster, top
             "127.0.0.1:1",
         ),
         ({"subscribe": "t", "startingOffsets": "latest"}, "can't be latest for batch"),
+        (
+            {"subscribe": "t", "kafka.max.poll.recrds": "5"},
+            "unknown Kafka client option 'kafka.max.poll.recrds': did you mean "
+            "'kafka.max.poll.records'",
+        ),
     ],
 )  # fmt: skip
 def test_wrong_options_are_one_clear_error(
@@ -145,6 +150,19 @@ def test_wrong_options_are_one_clear_error(
 ) -> None:
     with pytest.raises(Exception, match=complaint):
         read(spark, cluster, **options).count()
+
+
+@pytest.mark.mission("SPK-1")
+def test_a_start_beyond_the_end_is_refused(spark: Any, cluster: Cluster, topic: str) -> None:
+    """It would skip the partition."""
+    produce(cluster.bootstrap, topic, [{"value": b"x", "partition": 0} for _ in range(3)])
+    options = {
+        "subscribe": topic,
+        "startingOffsets": f'{{"{topic}":{{"0":4,"1":0,"2":0}}}}',
+    }
+    complaint = f"{topic}-0: start offset 4 is greater than end offset 3"
+    with pytest.raises(Exception, match=complaint):
+        read(spark, cluster, failOnDataLoss="false", **options).count()
 
 
 @pytest.mark.mission("SPK-1")

@@ -95,12 +95,12 @@ def test_a_first_batch_that_failed_starts_where_it_started(
     topic = make_topic(3, retention_ms="-1")  # the records are of 1970
     read: dict[str, dict[int, list[int]]] = {}
     failing: set[str] = set()
-    rows = [{**row, "timestamp": 1000 * int(row["key"])} for row in numbered(0, 30)]
+    rows = [{**row, "timestamp": 1000 * (int(row["key"]) + 1)} for row in numbered(0, 30)]
     starts = {
         "latest": {"startingOffsets": "latest"},
         "earliest": {"startingOffsets": "earliest"},
         "offsets": {"startingOffsets": json.dumps({topic: {"0": 2, "1": -2, "2": 2}})},
-        "timestamp": {"startingTimestamp": "3000"},
+        "timestamp": {"startingTimestamp": "4000"},
     }
     combinations = [(trigger, start) for start in ("latest", "earliest") for trigger in TRIGGERS]
     combinations += [("availableNow", "offsets"), ("availableNow", "timestamp")]

@@ -112,6 +112,12 @@ def test_deleted_records_are_a_loss(log_dir: Path) -> None:
     assert rows(log_dir, failOnDataLoss="false", **more)[0] == (1, b"b")
 
 
+def test_a_log_start_beyond_the_stored_high_watermark_is_an_empty_log(log_dir: Path) -> None:
+    """A broker stores the two at different times."""
+    (log_dir / "log-start-offset-checkpoint").write_bytes(encode_offsets({P0: 12}))
+    assert rows(log_dir) == []
+
+
 def test_an_end_that_cannot_be_reached_is_a_loss(log_dir: Path) -> None:
     more = {"endingOffsets": '{"t":{"0":11}}'}
     assert rows(log_dir, **more)[-1] == (10, b"e")
@@ -134,6 +140,7 @@ def test_a_pattern_leaves_kafkas_own_topics_out(log_dir: Path) -> None:
         ({"subscribe": "u"}, "topic u is not in"),
         ({"startingTimestamp": "5"}, "timestamps are not looked up offline"),
         ({"startingOffsets": '{"t":{"1":0}}'}, "must specify all partitions"),
+        ({"startingOffsets": '{"t":{"0":12}}'}, "start offset 12 is greater than end offset 11"),
     ],
 )
 def test_what_is_not_there(log_dir: Path, more: dict[str, Any], complaint: str) -> None:
