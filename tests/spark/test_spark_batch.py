@@ -140,8 +140,7 @@ def test_a_part_of_the_columns_a_range_and_sql(spark: Any, cluster: Cluster, top
         ({"subscribe": "t", "startingOffsets": "latest"}, "can't be latest for batch"),
         (
             {"subscribe": "t", "kafka.max.poll.recrds": "5"},
-            "unknown Kafka client option 'kafka.max.poll.recrds': did you mean "
-            "'kafka.max.poll.records'",
+            "'kafka.max.poll.recrds': did you mean 'kafka.max.poll.records'",
         ),
     ],
 )  # fmt: skip
