@@ -58,7 +58,7 @@ class ProgressListener(StreamingQueryListener):
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         progress = json.loads(event.progress.json)
         offsets = offsets_read(progress)
-        name = progress.get("name") or progress["id"]
+        name = self._names[progress["id"]] = progress.get("name") or progress["id"]
         if not offsets:
             self._show(progress_line(progress))
         else:
