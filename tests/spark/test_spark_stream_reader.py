@@ -147,7 +147,7 @@ def test_new_partitions_are_read_from_their_start(
     reader = reader_of(topic, startingOffsets="latest")
     start = reader.latestOffset(reader.initialOffset(), ALL)
     make_topic.admin.create_partitions([NewPartitions(topic, 4)])[topic].result(60)
-    produce(cluster.bootstrap, topic, [{"value": b"new", "partition": 3}])
+    until(lambda: is_produced(cluster, topic, {"value": b"new", "partition": 3}), bool)
     end = until(lambda: reader.latestOffset(start, ALL), lambda end: "3" in end[topic])
     assert end[topic]["3"] == 1
     assert values(reader, start, end) == [b"new"]
@@ -160,6 +160,20 @@ def until(ask: Callable[[], Any], wanted: Callable[[Any], bool]) -> Any:
         if wanted(answer):
             return answer
     raise AssertionError(answer)
+
+
+def is_produced(cluster: Cluster, topic: str, message: dict[str, Any]) -> bool:
+    """False while the broker that is asked for metadata does not know of the partition."""
+    from confluent_kafka import KafkaError, Producer
+
+    producer = Producer({"bootstrap.servers": cluster.bootstrap})
+    failures: list[KafkaError] = []
+    producer.produce(
+        topic, on_delivery=lambda error, _: error and failures.append(error), **message
+    )
+    assert producer.flush(60) == 0
+    assert all(each.code() == KafkaError._UNKNOWN_PARTITION for each in failures), failures
+    return not failures
 
 
 def is_made(make_topic: Any, topic: str) -> bool:
