@@ -70,13 +70,7 @@ def check_option_names(given: Options) -> None:
 
 
 def _nearest(name: str) -> str | None:
-    """Also of a client key without its prefix (``max.poll.records``) or a key with one too many."""
-    bare = name.removeprefix(_KAFKA)
-    by_lower = {each.lower(): each for each in (*_CLIENT_NAMES, *_OWN_NAMES)}
-    for wanted in (_KAFKA + bare, bare):
-        if wanted in by_lower:
-            return by_lower[wanted]
-    for wanted in (name, _KAFKA + bare):
-        if found := difflib.get_close_matches(wanted, by_lower, n=1, cutoff=_NEAR):
-            return by_lower[found[0]]
-    return None
+    """The prefix does not count: ``max.poll.records`` and ``kafka.subscribe`` lack and have it."""
+    by_bare = {each.removeprefix(_KAFKA).lower(): each for each in (*_CLIENT_NAMES, *_OWN_NAMES)}
+    found = difflib.get_close_matches(name.removeprefix(_KAFKA), by_bare, n=1, cutoff=_NEAR)
+    return by_bare[found[0]] if found else None

@@ -110,6 +110,7 @@ def test_a_timestamp_goes_before_timestamps_and_these_before_offsets() -> None:
         ("failondataloss.", "failOnDataLoss"),
         ("kafkaConsumer.pollTimeout", "kafkaConsumer.pollTimeoutMs"),
         ("sink.ids", "sink.id"),
+        ("count", None),
         ("xyzzy", None),
     ],
 )
