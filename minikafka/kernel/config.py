@@ -15,6 +15,11 @@ class ConfigError(ValueError):
     """A key or a value that cannot be accepted; the message names the key and says why."""
 
 
+class InvalidConfiguration(ConfigError):
+    """Kafka's ``InvalidConfigurationException``: settings that contradict each other, or a key that
+    is none. Its text goes to clients as it is; that of a bad value is prefixed by the resource."""
+
+
 class ConfigType(Enum):
     """Kafka's ``ConfigDef.Type``; ``wire`` is its number in DescribeConfigs replies."""
 
@@ -45,11 +50,16 @@ Validator = Callable[[Any], str | None]  # None: fine; a text: what is wrong wit
 
 
 def at_least(minimum: float) -> Validator:
-    return lambda value: None if value >= minimum else f"must be at least {minimum}"
+    return lambda value: None if value >= minimum else f"Value must be at least {minimum}"
 
 
 def between(minimum: float, maximum: float) -> Validator:
-    return lambda v: None if minimum <= v <= maximum else f"must be in [{minimum}, {maximum}]"
+    def check(value: Any) -> str | None:
+        if value < minimum:
+            return f"Value must be at least {minimum}"
+        return f"Value must be no more than {maximum}" if value > maximum else None
+
+    return check
 
 
 def one_of(*allowed: str) -> Validator:
@@ -58,13 +68,13 @@ def one_of(*allowed: str) -> Validator:
     def check(value: Any) -> str | None:
         items = value if isinstance(value, tuple) else (value,)
         wrong = [item for item in items if item not in allowed]
-        return f"must be one of {', '.join(allowed)}" if wrong else None
+        return f"String must be one of: {', '.join(allowed)}" if wrong else None
 
     return check
 
 
 def non_empty(value: Any) -> str | None:
-    return None if value else "must not be empty"
+    return None if value else "String must be non-empty"
 
 
 REQUIRED = object()
@@ -93,8 +103,16 @@ class Setting:
         parsed = self._convert(value)
         problem = self.valid(parsed) if self.valid else None
         if problem:
-            raise ConfigError(f"Invalid value {value} for configuration {self.name}: {problem}")
+            raise self._invalid(self._culprit(value, parsed), problem)
         return parsed
+
+    def _invalid(self, value: Any, problem: str) -> ConfigError:
+        return ConfigError(f"Invalid value {value} for configuration {self.name}: {problem}")
+
+    def _culprit(self, value: Any, parsed: Any) -> Any:
+        """Of a list the first item that is wrong by itself, if one is."""
+        valid, items = self.valid, parsed if isinstance(parsed, tuple) else ()
+        return next((item for item in items if valid is not None and valid((item,))), value)
 
     def parse_synonym(self, name: str, value: str) -> Any:
         """As ``parse``, of what was given for the key itself or for the synonym ``name``, which may
@@ -124,13 +142,10 @@ class Setting:
                 case _:
                     return text
         except (ValueError, KeyError):
-            raise ConfigError(
-                f"Invalid value {value} for configuration {self.name}: "
-                f"not a number of type {self.type.name.lower()}"
-                if self.type in _RANGES or self.type is ConfigType.DOUBLE
-                else f"Invalid value {value} for configuration {self.name}: "
-                f"expected {self.type.name.lower()}"
-            ) from None
+            problem = f"Not a number of type {self.type.name}"
+            if self.type is ConfigType.BOOLEAN:
+                problem = "Expected value to be either true or false"
+            raise self._invalid(value, problem) from None
 
     def text(self, value: Any) -> str | None:
         """The value as Kafka prints it."""
@@ -178,7 +193,9 @@ class ConfigDef:
             if name in given:
                 values[name] = row.parse(given[name])
             elif row.default is REQUIRED:
-                raise ConfigError(f"Missing required configuration {name} which has no default")
+                raise ConfigError(
+                    f'Missing required configuration "{name}" which has no default value.'
+                )
             else:
                 values[name] = row.default
         without_effect = tuple(sorted(name for name in given if name not in self.settings))

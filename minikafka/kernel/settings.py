@@ -43,7 +43,9 @@ def _row(kind: ConfigType) -> Any:
 
 
 def _gzip_level(value: Any) -> str | None:
-    return None if value == -1 or 1 <= value <= 9 else "must be in [1, 9], or -1"
+    return (
+        None if value == -1 or 1 <= value <= 9 else "Value must be between 1 and 9 or equal to -1"
+    )
 
 
 def _kafka_version(value: Any) -> str | None:
@@ -55,7 +57,10 @@ def _throttled_replicas(value: Any) -> str | None:
     """Kafka's ``ThrottledReplicaListValidator``."""
     if value == ("*",) or all(re.fullmatch(r"[0-9]+:[0-9]+", item) for item in value):
         return None
-    return "must be * or a list of replicas: [partition]:[broker],[partition]:[broker],..."
+    return (
+        "must be the literal '*' or a list of replicas in the following format: "
+        "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
+    )
 
 
 _bool = _row(ConfigType.BOOLEAN)
@@ -104,7 +109,7 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _int("log.roll.jitter.hours", 0, "As log.roll.jitter.ms, in hours.", at_least(0)),
     _list("log.cleanup.policy", ("delete",), "What happens to old data.", one_of("compact", "delete")),
     _long("log.retention.bytes", -1, "Most bytes a partition keeps; -1 for no limit.", at_least(-1)),
-    _long("log.retention.ms", None, "How long a partition keeps data, -1 for ever; log.retention.minutes if unset.", lambda v: None if v == -1 or v >= 1 else "must be -1 or at least 1"),
+    _long("log.retention.ms", None, "How long a partition keeps data, -1 for ever; log.retention.minutes if unset.", lambda v: None if v == -1 or v >= 1 else "Value must be -1 or at least 1"),
     _int("log.retention.minutes", None, "As log.retention.ms, in minutes; log.retention.hours if unset."),
     _int("log.retention.hours", 168, "As log.retention.ms, in hours."),
     _long("log.retention.check.interval.ms", 300000, "How often retention looks for what may go.", at_least(1)),

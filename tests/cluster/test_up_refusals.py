@@ -89,7 +89,7 @@ def test_a_directory_that_another_process_uses(tmp_path: Path) -> None:
         ),
         (
             "num.partitions=many",
-            "Invalid value many for configuration num.partitions: not a number of type int",
+            "Invalid value many for configuration num.partitions: Not a number of type INT",
         ),
         ("num.partitions", "--override needs KEY=VALUE, not num.partitions"),
         (

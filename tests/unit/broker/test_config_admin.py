@@ -162,7 +162,7 @@ async def test_single_settings_are_set_appended_to_taken_from_and_deleted(
         (("no.such.list", APPEND, "1"), "Unknown config name: no.such.list"),
         (("retention.ms", APPEND, "1"), "append is not allowed for config key: retention.ms"),
         (("retention.ms", SUBTRACT, "1"), "subtract is not allowed for config key: retention.ms"),
-        (("cleanup.policy", APPEND, "burn"), "Invalid value delete,burn for configuration"),
+        (("cleanup.policy", APPEND, "burn"), "Invalid value burn for configuration"),
         (("max.compaction.lag.ms", SET, "3"), None),
     ],
 )

@@ -119,9 +119,9 @@ def test_engine_settings(tmp_path: Path) -> None:
     ("line", "complaint"),
     [
         ("trigger.interval=5", "did you mean trigger.interval.ms"),
-        ("trigger.interval.ms=soon", "not a number of type int"),
-        ("trigger.interval.ms=-1", "must be at least 0"),
-        ("log.level=LOUD", "must be one of ALL, "),
+        ("trigger.interval.ms=soon", "Not a number of type INT"),
+        ("trigger.interval.ms=-1", "Value must be at least 0"),
+        ("log.level=LOUD", "String must be one of: ALL, "),
     ],
 )
 def test_engine_settings_that_are_wrong(tmp_path: Path, line: str, complaint: str) -> None:
