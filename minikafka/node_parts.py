@@ -9,6 +9,7 @@ from typing import Any
 from minikafka import node_config as views
 from minikafka.broker.apis import Route
 from minikafka.broker.auto_topic_creation import AutoTopicCreation
+from minikafka.broker.broker_loggers import BrokerLoggers
 from minikafka.broker.config_admin import ConfigAdmin
 from minikafka.broker.config_entries import ConfigEntries
 from minikafka.broker.controller_fence import ControllerFence
@@ -358,8 +359,9 @@ class BrokerParts:
 
     def _routes_of_configuration(self) -> list[Route]:
         """Any broker tells and alters settings: they are in ZooKeeper."""
+        loggers = BrokerLoggers(self._broker_id)
         describe = DescribeConfigsHandler(
-            self._broker_id, self.cache, self._entries, lambda: self._zk.store
+            self._broker_id, self.cache, self._entries, lambda: self._zk.store, loggers
         )
         admin = ConfigAdmin(
             self._broker_id,
@@ -367,6 +369,7 @@ class BrokerParts:
             lambda: self._zk.store,
             self._dynamic,
             self._entries.check_topic,
+            loggers,
         )
         return [
             Route(ApiKey.DESCRIBE_CONFIGS, describe, task=True),

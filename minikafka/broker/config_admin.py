@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from enum import IntEnum
 from typing import Protocol, TypeAlias
 
+from minikafka.broker.broker_loggers import BrokerLoggers
+from minikafka.broker.config_alterations import Change, Operation, ResourceType, check_names
 from minikafka.broker.dynamic_config import DynamicBrokerConfig
 from minikafka.broker.metadata_cache import MetadataCache
-from minikafka.kernel.config import ConfigDef, ConfigError, ConfigType
+from minikafka.kernel.config import ConfigDef, ConfigError, ConfigType, InvalidConfiguration
 from minikafka.kernel.dynamic_settings import DYNAMIC_CONFIG
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import EventLog, event_log
@@ -17,32 +17,6 @@ from minikafka.kernel.ports import BadVersion, CoordinationError
 from minikafka.kernel.settings import TOPIC_CONFIG
 from minikafka.zookeeper import paths
 from minikafka.zookeeper.errors import MalformedZnode
-
-
-class ResourceType(IntEnum):
-    """Kafka's ``ConfigResource.Type``."""
-
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-
-
-class Operation(IntEnum):
-    """Kafka's ``AlterConfigOp.OpType``."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """What is to become of one key."""
-
-    name: str
-    value: str | None
-    operation: int = Operation.SET
 
 
 class ConfigStore(Protocol):
@@ -80,6 +54,7 @@ class ConfigAdmin:
         store: Callable[[], ConfigStore],
         dynamic: DynamicBrokerConfig,
         check_topic_config: CheckTopicConfig,
+        loggers: BrokerLoggers,
         log: EventLog | None = None,
     ) -> None:
         self._broker_id = broker_id
@@ -87,6 +62,7 @@ class ConfigAdmin:
         self._store = store
         self._dynamic = dynamic
         self._check_topic_config = check_topic_config
+        self._loggers = loggers
         self._log = log or event_log("config-admin", broker=broker_id)
 
     async def replace(
@@ -99,6 +75,10 @@ class ConfigAdmin:
         self, resource_type: int, name: str, changes: Sequence[Change], validate_only: bool
     ) -> None:
         """IncrementalAlterConfigs: what is not named stays. Raises KafkaError."""
+        if resource_type == ResourceType.BROKER_LOGGER:
+            check_names(changes)
+            self._loggers.alter(name, changes, validate_only)
+            return
         await self._alter(resource_type, name, changes, validate_only, keep=True)
 
     async def _alter(
@@ -116,14 +96,15 @@ class ConfigAdmin:
                 kind, entity, rows = paths.TOPIC_CONFIGS, name, TOPIC_CONFIG
             case ResourceType.BROKER:
                 kind, entity, rows = paths.BROKER_CONFIGS, self._broker_entity(name), DYNAMIC_CONFIG
-            case _:
-                # Of brokers' loggers too: here a log level changes by a restart.
+            case _:  # of the loggers of brokers too: only ``increment`` alters these
                 raise KafkaError(
                     ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource_type}"
                 )
         try:
             while not await self._try(kind, entity, rows, changes, validate_only, keep):
                 pass  # somebody altered it between our reading and our writing
+        except InvalidConfiguration as error:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
         except ConfigError as error:
             label = ResourceType(resource_type).name
             raise KafkaError(
@@ -195,18 +176,10 @@ def require_this_broker(name: str, broker_id: int) -> None:
 
 def _check_form(changes: Sequence[Change]) -> None:
     """Raises KafkaError INVALID_REQUEST."""
-    problem = None
-    nulls = [c.name for c in changes if c.value is None and c.operation != Operation.DELETE]
-    if len({change.name for change in changes}) < len(changes):
-        problem = "Error due to duplicate config keys"
-    elif nulls:
-        problem = f"Null value not supported for : {', '.join(nulls)}"
-    else:
-        unknown = [c.operation for c in changes if c.operation not in list(Operation)]
-        if unknown:
-            problem = f"Unknown operations type {unknown[0]}"
-    if problem is not None:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, problem)
+    check_names(changes)
+    unknown = [c.operation for c in changes if c.operation not in list(Operation)]
+    if unknown:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown operations type {unknown[0]}")
 
 
 def changed(
@@ -234,10 +207,12 @@ def changed(
 def _list(change: Change, config: Mapping[str, str], rows: ConfigDef) -> list[str]:
     row = rows.settings.get(change.name)
     if row is None:
-        raise ConfigError(f"Unknown config name: {change.name}")
+        raise InvalidConfiguration(f"Unknown config name: {change.name}")
     if row.type is not ConfigType.LIST:
         verb = Operation(change.operation).name.lower()
-        raise ConfigError(f"Config value {verb} is not allowed for config key: {change.name}")
+        raise InvalidConfiguration(
+            f"Config value {verb} is not allowed for config key: {change.name}"
+        )
     return _items(config.get(change.name, row.text(row.default) or ""))
 
 

@@ -10,7 +10,14 @@ from itertools import dropwhile
 from types import MappingProxyType
 
 from minikafka.broker.dynamic_config import DynamicBrokerConfig
-from minikafka.kernel.config import REQUIRED, ConfigDef, ConfigError, ConfigType, Setting
+from minikafka.kernel.config import (
+    REQUIRED,
+    ConfigDef,
+    ConfigError,
+    ConfigType,
+    InvalidConfiguration,
+    Setting,
+)
 from minikafka.kernel.dynamic_settings import RUN_TIME_SETTINGS, is_dynamic
 from minikafka.kernel.settings import TOPIC_SETTINGS
 
@@ -24,6 +31,7 @@ class ConfigSource(IntEnum):
     DYNAMIC_DEFAULT_BROKER_CONFIG = 3
     STATIC_BROKER_CONFIG = 4
     DEFAULT_CONFIG = 5
+    DYNAMIC_BROKER_LOGGER_CONFIG = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +43,14 @@ class ConfigSynonym:
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """``synonyms``: what is set, what would count next without it, and so on."""
+    """``synonyms``: what is set, what would count next without it, and so on. A logger's level has
+    neither a type nor a documentation."""
 
     name: str
     value: str | None
     source: ConfigSource
-    type: ConfigType
-    documentation: str
+    type: ConfigType | None
+    documentation: str | None
     read_only: bool
     sensitive: bool
     synonyms: tuple[ConfigSynonym, ...]
@@ -62,10 +71,14 @@ class ConfigEntries:
 
     def check_topic(self, given: Mapping[str, str]) -> None:
         """Raises ConfigError for what a topic cannot be configured with."""
-        config = self._topic_def.parse(given)
+        rows = self._topic_def
+        for name in given:
+            if name not in rows.settings and name not in rows.ignored:
+                raise InvalidConfiguration(f"Unknown topic config name: {name}")
+        config = rows.parse(given)
         least, most = (config.integer(f"{end}.compaction.lag.ms") for end in ("min", "max"))
         if least > most:
-            raise ConfigError(
+            raise InvalidConfiguration(
                 f"conflict topic config setting min.compaction.lag.ms ({least}) > "
                 f"max.compaction.lag.ms ({most})"
             )

@@ -49,7 +49,7 @@ class DynamicBrokerConfig:
         if fixed:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
-                f"Cannot update these configs dynamically: {', '.join(fixed)}",
+                f"Cannot update these configs dynamically: Set({', '.join(fixed)})",
             )
         try:
             for name, text in given.items():

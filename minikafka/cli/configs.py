@@ -1,4 +1,4 @@
-"""The verb `configs`: describes and alters topics' and brokers' settings, as kafka-configs does."""
+"""The verb `configs`: describes and alters settings of topics, brokers and brokers' loggers."""
 
 from __future__ import annotations
 
@@ -23,9 +23,13 @@ from minikafka.client.config_admin import (
 from minikafka.kernel.config import ConfigError, parse_properties
 from minikafka.kernel.ports import World
 
-TYPES: Mapping[str, ResourceType] = {"topics": ResourceType.TOPIC, "brokers": ResourceType.BROKER}
+TYPES: Mapping[str, ResourceType] = {
+    "topics": ResourceType.TOPIC,
+    "brokers": ResourceType.BROKER,
+    "broker-loggers": ResourceType.BROKER_LOGGER,
+}
 # Kafka has these too; here nothing is configured by them.
-OTHER_TYPES = ("users", "clients", "ips", "broker-loggers", "client-metrics")
+OTHER_TYPES = ("users", "clients", "ips", "client-metrics")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     name.add_argument("--entity-default", action="store_true", help="what counts for all brokers")
     name.add_argument("--topic", metavar="NAME", help="short for --entity-type topics ...")
     name.add_argument("--broker", metavar="ID", help="short for --entity-type brokers ...")
+    name.add_argument("--broker-logger", metavar="ID", help="short for broker-loggers ...")
     name.add_argument("--broker-defaults", action="store_true", help="short for both of brokers")
     parser.add_argument("--all", action="store_true", help="describe defaults, too")
     add_json_argument(parser)
@@ -59,6 +64,8 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError("--alter needs --add-config, --add-config-file or --delete-config")
     if args.alter and name is None:
         raise ConfigError("--alter needs an entity name")
+    if resource_type is ResourceType.BROKER_LOGGER and name is None:
+        raise ConfigError("an entity name must be specified with --describe of broker-loggers")
     if args.describe and changes:
         raise ConfigError("--describe changes nothing; use --alter")
 
@@ -77,6 +84,7 @@ def entity(args: argparse.Namespace) -> tuple[ResourceType, str | None]:
     short = (
         (args.topic is not None, "topics", args.topic),
         (args.broker is not None, "brokers", args.broker),
+        (args.broker_logger is not None, "broker-loggers", args.broker_logger),
         (args.broker_defaults, "brokers", CLUSTER_DEFAULT),
     )
     for given, long_form, name in short:
@@ -91,16 +99,19 @@ def entity(args: argparse.Namespace) -> tuple[ResourceType, str | None]:
     kind = TYPES[args.entity_type]
     if args.entity_default and kind is ResourceType.TOPIC:
         raise ConfigError("what counts for all topics is set at the brokers: log.* and others")
+    if args.entity_default and kind is ResourceType.BROKER_LOGGER:
+        raise ConfigError("log levels are set at each broker: name it by --entity-name")
     return kind, CLUSTER_DEFAULT if args.entity_default else _checked(kind, args.entity_name)
 
 
 def _checked(kind: ResourceType, name: str | None) -> str | None:
-    if name and kind is ResourceType.BROKER and not name.isdecimal():
+    if name and kind is not ResourceType.TOPIC and not name.isdecimal():
+        long_form = next(given for given, meant in TYPES.items() if meant is kind)
         raise ConfigError(
-            f"The entity name for brokers must be a valid integer broker id, found: {name}"
+            f"The entity name for {long_form} must be a valid integer broker id, but it is: {name}"
         )
-    if name == "" and kind is ResourceType.TOPIC:
-        raise ConfigError("a topic has a name")
+    if name == "" and kind is not ResourceType.BROKER:
+        raise ConfigError(f"a {label(kind)} has a name")
     return name
 
 
@@ -156,11 +167,13 @@ def own_source(kind: ResourceType, name: str) -> ConfigSource:
         return ConfigSource.DYNAMIC_TOPIC_CONFIG
     if name == CLUSTER_DEFAULT:
         return ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+    if kind is ResourceType.BROKER_LOGGER:
+        return ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG
     return ConfigSource.DYNAMIC_BROKER_CONFIG
 
 
 def label(kind: ResourceType) -> str:
-    return kind.name.lower()
+    return kind.name.lower().replace("_", "-")
 
 
 async def alter(
@@ -168,7 +181,12 @@ async def alter(
 ) -> int:
     """Raises KafkaError, and ConfigError for keys to delete that are not set."""
     gone = {change.name for change in changes if change.operation is AlterOperation.DELETE}
-    if gone:
+    if kind is ResourceType.BROKER_LOGGER:
+        known = await admin.describe_configs(kind, name)
+        unknown = [change.name for change in changes if change.name not in known]
+        if unknown:
+            raise ConfigError(f"Invalid broker logger(s): {','.join(unknown)}")
+    elif gone:
         check_set(gone, await admin.describe_configs(kind, name), own_source(kind, name))
     await admin.incremental_alter_configs(kind, name, changes)
     if name == CLUSTER_DEFAULT:

@@ -36,6 +36,7 @@ class ResourceType(IntEnum):
 
     TOPIC = 2
     BROKER = 4
+    BROKER_LOGGER = 8
 
 
 class ConfigSource(IntEnum):
@@ -180,7 +181,7 @@ class ConfigAdmin:
         session = self.session
         deadline_ms = session.deadline_ms(timeout_ms)
         broker_id: int | None = None
-        if resource_type is ResourceType.BROKER and name != CLUSTER_DEFAULT:
+        if resource_type is not ResourceType.TOPIC and name != CLUSTER_DEFAULT:
             broker_id = await self._known_broker(name, deadline_ms)
 
         async def attempt() -> Any:

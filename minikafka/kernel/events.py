@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any, NoReturn, Protocol, TextIO
 
 import structlog
@@ -25,7 +26,52 @@ class EventLog(Protocol):
     def bind(self, **facts: Any) -> EventLog: ...
 
 
-LEVELS = {"DEBUG": 10, "INFO": 20, "WARN": 30, "WARNING": 30, "ERROR": 40}
+LEVELS = {
+    "TRACE": 0, "DEBUG": 10, "INFO": 20, "WARN": 30, "WARNING": 30, "ERROR": 40, "FATAL": 50,
+}  # fmt: skip
+
+ROOT_LOGGER = "root"  # its level counts for every logger without one
+# The components that log: each is a logger with a level of its own, if one is set.
+LOGGERS = (
+    "apis", "auto-topic-creation", "channel", "config-admin", "config-changes", "consumer",
+    "controller", "controller-channels", "dynamic-config", "group-coordinator", "http",
+    "internal-topics", "isr", "kafka-shutdown-hook", "log_cleaner", "log_manager", "loop",
+    "metadata", "network", "node", "node-to-controller", "orphaned-logs", "partition-growth",
+    "producer-ids", "record-deletion", "replica-fetcher", "replica-manager", "state-change",
+    "topic-admin", "topic-config", "transaction-coordinator", "transaction-verification",
+    "zookeeper",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class LoggerLevels:
+    """The levels of the process's loggers: names of ``LEVELS``. ``own`` names those that differ.
+
+    It is kept among structlog's processors, where it changes nothing: a logger takes its level when
+    it is bound, so that an event below the level costs no look-up."""
+
+    root: str
+    own: Mapping[str, str] = field(default_factory=dict)
+
+    def __call__(self, _: Any, __: str, facts: MutableMapping[str, Any]) -> Any:
+        return facts
+
+    def of(self, logger: str) -> str:
+        return self.own.get(logger, self.root)
+
+
+def logger_levels() -> LoggerLevels:
+    """The levels in effect. Before ``configure`` everything is logged."""
+    for processor in structlog.get_config()["processors"]:
+        if isinstance(processor, LoggerLevels):
+            return processor
+    return LoggerLevels("TRACE")
+
+
+def set_logger_levels(levels: LoggerLevels) -> None:
+    """Let these levels count from the next event on."""
+    others = [p for p in structlog.get_config()["processors"] if not isinstance(p, LoggerLevels)]
+    structlog.configure(processors=[levels, *others])
 
 
 def event_log(component: str, **facts: Any) -> EventLog:
@@ -48,7 +94,9 @@ class _Log:
     def _configured(self) -> Any:
         processors = structlog.get_config()["processors"]
         if processors is not self._processors:
-            self._logger = structlog.get_logger(**self._facts).bind()
+            level = LEVELS[logger_levels().of(self._facts["component"])]
+            wrapper = structlog.make_filtering_bound_logger(level)
+            self._logger = structlog.wrap_logger(None, wrapper_class=wrapper, **self._facts).bind()
             self._processors = processors
         return self._logger
 
@@ -68,6 +116,12 @@ class _Log:
         return _Log({**self._facts, **facts})
 
 
+def _spelt(level: str) -> str:
+    """The level's name as Kafka spells it."""
+    level = level.upper()
+    return "WARN" if level == "WARNING" else level
+
+
 def configure(level: str = "INFO", json: bool = False, stream: TextIO | None = None) -> None:
     """Set up the process's event log. Called once, by an entry point, never by a library."""
     renderer: Any = plain_line
@@ -77,12 +131,12 @@ def configure(level: str = "INFO", json: bool = False, stream: TextIO | None = N
         renderer = structlog.dev.ConsoleRenderer(colors=True)
     structlog.configure(
         processors=[
+            LoggerLevels(_spelt(level)),
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=False),
             structlog.processors.format_exc_info,
             renderer,
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level.upper()]),
         logger_factory=structlog.PrintLoggerFactory(stream or sys.stderr),
         cache_logger_on_first_use=False,
     )
@@ -120,8 +174,7 @@ def diverted(
         raise structlog.DropEvent
 
     structlog.configure(
-        processors=[hand_over],
-        wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level.upper()]),
+        processors=[LoggerLevels(_spelt(level)), hand_over],
         cache_logger_on_first_use=False,
     )
     try:

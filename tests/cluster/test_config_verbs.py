@@ -150,3 +150,31 @@ def test_what_the_controller_is_and_did(trio: RealCluster, topic: str) -> None:
     told = json.loads(run_verb(*ask, "--json", "--broker", str(other)).stdout)
     assert (told["active"], told["epoch"]) == (False, None)
     assert told["controller"] == shown["controller"]
+
+
+def test_levels_of_a_brokers_loggers(trio: RealCluster) -> None:
+    broker = str(trio.broker_ids[0])
+    lines = described(trio, "--entity-type", "broker-loggers", "--entity-name", broker)
+    assert lines[0] == f"Dynamic configs for broker-logger {broker} are:"
+    root = next(line for line in lines if line.startswith("  root="))
+    level = root.removeprefix("  root=").split()[0]
+    assert root == f"  root={level} sensitive=false synonyms={{}}"
+    assert f"  isr={level} sensitive=false synonyms={{}}" in lines
+    told = altered(
+        trio, "--entity-type", "broker-loggers", "--entity-name", broker,
+        "--add-config", "isr=DEBUG,network=ERROR",
+    )  # fmt: skip
+    assert told == f"Completed updating config for broker-logger {broker}.\n"
+    now = described(trio, "--broker-logger", broker)
+    assert "  isr=DEBUG sensitive=false synonyms={}" in now
+    assert "  network=ERROR sensitive=false synonyms={}" in now
+    altered(trio, "--broker-logger", broker, "--delete-config", "isr,network")
+    assert described(trio, "--broker-logger", broker) == lines
+    for change, reason in (
+        ("nobody=INFO", "Invalid broker logger(s): nobody"),
+        ("isr=debug", "Cannot set the log level of isr to debug"),
+    ):
+        refused = configs(trio, "--alter", "--broker-logger", broker, "--add-config", change)
+        assert refused.returncode == 1
+        assert reason in refused.stderr
+        assert refused.stderr.count("\n") == 1

@@ -2,7 +2,7 @@
 
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.admin import NewTopic
+from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType, NewTopic
 
 from scripts.lib.cluster import Cluster
 from tests.support.leaders import wait_for_leaders
@@ -72,3 +72,36 @@ def test_offsets_by_time(cluster: Cluster, topic: str) -> None:
     assert consumer.end_offsets([partition]) == {partition: 10}
     assert consumer.offsets_for_times({partition: 1_700_000_004_500})[partition].offset == 5
     consumer.close()
+
+
+def test_levels_of_a_brokers_loggers(cluster: Cluster) -> None:
+    """KIP-412: described and altered at the broker that is named, and at no other."""
+    admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap.split(","))
+    one, two = (node["broker_id"] for node in admin.describe_cluster()["brokers"][:2])
+
+    def levels(broker: int) -> dict[str, str]:
+        resource = ConfigResource(ConfigResourceType.BROKER_LOGGER, str(broker))
+        found = admin.describe_configs([resource], config_filter="all")
+        entries = found["broker_logger"][str(broker)]
+        assert {e["config_source"] for e in entries.values()} == {"DYNAMIC_BROKER_LOGGER_CONFIG"}
+        return {name: entry["value"] for name, entry in entries.items()}
+
+    def altered(operation: AlterConfigOp, logger: str, level: str | None) -> str:
+        changes = {logger: (operation, level)}
+        resource = ConfigResource(ConfigResourceType.BROKER_LOGGER, str(one), changes)
+        told = admin.alter_configs([resource], raise_on_unknown=False)
+        return str(told["broker_logger"][str(one)])
+
+    before, others = levels(one), levels(two)
+    assert altered(AlterConfigOp.SET, "replica-fetcher", "DEBUG") == "OK"
+    assert levels(one) == before | {"replica-fetcher": "DEBUG"}
+    assert levels(two) == others
+    for operation, logger, level, words in (
+        (AlterConfigOp.SET, "nobody", "DEBUG", "Logger nobody does not exist!"),
+        (AlterConfigOp.SET, "network", "LOUD", "not a supported log level"),
+        (AlterConfigOp.DELETE, "root", None, "root logger is not allowed"),
+    ):
+        assert words in altered(operation, logger, level)
+    assert altered(AlterConfigOp.DELETE, "replica-fetcher", None) == "OK"
+    assert levels(one) == before
+    admin.close()

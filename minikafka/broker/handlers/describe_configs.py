@@ -1,11 +1,13 @@
-"""DescribeConfigs (key 32): settings of topics and of this broker."""
+"""DescribeConfigs (key 32): settings of topics and of this broker, and its loggers' levels."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from minikafka.broker.config_admin import ResourceType, require_this_broker
+from minikafka.broker.broker_loggers import BrokerLoggers
+from minikafka.broker.config_admin import require_this_broker
+from minikafka.broker.config_alterations import ResourceType
 from minikafka.broker.config_entries import ConfigEntry, ConfigSource
 from minikafka.broker.context import RequestContext
 from minikafka.broker.metadata_cache import MetadataCache
@@ -23,6 +25,7 @@ from minikafka.protocol.messages.describe_configs import (
 from minikafka.zookeeper.errors import MalformedZnode
 
 LAST_VERSION_WITH_IS_DEFAULT = 0
+UNKNOWN_TYPE = 0
 
 
 class ConfigProvider(Protocol):
@@ -51,11 +54,13 @@ class DescribeConfigsHandler:
         cache: MetadataCache,
         provider: ConfigProvider,
         store: Callable[[], TopicConfigStore],
+        loggers: BrokerLoggers,
     ) -> None:
         self._broker_id = broker_id
         self._cache = cache
         self._provider = provider
         self._store = store
+        self._loggers = loggers
 
     async def __call__(
         self, context: RequestContext, request: DescribeConfigsRequest
@@ -98,6 +103,8 @@ class DescribeConfigsHandler:
                     return self._provider.cluster_entries()
                 require_this_broker(name, self._broker_id)
                 return self._provider.broker_entries()
+            case ResourceType.BROKER_LOGGER:
+                return self._loggers.entries(name)
             case other:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {other}")
 
@@ -126,6 +133,6 @@ class _Renderer:
             config_source=entry.source,
             is_sensitive=entry.sensitive,
             synonyms=[DescribeConfigsSynonym(s.name, s.value, s.source) for s in shown],
-            config_type=entry.type.wire,
+            config_type=UNKNOWN_TYPE if entry.type is None else entry.type.wire,
             documentation=entry.documentation if self._documentation else None,
         )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from minikafka.broker.config_admin import Change, ConfigAdmin
+from minikafka.broker.config_admin import ConfigAdmin
+from minikafka.broker.config_alterations import Change
 from minikafka.broker.context import RequestContext
 from minikafka.broker.handlers.altered_resources import outcomes
 from minikafka.protocol.messages.incremental_alter_configs import (
