@@ -46,16 +46,16 @@ class Admin:
         self.clock = ManualClock()
         self.cache = cache_with(update({"old": [partition_state(0, 1), partition_state(1, 2)]}))
         self.is_controller = True
+        config = BROKER_CONFIG.parse({"zookeeper.connect": "z:1", "log.segment.bytes": "1000"})
+        entries = ConfigEntries(DynamicBrokerConfig(config), BROKER_CONFIG, TOPIC_CONFIG)
         self.admin = TopicAdmin(
             lambda: self.store,
             self.cache,
             Reaper(self.clock, Purgatory("topic"), "topic"),
             SeededEntropy(),
             TopicAdminConfig(num_partitions=2, default_replication_factor=3),
-            TOPIC_CONFIG.parse,
+            entries.check_topic,
         )
-        config = BROKER_CONFIG.parse({"zookeeper.connect": "z:1", "log.segment.bytes": "1000"})
-        entries = ConfigEntries(DynamicBrokerConfig(config), BROKER_CONFIG, TOPIC_CONFIG)
         self.create_handler = CreateTopicsHandler(lambda: self.is_controller, self.admin, entries)
         self.delete_handler = DeleteTopicsHandler(
             lambda: self.is_controller, self.admin, self.cache, **flags
@@ -230,6 +230,26 @@ async def test_what_is_refused(admin: Admin, refused: CreatableTopic, error: Err
     assert result.error_message
     assert (result.num_partitions, result.replication_factor, result.configs) == (-1, -1, [])
     assert await admin.store.topics() == before
+
+
+@pytest.mark.mission("CFG-7")
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("no.such.key", "1", "Unknown topic config name: no.such.key"),
+        (
+            "segment.bytes",
+            "x",
+            "Invalid value x for configuration segment.bytes: Not a number of type INT",
+        ),
+    ],
+)
+async def test_wrong_settings_of_a_new_topic_are_refused_with_kafkas_texts(
+    admin: Admin, key: str, value: str, message: str
+) -> None:
+    wanted = topic(configs=[CreatableTopicConfig(key, value)])
+    (result,) = await admin.create(wanted, validate_only=True)
+    assert (result.error_code, result.error_message) == (ErrorCode.INVALID_CONFIG, message)
 
 
 async def test_a_name_that_comes_twice_is_refused_twice(admin: Admin) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from minikafka.core.purgatory import DelayedOperation, Purgatory
+from minikafka.core.purgatory.purgatory import LINGERING_PLACES
 
 
 class Parked(DelayedOperation):
@@ -161,3 +162,17 @@ def test_events_that_complete_everything_leave_nothing_to_wake_for():
         operation.ready = True
     assert purgatory.check_and_complete("k") == 5
     assert purgatory.next_expiration_ms() is None
+
+
+@pytest.mark.mission("PUR-5")
+def test_places_of_what_still_waits_do_not_make_the_next_purge_due_again():
+    """An operation that waits on very many keys, as a follower's fetch does, is looked through by
+    one purge, and by the next only once the places have doubled."""
+    purgatory = Purgatory[Parked]("Test")
+    keys = [str(number) for number in range(LINGERING_PLACES + 1)]
+    operation = Parked(10_000)
+    purgatory.try_complete_else_watch(operation, keys, now_ms=0)
+    assert purgatory.purge_due
+    purgatory.advance(1)
+    assert purgatory.watched == len(keys)
+    assert not purgatory.purge_due
