@@ -315,6 +315,24 @@ class TestDelayedProduce:
             assert told == wanted
             assert expirations(cluster[1], "Produce") == 1  # of partitions, as in Kafka
 
+    @pytest.mark.mission("DOP-23")
+    async def test_an_append_that_was_refused_stays_so_when_the_others_are_replicated(self) -> None:
+        async with ReplicaCluster([1]) as cluster:
+            await cluster.elect(1, isr=[1, 2], replicas=[1, 2], partitions=[0, 1])
+            other = TP._replace(partition=1)
+            corrupt = bytearray(batch("value"))
+            corrupt[-1] ^= 1
+            told: list[ErrorCode] = []
+            cluster[1].replicas.append_records(
+                [(TP, corrupt), (other, bytearray(batch("b")))],
+                -1,
+                FOREVER_MS,
+                lambda results: told.extend(r.error for r in results),
+            )
+            assert told == []
+            cluster[1].fetch(1, replica_id=2, topic_partition=other)
+            assert told == [ErrorCode.CORRUPT_MESSAGE, ErrorCode.NONE]
+
 
 class TestMetersOfExpiration:
     @pytest.mark.mission("DOP-19")
