@@ -63,11 +63,9 @@ class OpenTransactions:
     def committed_up_to(self, high_watermark: int) -> None:
         """All below ``high_watermark`` is committed."""
         unreplicated = self.unreplicated
-        if not unreplicated or unreplicated[0].marker_offset >= high_watermark:
-            return
         while unreplicated and unreplicated[0].marker_offset < high_watermark:
             unreplicated.popleft()
-        self._look()
+            self._look()
 
     def load(self, first_offsets: Iterable[int]) -> None:
         """Take over the ongoing transactions of a snapshot."""
