@@ -85,6 +85,14 @@ class TestSeveralTransactions:
             held_back.append(transactions.first_unstable_offset)
         assert held_back == [0, 2, 2, None]
 
+    def test_a_high_watermark_at_a_marker_has_not_committed_it(self) -> None:
+        transactions = OpenTransactions()
+        for first_offset, marker_offset in ((0, 1), (2, 3), (4, 5)):
+            transactions.begin(first_offset)
+            transactions.end(first_offset, marker_offset)
+        transactions.committed_up_to(5)
+        assert transactions.first_unstable_offset == 4
+
     def test_one_that_ends_late_stands_for_those_that_began_after_it(self) -> None:
         transactions = OpenTransactions()
         for first_offset in (1, 3, 5):

@@ -13,7 +13,9 @@ from minikafka.core.replication.fetch_state import (
     PartitionFetchState,
     failed,
     fetched,
+    held_back,
     initial_truncation,
+    not_delayed,
     truncated,
 )
 from minikafka.core.replication.follower import (
@@ -25,6 +27,7 @@ from minikafka.core.replication.follower import (
     restart_below_leader_end,
     truncation_by_epoch,
 )
+from minikafka.kernel.cluster import TopicPartition
 
 UNDEFINED = EpochEndOffset()
 
@@ -48,6 +51,19 @@ def test_cases(
     assert truncation_by_epoch(leader, local, high_watermark=12, log_end_offset=30) == expected
 
 
+def test_nobody_cuts_where_nothing_is() -> None:
+    assert truncation_by_epoch(UNDEFINED, UNDEFINED, 12, log_end_offset=10) == Truncation(10)
+    leader, local = EpochEndOffset(3, 25), EpochEndOffset(2, 20)
+    assert truncation_by_epoch(leader, local, 5, log_end_offset=10) == Truncation(10, False)
+
+
+@pytest.mark.parametrize(
+    ("end", "undefined"), [((-1, -1), True), ((-1, 5), True), ((5, -1), True), ((0, 0), False)]
+)
+def test_an_end_has_an_epoch_and_an_offset(end: tuple[int, int], undefined: bool) -> None:
+    assert EpochEndOffset(*end).is_undefined is undefined
+
+
 def test_a_log_without_epochs_goes_back_to_its_high_watermark() -> None:
     assert initial_truncation(10, 4, None) == Truncation(4)
     assert initial_truncation(10, 4, latest_epoch=0) is None
@@ -59,13 +75,45 @@ def test_out_of_range() -> None:
     assert restart_below_leader_end(10, 10) is None
     assert restart_at_leader_start(10, 25) == Restart(25, start_at=25)
     assert restart_at_leader_start(10, 3) == Restart(10)
+    assert restart_at_leader_start(10, 10) == Restart(10)  # nothing here is stale
+
+
+def test_it_is_in_sync_with_what_was_committed_at_the_last_answer() -> None:
+    state = PartitionFetchState(None, 3, 10)
+    assert not state.in_sync  # not known yet
+    assert not fetched(state, 12, 3, 13).in_sync
+    assert fetched(state, 13, 3, 13).in_sync
+    ahead = fetched(state, 14, 3, 13)  # of what the leader had committed
+    assert (ahead.lag, ahead.in_sync) == (0, True)
+
+
+def test_only_those_are_asked_for_that_wait_for_nothing() -> None:
+    ready = PartitionFetchState(None, 3, 10)
+    states = {
+        TopicPartition("t", 0): ready,
+        TopicPartition("t", 1): ready._replace(delayed_until_ms=100),
+        TopicPartition("t", 2): ready._replace(delayed_until_ms=101),
+        TopicPartition("t", 3): truncated(ready, 6, 1, unflushed=True),
+        TopicPartition("t", 4): truncated(ready, 6, 1, unflushed=False),
+    }
+    assert [tp.partition for tp in not_delayed(states, now_ms=100)] == [0, 1, 4]
+    assert [tp.partition for tp, s in states.items() if not s.is_delayed(100)] == [0, 1, 4]
+
+
+def test_one_that_is_throttled_waits_unless_it_waits_already() -> None:
+    state = PartitionFetchState(None, 3, 10)
+    waiting = held_back(state, 1_000, 50)
+    assert waiting == state._replace(delayed_until_ms=1_050)
+    assert held_back(waiting, 1_049, 50) is waiting
+    assert held_back(waiting, 1_050, 50).delayed_until_ms == 1_100
 
 
 def test_errors_in_a_row_are_backed_off_from_longer_and_longer() -> None:
     state = PartitionFetchState(UUID(int=1), 3, 10)
     delays = []
     now_ms = 0
-    for _ in range(9):
+    for failures in range(9):
+        assert state.failures == failures
         state = failed(state, now_ms, backoff_max_ms=1_000)
         assert state.delayed_until_ms is not None
         delays.append(state.delayed_until_ms - now_ms)
@@ -77,6 +125,12 @@ def test_errors_in_a_row_are_backed_off_from_longer_and_longer() -> None:
     assert delays[-1] == 1_000
     assert fetched(state, 12, 3, 20) == PartitionFetchState(UUID(int=1), 3, 12, 3, lag=8)
     assert fetched(state, 10, None, 20).last_fetched_epoch is None
+
+
+def test_a_follower_that_has_failed_all_day_waits_no_longer_than_is_permitted() -> None:
+    state = PartitionFetchState(None, 3, 10, failures=10_000)
+    assert failed(state, 0, 1_000).delayed_until_ms == 1_000
+    assert failed(state, 0, 1).delayed_until_ms == 1
 
 
 def test_those_that_fail_one_after_the_other_are_asked_for_together() -> None:

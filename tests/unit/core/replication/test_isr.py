@@ -21,6 +21,7 @@ from minikafka.core.replication.partition_state import (
     leader_and_isr,
     lose_isr,
     propose_isr,
+    still_caught_up,
 )
 from minikafka.kernel.cluster import LeaderAndIsr, ReplicaAssignment
 
@@ -52,6 +53,17 @@ def test_a_new_leader_gives_members_of_the_isr_a_lag_period_and_others_nothing()
     assert not other.is_caught_up(9, 7, LAG_MS)
 
 
+def test_the_first_fetch_from_a_new_leader_takes_no_grace_away() -> None:
+    member = after_election(FollowerState(), 9, in_isr=True, new_leader=True, now_ms=7)
+    behind = after_fetch(member, 3, 0, 9, now_ms=50)
+    assert behind.last_caught_up_ms == 7
+
+
+def test_a_follower_that_stays_at_the_end_is_caught_up_as_by_any_fetch() -> None:
+    at_end = after_fetch(FollowerState(), 10, 2, 10, now_ms=50)
+    assert still_caught_up(at_end, 60) == after_fetch(at_end, 10, 2, 10, now_ms=60)
+
+
 def test_never_is_never_even_on_a_clock_that_has_just_started() -> None:
     assert not FollowerState(3).is_caught_up(9, now_ms=0, lag_time_max_ms=1 << 40)
     assert FollowerState().last_fetch_ms == NEVER_MS
@@ -61,6 +73,8 @@ def test_a_re_elected_leader_keeps_what_it_knows_of_offsets() -> None:
     known = FollowerState(5, 1, 5, 3, 3)
     state = after_election(known, 9, in_isr=True, new_leader=False, now_ms=20)
     assert state == FollowerState(5, 1, 9, 20, 20)
+    state = after_election(known, 9, in_isr=False, new_leader=False, now_ms=20)
+    assert state == FollowerState(5, 1, 9, NEVER_MS, NEVER_MS)
 
 
 @pytest.mark.mission("DOP-1")
@@ -129,6 +143,9 @@ def test_the_start_of_an_epoch_is_where_the_log_ended() -> None:
     assert again.leader_epoch_start_offset == 17
     newer = as_leader(state, LeaderAndIsr(1, 5, (1, 2), 8), state.assignment, 2, 30)
     assert newer.leader_epoch_start_offset == 30
+    followed = as_follower(LeaderAndIsr(2, 4, (1, 2), 3), state.assignment, 2)
+    leads = as_leader(followed, LeaderAndIsr(1, 4, (1, 2), 8), state.assignment, 2, 40)
+    assert leads.leader_epoch_start_offset == 40
 
 
 def test_a_follower_knows_no_isr() -> None:
@@ -144,6 +161,16 @@ def test_followers_follow_the_assignment() -> None:
     assert first[2].last_caught_up_ms == NEVER_MS
     second = elected_followers(first, 1, ReplicaAssignment((1, 2, 4)), (1, 3), 5, False, False, 50)
     assert second == {2: first[2], 4: FollowerState()}
+
+
+def test_a_new_leader_knows_no_offsets_of_followers_and_an_old_one_none_of_new_ones() -> None:
+    known = {2: FollowerState(5, 1, 5, 3, 3)}
+    assignment = ReplicaAssignment((1, 2, 4))
+    unknown = FollowerState(last_fetch_leader_end_offset=-1, last_caught_up_ms=50)
+    new = elected_followers(known, 1, assignment, (1, 2, 4), 9, True, True, 50)
+    assert new == {2: unknown, 4: unknown}
+    old = elected_followers(known, 1, assignment, (1, 2, 4), 9, False, True, 50)
+    assert old == {2: FollowerState(5, 1, 9, 50, 50), 4: unknown}
 
 
 def test_replicas_being_added_do_not_count_for_the_replication_factor() -> None:
@@ -165,7 +192,8 @@ def test_being_caught_up_never_goes_back(fetches: list[tuple[int, int, int]]) ->
 
 
 @pytest.mark.parametrize(
-    ("start", "leader_start", "joins"), [(-1, 0, True), (3, 4, False), (4, 4, True), (9, 4, True)]
+    ("start", "leader_start", "joins"),
+    [(-1, 0, True), (-1, 1, False), (0, 1, False), (3, 4, False), (4, 4, True), (9, 4, True)],
 )
 def test_a_follower_with_deleted_records_joins_when_it_has_deleted_them(
     start: int, leader_start: int, joins: bool

@@ -27,9 +27,16 @@ def test_the_end_is_that_of_the_last_whole_batch() -> None:
     both = records(10, 2, 3)
     assert end_of_batches(both, 10) == (15, 3)
     assert end_of_batches(memoryview(both)[:-1], 10) == (12, 3)
+    assert end_of_batches(memoryview(both)[: len(records(10, 2))], 10) == (12, 3)
     assert end_of_batches(both[:50], 10) == (10, None)
     assert end_of_batches(b"", 10) == (10, None)
     assert end_of_batches(records(10, 1, leader_epoch=-1), 10) == (11, None)
+
+
+def test_a_batch_that_compaction_has_emptied_counts() -> None:
+    header = bytearray(records(10, 2)[:61])
+    header[8:12] = (61 - 12).to_bytes(4, "big")
+    assert end_of_batches(header, 10) == (12, 3)
 
 
 def test_a_length_that_no_batch_has_ends_the_walk() -> None:
