@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minikafka.core.metadata_image import MetadataImage, apply, topics_of
+from minikafka.core.metadata_image import MetadataImage, PartitionState, apply, topics_of
 from minikafka.kernel.cluster import LEADER_DURING_DELETE, Broker, Endpoint, TopicPartition
 from minikafka.protocol.messages.update_metadata import (
     UpdateMetadataBroker,
@@ -35,6 +35,33 @@ def test_partitions_are_added_and_replaced() -> None:
     assert image.partition(TopicPartition("a", 9)) is None
     assert image.partition(TopicPartition("z", 0)) is None
     assert image.topic_names[topic_id("b")] == "b"
+
+
+def test_all_that_was_told_of_a_partition_is_known() -> None:
+    told = partition_state(0, 1, isr=(1, 2), leader_epoch=4, offline=(3,))
+    told.zk_version = 7
+    assert image_of(update({"a": [told]})).topics["a"][0] == PartitionState(
+        leader=1,
+        leader_epoch=4,
+        isr=(1, 2),
+        replicas=(1, 2, 3),
+        offline_replicas=(3,),
+        controller_epoch=1,
+        zk_version=7,
+    )
+
+
+def test_a_partition_may_be_without_a_leader() -> None:
+    image = image_of(update({"a": [partition_state(0, 1), partition_state(1, -1)]}))
+    assert [state.has_leader for state in image.topics["a"].values()] == [True, False]
+
+
+def test_what_stays_the_same_is_shared() -> None:
+    first = image_of(update({"a": [partition_state(0, 1)]}))
+    second, _ = apply(first, update({}, brokers=(1,)))
+    assert second.topics is first.topics
+    assert second.topic_ids is first.topic_ids
+    assert second.topic_names is first.topic_names
 
 
 def test_an_image_is_never_changed() -> None:
@@ -106,6 +133,24 @@ def test_old_versions_say_it_differently() -> None:
     assert topics_of(request) == ["a"]
     assert image.brokers[1] == Broker(1, (Endpoint("h", 9092),), None)
     assert image.brokers[2].endpoints == (Endpoint("h", 9093, "SSL", "SSL"),)
+    request = UpdateMetadataRequest(
+        controller_id=0,
+        ungrouped_partition_states=[
+            partition_state(0, 1, topic="b"),
+            partition_state(0, 1, topic="a"),
+            partition_state(1, 1, topic="b"),
+        ],
+        live_brokers=[
+            UpdateMetadataBroker(n, endpoints=[UpdateMetadataEndpoint(1, "h", "", n)])
+            for n in range(5)
+        ],
+    )
+    assert topics_of(request) == ["b", "a"]
+    image = image_of(update({"a": [partition_state(0, 1)]}), request)
+    assert image.topic_ids == {}  # this controller knows of none
+    assert image.controller_id == 0
+    protocols = [image.brokers[n].endpoints[0].listener for n in range(5)]
+    assert protocols == ["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL", "PLAINTEXT"]
 
 
 def test_endpoints_by_listener() -> None:

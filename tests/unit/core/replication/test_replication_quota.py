@@ -115,6 +115,14 @@ def test_an_even_stream_is_measured_as_it_is() -> None:
     assert rate.per_second(30_000) == pytest.approx(1_000, rel=0.02)
 
 
+def test_a_new_sample_begins_when_a_window_is_over() -> None:
+    rate = SlidingRate(QuotaConfig())
+    rate.record(100, 0)
+    rate.record(100, 1_000)
+    assert rate.per_second(10_999) == 200 * 1000 / 10_999
+    assert rate.per_second(11_000) == 100 * 1000 / 10_000
+
+
 def test_nothing_is_asked_or_counted_without_a_limit() -> None:
     quota = ReplicationQuota(QuotaConfig())
     quota.record(1 << 40, 0)
@@ -139,6 +147,9 @@ def test_a_limit_of_nothing_lets_one_move_through() -> None:
     assert not quota.is_exceeded(0)
     quota.record(1, 0)
     assert quota.wait_ms(0) == SPAN_MS
+    quota.limit(1)
+    quota.record(4, 0)
+    assert quota.wait_ms(0) == 5_000
 
 
 def test_listed_replicas() -> None:

@@ -1,0 +1,26 @@
+"""Records that delete go in batches below what every log takes."""
+
+from __future__ import annotations
+
+from minikafka.core.tombstones import BATCH_BYTES, RECORD_BYTES, in_batches
+
+
+def sizes(*texts: int) -> list[tuple[int, ...]]:
+    """Records that are their own length of text."""
+    return list(in_batches(texts, lambda text: text))
+
+
+def test_batches_are_filled_in_order() -> None:
+    half = BATCH_BYTES // 2 - RECORD_BYTES
+    assert sizes(half, half, 1, half) == [(half, half), (1, half)]
+    assert sizes(half, half + 1, half) == [(half,), (half + 1,), (half,)]
+    assert sizes() == []
+
+
+def test_what_a_record_needs_besides_its_texts_counts() -> None:
+    fit = BATCH_BYTES // RECORD_BYTES
+    assert [len(batch) for batch in in_batches(range(fit + 1), lambda _: 0)] == [fit, 1]
+
+
+def test_one_that_is_too_large_goes_alone() -> None:
+    assert sizes(1, 2 * BATCH_BYTES, 2) == [(1,), (2 * BATCH_BYTES,), (2,)]
