@@ -90,8 +90,8 @@ def _first_dirty(log: LogFacts) -> int:
 
 
 def _floor(bases: Sequence[int], offset: int) -> int:
-    """Index of the segment that holds ``offset``, or of the first one."""
-    return max(bisect_right(bases, offset) - 1, 0)
+    """Index of the segment that holds ``offset``, which is not before the log."""
+    return bisect_right(bases, offset) - 1
 
 
 def overdue_ms(first_timestamps: Iterable[int], config: LogConfig, now_ms: int) -> int:
