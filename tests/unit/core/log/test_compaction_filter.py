@@ -311,6 +311,10 @@ def test_both_passes_pause_now_and_then() -> None:
         assert pauses(work) == 10
     for work in passes(parsed(build_batch([record] * 90))):
         assert pauses(work) == 0
+    just, not_quite = (parsed(build_batch([(NOW, b"k", bytes(n * 8192), [])])) for n in (122, 121))
+    for data, expected in ((not_quite, 0), (just, 1), (just + not_quite, 1), (just + just, 2)):
+        for work in passes(data):
+            assert pauses(work) == expected
 
 
 def test_what_was_read_and_written_is_counted() -> None:

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minikafka.core.log.compaction import (
+    Dirt,
     LogFacts,
     SegmentFacts,
     Throttle,
@@ -52,6 +53,7 @@ def test_what_is_clean_is_not_dirty() -> None:
     assert dirt.ratio == 0.25
     assert not wants_cleaning(dirt, CONFIG, False)
     assert wants_cleaning(dirt, CONFIG, True)
+    assert wants_cleaning(Dirt(0, 1, 10**9, 1), CONFIG, True)
     assert wants_cleaning(dirt, replace(CONFIG, min_cleanable_dirty_ratio=0.2), False)
     assert not wants_cleaning(dirt, replace(CONFIG, min_cleanable_dirty_ratio=0.25), False)
     clean = dirt_of(log(cleaned=40), CONFIG, NOW)
@@ -94,6 +96,7 @@ def test_young_segments_wait(lag_ms: int, end: int) -> None:
     config = replace(CONFIG, min_compaction_lag_ms=lag_ms)
     assert dirt_of(log(), config, 40_000).first_uncleanable == end
     assert dirt_of(log(stable=15), config, 40_000).first_uncleanable == min(end, 10)
+    assert dirt_of(log(), replace(config, min_compaction_lag_ms=1), 30_000).first_uncleanable == 30
 
 
 def test_without_a_lag_times_do_not_matter() -> None:
@@ -147,8 +150,9 @@ def test_offsets_of_a_group_can_stand_in_its_index() -> None:
     assert bases(group_segments(two, CONFIG, far + 1)) == [[0], [far - 5]]
     three = [segment(0), segment(10), segment(20)]
     assert bases(group_segments(three, CONFIG, far + 20)) == [[0, 10], [20]]
-    three = [segment(0), segment(10), segment(far + 10)]
-    assert bases(group_segments(three, CONFIG, far + 11)) == [[0], [10], [far + 10]]
+    four = [segment(0), segment(10), segment(far + 10), segment(far + 20)]
+    expected = [[0], [10], [far + 10, far + 20]]
+    assert bases(group_segments(four, CONFIG, far + 21)) == expected
     empty = [segment(0), segment(far + 5, size=0)]
     assert bases(group_segments(empty, CONFIG, far + 9)) == [[0, far + 5]]
 
