@@ -23,6 +23,7 @@ OPTIONS = [
     "-o",
     "tmp_path_retention_policy=none",
     "--capture=sys",
+    "--assert=plain",  # pytest would load the modules of a package with a plugin itself
     *(f"-pno:{name}" for name in ("terminal", "cacheprovider", "xdist", "faulthandler")),
 ]
 MEASURED_CPU, MEASURED_WALL = 120.0, 300.0

@@ -83,6 +83,8 @@ MISSION = """# Rows
 |---|---|---|
 | `core/rules.py unused` | `8 -> 9` | nobody calls it |
 """
+# As pytest does with every package that brings a plugin: it then loads the modules itself.
+REWRITTEN = '"""Set up."""\n\nimport pytest\n\npytest.register_assert_rewrite("tiny")\n'
 PROJECT = '[tool.pytest.ini_options]\nmarkers = ["mission(id): a row"]\n'
 
 
@@ -92,6 +94,7 @@ def project(tmp_path: Path) -> Path:
         "tiny/__init__.py": "",
         "tiny/core/__init__.py": "",
         "tiny/core/rules.py": RULES,
+        "tests/unit/conftest.py": REWRITTEN,
         "tests/unit/test_rules.py": TESTS,
         "docs/mission.md": MISSION,
         "pyproject.toml": PROJECT,
