@@ -8,6 +8,7 @@ import pytest
 from minikafka.core.log.aborted_txn import AbortedTxn
 from minikafka.core.log.compaction_filter import BatchFilter, CleanerStats, KeyIndexer, LastRecord
 from minikafka.core.log.compaction_map import OffsetMap
+from minikafka.core.log.config import NO_LIMIT
 from minikafka.kernel.errors import KafkaError
 from minikafka.protocol.records.batch import (
     RecordBatch,
@@ -133,7 +134,7 @@ def test_the_latest_time_is_that_of_the_records_left() -> None:
 
 def test_a_tombstone_gets_a_horizon_and_goes_after_it() -> None:
     data = build_batch(
-        [(NOW - 5, b"a", None, []), (NOW - 4, b"b", b"2", [("h", None)])], base_offset=10
+        [(NOW - 5, b"a", None, []), (NOW - 2, b"b", b"2", [("h", None)])], base_offset=10
     )
     latest = {b"a": 10, b"b": 11}
     (first,) = cleaned(data, latest=latest)
@@ -141,14 +142,24 @@ def test_a_tombstone_gets_a_horizon_and_goes_after_it() -> None:
     assert first.base_timestamp == NOW + DAY
     assert records(first) == [
         Record(10, NOW - 5, b"a", None, []),
-        Record(11, NOW - 4, b"b", b"2", [("h", None)]),
+        Record(11, NOW - 2, b"b", b"2", [("h", None)]),
     ]
     again = bytes(first.view())
     (same,) = cleaned(again, latest=latest, now_ms=NOW + DAY - 1)
     assert bytes(same.view()) == again
     (last,) = cleaned(again, latest=latest, now_ms=NOW + DAY)
-    assert records(last) == [Record(11, NOW - 4, b"b", b"2", [("h", None)])]
+    assert records(last) == [Record(11, NOW - 2, b"b", b"2", [("h", None)])]
     assert last.base_timestamp == NOW + DAY
+
+
+def test_the_horizon_of_a_tombstone_that_never_goes_is_the_last_time_of_all() -> None:
+    offsets = OffsetMap(100, 1.0)
+    offsets.put(b"a", 0)
+    data = parsed(build_batch([(NOW, b"a", None, [])]))
+    (left,) = finish(BatchFilter(offsets, NOW, NO_LIMIT, {}).take(data))
+    (batch,) = parsed(bytes(left))
+    assert (batch.has_delete_horizon, batch.base_timestamp) == (True, NO_LIMIT)
+    assert records(batch) == [Record(0, NOW, b"a", None, [])]
 
 
 def test_the_last_batch_of_a_producer_is_left_empty() -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from minikafka.core.log.append import AppendOrigin, LogAppendInfo
-from minikafka.core.log.config import LogConfig
-from minikafka.core.log.validation import follower_batches, leader_batch
+from minikafka.core.log.config import LogConfig, roll_jitter_ms
+from minikafka.core.log.validation import MAX_OFFSET, follower_batches, leader_batch
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.records.batch import crc_is_valid, crc_of, parse_batches
 from minikafka.protocol.records.builder import build_batch
@@ -113,8 +113,9 @@ def test_control_batches_are_not_for_clients() -> None:
 
 
 def test_a_producer_id_needs_a_sequence() -> None:
-    data = batch(producer_id=1, producer_epoch=0)
-    assert refusal(data) is ErrorCode.INVALID_RECORD
+    for producer_id in (0, 1):
+        data = batch(producer_id=producer_id, producer_epoch=0)
+        assert refusal(data) is ErrorCode.INVALID_RECORD
     assert leader_batch(data, CONFIG, AppendOrigin.COORDINATOR, NOW).producer_id == 1
 
 
@@ -139,6 +140,10 @@ def test_timestamps_are_limited() -> None:
         assert refusal(batch(timestamp=bad), config) is ErrorCode.INVALID_TIMESTAMP
     hidden = build_batch([(NOW, None, b"", []), (NOW - 5000, None, b"", []), (NOW, None, b"", [])])
     assert refusal(hidden, config) is ErrorCode.INVALID_TIMESTAMP
+    before = replace(CONFIG, message_timestamp_before_max_ms=1000)
+    assert refusal(batch(timestamp=NOW - 1001), before) is ErrorCode.INVALID_TIMESTAMP
+    after = replace(CONFIG, message_timestamp_after_max_ms=100)
+    assert refusal(batch(timestamp=NOW + 101), after) is ErrorCode.INVALID_TIMESTAMP
     by_broker = replace(config, message_timestamp_type="LogAppendTime")
     assert leader_batch(hidden, by_broker, AppendOrigin.CLIENT, NOW)
 
@@ -181,6 +186,22 @@ def test_a_leaders_batches_come_in_any_number() -> None:
     assert [b.base_offset for b in follower_batches(data)] == [5, 6]
     assert [b.base_offset for b in follower_batches(data[:-1])] == [5]
     assert follower_batches(b"") == []
+    assert [b.base_offset for b in follower_batches(batch())] == [0]
+
+
+@pytest.mark.parametrize("base_offset", [-1, MAX_OFFSET + 1])
+def test_offsets_that_no_log_has_are_refused(base_offset: int) -> None:
+    assert follower_batches(batch(base_offset=MAX_OFFSET))
+    with pytest.raises(KafkaError, match="out of order"):
+        follower_batches(with_field(batch(), 0, ">q", base_offset))
+
+
+def test_a_batch_cannot_end_before_it_begins() -> None:
+    data = with_field(batch(), 23, ">i", -1)
+    with pytest.raises(KafkaError, match="out of order"):
+        follower_batches(data)
+    with pytest.raises(KafkaError, match="last offset delta"):
+        leader_batch(data, CONFIG, AppendOrigin.COORDINATOR, NOW)
 
 
 def test_a_leaders_batches_are_checked_too() -> None:
@@ -198,3 +219,12 @@ def test_records_of_an_append_are_counted() -> None:
     info = LogAppendInfo(5, 7, -1, 7, -1, 0, 0, 99)
     assert info.record_count == 3
     assert parse_batches(batch(3))[0].record_count == 3
+
+
+@pytest.mark.parametrize(("jitter_ms", "segment_ms"), [(50, 1000), (1000, 50)])
+def test_segments_of_many_logs_are_not_rolled_all_at_once(jitter_ms: int, segment_ms: int) -> None:
+    config = replace(CONFIG, segment_jitter_ms=jitter_ms, segment_ms=segment_ms)
+    taken_off = {roll_jitter_ms(config, f"t-{n}/0.log") for n in range(1000)}
+    assert (min(taken_off), max(taken_off)) == (0, 49)
+    assert len(taken_off) == 50
+    assert roll_jitter_ms(CONFIG, "t-0/0.log") == 0
