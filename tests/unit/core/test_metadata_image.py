@@ -153,6 +153,23 @@ def test_old_versions_say_it_differently() -> None:
     assert protocols == ["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL", "PLAINTEXT"]
 
 
+def test_what_a_broker_says_of_itself_in_any_version() -> None:
+    endpoint = UpdateMetadataEndpoint(9093, "new", "IN", 0)
+    request = UpdateMetadataRequest(
+        controller_id=1,
+        live_brokers=[
+            UpdateMetadataBroker(1, v0_host="old", v0_port=9092, endpoints=[endpoint], rack=""),
+            UpdateMetadataBroker(2, v0_host="old", v0_port=9092, rack="r"),
+            UpdateMetadataBroker(3, rack=""),
+        ],
+    )
+    assert dict(image_of(request).brokers) == {
+        1: Broker(1, (Endpoint("new", 9093, "IN", "PLAINTEXT"),), None),
+        2: Broker(2, (Endpoint("old", 9092),), "r"),
+        3: Broker(3, (), None),
+    }
+
+
 def test_endpoints_by_listener() -> None:
     image = image_of(update(brokers=[live_broker(1, ("IN", "OUT"), "r1"), live_broker(2, ("IN",))]))
     assert image.brokers[1].rack == "r1"

@@ -19,6 +19,13 @@ def test_illegal(name: str) -> None:
     assert refused.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
+def test_what_is_wrong_with_a_name_is_told() -> None:
+    assert name_problem("") == "the empty string is not allowed"
+    assert name_problem("..") == "'..' is not allowed"
+    assert "max allowed length 249" in str(name_problem("x" * 250))
+    assert "other than ASCII alphanumerics" in str(name_problem("a b"))
+
+
 def test_dots_and_underscores_collide() -> None:
     assert collide("a.b", "a_b")
     assert not collide("a.b", "a-b")
