@@ -208,3 +208,26 @@ def test_a_map_is_no_larger_than_needed_or_allowed() -> None:
     assert slots_for(2400, 9, 0.9) == 12
     assert slots_for(0, 9, 0.9) == 1
     assert OffsetMap(slots_for(10**9, 900, 0.9), 0.9).capacity >= 900 * 0.98
+
+
+def test_a_map_has_a_prime_number_of_slots() -> None:
+    wanted = (0, 1, 2, 3, 4, 8, 9, 10, 11, 25, 26, 49, 100)
+    assert [OffsetMap(n, 1.0).slots for n in wanted] == [
+        *(1, 1, 2, 3, 3, 7, 7, 7, 11, 23, 23, 47, 97)
+    ]
+    assert [OffsetMap(n, 0.5).capacity for n in (1, 2, 3, 11)] == [1, 1, 1, 5]
+
+
+@pytest.mark.parametrize("slots", [1, 2, 3, 7, 23, 97])
+def test_a_map_without_a_free_slot_still_finds_its_keys_and_no_others(slots: int) -> None:
+    offsets = OffsetMap(slots, 1.0)
+    keys = [b"key-%d" % number for number in range(2 * slots)]
+    for offset, key in enumerate(keys[:slots]):
+        assert not offsets.is_full
+        offsets.put(key, offset)
+    assert offsets.is_full
+    assert [offsets.get(key) for key in keys] == [*range(slots), *[-1] * slots]
+    for key in keys[:slots]:
+        offsets.put(key, 1000)
+    assert {offsets.get(key) for key in keys[:slots]} == {1000}
+    assert offsets.size == slots

@@ -53,6 +53,20 @@ def test_a_commit_marker_is_kept_for_its_own_records_alone() -> None:
     assert transactions.retained == []
 
 
+def test_a_plain_batch_is_of_no_transaction() -> None:
+    transactions = CleanedTransactions()
+    log = (data(1, 0, transactional=False), ended(1, 1, commit=True))
+    assert taken_away(transactions, *log) == [1]
+
+
+def test_a_marker_that_was_emptied_goes() -> None:
+    header = bytearray(marker(1, 0, True, base_offset=5)[:61])
+    header[8:12] = (61 - 12).to_bytes(4, "big")
+    header[57:61] = bytes(4)
+    (emptied,) = parse_batches(bytes(header))
+    assert taken_away(CleanedTransactions(), emptied) == [5]
+
+
 def test_a_producer_goes_on_after_an_abort() -> None:
     transactions = CleanedTransactions()
     first, second = AbortedTxn(1, 0, 1, 2), AbortedTxn(1, 4, 5, 6)

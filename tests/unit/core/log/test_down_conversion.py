@@ -9,15 +9,15 @@ from minikafka.core.log.config import LogConfig
 from minikafka.core.log.down_conversion import message_set_of_batches
 from minikafka.core.log.validation import leader_batch
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.protocol.records.batch import stamp, stamp_log_append_time
-from minikafka.protocol.records.builder import build_batch
+from minikafka.protocol.records.batch import CorruptRecordError, stamp, stamp_log_append_time
+from minikafka.protocol.records.builder import assemble_batch, build_batch
 from minikafka.protocol.records.compression import Compression
 from minikafka.protocol.records.legacy import (
     decode_message_set,
     encode_message_set,
     iterate_messages,
 )
-from minikafka.protocol.records.record import Record, decode_records
+from minikafka.protocol.records.record import Record, decode_records, encode_record
 from tests.support.golden import golden
 
 NOW = 1_700_000_000_000
@@ -113,6 +113,34 @@ def test_whole_batches_within_the_limit_and_one_at_least() -> None:
     data = one + build_batch(ROWS, base_offset=3) + build_batch(ROWS, base_offset=6)
     for limit, count in ((0, 3), (size, 3), (2 * size - 1, 3), (2 * size, 6), (LARGE, 9)):
         assert len(converted(data, max_bytes=limit)) == count
+
+
+def test_a_batch_of_which_nothing_is_wanted_takes_no_place() -> None:
+    before = build_batch(ROWS, base_offset=5)
+    wanted = build_batch([(1, b"k", bytes(500), [])], base_offset=8)
+    assert [r.offset for r in converted(before + wanted, first=8, max_bytes=100)] == [8]
+    emptied = bytearray(build_batch(ROWS, base_offset=5)[:61])
+    emptied[8:12] = (61 - 12).to_bytes(4, "big")
+    emptied[57:61] = bytes(4)
+    assert [r.offset for r in converted(emptied + wanted, max_bytes=100)] == [8]
+
+
+def test_a_time_that_old_formats_cannot_tell_is_damage() -> None:
+    late = assemble_batch(
+        encode_record(0, 5, b"k", b"v"),
+        base_offset=0,
+        leader_epoch=0,
+        attributes=0,
+        last_offset_delta=0,
+        base_timestamp=2**63 - 1,
+        max_timestamp=2**63 - 1,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+        record_count=1,
+    )
+    with pytest.raises(CorruptRecordError):
+        message_set_of_batches(late, 1, 0, LARGE)
 
 
 def test_nothing_is_nothing() -> None:

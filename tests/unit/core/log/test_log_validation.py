@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from minikafka.core.log.append import AppendOrigin, LogAppendInfo
+from minikafka.core.log.append import AppendOrigin, LogAppendInfo, UnexpectedAppendOffset
 from minikafka.core.log.config import LogConfig, roll_jitter_ms
 from minikafka.core.log.validation import MAX_OFFSET, follower_batches, leader_batch
 from minikafka.kernel.errors import ErrorCode, KafkaError
@@ -213,6 +213,13 @@ def test_a_leaders_batches_are_checked_too() -> None:
     for first, second in ((5, 5), (5, 4)):
         with pytest.raises(KafkaError, match="out of order"):
             follower_batches(batch(base_offset=first) + batch(base_offset=second))
+
+
+def test_an_append_before_the_end_tells_where_the_leader_is() -> None:
+    error = UnexpectedAppendOffset(5, 7, 9)
+    assert error.code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert (error.first_offset, error.last_offset) == (5, 7)
+    assert "first offset 5 of an append is below the log end offset 9" in str(error)
 
 
 def test_records_of_an_append_are_counted() -> None:

@@ -1,0 +1,340 @@
+"""Who may begin with a transactional id, what errors of appends mean, what time ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from minikafka.core.transaction.answers import MarkerOutcome, marker_outcome, not_written
+from minikafka.core.transaction.beginning import begun, refusal_to_begin, rotates
+from minikafka.core.transaction.config import TransactionConfig
+from minikafka.core.transaction.description import described, is_listed
+from minikafka.core.transaction.facts import (
+    MAX_EPOCH,
+    ProducerIdAndEpoch,
+    TransactionFacts,
+    is_exhausted,
+)
+from minikafka.core.transaction.records import TransactionStored
+from minikafka.core.transaction.result import CoordinatorResult, Initialized
+from minikafka.core.transaction.shard import TransactionShard
+from minikafka.core.transaction.states import TransactionState as S
+from minikafka.core.transaction.transaction import Transaction
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.errors import ErrorCode
+
+E = ErrorCode
+LAST = MAX_EPOCH - 1  # the last epoch that a producer gets
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def facts(epoch: int = 3, state: S = S.EMPTY, **more: Any) -> TransactionFacts:
+    """Of producer 5, which took over from producer 4."""
+    return TransactionFacts(5, epoch, 1000, state, **({"last_producer_id": 4} | more))
+
+
+def producer(producer_id: int, epoch: int) -> ProducerIdAndEpoch:
+    return ProducerIdAndEpoch(producer_id, epoch)
+
+
+@pytest.mark.parametrize(
+    ("known", "expected", "refusal"),
+    [
+        (facts(), None, None),
+        (facts(), producer(5, 3), None),
+        (facts(), producer(5, 2), None),  # fenced later, or a question that is repeated
+        (facts(), producer(6, 3), E.PRODUCER_FENCED),
+        (facts(), producer(4, LAST), None),  # it took over from that one
+        (facts(), producer(4, LAST - 1), E.PRODUCER_FENCED),  # which had epochs left then
+        (facts(), producer(6, LAST), E.PRODUCER_FENCED),
+        (facts(state=S.ONGOING), None, None),
+        (facts(state=S.ONGOING), producer(5, 3), None),
+        (facts(state=S.ONGOING), producer(5, 2), E.PRODUCER_FENCED),
+        (facts(state=S.PREPARE_COMMIT), None, E.CONCURRENT_TRANSACTIONS),
+        (facts(state=S.PREPARE_ABORT), producer(5, 3), E.CONCURRENT_TRANSACTIONS),
+        (facts(state=S.PREPARE_ABORT), producer(6, 3), E.PRODUCER_FENCED),
+        (facts(state=S.COMPLETE_ABORT), producer(5, 3), None),
+        (facts(-1), producer(6, 3), None),  # the id is new here: it may have expired
+    ],
+)
+def test_who_may_begin(
+    known: TransactionFacts, expected: ProducerIdAndEpoch | None, refusal: ErrorCode | None
+) -> None:
+    transaction = Transaction("tx", known)
+    assert refusal_to_begin(transaction, expected) is refusal
+    transaction.pending = S.ONGOING
+    assert refusal_to_begin(transaction, expected) is E.CONCURRENT_TRANSACTIONS
+
+
+@pytest.mark.parametrize(
+    ("known", "expected", "given"),
+    [
+        (facts(), None, (5, 4, -1)),
+        (facts(-1), None, (5, 0, -1)),
+        (facts(-1), producer(6, 9), (5, 0, -1)),
+        (facts(), producer(5, 3), (5, 4, 3)),
+        (facts(last_epoch=2), producer(5, 2), (5, 3, 2)),  # asked again
+        (facts(last_epoch=1), producer(5, 2), None),
+        (facts(LAST - 1), None, (5, LAST, -1)),
+        (facts(LAST), None, (9, 0, -1)),
+        (facts(LAST), producer(5, LAST), (9, 0, LAST)),
+        (facts(LAST, last_epoch=2), producer(5, 2), (5, LAST, 2)),
+        (facts(0, last_epoch=LAST), producer(4, LAST), (5, 0, LAST)),  # asked again for a new id
+    ],
+)
+def test_what_it_begins_with(
+    known: TransactionFacts,
+    expected: ProducerIdAndEpoch | None,
+    given: tuple[int, int, int] | None,
+) -> None:
+    after = begun(known, 2000, expected, fresh_id=9, now_ms=77)
+    if given is None:
+        assert after is None
+        return
+    assert after is not None
+    assert (after.producer_id, after.producer_epoch, after.last_epoch) == given
+    assert (after.timeout_ms, after.last_update_ms, after.last_producer_id) == (2000, 77, 5)
+    assert (after.state, after.partitions, after.start_ms) == (S.EMPTY, frozenset(), -1)
+    assert rotates(known, expected) == (given[0] == 9)
+
+
+def test_one_epoch_stays_in_reserve() -> None:
+    assert [is_exhausted(epoch) for epoch in (LAST - 1, LAST, MAX_EPOCH)] == [False, True, True]
+    assert facts(LAST, S.ONGOING).fenced(1).producer_epoch == MAX_EPOCH
+    assert facts(MAX_EPOCH, S.ONGOING).fenced(1).producer_epoch == MAX_EPOCH
+
+
+def test_what_becomes_of_a_marker() -> None:
+    found: dict[MarkerOutcome, set[ErrorCode]] = {outcome: set() for outcome in MarkerOutcome}
+    for error in ErrorCode:
+        found[marker_outcome(error)].add(error)
+    assert found[MarkerOutcome.WRITTEN] == {
+        E.NONE,
+        E.INVALID_PRODUCER_EPOCH,
+        E.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+    }
+    assert found[MarkerOutcome.FENCED] == {E.TRANSACTION_COORDINATOR_FENCED}
+
+
+def test_what_a_producer_is_told_of_a_failed_append() -> None:
+    """Kafka: ``TransactionStateManager.appendTransactionToLog``."""
+    told = {error: not_written(error) for error in ErrorCode if not_written(error) is not error}
+    assert told == {
+        E.UNKNOWN_TOPIC_OR_PARTITION: E.COORDINATOR_NOT_AVAILABLE,
+        E.NOT_ENOUGH_REPLICAS: E.COORDINATOR_NOT_AVAILABLE,
+        E.NOT_ENOUGH_REPLICAS_AFTER_APPEND: E.COORDINATOR_NOT_AVAILABLE,
+        E.REQUEST_TIMED_OUT: E.COORDINATOR_NOT_AVAILABLE,
+        E.NOT_LEADER_OR_FOLLOWER: E.NOT_COORDINATOR,
+        E.KAFKA_STORAGE_ERROR: E.NOT_COORDINATOR,
+        E.MESSAGE_TOO_LARGE: E.UNKNOWN_SERVER_ERROR,
+        E.RECORD_LIST_TOO_LARGE: E.UNKNOWN_SERVER_ERROR,
+    }
+
+
+# ---- the shard
+
+
+def shard_with(**by_id: TransactionFacts) -> TransactionShard:
+    config = TransactionConfig(transaction_max_timeout_ms=900, transactional_id_expiration_ms=5000)
+    shard = TransactionShard(config)
+    for transactional_id, known in by_id.items():
+        shard.replay(TransactionStored(transactional_id, known))
+    return shard
+
+
+@pytest.mark.parametrize(
+    ("timeout_ms", "accepted"), [(-1, False), (0, False), (1, True), (900, True), (901, False)]
+)
+def test_how_long_a_transaction_may_be_open(timeout_ms: int, accepted: bool) -> None:
+    told: list[Initialized] = []
+    result = shard_with().init_producer_id("tx", timeout_ms, None, 9, told.append, 0)
+    assert bool(result.writes) is accepted
+    assert [answer.error for _, answer in result.replies] == (
+        [] if accepted else [E.INVALID_TRANSACTION_TIMEOUT]
+    )
+
+
+def test_a_transaction_is_aborted_when_it_has_been_open_for_too_long() -> None:
+    shard = shard_with(
+        late=facts(state=S.ONGOING, start_ms=0),
+        in_time=facts(state=S.ONGOING, start_ms=1),
+        idle=facts(state=S.COMPLETE_COMMIT, start_ms=0),
+    )
+    assert shard.abort_timed_out(1000).writes == []
+    result = shard.abort_timed_out(1001)
+    (write,) = result.writes
+    (stored,) = write.records
+    assert stored.transactional_id == "late"
+    assert stored.facts is not None
+    assert (stored.facts.state, stored.facts.producer_epoch) == (S.PREPARE_ABORT, 4)
+    assert [(note.event, note.facts) for note in result.notes] == [
+        ("transaction_timed_out", {"transactional_id": "late", "timeout_ms": 1000})
+    ]
+    assert shard.abort_timed_out(1001).writes == []  # it is on its way
+
+
+def test_an_id_expires_when_nobody_has_used_it() -> None:
+    shard = shard_with(
+        old=facts(last_update_ms=1000),
+        young=facts(last_update_ms=1001),
+        open=facts(state=S.ONGOING, last_update_ms=0),
+        decided=facts(state=S.PREPARE_ABORT, last_update_ms=0),
+    )
+    assert shard.expire(5999).writes == []
+    (write,) = shard.expire(6000).writes
+    assert write.records == (TransactionStored("old", None),)
+    assert shard.expire(6000).writes == []
+    result = shard.settle(write, E.NONE, 6000)
+    assert "old" not in shard.transactions
+    assert [note.event for note in result.notes] == ["transactional_id_expired"]
+
+
+def test_an_id_whose_tombstone_was_not_written_may_be_used_and_expires_later() -> None:
+    shard = shard_with(old=facts(last_update_ms=1000))
+    (write,) = shard.expire(6000).writes
+    result = shard.settle(write, E.NOT_ENOUGH_REPLICAS, 6000)
+    assert (result.notes, result.retries) == ([], [])
+    assert shard.transactions["old"].pending is None
+    assert len(shard.expire(6000).writes) == 1
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_what_was_decided_goes_on_where_the_log_is_read(committed: bool) -> None:
+    state = S.PREPARE_COMMIT if committed else S.PREPARE_ABORT
+    written_to = frozenset({P1, P0})
+    shard = shard_with(
+        decided=facts(state=state, partitions=written_to),
+        open=facts(state=S.ONGOING, partitions=written_to),
+    )
+    (markers,) = shard.loaded(50).markers
+    assert (markers.producer_id, markers.producer_epoch) == (5, 3)
+    assert (markers.committed, markers.partitions) == (committed, (P0, P1))
+    assert shard.markers_written(markers, [P0], 60).writes == []
+    (write,) = shard.markers_written(markers, [P1], 60).writes
+    assert write.records[0].facts is not None
+    assert write.records[0].facts.state is (S.COMPLETE_COMMIT if committed else S.COMPLETE_ABORT)
+    assert shard.markers_written(markers, [P1], 60).writes == []  # that is known already
+
+
+def test_verification_tells_which_partitions_are_in_the_transaction() -> None:
+    shard = shard_with(
+        tx=facts(state=S.ONGOING, partitions=frozenset({P0})), decided=facts(state=S.PREPARE_COMMIT)
+    )
+    mine = producer(5, 3)
+    assert shard.verify_partitions("tx", mine, [P0, P1]) == {
+        P0: E.NONE,
+        P1: E.TRANSACTION_ABORTABLE,
+    }
+    assert shard.verify_partitions("decided", mine, [P0]) == {P0: E.CONCURRENT_TRANSACTIONS}
+    assert shard.verify_partitions("other", mine, [P0]) == {P0: E.INVALID_PRODUCER_ID_MAPPING}
+    assert shard.verify_partitions("tx", producer(6, 3), [P0]) == {
+        P0: E.INVALID_PRODUCER_ID_MAPPING
+    }
+    assert shard.verify_partitions("tx", producer(5, 2), [P0]) == {P0: E.PRODUCER_FENCED}
+
+
+@pytest.mark.parametrize(
+    ("state", "committed", "answer"),
+    [
+        (S.EMPTY, True, E.INVALID_TXN_STATE),
+        (S.COMPLETE_COMMIT, True, E.NONE),
+        (S.COMPLETE_COMMIT, False, E.INVALID_TXN_STATE),
+        (S.COMPLETE_ABORT, False, E.NONE),
+        (S.COMPLETE_ABORT, True, E.INVALID_TXN_STATE),
+        (S.PREPARE_COMMIT, True, E.CONCURRENT_TRANSACTIONS),
+        (S.PREPARE_COMMIT, False, E.INVALID_TXN_STATE),
+        (S.PREPARE_ABORT, False, E.CONCURRENT_TRANSACTIONS),
+        (S.PREPARE_ABORT, True, E.INVALID_TXN_STATE),
+    ],
+)
+def test_the_end_of_what_is_not_open(state: S, committed: bool, answer: ErrorCode) -> None:
+    told: list[ErrorCode] = []
+    result = shard_with(tx=facts(state=state)).end("tx", producer(5, 3), committed, told.append, 50)
+    assert [answer for _, answer in result.replies] == [answer]
+    assert result.writes == []
+
+
+def test_a_transaction_begins_with_its_first_partition() -> None:
+    begun_at_50 = facts(state=S.COMPLETE_COMMIT, start_ms=1).with_partitions(frozenset({P0}), 50)
+    assert (begun_at_50.start_ms, begun_at_50.partitions) == (50, {P0})
+    wider = begun_at_50.with_partitions(frozenset({P1}), 60)
+    assert (wider.start_ms, wider.last_update_ms, wider.partitions) == (50, 60, {P0, P1})
+
+
+@pytest.mark.parametrize(
+    ("longer_than_ms", "listed_ones"), [(-1, ["old", "new"]), (0, ["old"]), (9, ["old"]), (10, [])]
+)
+def test_transactions_are_listed_by_their_age(longer_than_ms: int, listed_ones: list[str]) -> None:
+    shard = shard_with(
+        old=facts(state=S.ONGOING, start_ms=90), new=facts(state=S.ONGOING, start_ms=100)
+    )
+    found = [t for t in shard.transactions.values() if is_listed(t, None, (), longer_than_ms, 100)]
+    assert [t.transactional_id for t in found] == listed_ones
+
+
+def test_one_to_come_and_one_about_to_go_are_not_seen() -> None:
+    coming = Transaction("tx", facts(-1))
+    going = Transaction("tx", facts())
+    going.prepare(S.DEAD)
+    for transaction in (coming, going, None):
+        found = described("tx", transaction)
+        assert found.error_code is E.TRANSACTIONAL_ID_NOT_FOUND
+        assert transaction is None or not is_listed(transaction, None, (), -1, 0)
+
+
+def test_what_still_waits_for_its_marker_is_described() -> None:
+    shard = shard_with(tx=facts(state=S.PREPARE_COMMIT, partitions=frozenset({P0, P1})))
+    (markers,) = shard.loaded(50).markers
+    shard.markers_written(markers, [P0], 60)
+    (topic,) = described("tx", shard.transactions["tx"]).topics
+    assert (topic.topic, topic.partitions) == ("t", [1])
+
+
+def test_only_partitions_that_are_not_in_the_transaction_are_written_down() -> None:
+    shard = shard_with(tx=facts(state=S.ONGOING, partitions=frozenset({P0, P1})))
+    told: list[ErrorCode] = []
+    other = TopicPartition("u", 0)
+
+    def add(*partitions: TopicPartition) -> CoordinatorResult:
+        wanted = frozenset(partitions)
+        return shard.add_partitions("tx", producer(5, 3), wanted, told.append, 50)
+
+    for known in ((P0,), (P0, P1)):
+        result = add(*known)
+        assert ([answer for _, answer in result.replies], result.writes) == ([E.NONE], [])
+    (write,) = add(P0, other).writes
+    assert write.records[0].facts is not None
+    assert write.records[0].facts.partitions == {P0, P1, other}
+    assert [answer for _, answer in add(P0).replies] == [E.CONCURRENT_TRANSACTIONS]
+    assert [answer for _, answer in shard.settle(write, E.NONE, 50).replies] == [E.NONE]
+    assert [answer for _, answer in add(other).replies] == [E.NONE]
+
+
+def test_a_producer_whose_record_was_not_written_gets_the_error_and_no_id() -> None:
+    shard = shard_with()
+    told: list[Initialized] = []
+    (write,) = shard.init_producer_id("tx", 500, None, 9, told.append, 0).writes
+    (reply,) = shard.settle(write, E.REQUEST_TIMED_OUT, 0).replies
+    assert reply[1] == Initialized(E.COORDINATOR_NOT_AVAILABLE, -1, -1)
+    assert "tx" not in shard.transactions  # nothing of it is in the log as far as is known
+    (write,) = shard.init_producer_id("tx", 500, None, 9, told.append, 0).writes
+    (reply,) = shard.settle(write, E.NONE, 0).replies
+    assert reply[1] == Initialized(E.NONE, 9, 0)
+
+
+def test_the_end_is_written_until_it_is_there_unless_another_coordinates() -> None:
+    shard = shard_with(tx=facts(state=S.PREPARE_COMMIT, partitions=frozenset({P0})))
+    (markers,) = shard.loaded(50).markers
+    (write,) = shard.markers_written(markers, [P0], 60).writes
+    assert shard.settle(write, E.NOT_ENOUGH_REPLICAS, 60).retries == [write]
+    shard.unloaded(70)
+    assert shard.settle(write, E.NOT_ENOUGH_REPLICAS, 70) == CoordinatorResult()
+
+
+def test_markers_of_an_earlier_decision_end_no_later_one() -> None:
+    shard = shard_with(tx=facts(state=S.PREPARE_COMMIT, partitions=frozenset({P0})))
+    (before,) = shard.loaded(50).markers
+    (now,) = shard.loaded(60).markers
+    assert shard.markers_written(before, [P0], 70).writes == []
+    assert len(shard.markers_written(now, [P0], 70).writes) == 1
