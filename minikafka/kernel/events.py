@@ -33,13 +33,13 @@ LEVELS = {
 ROOT_LOGGER = "root"  # its level counts for every logger without one
 # The components that log: each is a logger with a level of its own, if one is set.
 LOGGERS = (
-    "apis", "auto-topic-creation", "channel", "config-admin", "config-changes", "consumer",
-    "controller", "controller-channels", "dynamic-config", "group-coordinator", "http",
+    "apis", "auto-topic-creation", "channel", "client-quotas", "config-admin", "config-changes",
+    "consumer", "controller", "controller-channels", "dynamic-config", "group-coordinator", "http",
     "internal-topics", "isr", "kafka-shutdown-hook", "log_cleaner", "log_manager", "loop",
     "metadata", "network", "node", "node-to-controller", "orphaned-logs", "partition-growth",
-    "producer-ids", "record-deletion", "replica-fetcher", "replica-manager", "state-change",
-    "topic-admin", "topic-config", "transaction-coordinator", "transaction-verification",
-    "zookeeper",
+    "producer-ids", "record-deletion", "replica-fetcher", "replica-manager", "scram-credentials",
+    "state-change", "topic-admin", "topic-config", "transaction-coordinator",
+    "transaction-verification", "zookeeper",
 )  # fmt: skip
 
 

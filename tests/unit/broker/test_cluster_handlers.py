@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from minikafka.broker.acl_operations import CLUSTER_OPERATIONS
+from minikafka.broker.broker_loggers import BrokerLoggers
 from minikafka.broker.config_entries import ConfigEntries
 from minikafka.broker.context import RequestContext
 from minikafka.broker.controller_fence import ControllerFence
@@ -171,6 +172,7 @@ async def describe(
         cache_with(update({"a": [partition_state(0, 1)], "broken": [partition_state(0, 1)]})),
         ConfigEntries(DynamicBrokerConfig(config), BROKER_CONFIG, TOPIC_CONFIG),
         TopicConfigs,
+        BrokerLoggers(1),
     )
     request = through_codec(DescribeConfigsRequest(list(resources), **fields), version)
     return through_codec(await handler(context(version), request), version)
@@ -245,7 +247,7 @@ async def test_only_the_keys_asked_for() -> None:
 
 
 async def test_one_resource_that_fails_does_not_hinder_the_others() -> None:
-    asked = [(TOPIC, "nope"), (TOPIC, "a b"), (TOPIC, "broken"), (BROKER, "2"), (8, "1"), (0, "x")]
+    asked = [(TOPIC, "nope"), (TOPIC, "a b"), (TOPIC, "broken"), (BROKER, "2"), (8, "2"), (0, "x")]
     resources = [DescribeConfigsResource(kind, name, None) for kind, name in [*asked, (TOPIC, "a")]]
     response = await describe(4, *resources)
     assert [(r.resource_type, r.resource_name) for r in response.results[:-1]] == asked

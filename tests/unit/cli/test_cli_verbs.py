@@ -14,6 +14,7 @@ from minikafka.cli import broker, main, output
 from minikafka.cli.topic_text import describe_text, parse_replica_assignment, topic_facts
 from minikafka.core.client.cluster_view import PartitionView, TopicView
 from minikafka.kernel.config import ConfigError
+from scripts.lib.cluster import free_ports
 
 
 def test_no_verb_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
@@ -86,11 +87,13 @@ def test_a_refused_cluster_leaves_nothing_behind(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     home = tmp_path / "data"
-    ports = ["--base-port", "41234", "--zookeeper-port", "41235", "--brokers", "2"]
+    base = free_ports(1)[0]
+    ports = ["--base-port", str(base), "--zookeeper-port", str(base), "--brokers", "1"]
     assert main.main(["up", "--data-dir", str(home), *ports]) == 1
-    assert "port needed twice: 41235" in capsys.readouterr().err
+    assert f"port needed twice: {base}" in capsys.readouterr().err
     wrong = ["--zookeeper", "z:1", "--override", "num.partitions=none"]
-    assert main.main(["up", "--data-dir", str(home), *wrong, "--base-port", "41234"]) == 1
+    wrong += ["--base-port", str(free_ports(1)[0]), "--brokers", "1"]
+    assert main.main(["up", "--data-dir", str(home), *wrong]) == 1
     assert "num.partitions" in capsys.readouterr().err
     assert not home.exists()
 
