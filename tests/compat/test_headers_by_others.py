@@ -41,8 +41,12 @@ def test_kio_knows_all_but_the_controllers_requests() -> None:
 
 @pytest.mark.mission("PRO-2")
 @pytest.mark.parametrize(("key", "version"), SHARED, ids=str)
-@pytest.mark.parametrize("client_id", ["", "me", "é" * 100, None])
-def test_request_headers(key: ApiKey, version: int, client_id: str | None) -> None:
+def test_request_headers(key: ApiKey, version: int) -> None:
+    for client_id in ("", "me", "é" * 100, None):
+        check_request_header(key, version, client_id)
+
+
+def check_request_header(key: ApiKey, version: int, client_id: str | None) -> None:
     schema = load_request_schema(int(key), version).__header_schema__
     theirs = schema(
         request_api_key=i16(key),
