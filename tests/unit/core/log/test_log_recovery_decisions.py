@@ -11,7 +11,7 @@ from minikafka.core.log.recovery import (
     recovery_point_after_load,
     stray_snapshots,
 )
-from minikafka.protocol.records.batch import parse_batches
+from minikafka.protocol.records.batch import crc_of, parse_batches
 from minikafka.protocol.records.builder import build_batch
 
 
@@ -30,6 +30,11 @@ def test_a_batch_survives_if_it_is_true_and_in_its_place() -> None:
     assert batch_survives(batch, base_offset=40, end_offset=45)  # compaction leaves gaps
     assert not batch_survives(batch, base_offset=40, end_offset=51)
     assert not batch_survives(batch, base_offset=50 - 2**31, end_offset=45)
+    backwards = bytearray(data)
+    backwards[23:27] = (-1).to_bytes(4, "big", signed=True)
+    backwards[17:21] = crc_of(backwards, 0, len(backwards)).to_bytes(4, "big")
+    (batch,) = parse_batches(backwards)
+    assert not batch_survives(batch, base_offset=40, end_offset=50)
     (flipped,) = parse_batches(data[:-1] + bytes([data[-1] ^ 1]))
     assert not batch_survives(flipped, base_offset=40, end_offset=50)
 
@@ -67,6 +72,7 @@ def test_snapshots_of_no_segment_are_strays_but_for_a_shutdowns() -> None:
     assert stray_snapshots([5, 10, 12], [0, 10, 20]) == [5, 12]
     assert stray_snapshots([5, 7], []) == [5]
     assert stray_snapshots([20], [0, 10]) == []
+    assert stray_snapshots([0], []) == []
     assert stray_snapshots([0, 10], [0, 10]) == []
 
 

@@ -209,6 +209,11 @@ def test_a_control_batch_that_is_no_marker_ends_nothing() -> None:
     (emptied,) = parse_batches(bytes(header))
     assert log.states.check(emptied, COORDINATOR) is None
     assert log.states.update(emptied, 101, 0) is None
+    key, value = struct.pack(">hh", 0, 99), b""
+    other = build_batch([(0, key, value, [])], producer_id=PID, producer_epoch=0, control=True)
+    (leader_change,) = parse_batches(other)
+    assert log.states.check(leader_change, COORDINATOR) is None
+    assert log.states.update(leader_change, 102, 0) is None
     assert log.states.transactions.ongoing == (100,)
 
 
@@ -323,6 +328,9 @@ def test_a_snapshot_of_a_producer_with_a_marker_alone_has_no_batch() -> None:
     assert struct.unpack(">qhiqiqiq", data[10:]) == (PID, 0, -1, -1, 0, 2000, 3, -1)
     (entry,) = decode_snapshot(data)
     assert not entry.batches
+    again = ProducerStates()
+    again.load([entry])
+    assert again.transactions.ongoing == ()
 
 
 def test_an_empty_snapshot() -> None:
