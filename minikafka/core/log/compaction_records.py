@@ -65,7 +65,7 @@ def walk(data: bytes, count: int) -> Iterator[FoundRecord]:
             if value >= 0x80:
                 value, position = read_uvarlong(data, position - 1)
             no_value = value & 1
-            if negative & 1 or position + (0 if no_value else value >> 1) > end or end > len(data):
+            if negative & 1 or position + (0 if no_value else value >> 1) >= end or end > len(data):
                 raise CorruptRecordError(f"a malformed record at byte {start} of a batch's")
             delta = (timestamp >> 1) ^ -(timestamp & 1)
             yield start, end, delta, offset >> 1, key, not no_value

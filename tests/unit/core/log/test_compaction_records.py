@@ -91,11 +91,22 @@ def test_what_is_cut_off_or_left_over_is_refused() -> None:
         list(walk(data, 3))
 
 
-@pytest.mark.parametrize(("position", "value"), [(0, 1), (3, 1), (4, 126), (8, 126)])
+@pytest.mark.parametrize(("position", "value"), [(0, 1), (3, 1), (4, 126), (8, 126), (8, 12)])
 def test_lengths_that_lead_out_of_a_record_are_refused(position: int, value: int) -> None:
-    """Negative ones, but for a missing key or value, and such as are longer than the record."""
+    """Negative ones, but for a missing key or value, and such as are longer than the record, whose
+    last byte at least is for headers."""
     data = bytearray(payload_of(b"one", b"two"))
     data[position] = value
+    with pytest.raises(CorruptRecordError):
+        list(walk(bytes(data), 2))
+
+
+def test_a_long_value_that_leads_out_of_its_record_is_refused() -> None:
+    (batch,) = parse_batches(build_batch([(0, b"k", bytes(100), [])] * 2))
+    data = bytearray(records_of(batch))
+    at = data.index(b"k") + 1
+    assert data[at : at + 2] == b"\xc8\x01"
+    data[at + 1] = 2
     with pytest.raises(CorruptRecordError):
         list(walk(bytes(data), 2))
 
