@@ -125,7 +125,7 @@ class Run:
             outcome = one.outcome
             again.add(mutant.key)
             place = listed.place_of(mutant.file, mutant.mutation.function)
-            if outcome in OPEN and (place, mutant.mutation.text) in accepted:
+            if outcome in OPEN and (place, mutant.change) in accepted:
                 outcome = "accepted"
             elif outcome in OPEN:
                 still_open.append(mutant)
@@ -139,7 +139,7 @@ class Run:
     def _say(self, one: Tried) -> None:
         mutant = one.mutant
         if self.args.rows:
-            print(listed.row_of(mutant.file, mutant.mutation.function, mutant.mutation.text))
+            print(listed.row_of(mutant.file, mutant.mutation.function, mutant.change))
             return
         more = f"  [{one.left_out} more tests reach it]" if one.left_out else ""
         print(f"{one.outcome}: {mutant}{more}", flush=True)

@@ -27,10 +27,14 @@ class Mutant:
     def key(self) -> tuple[str, str, str, int]:
         return (self.file, self.mutation.function, self.mutation.text, self.nth)
 
+    @property
+    def change(self) -> str:
+        """What it does, told apart from others of its function that read alike."""
+        return f"{self.mutation.text} ({self.nth + 1})" if self.nth else self.mutation.text
+
     def __str__(self) -> str:
-        again = f" ({self.nth + 1})" if self.nth else ""
         line = self.mutation.lines.start
-        return f"{self.file}:{line} {self.mutation.function}: {self.mutation.text}{again}"
+        return f"{self.file}:{line} {self.mutation.function}: {self.change}"
 
 
 @dataclass(frozen=True)
@@ -102,10 +106,11 @@ class Chooser:
             killers.remove(test)
         killers.append(test)
 
-    def choose(self, mutant: Mutant) -> tuple[list[str], int]:
-        """The tests, and how many more reach the place."""
+    def choose(self, mutant: Mutant, at_import: bool) -> tuple[list[str], int]:
+        """The tests, and how many more reach the place. What is evaluated ``at_import`` is reached
+        by every test that runs anything of the module, or of one that imports it."""
         file, lines = mutant.file, mutant.mutation.lines
-        if mutant.mutation.at_import:
+        if at_import:
             around = {file, *self.importers.get(file, ())}
             reaching = [t for t in self._usable() if around & self.known.tests[t].lines.keys()]
         else:

@@ -54,7 +54,7 @@ def run_swapped(
                 return forks.KILLED
         return forks.SURVIVED
 
-    yield from tried(mutants, chooser, child, workers)
+    yield from tried(mutants, chooser, child, workers, at_import=False)
 
 
 def swap(mutated: CodeType, functions: Sequence[FunctionType]) -> bool:
@@ -91,7 +91,7 @@ def run_imported(
         note(watch.failed or f"pytest ended with {status}")
         return forks.SURVIVED if status == pytest.ExitCode.OK else forks.KILLED
 
-    yield from tried(mutants, chooser, child, workers)
+    yield from tried(mutants, chooser, child, workers, at_import=True)
 
 
 class FirstFailure:
@@ -138,13 +138,14 @@ def tried(
     chooser: Chooser,
     child: Callable[[tuple[Mutant, list[str]], Callable[[str], None]], int],
     workers: int,
+    at_import: bool,
 ) -> Iterator[Tried]:
     uncovered: list[Tried] = []
     left_out: dict[tuple[str, int], int] = {}
 
     def jobs() -> Iterator[tuple[Mutant, list[str]]]:
         for mutant in mutants:
-            tests, more = chooser.choose(mutant)
+            tests, more = chooser.choose(mutant, at_import)
             if tests:
                 left_out[mutant.file, mutant.index] = more
                 yield mutant, tests

@@ -22,6 +22,13 @@ LIMIT = 5
 NEXT = {"new": {"open"}, "open": {"closed"}}
 
 
+def table() -> dict[str, int]:
+    return {"small": 1, "large": 9}
+
+
+SIZES = table()
+
+
 def fits(size: int) -> bool:
     return size <= LIMIT
 
@@ -32,8 +39,12 @@ def smaller(first: int, second: int) -> int:
 
 def unused(flag: bool) -> int:
     if flag:
-        return 7
+        return 8
     return 8
+
+
+def size_of(name: str) -> int:
+    return SIZES[name]
 
 
 def spin(turns: int) -> int:
@@ -54,7 +65,7 @@ TESTS = '''"""Tests of rules."""
 
 import pytest
 
-from tiny.core.rules import Door, fits, smaller, spin
+from tiny.core.rules import Door, fits, size_of, smaller, spin
 
 
 def test_fits():
@@ -72,6 +83,10 @@ def test_doors():
     assert Door("open").ways == ["closed"]
 
 
+def test_size_of():
+    assert (size_of("small"), size_of("large")) == (1, 9)
+
+
 def test_spin():
     assert spin(3) == 0
 '''
@@ -81,7 +96,7 @@ MISSION = """# Rows
 
 | Where | Change | Why |
 |---|---|---|
-| `core/rules.py unused` | `8 -> 9` | nobody calls it |
+| `core/rules.py unused` | `8 -> 9 (2)` | nobody calls it |
 """
 # As pytest does with every package that brings a plugin: it then loads the modules itself.
 REWRITTEN = '"""Set up."""\n\nimport pytest\n\npytest.register_assert_rewrite("tiny")\n'
@@ -118,12 +133,12 @@ def test_the_survivors_are_named_and_nothing_else(project: Path) -> None:
     assert ended.returncode == 1, ended.stderr
     named = [line for line in ended.stdout.splitlines() if "tiny/core/rules.py:" in line]
     assert sorted(named) == [
-        "not covered: tiny/core/rules.py:19 unused: flag -> False",
-        "not covered: tiny/core/rules.py:19 unused: flag -> True",
-        "not covered: tiny/core/rules.py:20 unused: 7 -> 8",
-        "not covered: tiny/core/rules.py:20 unused: return 7 -> return None",
-        "not covered: tiny/core/rules.py:21 unused: return 8 -> return None",
-        "survived: tiny/core/rules.py:15 smaller: min(first, second) -> first",
+        "not covered: tiny/core/rules.py:26 unused: flag -> False",
+        "not covered: tiny/core/rules.py:26 unused: flag -> True",
+        "not covered: tiny/core/rules.py:27 unused: 8 -> 9",
+        "not covered: tiny/core/rules.py:27 unused: return 8 -> return None",
+        "not covered: tiny/core/rules.py:28 unused: return 8 -> return None (2)",
+        "survived: tiny/core/rules.py:22 smaller: min(first, second) -> first",
     ]
     total = ended.stdout.split("total")[1].split()
     mutants_, killed, timed_out, survived, not_covered, skipped, accepted = map(int, total[:7])
@@ -132,7 +147,7 @@ def test_the_survivors_are_named_and_nothing_else(project: Path) -> None:
 
 
 def test_a_place_that_no_test_calls_well_is_all_killed_once_one_does(project: Path) -> None:
-    assert mutants(project, "tiny/core/rules.py:14-15").returncode == 1
+    assert mutants(project, "tiny/core/rules.py:21-22").returncode == 1
     tests = project / "tests/unit/test_rules.py"
     tests.write_text(TESTS.replace("smaller(1, 2) == 1", "smaller(1, 2) == smaller(2, 1) == 1"))
     again = mutants(project, "--again", "tiny/core")
@@ -154,30 +169,30 @@ def test_only_lines_changed_since_a_revision_are_mutated(project: Path) -> None:
     for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"]):
         subprocess.run([*git, *words], cwd=project, check=True)
     rules = project / "tiny/core/rules.py"
-    rules.write_text(RULES.replace("return 7", "return 9"))
+    rules.write_text(RULES.replace("    return 8\n\n", "    return 9\n\n"))
     listed_ones = mutants(project, "tiny/core", "--since", "HEAD", "--list").stdout.splitlines()
     assert listed_ones == [
-        "tiny/core/rules.py:20 unused: return 9 -> return None",
-        "tiny/core/rules.py:20 unused: 9 -> 10",
+        "tiny/core/rules.py:28 unused: return 9 -> return None",
+        "tiny/core/rules.py:28 unused: 9 -> 10",
     ]
 
 
 def test_tests_are_measured_again_only_when_their_code_changed(project: Path) -> None:
-    assert "measuring 4 of 4 tests" in mutants(project, "tiny/core/rules.py:15").stderr
-    assert "measuring" not in mutants(project, "tiny/core/rules.py:15").stderr
+    assert "measuring 5 of 5 tests" in mutants(project, "tiny/core/rules.py:22").stderr
+    assert "measuring" not in mutants(project, "tiny/core/rules.py:22").stderr
     reach = next((project / ".data/mutants").glob("reach-*.json"))
-    assert len(json.loads(reach.read_text())) == 4
+    assert len(json.loads(reach.read_text())) == 5
     rules = project / "tiny/core/rules.py"
     rules.write_text(RULES + "\n")
-    assert "measuring 4 of 4 tests" in mutants(project, "tiny/core/rules.py:15").stderr
+    assert "measuring 5 of 5 tests" in mutants(project, "tiny/core/rules.py:22").stderr
 
 
 def test_a_test_that_fails_without_a_mutant_kills_none(project: Path) -> None:
     tests = project / "tests/unit/test_rules.py"
     tests.write_text(TESTS + "\n\ndef test_wrong():\n    assert smaller(2, 1) == 2\n")
-    ended = mutants(project, "tiny/core/rules.py:15")
+    ended = mutants(project, "tiny/core/rules.py:22")
     assert "fails without a mutant, not used: tests/unit/test_rules.py::test_wrong" in ended.stderr
-    assert "survived: tiny/core/rules.py:15" in ended.stdout
+    assert "survived: tiny/core/rules.py:22" in ended.stdout
 
 
 def test_tests_that_cannot_be_collected_are_an_error(project: Path) -> None:

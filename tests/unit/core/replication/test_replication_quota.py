@@ -138,6 +138,7 @@ def test_nothing_is_asked_or_counted_without_a_limit() -> None:
     assert quota.wait_ms(0) == 2_000
     quota.limit(None)
     assert not quota.is_exceeded(0)
+    assert quota.wait_ms(0) == 0
     assert quota.bytes_per_second(0) == 0
 
 
