@@ -269,6 +269,8 @@ def test_transactions_are_listed_by_their_age(longer_than_ms: int, listed_ones: 
     shard = shard_with(
         old=facts(state=S.ONGOING, start_ms=90), new=facts(state=S.ONGOING, start_ms=100)
     )
+    if longer_than_ms < 0:  # nobody asked: not even a clock that went back matters
+        assert is_listed(shard.transactions["new"], None, (), longer_than_ms, 50)
     found = [t for t in shard.transactions.values() if is_listed(t, None, (), longer_than_ms, 100)]
     assert [t.transactional_id for t in found] == listed_ones
 
@@ -330,6 +332,43 @@ def test_the_end_is_written_until_it_is_there_unless_another_coordinates() -> No
     assert shard.settle(write, E.NOT_ENOUGH_REPLICAS, 60).retries == [write]
     shard.unloaded(70)
     assert shard.settle(write, E.NOT_ENOUGH_REPLICAS, 70) == CoordinatorResult()
+    assert shard.transactions == {}
+
+
+def test_markers_come_to_nothing_where_another_coordinates() -> None:
+    shard = shard_with(tx=facts(state=S.PREPARE_COMMIT, partitions=frozenset({P0})))
+    (markers,) = shard.loaded(50).markers
+    shard.unloaded(60)
+    assert shard.markers_written(markers, [P0], 70) == CoordinatorResult()
+
+
+def test_a_transaction_of_no_partitions_is_complete_once_it_is_decided() -> None:
+    shard = shard_with(tx=facts(state=S.PREPARE_COMMIT))
+    result = shard.loaded(50)
+    assert result.markers == []
+    (write,) = result.writes
+    assert write.records[0].facts is not None
+    assert write.records[0].facts.state is S.COMPLETE_COMMIT
+    assert shard.settle(write, E.NONE, 60) == CoordinatorResult()
+
+
+def test_a_second_producer_waits_for_the_first_ones_record() -> None:
+    shard = shard_with(used_up=facts(LAST))
+    told: list[Initialized] = []
+    for transactional_id in ("new", "used_up"):
+        assert shard.needs_producer_id(transactional_id, None)
+        assert shard.init_producer_id(transactional_id, 500, None, 9, told.append, 0).writes
+        assert not shard.needs_producer_id(transactional_id, None)
+        second = shard.init_producer_id(transactional_id, 500, None, None, told.append, 0)
+        assert [answer.error for _, answer in second.replies] == [E.CONCURRENT_TRANSACTIONS]
+
+
+def test_a_producer_is_told_why_an_open_transaction_could_not_be_aborted() -> None:
+    shard = shard_with(tx=facts(state=S.ONGOING, partitions=frozenset({P0})))
+    told: list[Initialized] = []
+    (write,) = shard.init_producer_id("tx", 500, None, None, told.append, 0).writes
+    (reply,) = shard.settle(write, E.NOT_LEADER_OR_FOLLOWER, 0).replies
+    assert reply[1] == Initialized(E.NOT_COORDINATOR)
 
 
 def test_markers_of_an_earlier_decision_end_no_later_one() -> None:
@@ -338,3 +377,11 @@ def test_markers_of_an_earlier_decision_end_no_later_one() -> None:
     (now,) = shard.loaded(60).markers
     assert shard.markers_written(before, [P0], 70).writes == []
     assert len(shard.markers_written(now, [P0], 70).writes) == 1
+
+
+def test_numbers_are_kafkas() -> None:
+    assert TransactionConfig() == TransactionConfig(900_000, 604_800_000)
+    assert MAX_EPOCH == 32_767
+    assert [int(state) for state in S] == list(range(8))
+    new = TransactionFacts(5, 0, 1000, S.EMPTY)
+    assert (new.last_producer_id, new.last_epoch, new.start_ms, new.last_update_ms) == (-1,) * 4

@@ -80,6 +80,9 @@ def test_a_record_byte_for_byte() -> None:
         "000162" + "00000001" + "00000001" + "00000000000003ea" + "00000000000003e9"
     )
     assert encode_record(TransactionStored("tx", None)) == (key, None)
+    _, value = encode_record(TransactionStored("tx", TransactionFacts(7, 3, 60_000, S.EMPTY)))
+    assert value is not None
+    assert value[16:].hex() == "00" + "ffffffff" + "ff" * 8 + "ff" * 8  # null, not no partitions
 
 
 def test_records_that_are_none() -> None:
