@@ -205,8 +205,11 @@ class Walk:
         if node.value is None or names & UNMUTATED_NAMES:
             return
         if not scope.in_function:
-            for part in ast.walk(node.value):
-                self.table(part, scope)
+            parts = list(ast.walk(node.value))
+            arguments = [part.slice for part in parts if isinstance(part, ast.Subscript)]
+            for part in parts:
+                if part not in arguments:  # of a generic type
+                    self.table(part, scope)
         self.expression(node.value, attribute(node, "value"), scope)
 
     def table(self, node: ast.AST, scope: Scope) -> None:

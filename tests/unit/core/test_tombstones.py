@@ -12,7 +12,7 @@ def sizes(*texts: int) -> list[tuple[int, ...]]:
 
 def test_batches_are_filled_in_order() -> None:
     half = BATCH_BYTES // 2 - RECORD_BYTES
-    assert sizes(half, half, 1, half) == [(half, half), (1, half)]
+    assert sizes(half, half, half, half, 1) == [(half, half), (half, half), (1,)]
     assert sizes(half, half + 1, half) == [(half,), (half + 1,), (half,)]
     assert sizes() == []
 
@@ -23,4 +23,5 @@ def test_what_a_record_needs_besides_its_texts_counts() -> None:
 
 
 def test_one_that_is_too_large_goes_alone() -> None:
-    assert sizes(1, 2 * BATCH_BYTES, 2) == [(1,), (2 * BATCH_BYTES,), (2,)]
+    large = 2 * BATCH_BYTES
+    assert sizes(large, 1, large, 2) == [(large,), (1,), (large,), (2,)]

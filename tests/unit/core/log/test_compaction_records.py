@@ -101,12 +101,13 @@ def test_lengths_that_lead_out_of_a_record_are_refused(position: int, value: int
         list(walk(bytes(data), 2))
 
 
-def test_a_long_value_that_leads_out_of_its_record_is_refused() -> None:
-    (batch,) = parse_batches(build_batch([(0, b"k", bytes(100), [])] * 2))
+@pytest.mark.parametrize(("size", "varint"), [(100, b"\xc8\x01"), (128, b"\x80\x02")])
+def test_a_long_value_that_leads_out_of_its_record_is_refused(size: int, varint: bytes) -> None:
+    (batch,) = parse_batches(build_batch([(0, b"k", bytes(size), [])] * 2))
     data = bytearray(records_of(batch))
     at = data.index(b"k") + 1
-    assert data[at : at + 2] == b"\xc8\x01"
-    data[at + 1] = 2
+    assert data[at : at + 2] == varint
+    data[at + 1] += 1
     with pytest.raises(CorruptRecordError):
         list(walk(bytes(data), 2))
 
