@@ -61,7 +61,8 @@ class TransactionalAppends:
     def __init__(self, replicas: ReplicaManager, verification: TransactionVerification) -> None:
         self._replicas = replicas
         self._verification = verification
-        self._parked: ArrivalOrder[_ParkedAppend] = ArrivalOrder()  # bound: queued_max_requests
+        # Bound: queued_max_requests of each connection.
+        self.parked: ArrivalOrder[_ParkedAppend] = ArrivalOrder()
 
     def append_plain(
         self,
@@ -74,7 +75,7 @@ class TransactionalAppends:
     ) -> None:
         """As ``append_records``, after the parked appends of the connection. Records that have to
         wait are copied, since they lie in the connection's buffer."""
-        if not self._parked or not self._parked.is_busy((connection,)):
+        if not self.parked.is_busy((connection,)):
             self._replicas.append_records(entries, acks, timeout_ms, reply, internal_topics_allowed)
             return
         kept = _copied(entries)
@@ -84,7 +85,7 @@ class TransactionalAppends:
             self._replicas.append_records(kept, acks, timeout_ms, reply, internal_topics_allowed)
 
         parked.append = append
-        self._parked.enter(parked, parked.keys)
+        self.parked.enter(parked, parked.keys)
 
     def append(
         self,
@@ -106,7 +107,7 @@ class TransactionalAppends:
         keys: list[Hashable] = [producer.producer_id]
         if connection is not None:
             keys.append(connection)
-        if not guards and not self._parked.is_busy(keys):
+        if not guards and not self.parked.is_busy(keys):
             self._replicas.append_records(entries, acks, timeout_ms, reply, guards=guards)
             return
         kept = _copied(entries)
@@ -123,7 +124,7 @@ class TransactionalAppends:
             self._proceed(parked)
 
         parked.append = append
-        self._parked.enter(parked, keys)
+        self.parked.enter(parked, keys)
         if guards:
             self._verification.ask(transactional_id, producer, guards, verified)
 
@@ -132,8 +133,8 @@ class TransactionalAppends:
         candidates = deque([first])
         while candidates:
             parked = candidates.popleft()
-            if parked.verified and self._parked.may_go(parked, parked.keys):
-                candidates.extend(self._parked.leave(parked, parked.keys))
+            if parked.verified and self.parked.may_go(parked, parked.keys):
+                candidates.extend(self.parked.leave(parked, parked.keys))
                 parked.append()
 
     def _append(

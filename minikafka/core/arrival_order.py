@@ -18,6 +18,7 @@ class ArrivalOrder(Generic[T]):
     """
 
     def __init__(self) -> None:
+        self.empty = True
         self._queues: dict[Hashable, deque[T]] = {}  # none is empty
 
     def __len__(self) -> int:
@@ -32,6 +33,7 @@ class ArrivalOrder(Generic[T]):
         """Put ``item`` last in the queue of each key."""
         for key in keys:
             self._queues.setdefault(key, deque()).append(item)
+        self.empty = not self._queues
 
     def may_go(self, item: T, keys: Iterable[Hashable]) -> bool:
         """Whether ``item`` waits and is the first of each of its queues."""
@@ -50,4 +52,5 @@ class ArrivalOrder(Generic[T]):
                 following.append(queue[0])
             else:
                 del self._queues[key]
+        self.empty = not self._queues
         return following

@@ -43,6 +43,7 @@ class ProduceHandler:
         self._replicas = replicas
         self._cluster = cluster
         self._transactional = transactional
+        self._parked = transactional.parked
 
     def __call__(self, context: RequestContext, request: ProduceRequest, reply: Reply) -> None:
         version, acks = context.header.api_version, request.acks
@@ -77,14 +78,14 @@ class ProduceHandler:
             self._append_in_transaction(context, request, entries, answer)
         elif entries:
             # The timer holds milliseconds of 32 bits; a negative time-out is one that is over.
-            self._transactional.append_plain(
-                context.connection,
-                entries,
-                acks,
-                max(0, request.timeout_ms),
-                answer,
-                context.header.client_id == ADMIN_CLIENT_ID,
-            )
+            timeout_ms = max(0, request.timeout_ms)
+            internal = context.header.client_id == ADMIN_CLIENT_ID
+            if self._parked.empty:
+                self._replicas.append_records(entries, acks, timeout_ms, answer, internal)
+            else:
+                self._transactional.append_plain(
+                    context.connection, entries, acks, timeout_ms, answer, internal
+                )
         else:
             answer(())
 

@@ -46,6 +46,7 @@ def test_items_go_in_order_of_arrival_by_key(seed: int) -> None:
                 gone.append((item, keys))
                 assert all(f in following for f, _ in freed if twin.may_go(f))
         assert len(order) == len({key for _, keys in twin.waiting for key in keys})
+        assert order.empty == (not twin.waiting)
         for item, keys in gone[-3:]:
             assert not order.may_go(item, keys)
     assert gone
