@@ -92,6 +92,8 @@ def test_a_first_batch_that_failed_starts_where_it_started(
     streams: Any, cluster: Cluster, make_topic: Callable[..., str], tmp_path: Path
 ) -> None:
     """All triggers and starting options; every step is in unit/spark/test_spark_first_batches."""
+    from minikafka.spark.progress import ProgressListener
+
     topic = make_topic(3, retention_ms="-1")  # the records are of 1970
     read: dict[str, dict[int, list[int]]] = {}
     failing: set[str] = set()
@@ -122,6 +124,7 @@ def test_a_first_batch_that_failed_starts_where_it_started(
             .options(**starts[starting])
             .load()
             .writeStream.foreachBatch(write)
+            .queryName(f"{trigger}-{starting}")
             .option("checkpointLocation", str(tmp_path / name))
             .trigger(**TRIGGERS[trigger])
             .start()
@@ -134,6 +137,9 @@ def test_a_first_batch_that_failed_starts_where_it_started(
         with pytest.raises(Exception, match=f"{name} fails"):
             start(trigger, starting).awaitTermination()
     produce(cluster.bootstrap, topic, rows[10:])
+    lines: list[str] = []
+    listener = ProgressListener(cluster.bootstrap, lines.append)
+    streams.streams.addListener(listener)
     for trigger, starting in combinations:
         query = start(trigger, starting)
         if trigger == "processingTime":
@@ -147,6 +153,15 @@ def test_a_first_batch_that_failed_starts_where_it_started(
         found = sorted(n for batch in read[f"{trigger} {starting}"].values() for n in batch)
         wanted = [n for n in range(30) if n >= first.get(starting, 6 if n % 3 != 1 else 0)]
         assert found == wanted, (trigger, starting)
+    # The repeated batch has read 10 of 30. Spark calls the listener a little later.
+    told = "query=availableNow-earliest batch=0 rows=10 "
+    for _ in range(1200):
+        if any(each.startswith(told) for each in lines):
+            break
+        threading.Event().wait(0.05)
+    streams.streams.removeListener(listener)
+    (line,) = [each for each in lines if each.startswith(told)]
+    assert " lag=20 avgOffsetsBehindLatest=6.67 maxOffsetsBehindLatest=7 " in line
 
 
 @pytest.mark.mission("SPK-4")
