@@ -70,18 +70,13 @@ class ProgressListener(StreamingQueryListener):
                     "kafka.delivery.timeout.ms": _PATIENCE_MS,
                 }
             )
-            latest: Offsets | None = None
-            failure: KafkaError | None = None
             with Cluster(options) as cluster:
+                latest = None if is_latest_known(progress) else latest_offsets(cluster, offsets)
+                self._show(progress_line(progress, latest))
                 try:
-                    if not is_latest_known(progress):
-                        latest = latest_offsets(cluster, offsets)
                     commit_offsets(cluster, group, offsets)
                 except KafkaError as error:  # the query goes on: its own offsets are safe
-                    failure = error
-            self._show(progress_line(progress, latest))
-            if failure is not None:
-                self._show(f"query={name} offsets not committed to group {group}: {failure}")
+                    self._show(f"query={name} offsets not committed to group {group}: {error}")
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
         """Nothing new is to be told."""
@@ -156,9 +151,12 @@ def offsets_behind_latest(behind: Mapping[TopicPartition, int]) -> dict[str, flo
     }
 
 
-def latest_offsets(cluster: Cluster, partitions: Iterable[TopicPartition]) -> Offsets:
-    """The ends of the partitions now. Raises KafkaError."""
-    return cluster.list_offsets(dict.fromkeys(partitions, LATEST))
+def latest_offsets(cluster: Cluster, partitions: Iterable[TopicPartition]) -> Offsets | None:
+    """The ends of the partitions now, None if the brokers do not tell them in time."""
+    try:
+        return cluster.list_offsets(dict.fromkeys(partitions, LATEST))
+    except KafkaError:
+        return None
 
 
 def offsets_read(progress: Mapping[str, Any]) -> Offsets:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
@@ -68,3 +69,15 @@ def test_the_end_of_a_query_has_its_name() -> None:
         listener.onQueryTerminated(ended)  # type: ignore[arg-type]
         shown = name or at["id"]
         assert lines[-2:] == [f"query={shown} started", f"query={shown} ended failed=Boom"]
+
+
+def test_brokers_that_are_gone_leave_the_lag_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The line of the batch is shown all the same, and why no offsets were committed."""
+    monkeypatch.setattr("minikafka.spark.progress._PATIENCE_MS", "1")
+    lines: list[str] = []
+    listener = ProgressListener("127.0.0.1:1", lines.append)
+    progress = {"id": "1", "name": "n", "batchId": 0, "sources": [{"endOffset": {"t": {"0": 5}}}]}
+    event = SimpleNamespace(progress=SimpleNamespace(json=json.dumps(progress)))
+    listener.onQueryProgress(event)  # type: ignore[arg-type]
+    assert lines[0] == "query=n batch=0 rows=0 rows_per_s=0 ms=0 lag=unknown"
+    assert lines[1].startswith("query=n offsets not committed to group spark-n: ")
