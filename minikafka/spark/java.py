@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 from typing import Final
@@ -78,13 +79,20 @@ def default_cache(environ: Mapping[str, str]) -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "minikafka" / "java"
 
 
-def prepare_environment(environ: MutableMapping[str, str] | None = None) -> Path:
+def prepare_environment(
+    environ: MutableMapping[str, str] | None = None, master: str = "local[*]"
+) -> Path:
     """Set what Spark's launcher reads: ``JAVA_HOME``, and this Python for its workers unless
-    another is named. Returns the Java home. Raises JavaError."""
+    another is named. Returns the Java home. Raises JavaError.
+
+    The other nodes of a cluster have no script in this machine's cache: there it is the path of
+    this Python."""
     environ = os.environ if environ is None else environ
     cache = default_cache(environ)
     home = find_java_home(environ, cache)
     environ["JAVA_HOME"] = str(home)
     if "PYSPARK_PYTHON" not in environ:
-        environ["PYSPARK_PYTHON"] = worker_python(environ, cache.with_name("python"))
+        is_local = master.startswith("local")
+        script = worker_python(environ, cache.with_name("python")) if is_local else sys.executable
+        environ["PYSPARK_PYTHON"] = script
     return home

@@ -33,7 +33,7 @@ def local_session(
     """A session on this machine, with a Java that was found and this Python for the workers.
 
     Raises JavaError when there is no Java."""
-    prepare_environment()
+    prepare_environment(master=master)
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName(name).master(master)

@@ -94,7 +94,7 @@ class Shop:
 
     @contextmanager
     def running(self) -> Iterator[subprocess.Popen[str]]:
-        """Without end; but not longer than two minutes."""
+        """Without end, but not longer than five minutes."""
         with subprocess.Popen(
             self.command("run", "--continuous"),
             env=self._environ,
@@ -102,7 +102,7 @@ class Shop:
             stderr=subprocess.PIPE,
             text=True,
         ) as process:
-            watchdog = threading.Timer(120, process.kill)
+            watchdog = threading.Timer(300, process.kill)
             watchdog.start()
             try:
                 yield process

@@ -48,7 +48,7 @@ def run_once(
 ) -> None:
     """``deed``: ``run`` or ``dry-run``, and options of spark-pipelines. Raises PipelineError if it
     fails or is ended by a signal; JavaError, OSError."""
-    prepare_environment()
+    prepare_environment(master=engine.master)
     if not engine.remote:
         _check_port()
         engine.metastore_dir.mkdir(parents=True, exist_ok=True)

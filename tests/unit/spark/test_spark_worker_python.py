@@ -59,6 +59,9 @@ def test_it_is_the_python_of_workers_unless_one_is_named(
     environ = {"XDG_CACHE_HOME": str(tmp_path)}
     prepare_environment(environ)
     assert Path(environ["PYSPARK_PYTHON"]).is_relative_to(tmp_path / "minikafka" / "python")
+    on_a_cluster: dict[str, str] = {}
+    prepare_environment(on_a_cluster, "spark://head:7077")
+    assert on_a_cluster["PYSPARK_PYTHON"] == sys.executable
     environ["PYSPARK_PYTHON"] = "mine"
     prepare_environment(environ)
     assert environ["PYSPARK_PYTHON"] == "mine"
