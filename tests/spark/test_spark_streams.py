@@ -87,6 +87,56 @@ TRIGGERS: dict[str, dict[str, Any]] = {
 }
 
 
+COMBINATIONS = [(trigger, start) for start in ("latest", "earliest") for trigger in TRIGGERS]
+COMBINATIONS += [("availableNow", "offsets"), ("availableNow", "timestamp")]
+
+
+class Queries:
+    """Queries that note the numbers of each batch in ``read``, by name. One that is in ``failing``
+    fails once instead."""
+
+    def __init__(self, spark: Any, bootstrap: str, topic: str, folder: Path) -> None:
+        self.read: dict[str, dict[int, list[int]]] = {}
+        self.failing: set[str] = set()
+        self._spark = spark
+        self._folder = folder
+        self._common = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic}
+        self._starts = {
+            "latest": {"startingOffsets": "latest"},
+            "earliest": {"startingOffsets": "earliest"},
+            "offsets": {"startingOffsets": json.dumps({topic: {"0": 2, "1": -2, "2": 2}})},
+            "timestamp": {"startingTimestamp": "4000"},
+        }
+
+    def start(self, trigger: str, starting: str) -> Any:
+        name = f"{trigger}-{starting}"
+
+        def write(frame: Any, batch_id: int) -> None:
+            numbers = sorted(int(row.key) for row in frame.select("key").collect())
+            if name in self.failing:
+                self.failing.remove(name)
+                raise RuntimeError(f"{name} fails")
+            self.read.setdefault(name, {})[batch_id] = numbers
+
+        return (
+            self._spark.readStream.format("minikafka")
+            .options(**self._common, **self._starts[starting])
+            .load()
+            .writeStream.foreachBatch(write)
+            .queryName(name)
+            .option("checkpointLocation", str(self._folder / name))
+            .trigger(**TRIGGERS[trigger])
+            .start()
+        )
+
+    def run(self, trigger: str, starting: str) -> None:
+        query = self.start(trigger, starting)
+        if trigger == "processingTime":
+            query.processAllAvailable()
+            query.stop()
+        query.awaitTermination()
+
+
 @pytest.mark.mission("SPK-2")
 def test_a_first_batch_that_failed_starts_where_it_started(
     streams: Any, cluster: Cluster, make_topic: Callable[..., str], tmp_path: Path
@@ -95,62 +145,24 @@ def test_a_first_batch_that_failed_starts_where_it_started(
     from minikafka.spark.progress import ProgressListener
 
     topic = make_topic(3, retention_ms="-1")  # the records are of 1970
-    read: dict[str, dict[int, list[int]]] = {}
-    failing: set[str] = set()
+    queries = Queries(streams, cluster.bootstrap, topic, tmp_path)
     rows = [{**row, "timestamp": 1000 * (int(row["key"]) + 1)} for row in numbered(0, 30)]
-    starts = {
-        "latest": {"startingOffsets": "latest"},
-        "earliest": {"startingOffsets": "earliest"},
-        "offsets": {"startingOffsets": json.dumps({topic: {"0": 2, "1": -2, "2": 2}})},
-        "timestamp": {"startingTimestamp": "4000"},
-    }
-    combinations = [(trigger, start) for start in ("latest", "earliest") for trigger in TRIGGERS]
-    combinations += [("availableNow", "offsets"), ("availableNow", "timestamp")]
-
-    def start(trigger: str, starting: str) -> Any:
-        name = f"{trigger} {starting}"
-
-        def write(frame: Any, batch_id: int) -> None:
-            numbers = sorted(int(row.key) for row in frame.select("key").collect())
-            if name in failing:
-                failing.remove(name)
-                raise RuntimeError(f"{name} fails")
-            read.setdefault(name, {})[batch_id] = numbers
-
-        return (
-            streams.readStream.format("minikafka")
-            .option("kafka.bootstrap.servers", cluster.bootstrap)
-            .option("subscribe", topic)
-            .options(**starts[starting])
-            .load()
-            .writeStream.foreachBatch(write)
-            .queryName(f"{trigger}-{starting}")
-            .option("checkpointLocation", str(tmp_path / name))
-            .trigger(**TRIGGERS[trigger])
-            .start()
-        )
-
     produce(cluster.bootstrap, topic, rows[:10])
-    for trigger, starting in combinations:
-        name = f"{trigger} {starting}"
-        failing.add(name)
-        with pytest.raises(Exception, match=f"{name} fails"):
-            start(trigger, starting).awaitTermination()
+    for trigger, starting in COMBINATIONS:
+        queries.failing.add(f"{trigger}-{starting}")
+        with pytest.raises(Exception, match=f"{trigger}-{starting} fails"):
+            queries.start(trigger, starting).awaitTermination()
     produce(cluster.bootstrap, topic, rows[10:])
     lines: list[str] = []
     listener = ProgressListener(cluster.bootstrap, lines.append)
     streams.streams.addListener(listener)
-    for trigger, starting in combinations:
-        query = start(trigger, starting)
-        if trigger == "processingTime":
-            query.processAllAvailable()
-            query.stop()
-        query.awaitTermination()
+    for trigger, starting in COMBINATIONS:
+        queries.run(trigger, starting)
         if trigger == "once":  # the first one repeats the batch that had failed
-            start(trigger, starting).awaitTermination()
+            queries.run(trigger, starting)
     first = {"latest": 10, "earliest": 0, "timestamp": 3}
-    for trigger, starting in combinations:
-        found = sorted(n for batch in read[f"{trigger} {starting}"].values() for n in batch)
+    for trigger, starting in COMBINATIONS:
+        found = sorted(n for batch in queries.read[f"{trigger}-{starting}"].values() for n in batch)
         wanted = [n for n in range(30) if n >= first.get(starting, 6 if n % 3 != 1 else 0)]
         assert found == wanted, (trigger, starting)
     # The repeated batch has read 10 of 30. Spark calls the listener a little later.
