@@ -216,7 +216,8 @@ class Run:
 
     def _chooser(self, known: Map, allowed: frozenset[str]) -> Chooser:
         package = self.target.relative_to(self.root).parts[0]
-        return Chooser(known, self.args.budget, allowed, importers(self.root, package))
+        places = importers(self.root, [package, *self.args.tests])
+        return Chooser(known, self.args.budget, allowed, places)
 
 
 def tell(text: str) -> None:

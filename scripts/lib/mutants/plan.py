@@ -108,11 +108,15 @@ class Chooser:
 
     def choose(self, mutant: Mutant, at_import: bool) -> tuple[list[str], int]:
         """The tests, and how many more reach the place. What is evaluated ``at_import`` is reached
-        by every test that runs anything of the module, or of one that imports it."""
+        by every test that runs anything of the module or of one that imports it, or imports it."""
         file, lines = mutant.file, mutant.mutation.lines
         if at_import:
             around = {file, *self.importers.get(file, ())}
-            reaching = [t for t in self._usable() if around & self.known.tests[t].lines.keys()]
+            reaching = [
+                test
+                for test in self._usable()
+                if around & self.known.tests[test].lines.keys() or test.split("::")[0] in around
+            ]
         else:
             reaching = [t for t in self._usable() if self.known.tests[t].reaches(file, lines)]
         killers = self._killers.get(file, [])[-20:]
@@ -138,10 +142,11 @@ class Chooser:
         return [t for t, reach in self.known.tests.items() if reach.passed and t in self.allowed]
 
 
-def importers(root: Path, package: str) -> dict[str, set[str]]:
-    """For each module of the package, the files that import it (a package's: those of it)."""
+def importers(root: Path, places: Iterable[str]) -> dict[str, set[str]]:
+    """For each module, the files below ``places`` that import it."""
     found: dict[str, set[str]] = {}
-    for path in sorted((root / package).rglob("*.py")):
+    folders = [root / place.split("::")[0] for place in places]
+    for path in [p for f in folders for p in (f.rglob("*.py") if f.is_dir() else [f])]:
         importer = str(path.relative_to(root))
         for node in ast.walk(ast.parse(path.read_text())):
             names: list[str] = []

@@ -54,6 +54,11 @@ def spin(turns: int) -> int:
 
 
 @dataclass
+class Key:
+    teeth: int = 3
+
+
+@dataclass
 class Door:
     state: str = "new"
 
@@ -65,7 +70,7 @@ TESTS = '''"""Tests of rules."""
 
 import pytest
 
-from tiny.core.rules import Door, fits, size_of, smaller, spin
+from tiny.core.rules import Door, Key, fits, size_of, smaller, spin
 
 
 def test_fits():
@@ -81,6 +86,10 @@ def test_smaller():
 def test_doors():
     assert Door().ways == ["open"]
     assert Door("open").ways == ["closed"]
+
+
+def test_key():
+    assert Key().teeth == 3
 
 
 def test_size_of():
@@ -178,13 +187,13 @@ def test_only_lines_changed_since_a_revision_are_mutated(project: Path) -> None:
 
 
 def test_tests_are_measured_again_only_when_their_code_changed(project: Path) -> None:
-    assert "measuring 5 of 5 tests" in mutants(project, "tiny/core/rules.py:22").stderr
+    assert "measuring 6 of 6 tests" in mutants(project, "tiny/core/rules.py:22").stderr
     assert "measuring" not in mutants(project, "tiny/core/rules.py:22").stderr
     reach = next((project / ".data/mutants").glob("reach-*.json"))
-    assert len(json.loads(reach.read_text())) == 5
+    assert len(json.loads(reach.read_text())) == 6
     rules = project / "tiny/core/rules.py"
     rules.write_text(RULES + "\n")
-    assert "measuring 5 of 5 tests" in mutants(project, "tiny/core/rules.py:22").stderr
+    assert "measuring 5 of 6 tests" in mutants(project, "tiny/core/rules.py:22").stderr
 
 
 def test_a_test_that_fails_without_a_mutant_kills_none(project: Path) -> None:
