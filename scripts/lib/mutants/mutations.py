@@ -206,7 +206,8 @@ class Walk:
             return
         if not scope.in_function:
             parts = list(ast.walk(node.value))
-            arguments = [part.slice for part in parts if isinstance(part, ast.Subscript)]
+            slices = [part.slice for part in parts if isinstance(part, ast.Subscript)]
+            arguments = [part for one in slices for part in ast.walk(one)]
             for part in parts:
                 if part not in arguments:  # of a generic type
                     self.table(part, scope)

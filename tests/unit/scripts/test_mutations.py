@@ -86,6 +86,7 @@ def test_a_function_that_returns_a_bool_returns_the_other_one() -> None:
         "class A:\n    __slots__ = ('a', 'b')",
         "if TYPE_CHECKING:\n    x = 1",
         "Rows = Mapping[int, str]",
+        "Called = Callable[[int, str], None]",
     ],
 )
 def test_what_says_nothing_about_behaviour_is_left_alone(source: str) -> None:

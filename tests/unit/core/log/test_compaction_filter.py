@@ -1,6 +1,7 @@
 """What compaction leaves of single batches, byte by byte where Kafka's bytes matter."""
 
 from collections.abc import Generator
+from dataclasses import asdict
 from typing import TypeVar
 
 import pytest
@@ -335,6 +336,7 @@ def test_what_was_read_and_written_is_counted() -> None:
         build_batch([(NOW, b"c", b"", [])], base_offset=4),
     )
     stats, offsets = CleanerStats(), OffsetMap(10, 1.0)
+    assert set(asdict(stats).values()) == {0}
     finish(KeyIndexer(offsets, 0, stats=stats).take(data))
     finish(BatchFilter(offsets, NOW, DAY, {}, stats=stats).take(data))
     assert stats.map_records_read == stats.records_read == 5

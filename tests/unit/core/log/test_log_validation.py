@@ -224,7 +224,7 @@ def test_an_append_before_the_end_tells_where_the_leader_is() -> None:
 
 def test_records_of_an_append_are_counted() -> None:
     info = LogAppendInfo(5, 7, -1, 7, -1, 0, 0, 99)
-    assert info.record_count == 3
+    assert (info.record_count, info.duplicate) == (3, False)
     assert parse_batches(batch(3))[0].record_count == 3
 
 

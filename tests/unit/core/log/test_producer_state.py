@@ -319,6 +319,7 @@ def test_a_snapshot_keeps_the_batch_at_the_first_offset() -> None:
     states.update(batch(0), 0, 1000)
     (entry,) = decode_snapshot(encode_snapshot(states.entries))
     assert list(entry.batches) == [BatchMetadata(0, 0, 0, 0, 1000)]
+    assert (entry.coordinator_epoch, entry.current_txn_first_offset) == (-1, -1)
 
 
 def test_a_snapshot_of_a_producer_with_a_marker_alone_has_no_batch() -> None:

@@ -65,7 +65,7 @@ def test_an_end_has_an_epoch_and_an_offset(end: tuple[int, int], undefined: bool
 
 
 def test_a_log_without_epochs_goes_back_to_its_high_watermark() -> None:
-    assert initial_truncation(10, 4, None) == Truncation(4)
+    assert initial_truncation(10, 4, None) == Truncation(4, completed=True)
     assert initial_truncation(10, 4, latest_epoch=0) is None
     assert initial_truncation(0, 0, None) is None
 

@@ -125,6 +125,7 @@ def test_until_it_is_known_which_isr_zookeeper_holds_both_count() -> None:
     state = propose_isr(leading(), (1, 2))
     assert leader_and_isr(state) == LeaderAndIsr(1, 4, (1, 2), zk_version=6)
     assert state.isr.maximal == {1, 2, 3}
+    assert not state.isr.lost
     assert state.isr.committed == (1, 2, 3)
     written = commit_isr(state, 7)
     assert (written.isr, written.zk_version) == (IsrState((1, 2)), 7)

@@ -1,4 +1,4 @@
-"""Who may begin with a transactional id, what errors of appends mean, what time ends."""
+"""Who may begin with a transactional id, what is decided, what time ends."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from minikafka.core.transaction.answers import MarkerOutcome, marker_outcome, not_written
 from minikafka.core.transaction.beginning import begun, refusal_to_begin, rotates
 from minikafka.core.transaction.config import TransactionConfig
 from minikafka.core.transaction.description import described, is_listed
@@ -103,33 +102,6 @@ def test_one_epoch_stays_in_reserve() -> None:
     assert [is_exhausted(epoch) for epoch in (LAST - 1, LAST, MAX_EPOCH)] == [False, True, True]
     assert facts(LAST, S.ONGOING).fenced(1).producer_epoch == MAX_EPOCH
     assert facts(MAX_EPOCH, S.ONGOING).fenced(1).producer_epoch == MAX_EPOCH
-
-
-def test_what_becomes_of_a_marker() -> None:
-    found: dict[MarkerOutcome, set[ErrorCode]] = {outcome: set() for outcome in MarkerOutcome}
-    for error in ErrorCode:
-        found[marker_outcome(error)].add(error)
-    assert found[MarkerOutcome.WRITTEN] == {
-        E.NONE,
-        E.INVALID_PRODUCER_EPOCH,
-        E.UNSUPPORTED_FOR_MESSAGE_FORMAT,
-    }
-    assert found[MarkerOutcome.FENCED] == {E.TRANSACTION_COORDINATOR_FENCED}
-
-
-def test_what_a_producer_is_told_of_a_failed_append() -> None:
-    """Kafka: ``TransactionStateManager.appendTransactionToLog``."""
-    told = {error: not_written(error) for error in ErrorCode if not_written(error) is not error}
-    assert told == {
-        E.UNKNOWN_TOPIC_OR_PARTITION: E.COORDINATOR_NOT_AVAILABLE,
-        E.NOT_ENOUGH_REPLICAS: E.COORDINATOR_NOT_AVAILABLE,
-        E.NOT_ENOUGH_REPLICAS_AFTER_APPEND: E.COORDINATOR_NOT_AVAILABLE,
-        E.REQUEST_TIMED_OUT: E.COORDINATOR_NOT_AVAILABLE,
-        E.NOT_LEADER_OR_FOLLOWER: E.NOT_COORDINATOR,
-        E.KAFKA_STORAGE_ERROR: E.NOT_COORDINATOR,
-        E.MESSAGE_TOO_LARGE: E.UNKNOWN_SERVER_ERROR,
-        E.RECORD_LIST_TOO_LARGE: E.UNKNOWN_SERVER_ERROR,
-    }
 
 
 # ---- the shard
@@ -260,6 +232,22 @@ def test_a_transaction_begins_with_its_first_partition() -> None:
     assert (begun_at_50.start_ms, begun_at_50.partitions) == (50, {P0})
     wider = begun_at_50.with_partitions(frozenset({P1}), 60)
     assert (wider.start_ms, wider.last_update_ms, wider.partitions) == (50, 60, {P0, P1})
+
+
+@pytest.mark.parametrize(
+    ("committed", "prepared", "complete"),
+    [
+        (True, S.PREPARE_COMMIT, S.COMPLETE_COMMIT),
+        (False, S.PREPARE_ABORT, S.COMPLETE_ABORT),
+    ],
+)
+def test_a_transaction_is_decided_and_then_complete(
+    committed: bool, prepared: S, complete: S
+) -> None:
+    decided = facts(state=S.ONGOING, partitions=frozenset({P0})).ended(committed, 60)
+    assert (decided.state, decided.partitions, decided.last_update_ms) == (prepared, {P0}, 60)
+    done = decided.completed(70)
+    assert (done.state, done.partitions, done.last_update_ms) == (complete, frozenset(), 70)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,35 @@
+"""What errors of appends mean, to a producer and to the coordinator that sent a marker."""
+
+from __future__ import annotations
+
+from minikafka.core.transaction.answers import MarkerOutcome, marker_outcome, not_written
+from minikafka.kernel.errors import ErrorCode
+
+E = ErrorCode
+
+
+def test_what_becomes_of_a_marker() -> None:
+    found: dict[MarkerOutcome, set[ErrorCode]] = {outcome: set() for outcome in MarkerOutcome}
+    for error in ErrorCode:
+        found[marker_outcome(error)].add(error)
+    assert found[MarkerOutcome.WRITTEN] == {
+        E.NONE,
+        E.INVALID_PRODUCER_EPOCH,
+        E.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+    }
+    assert found[MarkerOutcome.FENCED] == {E.TRANSACTION_COORDINATOR_FENCED}
+
+
+def test_what_a_producer_is_told_of_a_failed_append() -> None:
+    """Kafka: ``TransactionStateManager.appendTransactionToLog``."""
+    told = {error: not_written(error) for error in ErrorCode if not_written(error) is not error}
+    assert told == {
+        E.UNKNOWN_TOPIC_OR_PARTITION: E.COORDINATOR_NOT_AVAILABLE,
+        E.NOT_ENOUGH_REPLICAS: E.COORDINATOR_NOT_AVAILABLE,
+        E.NOT_ENOUGH_REPLICAS_AFTER_APPEND: E.COORDINATOR_NOT_AVAILABLE,
+        E.REQUEST_TIMED_OUT: E.COORDINATOR_NOT_AVAILABLE,
+        E.NOT_LEADER_OR_FOLLOWER: E.NOT_COORDINATOR,
+        E.KAFKA_STORAGE_ERROR: E.NOT_COORDINATOR,
+        E.MESSAGE_TOO_LARGE: E.UNKNOWN_SERVER_ERROR,
+        E.RECORD_LIST_TOO_LARGE: E.UNKNOWN_SERVER_ERROR,
+    }
