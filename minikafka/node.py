@@ -7,10 +7,9 @@ import base64
 from dataclasses import replace
 
 from minikafka import node_config as views
-from minikafka.broker.apis import Apis
-from minikafka.broker.config_changes import ConfigChanges
+from minikafka.broker.admin.dynamic_config import ConfigChanges, DynamicBrokerConfig
 from minikafka.broker.controlled_shutdown import ControlledShutdown
-from minikafka.broker.dynamic_config import DynamicBrokerConfig
+from minikafka.broker.requests.apis import Apis
 from minikafka.controller.channels import connector
 from minikafka.controller.driver import KafkaController
 from minikafka.core.log.config import LogConfig

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from minikafka.broker.auto_topic_creation import (
+from minikafka.broker.admin.auto_topic_creation import (
     OFFSETS_TOPIC_CONFIG,
     TRANSACTION_TOPIC_CONFIG,
     AutoTopicCreationConfig,
     TopicShape,
 )
+from minikafka.broker.admin.topics import TopicAdminConfig
 from minikafka.broker.controlled_shutdown import ControlledShutdownConfig
-from minikafka.broker.isr_maintenance import IsrConfig
-from minikafka.broker.leader_session import ReplicaFetcherConfig
+from minikafka.broker.metadata.topic_configs import topic_config
 from minikafka.broker.node_to_controller import NodeToControllerConfig
-from minikafka.broker.replica_manager import ReplicaManagerConfig
-from minikafka.broker.topic_admin import TopicAdminConfig
-from minikafka.broker.topic_config_cache import topic_config
+from minikafka.broker.replication.isr import IsrConfig
+from minikafka.broker.replication.leader_session import ReplicaFetcherConfig
+from minikafka.broker.replication.replica_manager import ReplicaManagerConfig
 from minikafka.controller.config import ControllerConfig
 from minikafka.coordinator.config import GroupCoordinatorConfig, TransactionCoordinatorConfig
 from minikafka.core.group.config import GroupConfig

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol
 
-from minikafka.broker.dynamic_config import DynamicBrokerConfig
-from minikafka.broker.replica_manager import ReplicaManager
-from minikafka.broker.topic_config_cache import TopicConfigCache
+from minikafka.broker.admin.dynamic_config import DynamicBrokerConfig
+from minikafka.broker.metadata.topic_configs import TopicConfigCache
+from minikafka.broker.replication.replica_manager import ReplicaManager
 from minikafka.controller.driver import KafkaController
 from minikafka.kernel.config import Config
 from minikafka.kernel.dynamic_settings import FOLLOWER_RATE, LEADER_RATE, LOG_DIRS_RATE

@@ -7,30 +7,31 @@ from collections.abc import Callable
 from typing import Any
 
 from minikafka import node_config as views
-from minikafka.broker.apis import Route
-from minikafka.broker.auto_topic_creation import AutoTopicCreation
+from minikafka.broker.admin.auto_topic_creation import AutoTopicCreation
 from minikafka.broker.coordinator_log import CoordinatorLog
-from minikafka.broker.coordinator_lookup import CoordinatorLookup
-from minikafka.broker.handlers.consumer_group_protocol import (
-    refuse_description,
-    refuse_heartbeat,
+from minikafka.broker.metadata.cache import MetadataCache
+from minikafka.broker.metadata.coordinators import CoordinatorLookup, InternalTopicSizes
+from minikafka.broker.reaper import Reaper, expiration_reaper_name
+from minikafka.broker.replication.replica_manager import ReplicaManager
+from minikafka.broker.requests.apis import Route
+from minikafka.broker.requests.cluster import CoordinatorType
+from minikafka.broker.requests.consumer_groups import refuse_description, refuse_heartbeat
+from minikafka.broker.requests.group_offsets import (
+    OffsetCommitHandler,
+    OffsetDeleteHandler,
+    OffsetFetchHandler,
+    OffsetStore,
+    ZookeeperOffsets,
 )
-from minikafka.broker.handlers.delete_groups import DeleteGroupsHandler
-from minikafka.broker.handlers.describe_groups import DescribeGroupsHandler
-from minikafka.broker.handlers.find_coordinator import CoordinatorType
-from minikafka.broker.handlers.heartbeat import HeartbeatHandler
-from minikafka.broker.handlers.join_group import JoinGroupHandler
-from minikafka.broker.handlers.leave_group import LeaveGroupHandler
-from minikafka.broker.handlers.list_groups import ListGroupsHandler
-from minikafka.broker.handlers.offset_commit import OffsetCommitHandler
-from minikafka.broker.handlers.offset_delete import OffsetDeleteHandler
-from minikafka.broker.handlers.offset_fetch import OffsetFetchHandler
-from minikafka.broker.handlers.sync_group import SyncGroupHandler
-from minikafka.broker.internal_topic_sizes import InternalTopicSizes
-from minikafka.broker.metadata_cache import MetadataCache
-from minikafka.broker.replica_manager import ReplicaManager
-from minikafka.broker.timer_driver import Reaper, expiration_reaper_name
-from minikafka.broker.zookeeper_offsets import OffsetStore, ZookeeperOffsets
+from minikafka.broker.requests.groups import (
+    DeleteGroupsHandler,
+    DescribeGroupsHandler,
+    HeartbeatHandler,
+    JoinGroupHandler,
+    LeaveGroupHandler,
+    ListGroupsHandler,
+    SyncGroupHandler,
+)
 from minikafka.coordinator.group_facts import group_facts
 from minikafka.coordinator.group_service import GroupService
 from minikafka.coordinator.metrics import register_gauges

@@ -7,53 +7,61 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from minikafka import node_config as views
-from minikafka.broker.apis import Route
-from minikafka.broker.auto_topic_creation import AutoTopicCreation
-from minikafka.broker.broker_loggers import BrokerLoggers
-from minikafka.broker.config_admin import ConfigAdmin
-from minikafka.broker.config_entries import ConfigEntries
-from minikafka.broker.controller_fence import ControllerFence
-from minikafka.broker.dynamic_config import DynamicBrokerConfig
-from minikafka.broker.fetch_sessions import FetchSessions
-from minikafka.broker.handlers.alter_configs import AlterConfigsHandler
-from minikafka.broker.handlers.alter_replica_log_dirs import AlterReplicaLogDirsHandler
-from minikafka.broker.handlers.controlled_shutdown import ControlledShutdownHandler
-from minikafka.broker.handlers.create_partitions import CreatePartitionsHandler
-from minikafka.broker.handlers.create_topics import CreateTopicsHandler
-from minikafka.broker.handlers.delete_records import DeleteRecordsHandler
-from minikafka.broker.handlers.delete_topics import DeleteTopicsHandler
-from minikafka.broker.handlers.describe_cluster import DescribeClusterHandler
-from minikafka.broker.handlers.describe_configs import DescribeConfigsHandler
-from minikafka.broker.handlers.describe_log_dirs import DescribeLogDirsHandler
-from minikafka.broker.handlers.elect_leaders import ElectLeadersHandler
-from minikafka.broker.handlers.fetch import FetchConfig, FetchHandler
-from minikafka.broker.handlers.find_coordinator import FindCoordinatorHandler
-from minikafka.broker.handlers.incremental_alter_configs import IncrementalAlterConfigsHandler
-from minikafka.broker.handlers.leader_and_isr import LeaderAndIsrHandler
-from minikafka.broker.handlers.list_offsets import ListOffsetsHandler
-from minikafka.broker.handlers.metadata import MetadataHandler
-from minikafka.broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
-from minikafka.broker.handlers.partition_reassignments import (
+from minikafka.broker.admin.auto_topic_creation import AutoTopicCreation
+from minikafka.broker.admin.broker_loggers import BrokerLoggers
+from minikafka.broker.admin.config_entries import ConfigEntries
+from minikafka.broker.admin.configs import ConfigAdmin
+from minikafka.broker.admin.dynamic_config import DynamicBrokerConfig
+from minikafka.broker.admin.elections import LeaderElections
+from minikafka.broker.admin.partitions import PartitionGrowth
+from minikafka.broker.admin.topics import TopicAdmin
+from minikafka.broker.fetch.sessions import FetchSessions
+from minikafka.broker.metadata.cache import MetadataCache
+from minikafka.broker.metadata.coordinators import InternalTopicSizes
+from minikafka.broker.metadata.topic_configs import TopicConfigCache
+from minikafka.broker.node_to_controller import NodeToController
+from minikafka.broker.purgatories import Purgatories
+from minikafka.broker.reaper import Reaper, expiration_reaper_name
+from minikafka.broker.replication.isr import ZkIsrStore
+from minikafka.broker.replication.replica_fetcher import SourceChannel
+from minikafka.broker.replication.replica_manager import ReplicaManager
+from minikafka.broker.replication.stray_replicas import OrphanedLogs, StrayReplicas
+from minikafka.broker.requests.apis import Route
+from minikafka.broker.requests.cluster import (
+    DescribeClusterHandler,
+    FindCoordinatorHandler,
+    MetadataHandler,
+)
+from minikafka.broker.requests.configs import (
+    AlterConfigsHandler,
+    DescribeConfigsHandler,
+    IncrementalAlterConfigsHandler,
+)
+from minikafka.broker.requests.controller_orders import (
+    ControlledShutdownHandler,
+    ControllerFence,
+    LeaderAndIsrHandler,
+    StopReplicaHandler,
+    UpdateMetadataHandler,
+)
+from minikafka.broker.requests.elections import (
     AlterPartitionReassignmentsHandler,
+    ElectLeadersHandler,
     ListPartitionReassignmentsHandler,
 )
-from minikafka.broker.handlers.produce import ProduceHandler
-from minikafka.broker.handlers.stop_replica import StopReplicaHandler
-from minikafka.broker.handlers.update_metadata import UpdateMetadataHandler
-from minikafka.broker.internal_topic_sizes import InternalTopicSizes
-from minikafka.broker.isr_store import ZkIsrStore
-from minikafka.broker.leader_elections import LeaderElections
-from minikafka.broker.metadata_cache import MetadataCache
-from minikafka.broker.node_to_controller import NodeToController
-from minikafka.broker.orphaned_logs import OrphanedLogs
-from minikafka.broker.partition_growth import PartitionGrowth
-from minikafka.broker.purgatories import Purgatories
-from minikafka.broker.replica_fetcher import SourceChannel
-from minikafka.broker.replica_manager import ReplicaManager
-from minikafka.broker.stray_replicas import StrayReplicas
-from minikafka.broker.timer_driver import Reaper, expiration_reaper_name
-from minikafka.broker.topic_admin import TopicAdmin
-from minikafka.broker.topic_config_cache import TopicConfigCache
+from minikafka.broker.requests.fetch import FetchConfig, FetchHandler
+from minikafka.broker.requests.log_dirs import AlterReplicaLogDirsHandler, DescribeLogDirsHandler
+from minikafka.broker.requests.offsets import (
+    DeleteRecordsHandler,
+    ListOffsetsHandler,
+    OffsetForLeaderEpochHandler,
+)
+from minikafka.broker.requests.produce import ProduceHandler
+from minikafka.broker.requests.topics import (
+    CreatePartitionsHandler,
+    CreateTopicsHandler,
+    DeleteTopicsHandler,
+)
 from minikafka.controller.driver import KafkaController
 from minikafka.core.purgatory import DelayedOperation, Purgatory
 from minikafka.kernel.cluster import (

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from minikafka.broker.apis import Route
-from minikafka.broker.handlers.security import acls, delegation_tokens, sasl
-from minikafka.broker.handlers.security.client_quotas import (
+from minikafka.broker.requests.apis import Route
+from minikafka.broker.requests.security import acls, delegation_tokens, sasl
+from minikafka.broker.requests.security.client_quotas import (
     AlterClientQuotasHandler,
     DescribeClientQuotasHandler,
 )
-from minikafka.broker.handlers.security.scram_credentials import (
+from minikafka.broker.requests.security.scram_credentials import (
     AlterUserScramCredentialsHandler,
     DescribeUserScramCredentialsHandler,
 )

@@ -7,31 +7,33 @@ from collections.abc import Callable
 from functools import partial
 
 from minikafka import node_config as views
-from minikafka.broker.apis import Route
+from minikafka.broker.admin.dynamic_config import DynamicBrokerConfig
 from minikafka.broker.coordinator_log import CoordinatorLog
-from minikafka.broker.coordinator_lookup import CoordinatorLookup
-from minikafka.broker.dynamic_config import DynamicBrokerConfig
-from minikafka.broker.handlers.add_offsets_to_txn import AddOffsetsToTxnHandler
-from minikafka.broker.handlers.add_partitions_to_txn import AddPartitionsToTxnHandler
-from minikafka.broker.handlers.describe_producers import DescribeProducersHandler
-from minikafka.broker.handlers.describe_transactions import DescribeTransactionsHandler
-from minikafka.broker.handlers.end_txn import EndTxnHandler
-from minikafka.broker.handlers.find_coordinator import CoordinatorType
-from minikafka.broker.handlers.init_producer_id import InitProducerIdHandler
-from minikafka.broker.handlers.list_transactions import ListTransactionsHandler
-from minikafka.broker.handlers.txn_offset_commit import TxnOffsetCommitHandler
-from minikafka.broker.handlers.write_txn_markers import WriteTxnMarkersHandler
-from minikafka.broker.metadata_cache import MetadataCache
+from minikafka.broker.metadata.cache import MetadataCache
+from minikafka.broker.metadata.coordinators import CoordinatorLookup
 from minikafka.broker.producer_ids import ProducerIdBlocks, ProducerIds
-from minikafka.broker.replica_manager import ReplicaManager
-from minikafka.broker.transaction_verification import (
+from minikafka.broker.replication.replica_manager import ReplicaManager
+from minikafka.broker.replication.transactional_appends import (
+    TransactionalAppends,
     TransactionVerification,
     VerificationItem,
     can_verify,
     verification_key,
     verification_request,
 )
-from minikafka.broker.transactional_appends import TransactionalAppends
+from minikafka.broker.requests.apis import Route
+from minikafka.broker.requests.cluster import CoordinatorType
+from minikafka.broker.requests.group_offsets import TxnOffsetCommitHandler
+from minikafka.broker.requests.transactions import (
+    AddOffsetsToTxnHandler,
+    AddPartitionsToTxnHandler,
+    DescribeProducersHandler,
+    DescribeTransactionsHandler,
+    EndTxnHandler,
+    InitProducerIdHandler,
+    ListTransactionsHandler,
+    WriteTxnMarkersHandler,
+)
 from minikafka.coordinator.group_service import GroupService
 from minikafka.coordinator.transaction_markers import MarkerItem, marker_key, markers_request
 from minikafka.coordinator.transaction_service import TransactionService

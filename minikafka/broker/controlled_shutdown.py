@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from minikafka.broker.metadata_cache import MetadataCache
+from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.kernel.cluster import Endpoint
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.events import event_log

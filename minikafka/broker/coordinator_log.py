@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from minikafka.broker.delayed_produce import NO_APPEND, AppendResult, DelayedProduce
-from minikafka.broker.replica_manager import ReplicaManager
+from minikafka.broker.replication.delayed_produce import NO_APPEND, AppendResult, DelayedProduce
+from minikafka.broker.replication.replica_manager import ReplicaManager
 from minikafka.core.log.append import AppendOrigin
 from minikafka.core.log.verification import NOT_REQUIRED, Verification
 from minikafka.kernel.cluster import TopicPartition

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
-from minikafka.broker.metadata_cache import MetadataCache
+from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.kernel.events import EventLog, event_log
 from minikafka.kernel.ports import Clock, Entropy, Network
 from minikafka.network.backoff import ExponentialBackoff

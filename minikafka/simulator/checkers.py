@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
-from minikafka.broker.partition import Partition
+from minikafka.broker.replication.partition import Partition
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.ports import Buffer
 from minikafka.simulator.cluster import LogEvent, SimCluster

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from minikafka.broker.partition import Partition
+from minikafka.broker.replication.partition import Partition
 from minikafka.client import ClientConfig
 from minikafka.kernel import events
 from minikafka.kernel.cluster import LeaderIsrAndControllerEpoch, TopicPartition

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from minikafka.broker.partition import Partition
+from minikafka.broker.replication.partition import Partition
 from minikafka.client import Consumer, ConsumerConfig
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import KafkaError

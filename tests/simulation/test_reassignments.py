@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from minikafka.broker.orphaned_logs import GRACE_MS
+from minikafka.broker.replication.stray_replicas import GRACE_MS
 from minikafka.client import Admin
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.simulator import faults

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
-from minikafka.broker.metadata_cache import MetadataCache
+from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.kernel.cluster import LEADER_DURING_DELETE, ZERO_UUID
 from minikafka.protocol.messages.update_metadata import (
     UpdateMetadataBroker,

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from minikafka.broker.broker_loggers import BrokerLoggers
-from minikafka.broker.config_admin import ConfigAdmin
-from minikafka.broker.config_alterations import Operation
-from minikafka.broker.config_entries import ConfigEntries
-from minikafka.broker.context import RequestContext
-from minikafka.broker.dynamic_config import DynamicBrokerConfig
-from minikafka.broker.handlers.alter_configs import AlterConfigsHandler
-from minikafka.broker.handlers.describe_configs import DescribeConfigsHandler
-from minikafka.broker.handlers.incremental_alter_configs import IncrementalAlterConfigsHandler
+from minikafka.broker.admin.broker_loggers import BrokerLoggers
+from minikafka.broker.admin.config_alterations import Operation
+from minikafka.broker.admin.config_entries import ConfigEntries
+from minikafka.broker.admin.configs import ConfigAdmin
+from minikafka.broker.admin.dynamic_config import DynamicBrokerConfig
+from minikafka.broker.requests.configs import (
+    AlterConfigsHandler,
+    DescribeConfigsHandler,
+    IncrementalAlterConfigsHandler,
+)
+from minikafka.broker.requests.context import RequestContext
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.settings import BROKER_CONFIG, TOPIC_CONFIG
 from minikafka.protocol.codec import decode, encode

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
 from typing import Any
 
-from minikafka.broker.timer_driver import Reaper
+from minikafka.broker.reaper import Reaper
 from minikafka.coordinator.config import GroupCoordinatorConfig
 from minikafka.coordinator.group_service import GroupService
 from minikafka.coordinator.shards import GroupShards

@@ -12,20 +12,24 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from minikafka.broker.context import RequestContext
-from minikafka.broker.controller_fence import ControllerFence
-from minikafka.broker.fetch_sessions import FetchSessions
-from minikafka.broker.handlers.delete_records import DeleteRecordsHandler
-from minikafka.broker.handlers.fetch import FetchConfig, FetchHandler
-from minikafka.broker.handlers.leader_and_isr import LeaderAndIsrHandler
-from minikafka.broker.handlers.list_offsets import ListOffsetsHandler
-from minikafka.broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
-from minikafka.broker.handlers.produce import ProduceHandler
-from minikafka.broker.handlers.stop_replica import StopReplicaHandler
-from minikafka.broker.isr_maintenance import IsrConfig
-from minikafka.broker.leader_session import ReplicaFetcherConfig
-from minikafka.broker.partition import Partition
-from minikafka.broker.replica_manager import ReplicaManager, ReplicaManagerConfig
+from minikafka.broker.fetch.sessions import FetchSessions
+from minikafka.broker.replication.isr import IsrConfig
+from minikafka.broker.replication.leader_session import ReplicaFetcherConfig
+from minikafka.broker.replication.partition import Partition
+from minikafka.broker.replication.replica_manager import ReplicaManager, ReplicaManagerConfig
+from minikafka.broker.requests.context import RequestContext
+from minikafka.broker.requests.controller_orders import (
+    ControllerFence,
+    LeaderAndIsrHandler,
+    StopReplicaHandler,
+)
+from minikafka.broker.requests.fetch import FetchConfig, FetchHandler
+from minikafka.broker.requests.offsets import (
+    DeleteRecordsHandler,
+    ListOffsetsHandler,
+    OffsetForLeaderEpochHandler,
+)
+from minikafka.broker.requests.produce import ProduceHandler
 from minikafka.kernel.cluster import (
     Broker,
     Endpoint,

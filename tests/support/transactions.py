@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from minikafka.broker.replica_manager import ReplicaManager
-from minikafka.broker.transaction_verification import TransactionVerification
-from minikafka.broker.transactional_appends import TransactionalAppends
+from minikafka.broker.replication.replica_manager import ReplicaManager
+from minikafka.broker.replication.transactional_appends import (
+    TransactionalAppends,
+    TransactionVerification,
+)
 from minikafka.core.log.append import AppendOrigin, LogAppendInfo
 from minikafka.kernel.metrics import Metrics
 from minikafka.protocol.records.builder import build_batch

@@ -15,7 +15,7 @@ import uvloop
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from minikafka.broker.leader_session import LeaderSession, ReplicaFetcherConfig
+from minikafka.broker.replication.leader_session import LeaderSession, ReplicaFetcherConfig
 from minikafka.core.replication.fetch_state import PartitionFetchState
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from minikafka.broker.apis import Apis, Route
-from minikafka.broker.context import Reply, RequestContext
+from minikafka.broker.requests.apis import Apis, Route
+from minikafka.broker.requests.context import Reply, RequestContext
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.headers import RequestHeader, decode_response, encode_request

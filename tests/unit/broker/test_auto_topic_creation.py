@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from minikafka.broker.auto_topic_creation import AutoTopicCreation, AutoTopicCreationConfig
-from minikafka.broker.topic_admin import TopicOutcome
+from minikafka.broker.admin.auto_topic_creation import AutoTopicCreation, AutoTopicCreationConfig
+from minikafka.broker.admin.topics import TopicOutcome
 from minikafka.kernel.errors import ErrorCode, KafkaError
 
 

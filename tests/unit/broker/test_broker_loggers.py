@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import structlog
 
-from minikafka.broker.broker_loggers import VALID_LEVELS, BrokerLoggers
-from minikafka.broker.config_alterations import Change, Operation
-from minikafka.broker.config_entries import ConfigSource
+from minikafka.broker.admin.broker_loggers import VALID_LEVELS, BrokerLoggers
+from minikafka.broker.admin.config_alterations import Change, Operation
+from minikafka.broker.admin.config_entries import ConfigSource
 from minikafka.kernel import events
 from minikafka.kernel.errors import ErrorCode, KafkaError
 

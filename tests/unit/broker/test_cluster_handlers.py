@@ -6,21 +6,20 @@ from typing import Any
 
 import pytest
 
-from minikafka.broker.acl_operations import CLUSTER_OPERATIONS
-from minikafka.broker.broker_loggers import BrokerLoggers
-from minikafka.broker.config_entries import ConfigEntries
-from minikafka.broker.context import RequestContext
-from minikafka.broker.controller_fence import ControllerFence
-from minikafka.broker.dynamic_config import DynamicBrokerConfig
-from minikafka.broker.handlers.describe_cluster import DescribeClusterHandler
-from minikafka.broker.handlers.describe_configs import DescribeConfigsHandler
-from minikafka.broker.handlers.find_coordinator import (
+from minikafka.broker.admin.broker_loggers import BrokerLoggers
+from minikafka.broker.admin.config_entries import ConfigEntries
+from minikafka.broker.admin.dynamic_config import DynamicBrokerConfig
+from minikafka.broker.requests.cluster import (
+    CLUSTER_OPERATIONS,
     CoordinatorType,
+    DescribeClusterHandler,
     FindCoordinatorHandler,
     Found,
 )
-from minikafka.broker.handlers.init_producer_id import InitProducerIdHandler
-from minikafka.broker.handlers.update_metadata import UpdateMetadataHandler
+from minikafka.broker.requests.configs import DescribeConfigsHandler
+from minikafka.broker.requests.context import RequestContext
+from minikafka.broker.requests.controller_orders import ControllerFence, UpdateMetadataHandler
+from minikafka.broker.requests.transactions import InitProducerIdHandler
 from minikafka.kernel.cluster import LEADER_DURING_DELETE, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import ConnectionLost

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import structlog
 
-from minikafka.broker.dynamic_config import DynamicBrokerConfig
+from minikafka.broker.admin.dynamic_config import DynamicBrokerConfig
 from minikafka.kernel.dynamic_settings import FOLLOWER_RATE, LEADER_RATE
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.ports import ConnectionLost, SetOp

@@ -2,7 +2,7 @@
 
 import pytest
 
-from minikafka.broker.handlers.controlled_shutdown import ControlledShutdownHandler
+from minikafka.broker.requests.controller_orders import ControlledShutdownHandler
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.messages.controlled_shutdown import (

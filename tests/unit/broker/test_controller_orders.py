@@ -7,7 +7,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from minikafka.broker.handlers.stop_replica import SLICE, StopReplicaHandler
+from minikafka.broker.requests.controller_orders import STOP_SLICE as SLICE
+from minikafka.broker.requests.controller_orders import StopReplicaHandler
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.ports import CoordinationError
 from minikafka.protocol.api_keys import ApiKey

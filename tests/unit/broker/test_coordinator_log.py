@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Coroutine
 
 from minikafka.broker.coordinator_log import CoordinatorLog
-from minikafka.broker.topic_config import TopicConfig
+from minikafka.broker.metadata.topic_configs import TopicConfig
 from tests.support.replicas import TOPIC, TP, ReplicaCluster
 
 COMMIT_TIMEOUT_MS = 5_000

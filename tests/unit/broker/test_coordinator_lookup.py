@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from minikafka.broker.coordinator_lookup import CoordinatorLookup
-from minikafka.broker.handlers.find_coordinator import NOT_AVAILABLE, CoordinatorType
-from minikafka.broker.internal_topic_sizes import InternalTopicSizes
+from minikafka.broker.metadata.coordinators import CoordinatorLookup, InternalTopicSizes
+from minikafka.broker.requests.cluster import NOT_AVAILABLE, CoordinatorType
 from minikafka.core.coordinator_partition import partition_for
 from minikafka.kernel.cluster import GROUP_METADATA_TOPIC, TopicPartition
 from minikafka.kernel.ports import SessionExpired

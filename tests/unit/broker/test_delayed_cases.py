@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from minikafka.broker.delayed_produce import AppendResult, DelayedProduce
-from minikafka.broker.topic_config import TopicConfig
+from minikafka.broker.metadata.topic_configs import TopicConfig
+from minikafka.broker.replication.delayed_produce import AppendResult, DelayedProduce
 from minikafka.core.log.append import LogAppendInfo
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.messages.delete_records import (

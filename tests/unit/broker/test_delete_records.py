@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from minikafka.broker.topic_config import TopicConfig
+from minikafka.broker.metadata.topic_configs import TopicConfig
 from minikafka.core.log.config import LogConfig
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode

@@ -7,8 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from minikafka.broker.fetch_sessions import FetchSessions
-from minikafka.broker.handlers.fetch import FetchConfig, FetchHandler
+from minikafka.broker.fetch.sessions import FetchSessions
+from minikafka.broker.requests.fetch import FetchConfig, FetchHandler
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.metrics import Metrics
 from minikafka.network.unsent import UnsentReplies

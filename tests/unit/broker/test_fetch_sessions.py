@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from minikafka.broker.fetch_versions import FETCH_VERSIONS
+from minikafka.broker.fetch.sessions import FETCH_VERSIONS
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.codec import encode
 from minikafka.protocol.messages.fetch import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from minikafka.broker.high_watermark_news import TELL_AFTER_MS
+from minikafka.broker.fetch.high_watermark_news import TELL_AFTER_MS
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.messages.fetch import (
     FetchPartition,

@@ -6,8 +6,8 @@ from uuid import UUID
 
 import pytest
 
-from minikafka.broker.hosted_partitions import HostedPartitions
-from minikafka.broker.partition import Partition
+from minikafka.broker.replication.hosted_partitions import HostedPartitions
+from minikafka.broker.replication.partition import Partition
 from minikafka.kernel.cluster import TopicPartition
 from tests.support.replica_fakes import Metadata
 

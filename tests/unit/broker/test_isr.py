@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from minikafka.broker.isr_maintenance import IsrConfig
+from minikafka.broker.replication.isr import IsrConfig
 from minikafka.kernel.errors import ErrorCode
 from tests.support.replicas import TP, ReplicaCluster, error_of
 

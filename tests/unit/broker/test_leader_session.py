@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from minikafka.broker.leader_session import (
+from minikafka.broker.replication.leader_session import (
     FETCH_VERSION,
     FETCH_VERSION_BY_NAME,
     LeaderSession,

@@ -8,9 +8,9 @@ from uuid import UUID
 
 import pytest
 
-from minikafka.broker.context import RequestContext
-from minikafka.broker.controller_fence import ControllerFence
-from minikafka.broker.handlers.leader_and_isr import SLICE, LeaderAndIsrHandler
+from minikafka.broker.requests.context import RequestContext
+from minikafka.broker.requests.controller_orders import LEADERSHIP_SLICE as SLICE
+from minikafka.broker.requests.controller_orders import ControllerFence, LeaderAndIsrHandler
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.headers import RequestHeader

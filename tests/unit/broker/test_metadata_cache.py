@@ -1,6 +1,6 @@
 """The metadata cache: what the rest of the broker asks of it."""
 
-from minikafka.broker.metadata_cache import MetadataCache
+from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.kernel.cluster import ZERO_UUID, TopicPartition
 from tests.support.cluster_metadata import (
     cache_with,

@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from minikafka.broker.acl_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
-from minikafka.broker.context import RequestContext
-from minikafka.broker.handlers.metadata import MetadataHandler
+from minikafka.broker.requests.cluster import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, MetadataHandler
+from minikafka.broker.requests.context import RequestContext
 from minikafka.kernel.cluster import ZERO_UUID
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.codec import decode, encode

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minikafka.broker.offset_lookup import (
+from minikafka.broker.fetch.offset_lookup import (
     EARLIEST_LOCAL_TIMESTAMP,
     EARLIEST_TIMESTAMP,
     LATEST_TIERED_TIMESTAMP,

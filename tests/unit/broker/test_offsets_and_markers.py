@@ -7,9 +7,9 @@ from uuid import UUID
 
 import pytest
 
-from minikafka.broker.context import RequestContext
 from minikafka.broker.coordinator_log import CoordinatorLog
-from minikafka.broker.handlers.write_txn_markers import WriteTxnMarkersHandler
+from minikafka.broker.requests.context import RequestContext
+from minikafka.broker.requests.transactions import WriteTxnMarkersHandler
 from minikafka.core.group.result import InTransaction
 from minikafka.kernel.cluster import GROUP_METADATA_TOPIC
 from minikafka.protocol.headers import RequestHeader

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from minikafka.broker.orphaned_logs import GRACE_MS, OrphanedLogs
+from minikafka.broker.replication.stray_replicas import GRACE_MS, OrphanedLogs
 from minikafka.kernel.ports import CoordinationError
 from tests.support.replicas import TOPIC, TP, Node, ReplicaCluster
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from minikafka.broker.delayed_fetch import DelayedFetch
-from minikafka.broker.fetch_reader import FetchEntry, FetchParams, Isolation, ReadResult
-from minikafka.broker.high_watermark_news import TELL_AFTER_MS, HighWatermarkNews
+from minikafka.broker.fetch.delayed_fetch import DelayedFetch
+from minikafka.broker.fetch.high_watermark_news import TELL_AFTER_MS, HighWatermarkNews
+from minikafka.broker.fetch.reader import FetchEntry, FetchParams, Isolation, ReadResult
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from tests.support.replicas import TOPIC, ReplicaCluster, error_of

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from minikafka.broker.fetch_reader import FetchEntry, FetchParams, Isolation
+from minikafka.broker.fetch.reader import FetchEntry, FetchParams, Isolation
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.storage.unified_log import UnifiedLog

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from minikafka.broker.partition import Instruction, Partition
-from minikafka.broker.topic_config import TopicConfig
+from minikafka.broker.metadata.topic_configs import TopicConfig
+from minikafka.broker.replication.partition import Instruction, Partition
 from minikafka.kernel.cluster import LeaderAndIsr, ReplicaAssignment
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.storage.unified_log import LogConfig, UnifiedLog

@@ -9,10 +9,10 @@ from uuid import UUID
 
 import pytest
 
-from minikafka.broker.context import RequestContext
-from minikafka.broker.handlers.create_partitions import CreatePartitionsHandler
-from minikafka.broker.partition_growth import PartitionGrowth, new_partitions
-from minikafka.broker.timer_driver import Reaper
+from minikafka.broker.admin.partitions import PartitionGrowth, new_partitions
+from minikafka.broker.reaper import Reaper
+from minikafka.broker.requests.context import RequestContext
+from minikafka.broker.requests.topics import CreatePartitionsHandler
 from minikafka.core.controller.placement import assign_replicas, broker_racks
 from minikafka.core.purgatory import Purgatory
 from minikafka.kernel.cluster import Broker, ReplicaAssignment

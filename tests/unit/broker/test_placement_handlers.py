@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from minikafka.broker.context import RequestContext
-from minikafka.broker.handlers.elect_leaders import ElectLeadersHandler
-from minikafka.broker.handlers.partition_reassignments import (
+from minikafka.broker.admin.elections import LeaderElections
+from minikafka.broker.reaper import Reaper
+from minikafka.broker.requests.context import RequestContext
+from minikafka.broker.requests.elections import (
     AlterPartitionReassignmentsHandler,
+    ElectLeadersHandler,
     ListPartitionReassignmentsHandler,
 )
-from minikafka.broker.leader_elections import LeaderElections
-from minikafka.broker.timer_driver import Reaper
 from minikafka.core.purgatory import Purgatory
 from minikafka.kernel.cluster import ElectionType, ReplicaAssignment, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from minikafka.broker.leader_session import ReplicaFetcherConfig
+from minikafka.broker.replication.leader_session import ReplicaFetcherConfig
 from minikafka.core.replication.fetch_state import PartitionFetchState
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode

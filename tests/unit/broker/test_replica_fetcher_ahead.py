@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from minikafka.broker.leader_session import ReplicaFetcherConfig
+from minikafka.broker.replication.leader_session import ReplicaFetcherConfig
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.messages.fetch import FetchRequest, PartitionData
 from tests.support.replicas import TP, ReplicaCluster, error_of

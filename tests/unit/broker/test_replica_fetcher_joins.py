@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minikafka.broker import replica_fetcher
+from minikafka.broker.replication import replica_fetcher
 from minikafka.protocol.messages.fetch import FetchRequest
 from tests.support.replicas import ReplicaCluster
 

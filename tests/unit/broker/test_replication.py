@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minikafka.broker.topic_config import TopicConfig
+from minikafka.broker.metadata.topic_configs import TopicConfig
 from minikafka.kernel.errors import ErrorCode
 from tests.support.replicas import TP, ReplicaCluster, error_of, values_in
 

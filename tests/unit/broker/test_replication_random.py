@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from minikafka.broker.isr_maintenance import IsrConfig
-from minikafka.broker.leader_session import ReplicaFetcherConfig
-from minikafka.broker.topic_config import TopicConfig
+from minikafka.broker.metadata.topic_configs import TopicConfig
+from minikafka.broker.replication.isr import IsrConfig
+from minikafka.broker.replication.leader_session import ReplicaFetcherConfig
 from minikafka.protocol.messages.produce import PartitionProduceResponse
 from minikafka.protocol.releases import Release
 from tests.support.replicas import TP, ReplicaCluster

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from minikafka.broker.leader_session import ReplicaFetcherConfig
-from minikafka.broker.topic_config import TopicConfig
+from minikafka.broker.metadata.topic_configs import TopicConfig
+from minikafka.broker.replication.leader_session import ReplicaFetcherConfig
 from minikafka.core.replication.throttled_replicas import ThrottledReplicas
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.messages.fetch import FetchRequest

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from minikafka.broker.stray_replicas import StrayReplicas
+from minikafka.broker.replication.stray_replicas import StrayReplicas
 from minikafka.kernel.cluster import LEADER_DURING_DELETE, TopicPartition
 from minikafka.protocol.messages.update_metadata import (
     UpdateMetadataRequest,

@@ -5,13 +5,12 @@ from typing import Any
 
 import pytest
 
-from minikafka.broker.config_entries import ConfigEntries
-from minikafka.broker.context import RequestContext
-from minikafka.broker.dynamic_config import DynamicBrokerConfig
-from minikafka.broker.handlers.create_topics import CreateTopicsHandler
-from minikafka.broker.handlers.delete_topics import DeleteTopicsHandler
-from minikafka.broker.timer_driver import Reaper
-from minikafka.broker.topic_admin import TopicAdmin, TopicAdminConfig
+from minikafka.broker.admin.config_entries import ConfigEntries
+from minikafka.broker.admin.dynamic_config import DynamicBrokerConfig
+from minikafka.broker.admin.topics import TopicAdmin, TopicAdminConfig
+from minikafka.broker.reaper import Reaper
+from minikafka.broker.requests.context import RequestContext
+from minikafka.broker.requests.topics import CreateTopicsHandler, DeleteTopicsHandler
 from minikafka.core.purgatory import Purgatory
 from minikafka.kernel.cluster import NO_LEADER, ZERO_UUID
 from minikafka.kernel.errors import ErrorCode

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from minikafka.broker.topic_config_cache import TopicConfigCache
+from minikafka.broker.metadata.topic_configs import TopicConfigCache
 from minikafka.kernel.ports import CoordinationError
 from minikafka.kernel.settings import BROKER_CONFIG, topic_defaults
 from minikafka.zookeeper.errors import MalformedZnode

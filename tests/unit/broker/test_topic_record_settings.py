@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from minikafka.broker.topic_config_cache import topic_config
+from minikafka.broker.metadata.topic_configs import topic_config
 from minikafka.core.log.config import NO_LIMIT, LogConfig
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.settings import BROKER_CONFIG, TOPIC_CONFIG, topic_defaults

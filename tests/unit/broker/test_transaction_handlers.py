@@ -7,18 +7,23 @@ from uuid import UUID
 
 import pytest
 
-from minikafka.broker.context import RequestContext
 from minikafka.broker.coordinator_log import CoordinatorLog
-from minikafka.broker.handlers.add_offsets_to_txn import AddOffsetsToTxnHandler
-from minikafka.broker.handlers.add_partitions_to_txn import AddPartitionsToTxnHandler
-from minikafka.broker.handlers.describe_producers import DescribeProducersHandler
-from minikafka.broker.handlers.describe_transactions import DescribeTransactionsHandler
-from minikafka.broker.handlers.end_txn import EndTxnHandler
-from minikafka.broker.handlers.init_producer_id import InitProducerIdHandler
-from minikafka.broker.handlers.list_transactions import ListTransactionsHandler
-from minikafka.broker.handlers.txn_offset_commit import TxnOffsetCommitHandler
-from minikafka.broker.handlers.write_txn_markers import WriteTxnMarkersHandler
-from minikafka.broker.transaction_verification import TransactionVerification, VerificationItem
+from minikafka.broker.replication.transactional_appends import (
+    TransactionVerification,
+    VerificationItem,
+)
+from minikafka.broker.requests.context import RequestContext
+from minikafka.broker.requests.group_offsets import TxnOffsetCommitHandler
+from minikafka.broker.requests.transactions import (
+    AddOffsetsToTxnHandler,
+    AddPartitionsToTxnHandler,
+    DescribeProducersHandler,
+    DescribeTransactionsHandler,
+    EndTxnHandler,
+    InitProducerIdHandler,
+    ListTransactionsHandler,
+    WriteTxnMarkersHandler,
+)
 from minikafka.core.log.append import AppendOrigin
 from minikafka.core.transaction.states import TransactionState
 from minikafka.kernel.cluster import GROUP_METADATA_TOPIC, TopicPartition

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from minikafka.broker.delayed_produce import AppendResult
-from minikafka.broker.transaction_verification import (
+from minikafka.broker.replication.delayed_produce import AppendResult
+from minikafka.broker.replication.transactional_appends import (
+    TransactionalAppends,
     TransactionVerification,
     VerificationItem,
     verification_request,
 )
-from minikafka.broker.transactional_appends import TransactionalAppends
 from minikafka.core.log.append import AppendOrigin
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from minikafka.broker.leader_session import ReplicaFetcherConfig
+from minikafka.broker.replication.leader_session import ReplicaFetcherConfig
 from minikafka.protocol.releases import Release
 from tests.support.replicas import TP, ReplicaCluster
 

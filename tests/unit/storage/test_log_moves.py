@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minikafka.broker.partition import Partition
+from minikafka.broker.replication.partition import Partition
 from minikafka.core.log.append import AppendOrigin
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError

@@ -6,8 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from minikafka.broker.handlers.leader_and_isr import instructions
-from minikafka.broker.handlers.stop_replica import stops
+from minikafka.broker.requests.controller_orders import instructions, stops
 from minikafka.controller.spoken import SpokenChannel
 from minikafka.core.controller.older_versions import for_version
 from minikafka.core.metadata_image import MetadataImage, apply

@@ -1,0 +1,179 @@
+"""Topics that are created because somebody asked for their metadata."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Protocol, TypeAlias
+
+from minikafka.broker.admin.topics import TopicAdmin
+from minikafka.core.topic_names import name_problem
+from minikafka.kernel.cluster import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from minikafka.kernel.errors import ErrorCode
+from minikafka.kernel.events import EventLog, event_log
+from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from minikafka.protocol.releases import Release
+from minikafka.protocol.schema import Message
+
+CREATE_TOPICS_VERSION = 7
+
+OFFSETS_TOPIC_CONFIG: Mapping[str, str] = MappingProxyType(
+    {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600"}
+)
+TRANSACTION_TOPIC_CONFIG: Mapping[str, str] = MappingProxyType(
+    {
+        "cleanup.policy": "compact",
+        "compression.type": "uncompressed",
+        "min.insync.replicas": "2",
+        "segment.bytes": "104857600",
+        "unclean.leader.election.enable": "false",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicShape:
+    """-1: the defaults of the controller."""
+
+    partitions: int = -1
+    replication_factor: int = -1
+    config: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class AutoTopicCreationConfig:
+    """``auto.create.topics.enable`` and the shapes of the internal topics (which are created
+    whatever it says)."""
+
+    auto_create_topics_enable: bool = True
+    release: Release = Release.KAFKA_3_9
+    request_timeout_ms: int = 30_000
+    offsets_topic: TopicShape = TopicShape(50, 3, OFFSETS_TOPIC_CONFIG)
+    transaction_topic: TopicShape = TopicShape(50, 3, TRANSACTION_TOPIC_CONFIG)
+
+
+class ControllerRequests(Protocol):
+    """A way to the controller."""
+
+    async def request(self, message: Message, version: int) -> Any:
+        """Raises TimeoutError, ConnectionError."""
+        ...
+
+
+# What to tell the one who asked, by topic.
+Answer: TypeAlias = Callable[[Mapping[str, ErrorCode]], None]
+
+
+class AutoTopicCreation:
+    """Kafka's ``AutoTopicCreationManager``.
+
+    On the controller a topic is created, and the answer is LEADER_NOT_AVAILABLE: come again.
+    Elsewhere the controller is asked and the answer is UNKNOWN_TOPIC_OR_PARTITION, at once.
+
+    Internal topics get no more replicas than ``live_brokers`` (where Kafka waits for enough brokers
+    for ever): a cluster of one is to have groups, too.
+    """
+
+    def __init__(
+        self,
+        config: AutoTopicCreationConfig,
+        admin: TopicAdmin,
+        is_controller: Callable[[], bool],
+        controller: ControllerRequests,
+        live_brokers: Callable[[], int] | None = None,
+        log: EventLog | None = None,
+    ) -> None:
+        self._config = config
+        self._live_brokers = live_brokers
+        self._admin = admin
+        self._is_controller = is_controller
+        self._controller = controller
+        self._log = log or event_log("auto-topic-creation")
+        self._in_flight: set[str] = set()
+        self._tasks: asyncio.TaskGroup | None = None
+
+    @property
+    def enabled(self) -> bool:
+        return self._config.auto_create_topics_enable
+
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        self._tasks = tasks
+
+    def create(self, topics: Sequence[str], answer: Answer) -> None:
+        """Create what can be created. ``answer`` is called once, now or when the topics are."""
+        assert self._tasks is not None, "topics are created after start"
+        errors: dict[str, ErrorCode] = {}
+        creatable: list[str] = []
+        for topic in topics:
+            if name_problem(topic) is not None:
+                errors[topic] = ErrorCode.INVALID_TOPIC_EXCEPTION
+            elif topic in self._in_flight:
+                errors[topic] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            else:
+                creatable.append(topic)
+        self._in_flight.update(creatable)
+        if creatable and self._is_controller():
+            self._tasks.create_task(
+                self._create_here(creatable, errors, answer), name="auto-topic-creation"
+            )
+            return
+        if creatable:
+            errors |= dict.fromkeys(creatable, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            self._tasks.create_task(self._ask_controller(creatable), name="auto-topic-creation")
+        answer(errors)
+
+    async def _create_here(
+        self, topics: list[str], errors: dict[str, ErrorCode], answer: Answer
+    ) -> None:
+        try:
+            outcomes = await self._admin.create_topics(
+                [self._creatable(topic) for topic in topics], timeout_ms=0, validate_only=False
+            )
+        finally:
+            self._in_flight.difference_update(topics)
+        for topic, outcome in outcomes.items():
+            code = outcome.error.code if outcome.error else ErrorCode.NONE
+            # Nobody waited, hence the time-out: the topic is there, its leaders come soon.
+            on_its_way = {ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT}
+            errors[topic] = ErrorCode.LEADER_NOT_AVAILABLE if code in on_its_way else code
+        answer(errors)
+
+    async def _ask_controller(self, topics: list[str]) -> None:
+        """The answer counts for nothing: the client asks for metadata again."""
+        request = CreateTopicsRequest(
+            topics=[self._creatable(topic) for topic in topics],
+            timeout_ms=self._config.request_timeout_ms,
+        )
+        try:
+            version = self._config.release.at_most(ApiKey.CREATE_TOPICS, CREATE_TOPICS_VERSION)
+            await self._controller.request(request, version)
+            self._log.info("auto_creation_asked", topics=topics)
+        except (TimeoutError, ConnectionError) as error:
+            self._log.warning("auto_creation_failed", topics=topics, error=str(error))
+        finally:
+            self._in_flight.difference_update(topics)
+
+    def _creatable(self, topic: str) -> CreatableTopic:
+        shape = {
+            GROUP_METADATA_TOPIC: self._config.offsets_topic,
+            TRANSACTION_STATE_TOPIC: self._config.transaction_topic,
+        }.get(topic, TopicShape())
+        return CreatableTopic(
+            name=topic,
+            num_partitions=shape.partitions,
+            replication_factor=self._replicas(topic, shape.replication_factor),
+            configs=[CreatableTopicConfig(k, v) for k, v in sorted(shape.config.items())],
+        )
+
+    def _replicas(self, topic: str, wanted: int) -> int:
+        live = wanted if self._live_brokers is None else max(1, self._live_brokers())
+        if wanted > live:
+            self._log.warning("replicas_clamped", topic=topic, wanted=wanted, live_brokers=live)
+        return min(wanted, live)

@@ -1,0 +1,121 @@
+"""The BROKER_LOGGER resource: levels of this process's loggers, described and altered (KIP-412)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from minikafka.broker.admin.config_alterations import Change, Operation
+from minikafka.broker.admin.config_entries import ConfigEntry, ConfigSource
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.events import (
+    LOGGERS,
+    ROOT_LOGGER,
+    EventLog,
+    LoggerLevels,
+    event_log,
+    logger_levels,
+    set_logger_levels,
+)
+
+VALID_LEVELS = ("DEBUG", "ERROR", "FATAL", "INFO", "TRACE", "WARN")
+
+
+class BrokerLoggers:
+    """Kafka's ``RuntimeLoggerManager``. Levels count at once and until the broker stops; they are
+    those of the process, and so of all brokers in it. Texts of errors are Kafka's."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        log: EventLog | None = None,
+        read: Callable[[], LoggerLevels] = logger_levels,
+        write: Callable[[LoggerLevels], None] = set_logger_levels,
+    ) -> None:
+        self._broker_id = broker_id
+        self._log = log or event_log("config-admin", broker=broker_id)
+        self._read = read
+        self._write = write
+
+    def entries(self, name: str) -> list[ConfigEntry]:
+        """Every logger with its level, or the root's where it has none. ``name`` is the broker's.
+
+        Raises KafkaError INVALID_REQUEST."""
+        if not name:
+            raise _bad_request("Broker id must not be empty")
+        asked = _integer(name, "Broker")
+        if asked != self._broker_id:
+            raise _bad_request(
+                f"Unexpected broker id, expected {self._broker_id} but received {name}"
+            )
+        levels = self._read()
+        return [
+            ConfigEntry(
+                logger,
+                levels.of(logger),
+                ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG,
+                type=None,
+                documentation=None,
+                read_only=False,
+                sensitive=False,
+                synonyms=(),
+            )
+            for logger in (ROOT_LOGGER, *LOGGERS)
+        ]
+
+    def alter(self, name: str, changes: Sequence[Change], validate_only: bool) -> None:
+        """Set levels, or unset them; all of ``changes`` or nothing.
+
+        Raises KafkaError INVALID_REQUEST or INVALID_CONFIG."""
+        asked = _integer(name, "Node")
+        if asked != self._broker_id:
+            raise _bad_request(
+                f"Unexpected node id. Expected {self._broker_id}, but received {name}"
+            )
+        levels = self._read()
+        root, own = levels.root, dict(levels.own)
+        for change in changes:
+            _check(change)
+            if change.operation == Operation.DELETE:
+                own.pop(change.name, None)
+            elif change.name == ROOT_LOGGER:
+                root = str(change.value)
+            else:
+                own[change.name] = str(change.value)
+        if validate_only:
+            return
+        self._write(LoggerLevels(root, own))
+        for change in changes:
+            level = None if change.operation == Operation.DELETE else change.value
+            self._log.warning("log_level_altered", logger=change.name, log_level=level)
+
+
+def _check(change: Change) -> None:
+    """Raises KafkaError."""
+    logger, operation = change.name, change.operation
+    if operation not in (Operation.SET, Operation.DELETE):
+        known = operation in list(Operation)
+        label = Operation(operation).name if known else f"Unknown operation type {operation}"
+        kind = f"{label} operation" if known else label
+        raise _bad_request(f"{kind} is not allowed for the BROKER_LOGGER resource")
+    if logger != ROOT_LOGGER and logger not in LOGGERS:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Logger {logger} does not exist!")
+    if operation == Operation.DELETE:
+        if logger == ROOT_LOGGER:
+            raise _bad_request(f"Removing the log level of the {logger} logger is not allowed")
+    elif change.value not in VALID_LEVELS:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"Cannot set the log level of {logger} to {change.value} as it is not a supported log "
+            f"level. Valid log levels are {', '.join(VALID_LEVELS)}",
+        )
+
+
+def _integer(name: str, what: str) -> int:
+    try:
+        return int(name)
+    except ValueError:
+        raise _bad_request(f"{what} id must be an integer, but it is: {name}") from None
+
+
+def _bad_request(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, message)

@@ -1,0 +1,220 @@
+"""Altering the configuration of topics and brokers: checks, then one write to ZooKeeper."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, TypeAlias
+
+from minikafka.broker.admin.broker_loggers import BrokerLoggers
+from minikafka.broker.admin.config_alterations import Change, Operation, ResourceType, check_names
+from minikafka.broker.admin.dynamic_config import DynamicBrokerConfig
+from minikafka.broker.metadata.cache import MetadataCache
+from minikafka.kernel.config import ConfigDef, ConfigError, ConfigType, InvalidConfiguration
+from minikafka.kernel.dynamic_settings import DYNAMIC_CONFIG
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.events import EventLog, event_log
+from minikafka.kernel.ports import BadVersion, CoordinationError
+from minikafka.kernel.settings import TOPIC_CONFIG
+from minikafka.zookeeper import paths
+from minikafka.zookeeper.errors import MalformedZnode
+
+
+class ConfigStore(Protocol):
+    """What is needed of ZooKeeper."""
+
+    async def entity_config_version(
+        self, entity_type: str, entity_name: str
+    ) -> tuple[dict[str, str], int]: ...
+
+    async def change_entity_config(
+        self,
+        entity_type: str,
+        entity_name: str,
+        config: Mapping[str, str],
+        expected_version: int | None = None,
+    ) -> None: ...
+
+
+# Raises ConfigError for an unknown key or a bad value.
+CheckTopicConfig: TypeAlias = Callable[[Mapping[str, str]], object]
+
+
+class ConfigAdmin:
+    """Kafka's ``ConfigAdminManager`` and the config half of ``ZkAdminManager``.
+
+    Every broker does this, not only the controller; only a broker's own settings have to be altered
+    at that broker, since it alone can tell whether it can live with them. Changes come into effect
+    when brokers see the notice (``config_changes``).
+    """
+
+    def __init__(
+        self,
+        broker_id: int,
+        cache: MetadataCache,
+        store: Callable[[], ConfigStore],
+        dynamic: DynamicBrokerConfig,
+        check_topic_config: CheckTopicConfig,
+        loggers: BrokerLoggers,
+        log: EventLog | None = None,
+    ) -> None:
+        self._broker_id = broker_id
+        self._cache = cache
+        self._store = store
+        self._dynamic = dynamic
+        self._check_topic_config = check_topic_config
+        self._loggers = loggers
+        self._log = log or event_log("config-admin", broker=broker_id)
+
+    async def replace(
+        self, resource_type: int, name: str, changes: Sequence[Change], validate_only: bool
+    ) -> None:
+        """AlterConfigs: what is not named is forgotten. Raises KafkaError."""
+        await self._alter(resource_type, name, changes, validate_only, keep=False)
+
+    async def increment(
+        self, resource_type: int, name: str, changes: Sequence[Change], validate_only: bool
+    ) -> None:
+        """IncrementalAlterConfigs: what is not named stays. Raises KafkaError."""
+        if resource_type == ResourceType.BROKER_LOGGER:
+            check_names(changes)
+            self._loggers.alter(name, changes, validate_only)
+            return
+        await self._alter(resource_type, name, changes, validate_only, keep=True)
+
+    async def _alter(
+        self,
+        resource_type: int,
+        name: str,
+        changes: Sequence[Change],
+        validate_only: bool,
+        keep: bool,
+    ) -> None:
+        _check_form(changes)
+        match resource_type:
+            case ResourceType.TOPIC:
+                self._require_topic(name)
+                kind, entity, rows = paths.TOPIC_CONFIGS, name, TOPIC_CONFIG
+            case ResourceType.BROKER:
+                kind, entity, rows = paths.BROKER_CONFIGS, self._broker_entity(name), DYNAMIC_CONFIG
+            case _:  # of the loggers of brokers too: only ``increment`` alters these
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource_type}"
+                )
+        try:
+            while not await self._try(kind, entity, rows, changes, validate_only, keep):
+                pass  # somebody altered it between our reading and our writing
+        except InvalidConfiguration as error:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
+        except ConfigError as error:
+            label = ResourceType(resource_type).name
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG,
+                f"Invalid config value for resource ConfigResource(type={label}, name='{name}'): "
+                f"{error}",
+            ) from error
+        except (CoordinationError, MalformedZnode) as error:
+            self._log.warning("configuration_not_altered", entity=entity, error=repr(error))
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"ZooKeeper: {error!r}") from error
+
+    async def _try(
+        self,
+        kind: str,
+        entity: str,
+        rows: ConfigDef,
+        changes: Sequence[Change],
+        validate_only: bool,
+        keep: bool,
+    ) -> bool:
+        """False: not written, because it is not as it was read any more."""
+        before: dict[str, str] = {}
+        version = None
+        if keep:
+            before, version = await self._store().entity_config_version(kind, entity)
+        after = changed(before, changes, rows)
+        if kind == paths.TOPIC_CONFIGS:
+            self._check_topic_config(after)
+        else:
+            self._dynamic.check(after, per_broker=entity != paths.DEFAULT_ENTITY)
+        if validate_only:
+            return True
+        try:
+            await self._store().change_entity_config(kind, entity, after, version)
+        except BadVersion:
+            return False
+        self._log.info("configuration_altered", kind=kind, entity=entity, keys=sorted(after))
+        return True
+
+    def _require_topic(self, name: str) -> None:
+        if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+        if not self._cache.contains_topic(name):
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist."
+            )
+
+    def _broker_entity(self, name: str) -> str:
+        if not name:
+            return paths.DEFAULT_ENTITY
+        require_this_broker(name, self._broker_id)
+        return str(self._broker_id)
+
+
+def require_this_broker(name: str, broker_id: int) -> None:
+    """Raises KafkaError INVALID_REQUEST for a broker resource that is none, or another's."""
+    try:
+        asked = int(name)
+    except ValueError:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}"
+        ) from None
+    if asked != broker_id:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"Unexpected broker id, expected {broker_id}, but received {name}",
+        )
+
+
+def _check_form(changes: Sequence[Change]) -> None:
+    """Raises KafkaError INVALID_REQUEST."""
+    check_names(changes)
+    unknown = [c.operation for c in changes if c.operation not in list(Operation)]
+    if unknown:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown operations type {unknown[0]}")
+
+
+def changed(
+    before: Mapping[str, str], changes: Sequence[Change], rows: ConfigDef
+) -> dict[str, str]:
+    """The configuration with the changes made. Raises ConfigError for a list operation on what is
+    no list."""
+    after = dict(before)
+    for change in changes:
+        value = change.value or ""
+        if change.operation == Operation.DELETE:
+            after.pop(change.name, None)
+        elif change.operation == Operation.SET:
+            after[change.name] = value
+        else:
+            old, given = _list(change, after, rows), _items(value)
+            if change.operation == Operation.APPEND:
+                items = old + [item for item in given if item not in old]
+            else:
+                items = [item for item in old if item not in given]
+            after[change.name] = ",".join(items)
+    return after
+
+
+def _list(change: Change, config: Mapping[str, str], rows: ConfigDef) -> list[str]:
+    row = rows.settings.get(change.name)
+    if row is None:
+        raise InvalidConfiguration(f"Unknown config name: {change.name}")
+    if row.type is not ConfigType.LIST:
+        verb = Operation(change.operation).name.lower()
+        raise InvalidConfiguration(
+            f"Config value {verb} is not allowed for config key: {change.name}"
+        )
+    return _items(config.get(change.name, row.text(row.default) or ""))
+
+
+def _items(text: str) -> list[str]:
+    return [item for item in text.split(",") if item]

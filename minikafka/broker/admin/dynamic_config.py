@@ -1,0 +1,253 @@
+"""A broker's configuration while it runs: static values, and changes read from ZooKeeper."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Protocol, TypeAlias
+
+from minikafka.kernel.config import Config, ConfigDef, ConfigError
+from minikafka.kernel.dynamic_settings import DYNAMIC_CONFIG, is_dynamic
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.events import EventLog, event_log
+from minikafka.kernel.ports import Clock, CoordinationError, SessionExpired, Watcher, WatchEvent
+from minikafka.kernel.settings import BROKER_CONFIG
+from minikafka.zookeeper import paths
+from minikafka.zookeeper.errors import MalformedZnode
+from minikafka.zookeeper.store_configs import ConfigNotice
+
+# Hears of a change: the configuration before and after it.
+Reconfigure: TypeAlias = Callable[[Config, Config], None]
+
+
+class DynamicBrokerConfig:
+    """Kafka's ``DynamicBrokerConfig``. What counts, first found: the broker's own dynamic setting
+    (/config/brokers/<id>), the cluster's (/config/brokers/<default>), the file's, the default.
+
+    ``current`` is the sum of it. What other tools wrote and this broker cannot take is left out,
+    with a line in the log.
+    """
+
+    def __init__(
+        self, static: Config, broker_def: ConfigDef = BROKER_CONFIG, log: EventLog | None = None
+    ) -> None:
+        self.static = static
+        self.current = static
+        self.cluster: Mapping[str, str] = MappingProxyType({})
+        self.own: Mapping[str, str] = MappingProxyType({})
+        self._broker_def = broker_def
+        self._listeners: list[Reconfigure] = []
+        self._log = log or event_log("dynamic-config")
+
+    def on_change(self, listener: Reconfigure) -> None:
+        """Called in order, after ``current`` is the new one."""
+        self._listeners.append(listener)
+
+    def check(self, given: Mapping[str, str], per_broker: bool) -> None:
+        """Whether a broker (or with ``per_broker`` false, all of them) may be configured so.
+
+        Raises KafkaError INVALID_REQUEST, which is what Kafka says of brokers, though it says
+        INVALID_CONFIG of topics (KAFKA-13609).
+        """
+        fixed = sorted(name for name in given if not is_dynamic(name))
+        if fixed:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"Cannot update these configs dynamically: Set({', '.join(fixed)})",
+            )
+        try:
+            for name, text in given.items():
+                _check(name, text)
+            cluster, own = (self.cluster, given) if per_broker else (given, self.own)
+            self._merge(cluster, own)
+        except ConfigError as error:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
+
+    def update(self, cluster: Mapping[str, str], own: Mapping[str, str]) -> None:
+        """ZooKeeper has these two now."""
+        before = self.current
+        self.cluster = MappingProxyType(self._readable(cluster, "cluster"))
+        self.own = MappingProxyType(self._readable(own, "broker"))
+        self.current = self._merge(self.cluster, self.own)
+        if self.current.given == before.given:
+            return
+        changed = {
+            name
+            for name in before.given.keys() | self.current.given.keys()
+            if before.given.get(name) != self.current.given.get(name)
+        }
+        self._log.info("reconfigured", keys=sorted(changed))
+        for listener in self._listeners:
+            listener(before, self.current)
+
+    def run_time(self, name: str) -> int | None:
+        """One of ``RUN_TIME_SETTINGS``; None while it is not set."""
+        text = self.own.get(name, self.cluster.get(name))
+        return None if text is None else int(DYNAMIC_CONFIG.settings[name].parse(text))
+
+    def _merge(self, *layers: Mapping[str, str]) -> Config:
+        """Raises ConfigError."""
+        given = dict(self.static.given)
+        for layer in layers:
+            given |= {name: text for name, text in layer.items() if self._has(name)}
+        return self._broker_def.parse(given)
+
+    def _has(self, name: str) -> bool:
+        """Not so for what exists at run time only: the file's rows know nothing of it."""
+        return name in self._broker_def.settings or name in self._broker_def.ignored
+
+    def _readable(self, given: Mapping[str, str], source: str) -> dict[str, str]:
+        taken = {}
+        for name, text in given.items():
+            try:
+                if not is_dynamic(name):
+                    raise ConfigError(f"{name} cannot be changed while a broker runs")
+                _check(name, text)
+            except ConfigError as error:
+                self._log.error("dynamic_setting_ignored", source=source, reason=str(error))
+            else:
+                taken[name] = text
+        return taken
+
+
+def _check(name: str, text: str) -> None:
+    """Raises ConfigError."""
+    row = DYNAMIC_CONFIG.settings.get(name)
+    if row is not None:
+        row.parse(text)
+
+
+def changed(before: Config, after: Config, names: Iterable[str]) -> bool:
+    """Whether one of these settings has another value now."""
+    return any(before.values.get(name) != after.values.get(name) for name in names)
+
+
+NOTICE_LIFETIME_MS = 15 * 60 * 1000  # Kafka's: whoever lost its session for longer reads all anew
+RETRY_MS = 500
+
+
+class ConfigNotices(Protocol):
+    """What is needed of ZooKeeper."""
+
+    async def config_changes(self, watcher: Watcher | None = None) -> list[str]: ...
+
+    async def config_change_notices(self, names: Sequence[str]) -> list[ConfigNotice]: ...
+
+    async def delete_config_changes(self, names: Sequence[str]) -> None: ...
+
+    async def entity_config(self, entity_type: str, entity_name: str) -> dict[str, str]: ...
+
+
+class Effect(Protocol):
+    """Where the news goes."""
+
+    async def topics_changed(self, topics: Collection[str] | None) -> None:
+        """These topics (None: any) were configured anew: read them. Raises CoordinationError."""
+        ...
+
+    def broker_changed(self, cluster: Mapping[str, str], own: Mapping[str, str]) -> None:
+        """What all brokers, and this one, are configured with."""
+        ...
+
+
+class ConfigChanges:
+    """Kafka's ``ZkConfigManager``, level-triggered: a notice says only what to read again.
+
+    On every session, and once after the start, all is read: notices may have come and gone. Old
+    notices are cleared away by whoever reads, as in Kafka.
+    """
+
+    def __init__(
+        self,
+        store: Callable[[], ConfigNotices],
+        clock: Clock,
+        broker_id: int,
+        effect: Effect,
+        log: EventLog | None = None,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._broker_id = broker_id
+        self._effect = effect
+        self._log = log or event_log("config-changes", broker=broker_id)
+        self._news = asyncio.Event()
+        self._read_all = True
+        self._taken: dict[str, int] = {}  # notices that are there, and when they were made
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        self._news.set()
+        self._task = tasks.create_task(self._follow(), name="/config/changes-event-process-thread")
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def on_new_session(self, _: object) -> None:
+        """The watch went with the old session, and so may have notices."""
+        self._read_all = True
+        self._news.set()
+
+    async def read_brokers(self) -> None:
+        """Read what this broker, and all, are configured with. Raises CoordinationError."""
+        self._effect.broker_changed(
+            await self._entity(paths.DEFAULT_ENTITY), await self._entity(str(self._broker_id))
+        )
+
+    async def _entity(self, name: str) -> Mapping[str, str]:
+        try:
+            return await self._store().entity_config(paths.BROKER_CONFIGS, name)
+        except MalformedZnode as error:
+            self._log.error("broker_settings_garbled", entity=name, error=str(error))
+            return {}
+
+    def _fired(self, _: WatchEvent) -> None:
+        self._news.set()
+
+    async def _follow(self) -> None:
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            read_all, self._read_all = self._read_all, False
+            try:
+                await self._look(read_all)
+            except CoordinationError as error:
+                self._read_all = True
+                if isinstance(error, SessionExpired):
+                    continue  # the next session says so
+                self._log.warning("config_changes_unreadable", error=repr(error))
+                await self._clock.sleep(RETRY_MS)
+                self._news.set()
+
+    async def _look(self, read_all: bool) -> None:
+        """Raises CoordinationError."""
+        store = self._store()
+        names = await store.config_changes(self._fired)
+        there = set(names)
+        self._taken = {name: made for name, made in self._taken.items() if name in there}
+        notices = await store.config_change_notices([n for n in names if n not in self._taken])
+        if notices or read_all:
+            await self._take(notices, read_all or any(n.entity_path is None for n in notices))
+        self._taken |= {notice.name: notice.created_ms for notice in notices}
+        await self._clear_away(store)
+
+    async def _take(self, notices: Iterable[ConfigNotice], read_all: bool) -> None:
+        entities = [n.entity_path.partition("/") for n in notices if n.entity_path is not None]
+        if notices:
+            self._log.info("config_changes", entities=["/".join(e[::2]) for e in entities])
+        mine = {paths.DEFAULT_ENTITY, str(self._broker_id)}
+        if read_all or any(
+            kind == paths.BROKER_CONFIGS and name in mine for kind, _, name in entities
+        ):
+            await self.read_brokers()
+        topics = {name for kind, _, name in entities if kind == paths.TOPIC_CONFIGS}
+        if read_all or topics:
+            await self._effect.topics_changed(None if read_all else topics)
+
+    async def _clear_away(self, store: ConfigNotices) -> None:
+        before_ms = self._clock.wall_ms() - NOTICE_LIFETIME_MS
+        old = sorted(name for name, made_ms in self._taken.items() if made_ms < before_ms)
+        if old:
+            await store.delete_config_changes(old)

@@ -1,0 +1,188 @@
+"""Adding partitions to topics: checks, placement, the write to ZooKeeper, the wait for leaders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+from uuid import UUID
+
+from minikafka.broker.admin.topics import await_leaders, coordination_failed
+from minikafka.broker.metadata.cache import MetadataCache
+from minikafka.broker.reaper import Reaper
+from minikafka.core.controller.assignment import is_being_reassigned
+from minikafka.core.controller.placement import assign_replicas, broker_racks
+from minikafka.core.purgatory import DelayedOperation
+from minikafka.kernel.cluster import Broker, ReplicaAssignment
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.events import EventLog, event_log
+from minikafka.kernel.ports import BadVersion, CoordinationError, NoNode
+from minikafka.protocol.messages.create_partitions import CreatePartitionsTopic
+from minikafka.zookeeper.errors import MalformedZnode
+from minikafka.zookeeper.store_topics import TopicAssignment
+
+
+class AssignmentStore(Protocol):
+    """What is needed of ZooKeeper."""
+
+    async def topic_marked_for_deletion(self, topic: str) -> bool: ...
+
+    async def topic_assignment_version(self, topic: str) -> tuple[TopicAssignment, int] | None: ...
+
+    async def set_topic_assignment(
+        self,
+        topic: str,
+        topic_id: UUID | None,
+        assignment: Mapping[int, ReplicaAssignment],
+        epoch_zk_version: int | None = None,
+        expected_version: int = -1,
+    ) -> None:
+        """Raises NoNode, BadVersion."""
+        ...
+
+
+class PartitionGrowth:
+    """``ZkAdminManager.createPartitions``. Only the controller's broker is asked.
+
+    The write is conditional, which Kafka's is not: a reassignment of the same topic by the
+    controller, or somebody else's growth, is not overwritten.
+    """
+
+    def __init__(
+        self,
+        store: Callable[[], AssignmentStore],
+        cache: MetadataCache,
+        reaper: Reaper[DelayedOperation],
+        log: EventLog | None = None,
+    ) -> None:
+        self._store = store
+        self._cache = cache
+        self._reaper = reaper
+        self._log = log or event_log("partition-growth")
+
+    async def create_partitions(
+        self, topics: Sequence[CreatePartitionsTopic], timeout_ms: int, validate_only: bool
+    ) -> dict[str, KafkaError | None]:
+        """By name, in order. Names must differ. Topics that have grown without all leaders being
+        there within ``timeout_ms`` end as REQUEST_TIMED_OUT; with 0 or less, all do."""
+        errors = {topic.name: await self._grow(topic, validate_only) for topic in topics}
+        grown = {topic.name: topic.count for topic in topics if errors[topic.name] is None}
+        if grown and not validate_only:
+            for name in await await_leaders(self._reaper, self._cache, grown, timeout_ms):
+                errors[name] = KafkaError(ErrorCode.REQUEST_TIMED_OUT)
+        return errors
+
+    async def _grow(self, topic: CreatePartitionsTopic, validate_only: bool) -> KafkaError | None:
+        try:
+            while not await self._try(topic, validate_only):
+                pass  # somebody wrote between our reading and our writing
+        except KafkaError as error:
+            self._log.info("topic_not_grown", topic=topic.name, error=str(error))
+            return error
+        except NoNode:
+            return _unknown(topic.name)
+        except MalformedZnode as error:
+            return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
+        except CoordinationError as error:
+            return coordination_failed(error)
+        return None
+
+    async def _try(self, topic: CreatePartitionsTopic, validate_only: bool) -> bool:
+        """False: not written, because it is not as it was read any more. Raises KafkaError,
+        CoordinationError, MalformedZnode."""
+        store = self._store()
+        if await store.topic_marked_for_deletion(topic.name):
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is queued for deletion.")
+        found = await store.topic_assignment_version(topic.name)
+        if found is None:
+            raise _unknown(topic.name)
+        known, version = found
+        added = new_partitions(topic, known.partitions, self._cache.live_brokers())
+        if validate_only:
+            return True
+        try:
+            await store.set_topic_assignment(
+                topic.name,
+                known.topic_id,
+                {**known.partitions, **added},
+                expected_version=version,
+            )
+        except BadVersion:
+            return False
+        self._log.info("topic_grown", topic=topic.name, partitions=topic.count)
+        return True
+
+
+def new_partitions(
+    topic: CreatePartitionsTopic,
+    existing: Mapping[int, ReplicaAssignment],
+    brokers: Sequence[Broker],
+) -> dict[int, ReplicaAssignment]:
+    """Where the partitions go that the topic lacks: as it is told, else where placement would have
+    gone on. Raises KafkaError."""
+    if any(is_being_reassigned(assignment) for assignment in existing.values()):
+        raise KafkaError(
+            ErrorCode.REASSIGNMENT_IN_PROGRESS,
+            f"A partition reassignment is in progress for the topic '{topic.name}'.",
+        )
+    if 0 not in existing:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            f"Unexpected existing replica assignment for topic '{topic.name}', partition id 0 is "
+            "missing.",
+        )
+    have, missing = len(existing), topic.count - len(existing)
+    if missing < 0:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"Topic currently has {have} partitions, which is higher than the requested "
+            f"{topic.count}.",
+        )
+    if missing == 0:
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {have} partitions.")
+    model = existing[0].replicas
+    if topic.assignments is not None:
+        told = [tuple(assignment.broker_ids) for assignment in topic.assignments]
+        _check_told(told, missing, len(model), {broker.id for broker in brokers}, have)
+        return {have + n: ReplicaAssignment(replicas) for n, replicas in enumerate(told)}
+    racks = broker_racks(brokers)
+    start = next((n for n, broker in enumerate(racks) if broker.id >= model[0]), 0)
+    placed = assign_replicas(
+        racks, missing, len(model), start_index=start, replica_shift=start, start_partition=have
+    )
+    return {partition: ReplicaAssignment(replicas) for partition, replicas in placed.items()}
+
+
+def _check_told(
+    told: Sequence[tuple[int, ...]], missing: int, factor: int, live: set[int], first: int
+) -> None:
+    """Raises KafkaError INVALID_REPLICA_ASSIGNMENT."""
+    unknown = sorted({broker for replicas in told for broker in replicas} - live)
+    problem = None
+    if unknown:
+        problem = f"Unknown broker(s) in replica assignment: {', '.join(map(str, unknown))}."
+    elif len(told) != missing:
+        problem = (
+            f"Increasing the number of partitions by {missing} but {len(told)} assignments "
+            "provided."
+        )
+    for partition, replicas in enumerate(told, first):
+        if problem is not None:
+            break
+        if not replicas:
+            problem = f"Cannot have replication factor of 0 for partition id {partition}."
+        elif len(set(replicas)) < len(replicas):
+            problem = (
+                "Duplicate brokers not allowed in replica assignment: "
+                f"{', '.join(map(str, replicas))} for partition id {partition}."
+            )
+        elif len(replicas) != factor:
+            problem = (
+                f"Inconsistent replication factor between partitions, partition 0 has {factor} "
+                f"while partition {partition} has {len(replicas)}."
+            )
+    if problem is not None:
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
+
+
+def _unknown(topic: str) -> KafkaError:
+    return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic}' does not exist.")

@@ -1,0 +1,370 @@
+"""Creating and deleting topics: checks, placement, the ZooKeeper write, the wait for its effect."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+from uuid import UUID
+
+from minikafka.broker.metadata.cache import MetadataCache
+from minikafka.broker.reaper import Reaper
+from minikafka.core.controller.placement import assign_replicas, broker_racks
+from minikafka.core.purgatory import DelayedOperation
+from minikafka.core.topic_names import collide, may_collide, require_valid
+from minikafka.kernel.cluster import ZERO_UUID, TopicPartition
+from minikafka.kernel.config import ConfigError
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.events import EventLog, event_log
+from minikafka.kernel.ports import CoordinationError, Entropy, NodeExists, SessionExpired
+from minikafka.protocol.messages.create_topics import CreatableTopic
+
+# Topics that had not got there when time ran out; empty when all is well.
+Done: TypeAlias = Callable[[list[str]], None]
+
+
+class DelayedCreatePartitions(DelayedOperation):
+    """Complete when (A) every partition of every topic has a leader here; or, by expiry, (B) the
+    topics that lack one are named. Watches the topics' names.
+
+    ``topics``: how many partitions each must have, from 0 on.
+    """
+
+    __slots__ = ("_cache", "_done", "_topics")
+
+    def __init__(
+        self, delay_ms: int, topics: Mapping[str, int], cache: MetadataCache, done: Done
+    ) -> None:
+        super().__init__(delay_ms)
+        self._topics = topics
+        self._cache = cache
+        self._done = done
+
+    def try_complete(self) -> bool:
+        return not self._lacking() and self.force_complete()  # case A
+
+    def on_complete(self) -> None:
+        self._done(self._lacking())
+
+    def on_expiration(self) -> None:
+        """Case B: ``on_complete`` has said it."""
+
+    def watched_keys(self) -> Iterable[str]:
+        return self._topics
+
+    def _lacking(self) -> list[str]:
+        return [
+            topic
+            for topic, partitions in self._topics.items()
+            if not all(self._has_leader(topic, p) for p in range(partitions))
+        ]
+
+    def _has_leader(self, topic: str, partition: int) -> bool:
+        state = self._cache.partition(TopicPartition(topic, partition))
+        return state is not None and state.has_leader
+
+
+class DelayedDeleteTopics(DelayedOperation):
+    """Complete when (A) none of the topics is here any more; or, by expiry, (B) those still here
+    are named. Watches the topics' names."""
+
+    __slots__ = ("_cache", "_done", "_topics")
+
+    def __init__(self, delay_ms: int, topics: list[str], cache: MetadataCache, done: Done) -> None:
+        super().__init__(delay_ms)
+        self._topics = topics
+        self._cache = cache
+        self._done = done
+
+    def try_complete(self) -> bool:
+        return not self._remaining() and self.force_complete()  # case A
+
+    def on_complete(self) -> None:
+        self._done(self._remaining())
+
+    def on_expiration(self) -> None:
+        """Case B: ``on_complete`` has said it."""
+
+    def watched_keys(self) -> Iterable[str]:
+        return self._topics
+
+    def _remaining(self) -> list[str]:
+        return [topic for topic in self._topics if self._cache.contains_topic(topic)]
+
+
+def parked(
+    reaper: Reaper[DelayedOperation],
+    make: Callable[[Done], DelayedOperation],
+    topics: Sequence[str],
+) -> Awaitable[list[str]]:
+    """Park what ``make`` makes, watching these topics; ends with what its ``Done`` is told."""
+    ended: asyncio.Future[list[str]] = asyncio.get_running_loop().create_future()
+
+    def done(not_there: list[str]) -> None:
+        if not ended.done():  # cancelled with the node
+            ended.set_result(not_there)
+
+    reaper.try_complete_else_watch(make(done), topics)
+    return ended
+
+
+async def await_leaders(
+    reaper: Reaper[DelayedOperation],
+    cache: MetadataCache,
+    topics: Mapping[str, int],
+    timeout_ms: int,
+) -> list[str]:
+    """Those of the topics (with their numbers of partitions) that did not get all their leaders in
+    time; with 0 or less nobody waits, and it is all of them."""
+    if timeout_ms <= 0:
+        return list(topics)
+    return await parked(
+        reaper,
+        lambda done: DelayedCreatePartitions(timeout_ms, topics, cache, done),
+        list(topics),
+    )
+
+
+USE_DEFAULT = -1  # for partitions and replication factor (KIP-464)
+
+
+class TopicStore(Protocol):
+    """What is needed of ZooKeeper."""
+
+    async def topics(self) -> list[str]: ...
+
+    async def topic_marked_for_deletion(self, topic: str) -> bool: ...
+
+    async def create_topic(
+        self,
+        topic: str,
+        topic_id: UUID | None,
+        replicas: Mapping[int, Sequence[int]],
+        config: Mapping[str, str],
+    ) -> None:
+        """Raises NodeExists."""
+        ...
+
+    async def request_topic_deletion(self, topic: str) -> None:
+        """Raises NodeExists when it is requested already."""
+        ...
+
+
+# Raises ConfigError for an unknown key or a bad value.
+CheckTopicConfig: TypeAlias = Callable[[Mapping[str, str]], object]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicAdminConfig:
+    num_partitions: int = 1
+    default_replication_factor: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class TopicOutcome:
+    """What became of one topic to create. With an ``error`` the rest means nothing."""
+
+    error: KafkaError | None = None
+    topic_id: UUID = ZERO_UUID
+    partitions: int = -1
+    replication_factor: int = -1
+    config: Mapping[str, str] | None = None
+
+
+class TopicAdmin:
+    """Kafka's ``ZkAdminManager``, as far as topics go. Only the controller's is asked.
+
+    Checks against the metadata cache, then against ZooKeeper: the cache may lag, the write is
+    what decides. A topic's name is the key of the ``topic`` purgatory.
+    """
+
+    def __init__(
+        self,
+        store: Callable[[], TopicStore],
+        cache: MetadataCache,
+        reaper: Reaper[DelayedOperation],
+        entropy: Entropy,
+        config: TopicAdminConfig,
+        check_topic_config: CheckTopicConfig,
+        log: EventLog | None = None,
+    ) -> None:
+        self._store = store
+        self._cache = cache
+        self._reaper = reaper
+        self._entropy = entropy
+        self._config = config
+        self._check_topic_config = check_topic_config
+        self._log = log or event_log("topic-admin")
+
+    def topic_changed(self, topic: str) -> None:
+        """The metadata cache has news of the topic: who waits for it looks again."""
+        self._reaper.check_and_complete(topic)
+
+    async def create_topics(
+        self, topics: Sequence[CreatableTopic], timeout_ms: int, validate_only: bool
+    ) -> dict[str, TopicOutcome]:
+        """By name, in order. Names must differ. Topics that were created but are not in effect
+        within ``timeout_ms`` end as REQUEST_TIMED_OUT; with 0 or less, all do."""
+        outcomes = {topic.name: await self._create(topic, validate_only) for topic in topics}
+        created = {n: o.partitions for n, o in outcomes.items() if o.error is None}
+        if created and not validate_only:
+            for name in await await_leaders(self._reaper, self._cache, created, timeout_ms):
+                outcomes[name] = TopicOutcome(KafkaError(ErrorCode.REQUEST_TIMED_OUT))
+        return outcomes
+
+    async def delete_topics(self, topics: Sequence[str], timeout_ms: int) -> dict[str, ErrorCode]:
+        """By name, in order; REQUEST_TIMED_OUT for those still there after ``timeout_ms``."""
+        errors = {topic: await self._delete(topic) for topic in topics}
+        marked = [topic for topic, error in errors.items() if error is ErrorCode.NONE]
+        if marked:
+            for topic in await self._await_deletion(marked, timeout_ms):
+                errors[topic] = ErrorCode.REQUEST_TIMED_OUT
+        return errors
+
+    # -- creation
+
+    async def _create(self, topic: CreatableTopic, validate_only: bool) -> TopicOutcome:
+        try:
+            config = _given_config(topic)
+            replicas = self._replicas(topic)
+            await self._check(topic.name, replicas, config)
+            topic_id = ZERO_UUID
+            if not validate_only:
+                topic_id = self._new_topic_id()
+                await self._store().create_topic(topic.name, topic_id, replicas, config)
+        except KafkaError as error:
+            return self._failed(topic.name, error)
+        except NodeExists:
+            return self._failed(topic.name, _already_exists(topic.name))
+        except CoordinationError as error:
+            return self._failed(topic.name, coordination_failed(error))
+        if not validate_only:
+            self._log.info("topic_created", topic=topic.name, partitions=len(replicas))
+        return TopicOutcome(None, topic_id, len(replicas), len(replicas[0]), config)
+
+    def _failed(self, topic: str, error: KafkaError) -> TopicOutcome:
+        self._log.info("topic_not_created", topic=topic, error=str(error))
+        return TopicOutcome(error)
+
+    def _replicas(self, topic: CreatableTopic) -> dict[int, tuple[int, ...]]:
+        """Raises KafkaError."""
+        if self._cache.contains_topic(topic.name):
+            raise _already_exists(topic.name)
+        counted = topic.num_partitions != USE_DEFAULT or topic.replication_factor != USE_DEFAULT
+        if topic.assignments:
+            if counted:
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST,
+                    "Both numPartitions or replicationFactor and replicasAssignments were set. "
+                    "Both cannot be used at the same time.",
+                )
+            # As in Kafka, nobody asks whether these brokers exist.
+            return {a.partition_index: tuple(a.broker_ids) for a in topic.assignments}
+        config = self._config
+        partitions = topic.num_partitions
+        factor = topic.replication_factor
+        brokers = broker_racks(self._cache.live_brokers())
+        dice = len(brokers) or 1
+        return assign_replicas(
+            brokers,
+            config.num_partitions if partitions == USE_DEFAULT else partitions,
+            config.default_replication_factor if factor == USE_DEFAULT else factor,
+            start_index=self._entropy.randrange(dice),
+            replica_shift=self._entropy.randrange(dice),
+        )
+
+    async def _check(
+        self, topic: str, replicas: Mapping[int, Sequence[int]], config: Mapping[str, str]
+    ) -> None:
+        """Raises KafkaError."""
+        require_valid(topic)
+        store = self._store()
+        if await store.topic_marked_for_deletion(topic):
+            raise KafkaError(
+                ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic}' is marked for deletion."
+            )
+        existing = await store.topics()
+        if topic in existing:
+            raise _already_exists(topic)
+        if may_collide(topic):
+            colliding = [other for other in existing if collide(topic, other)]
+            if colliding:
+                raise KafkaError(
+                    ErrorCode.INVALID_TOPIC_EXCEPTION,
+                    f"Topic '{topic}' collides with existing topics: {', '.join(colliding)}",
+                )
+        _check_assignment(replicas)
+        try:
+            self._check_topic_config(config)
+        except ConfigError as error:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
+
+    def _new_topic_id(self) -> UUID:
+        """Random, version 4. Never one that Kafka reserves, nor one whose text begins with a dash
+        (Kafka avoids those too: tools would take it for an option)."""
+        while True:
+            topic_id = UUID(bytes=self._entropy.random_bytes(16), version=4)
+            if topic_id.int > 1 and topic_id.bytes[0] >> 2 != _DASH:
+                return topic_id
+
+    # -- deletion
+
+    async def _delete(self, topic: str) -> ErrorCode:
+        try:
+            await self._store().request_topic_deletion(topic)
+        except NodeExists:
+            return ErrorCode.NONE  # under way already: wait for it like whoever asked first
+        except CoordinationError as error:
+            self._log.warning("topic_not_deleted", topic=topic, error=repr(error))
+            return coordination_failed(error).code
+        self._log.info("topic_deletion_requested", topic=topic)
+        return ErrorCode.NONE
+
+    # -- waiting
+
+    async def _await_deletion(self, topics: list[str], timeout_ms: int) -> list[str]:
+        if timeout_ms <= 0:
+            return topics
+        cache = self._cache
+        return await parked(
+            self._reaper, lambda done: DelayedDeleteTopics(timeout_ms, topics, cache, done), topics
+        )
+
+
+_DASH = 62  # of the base64url alphabet
+
+
+def _already_exists(topic: str) -> KafkaError:
+    return KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic}' already exists.")
+
+
+def coordination_failed(error: CoordinationError) -> KafkaError:
+    """A session that is over has taken the controller's office with it."""
+    if isinstance(error, SessionExpired):
+        return KafkaError(ErrorCode.NOT_CONTROLLER)
+    return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"ZooKeeper: {error!r}")
+
+
+def _given_config(topic: CreatableTopic) -> dict[str, str]:
+    nulls = [entry.name for entry in topic.configs if entry.value is None]
+    if nulls:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"Null value not supported for topic configs: {','.join(nulls)}",
+        )
+    return {entry.name: entry.value for entry in topic.configs if entry.value is not None}
+
+
+def _check_assignment(replicas: Mapping[int, Sequence[int]]) -> None:
+    problem = None
+    if len({len(brokers) for brokers in replicas.values()}) != 1:
+        problem = "All partitions should have the same number of replicas"
+    elif any(len(set(brokers)) != len(brokers) for brokers in replicas.values()):
+        problem = f"Duplicate replica assignment found: {dict(replicas)}"
+    elif sorted(replicas) != list(range(len(replicas))):
+        problem = "partitions should be a consecutive 0-based integer sequence"
+    elif not replicas[0]:
+        problem = "A partition needs at least one replica"
+    if problem is not None:
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)

@@ -1,0 +1,100 @@
+"""The offset that belongs to a timestamp, as far as the asker may see."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from minikafka.broker.fetch.reader import Isolation, end_of
+from minikafka.broker.replication.partition import Partition
+from minikafka.kernel.cluster import NO_EPOCH
+from minikafka.kernel.errors import ErrorCode, KafkaError
+
+LATEST_TIMESTAMP = -1
+EARLIEST_TIMESTAMP = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL_TIMESTAMP = -4
+LATEST_TIERED_TIMESTAMP = -5
+
+
+class FoundOffset(NamedTuple):
+    """-1 where there is none."""
+
+    offset: int = -1
+    timestamp: int = -1
+    leader_epoch: int = NO_EPOCH
+
+
+NOTHING = FoundOffset()
+
+
+def find_offset(
+    partition: Partition,
+    timestamp: int,
+    isolation: Isolation,
+    current_leader_epoch: int,
+    leader_only: bool,
+) -> FoundOffset:
+    """The first record not older than ``timestamp``, or one of the named ends of the log.
+
+    Raises KafkaError(OFFSET_NOT_AVAILABLE) to a consumer while the high watermark of a new leader
+    is below the start of its epoch: offsets would seem to go back (KIP-207). Also raises as
+    ``Partition.readable_log``, and OSError.
+    """
+    log = partition.readable_log(current_leader_epoch, leader_only)
+    last = end_of(partition, isolation)
+    start = partition.state.leader_epoch_start_offset
+    behind = (
+        isolation is not Isolation.LOG_END
+        and start is not None
+        and start > partition.high_watermark
+    )
+    if timestamp == LATEST_TIMESTAMP:
+        if behind:
+            raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
+        return FoundOffset(last, leader_epoch=partition.leader_epoch)
+    if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
+        epoch = log.epochs.cache.epoch_for_offset(log.log_start_offset)
+        return FoundOffset(log.log_start_offset, leader_epoch=NO_EPOCH if epoch is None else epoch)
+    if timestamp == LATEST_TIERED_TIMESTAMP:
+        return NOTHING  # nothing is tiered
+    if timestamp == MAX_TIMESTAMP:
+        found = log.offset_of_max_timestamp(last)
+    else:
+        found = log.offset_by_timestamp(timestamp, last)
+    if found is not None:
+        return FoundOffset(*found)
+    if behind:
+        raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
+    return NOTHING
+
+
+def ages(partition: Partition, leader_only: bool, now_ms: int) -> list[tuple[int, int]]:
+    """(first offset, when it was last written to in ms) of each segment, then of what comes next.
+
+    Raises as ``Partition.readable_log``, and OSError."""
+    log = partition.readable_log(NO_EPOCH, leader_only)
+    start = log.log_start_offset
+    found = [(max(segment.base_offset, start), segment.modified_ms) for segment in log.segments]
+    active = log.segments.active
+    if active is None or active.size_bytes > 0:
+        found.append((log.log_end_offset, now_ms))
+    return found
+
+
+def offsets_before(
+    known: Sequence[tuple[int, int]], timestamp: int, count: int, bound: int
+) -> list[int]:
+    """What version 0 asks for: ``count`` offsets at the most, the highest first, of the ``known``
+    ``ages`` that are not younger than ``timestamp``; ``bound`` instead of all that lie above it.
+
+    Kafka: ``legacyFetchOffsetsBefore``, ``legacyFetchOffsetsForTimestamp``."""
+    end = len(known)
+    if timestamp == EARLIEST_TIMESTAMP:
+        end = 1
+    elif timestamp != LATEST_TIMESTAMP:
+        while end > 0 and known[end - 1][1] > timestamp:
+            end -= 1
+    offsets = [offset for offset, _ in reversed(known[:end])][: max(0, count)]
+    visible = [offset for offset in offsets if offset <= bound]
+    return offsets if len(visible) == len(offsets) else [bound, *visible]

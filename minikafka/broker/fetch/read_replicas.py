@@ -1,0 +1,56 @@
+"""Consumers of other racks, sent to a replica near them."""
+
+from __future__ import annotations
+
+from minikafka.broker.metadata.cluster_view import ClusterView
+from minikafka.broker.replication.partition import Partition
+from minikafka.core.replication.replica_selector import SELECTORS, ReplicaView
+
+NO_PREFERENCE = -1
+
+
+class PreferredReplicas:
+    """``selector_class`` is ``replica.selector.class``, None for none: then nobody is sent away."""
+
+    def __init__(self, cluster: ClusterView, selector_class: str | None) -> None:
+        self._cluster = cluster
+        self._select = SELECTORS[selector_class] if selector_class else None
+
+    def for_consumer(
+        self, partition: Partition, rack: str, listener: str, fetch_offset: int, now_ms: int
+    ) -> int:
+        """The broker to read from instead of this one, which leads; ``NO_PREFERENCE`` to stay.
+
+        Nobody is sent to a replica that lags: it would not catch up by being asked, and the
+        consumer would go back and forth."""
+        if self._select is None or not partition.is_leader:
+            return NO_PREFERENCE
+        isr = partition.state.isr.committed
+        leader = ReplicaView(
+            partition.broker_id,
+            self._rack(partition.broker_id),
+            partition.log.log_end_offset,
+            0,
+        )
+        others = [
+            ReplicaView(
+                replica,
+                self._rack(replica),
+                state.log_end_offset,
+                now_ms - state.last_caught_up_ms,
+            )
+            for replica, state in partition.followers.items()
+            if replica in isr
+            and state.log_start_offset <= fetch_offset <= state.log_end_offset
+            and self._is_reachable(replica, listener)
+        ]
+        chosen = self._select(rack, leader, others)
+        return NO_PREFERENCE if chosen is leader else chosen.broker_id
+
+    def _rack(self, broker_id: int) -> str | None:
+        broker = self._cluster.broker(broker_id)
+        return None if broker is None else broker.rack
+
+    def _is_reachable(self, broker_id: int, listener: str) -> bool:
+        broker = self._cluster.broker(broker_id)
+        return broker is not None and broker.endpoint(listener) is not None

@@ -1,0 +1,116 @@
+"""Which broker coordinates a group or transaction, by the partitions of the internal topics."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import Protocol, TypeAlias
+
+from minikafka.broker.admin.auto_topic_creation import Answer
+from minikafka.broker.metadata.cache import MetadataCache
+from minikafka.broker.requests.cluster import NOT_AVAILABLE, CoordinatorType, Found
+from minikafka.core.coordinator_partition import partition_for
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.errors import ErrorCode
+from minikafka.kernel.events import EventLog, event_log
+from minikafka.kernel.ports import Clock, CoordinationError
+from minikafka.zookeeper.errors import MalformedZnode
+
+RETRY_MS = 500
+
+# How many partitions a topic is assigned in ZooKeeper, None if there is no such topic. Raises
+# CoordinationError, MalformedZnode.
+ReadPartitionCount: TypeAlias = Callable[[str], Awaitable[int | None]]
+
+
+class InternalTopicSizes:
+    """A group's partition is its hash modulo this number: it must be the same whenever, and on
+    whatever broker, somebody asks. So it is read from ZooKeeper before this broker first serves a
+    part of the topic, and then kept. Metadata are no measure: they may come in parts, and a group
+    that is looked up in a part of the topic loses what it committed there.
+
+    Partitions that are added later count after a restart, as in Kafka, which reads the number when
+    it starts (``GroupMetadataManager.retrieveGroupMetadataTopicPartitionCount``) and so, unlike
+    this, does not learn of a topic that is made by hand afterwards. ``configured``: how many those
+    are going to have that do not exist yet. ``is_known``: whether the metadata have the topic.
+    """
+
+    def __init__(
+        self,
+        configured: Mapping[str, int],
+        is_known: Callable[[str], bool],
+        read: ReadPartitionCount,
+        clock: Clock,
+        log: EventLog | None = None,
+    ) -> None:
+        self._configured = configured
+        self._sizes = dict(configured)
+        self._is_known = is_known
+        self._read = read
+        self._clock = clock
+        self._log = log or event_log("internal-topics")
+
+    def __getitem__(self, topic: str) -> int:
+        return self._sizes[topic]
+
+    async def learn(self, topics: Collection[str]) -> None:
+        """Before what a controller says of these topics takes effect. Waits for as long as
+        ZooKeeper is away: a coordinator that took a wrong number would serve wrong groups."""
+        for topic in self._sizes:
+            if topic in topics and not self._is_known(topic):
+                self._sizes[topic] = await self._read_patiently(topic)
+
+    async def _read_patiently(self, topic: str) -> int:
+        while True:
+            try:
+                return await self._read(topic) or self._configured[topic]
+            except CoordinationError as error:
+                self._log.warning("topic_size_unreadable", topic=topic, error=repr(error))
+                await self._clock.sleep(RETRY_MS)
+            except MalformedZnode as error:  # the controller has read it; it broke just now
+                self._log.error("topic_size_garbled", topic=topic, error=str(error))
+                return self._sizes[topic]
+
+
+class TopicCreation(Protocol):
+    def create(self, topics: Sequence[str], answer: Answer) -> None: ...
+
+
+class CoordinatorLookup:
+    """``topics``: the internal topic of each type that is coordinated. One that is missing is
+    created; the client comes again."""
+
+    def __init__(
+        self,
+        cache: MetadataCache,
+        creation: TopicCreation,
+        topics: Mapping[CoordinatorType, str],
+        sizes: InternalTopicSizes,
+    ) -> None:
+        self._cache = cache
+        self._creation = creation
+        self._topics = topics
+        self._sizes = sizes
+
+    def partition_count(self, kind: CoordinatorType) -> int:
+        """As many as the topic has; before it exists, as many as it will have."""
+        return self._sizes[self._topics[kind]]
+
+    def __call__(self, kind: CoordinatorType, key: str, listener: str) -> Found:
+        if kind not in self._topics:
+            return NOT_AVAILABLE
+        topic = self._topics[kind]
+        if not self._cache.contains_topic(topic):
+            self._creation.create([topic], _ignore)
+            return NOT_AVAILABLE
+        partition = TopicPartition(topic, partition_for(key, self.partition_count(kind)))
+        leadership = self._cache.partition_leader(partition)
+        if leadership is None:
+            return NOT_AVAILABLE
+        endpoint = self._cache.endpoint(leadership[0], listener)
+        if endpoint is None:
+            return NOT_AVAILABLE
+        return Found(ErrorCode.NONE, leadership[0], endpoint.host, endpoint.port)
+
+
+def _ignore(errors: Mapping[str, ErrorCode]) -> None:
+    """Who asks for a coordinator asks again."""

@@ -1,0 +1,188 @@
+"""Configurations of topics: a cache of what ZooKeeper holds, and the settings that brokers use."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias
+
+from minikafka.core.log.config import NO_LIMIT, LogConfig
+from minikafka.core.replication.throttled_replicas import NO_REPLICAS, ThrottledReplicas
+from minikafka.kernel.config import ConfigError
+from minikafka.kernel.events import EventLog, event_log
+from minikafka.kernel.settings import TOPIC_CONFIG
+from minikafka.zookeeper.errors import MalformedZnode
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """The effective settings of one topic: its own, else the broker's."""
+
+    log: LogConfig = field(default_factory=LogConfig)
+    min_insync_replicas: int = 1
+    leader_throttled: ThrottledReplicas = NO_REPLICAS
+    follower_throttled: ThrottledReplicas = NO_REPLICAS
+
+
+class TopicConfigs(Protocol):
+    """Topic settings, read from ZooKeeper once and then kept."""
+
+    async def load(self, topics: Iterable[str]) -> None:
+        """Make ``get`` answer for these topics. Raises CoordinationError."""
+        ...
+
+    def get(self, topic: str) -> TopicConfig:
+        """The settings as last read; the broker's defaults for a topic never loaded."""
+        ...
+
+    def forget(self, topic: str) -> None:
+        """The topic is being deleted: one made again under its name is read anew."""
+        ...
+
+
+# Reads what is set for these topics: Kafka's keys and texts. Raises CoordinationError, and
+# MalformedZnode when nobody can read that.
+ReadTopicConfigs: TypeAlias = Callable[[Sequence[str]], Awaitable[Mapping[str, Mapping[str, str]]]]
+
+
+def topic_config(settings: Mapping[str, Any]) -> TopicConfig:
+    """From parsed values by Kafka's topic keys, of which all are given.
+
+    ``message.timestamp.difference.max.ms`` is what two keys were made of in Kafka 3.6; it counts
+    for each of them that is at its default."""
+    difference_ms = settings["message.timestamp.difference.max.ms"]
+    before_ms = settings["message.timestamp.before.max.ms"]
+    after_ms = settings["message.timestamp.after.max.ms"]
+    return TopicConfig(
+        log=LogConfig(
+            segment_bytes=settings["segment.bytes"],
+            segment_ms=settings["segment.ms"],
+            index_interval_bytes=settings["index.interval.bytes"],
+            index_size_max_bytes=settings["segment.index.bytes"],
+            max_message_bytes=settings["max.message.bytes"],
+            message_timestamp_type=settings["message.timestamp.type"],
+            message_timestamp_before_max_ms=difference_ms if before_ms == NO_LIMIT else before_ms,
+            message_timestamp_after_max_ms=difference_ms if after_ms == NO_LIMIT else after_ms,
+            message_downconversion_enable=settings["message.downconversion.enable"],
+            compression_type=settings["compression.type"],
+            compression_gzip_level=settings["compression.gzip.level"],
+            compression_lz4_level=settings["compression.lz4.level"],
+            compression_zstd_level=settings["compression.zstd.level"],
+            cleanup_policy=",".join(settings["cleanup.policy"]),
+            delete_retention_ms=settings["delete.retention.ms"],
+            min_cleanable_dirty_ratio=settings["min.cleanable.dirty.ratio"],
+            min_compaction_lag_ms=settings["min.compaction.lag.ms"],
+            max_compaction_lag_ms=settings["max.compaction.lag.ms"],
+            segment_jitter_ms=settings["segment.jitter.ms"],
+            retention_ms=settings["retention.ms"],
+            retention_bytes=settings["retention.bytes"],
+            file_delete_delay_ms=settings["file.delete.delay.ms"],
+            flush_messages=settings["flush.messages"],
+            flush_ms=settings["flush.ms"],
+        ),
+        min_insync_replicas=settings["min.insync.replicas"],
+        leader_throttled=ThrottledReplicas.parse(settings["leader.replication.throttled.replicas"]),
+        follower_throttled=ThrottledReplicas.parse(
+            settings["follower.replication.throttled.replicas"]
+        ),
+    )
+
+
+class TopicConfigCache:
+    """A topic never loaded has the broker's ``defaults`` (``kernel.settings.topic_defaults``).
+
+    Bounded by the topics that this broker hosts. Of two answers about a topic the one that was
+    asked for later counts, in whatever order they come."""
+
+    def __init__(
+        self, read: ReadTopicConfigs, defaults: Mapping[str, Any], log: EventLog | None = None
+    ) -> None:
+        self._read = read
+        self._defaults = defaults
+        self._default = topic_config(defaults)
+        self._given: dict[str, Mapping[str, str]] = {}
+        self._known: dict[str, TopicConfig] = {}
+        self._asked = 0
+        self._open: dict[int, frozenset[str]] = {}  # questions by number
+        self._answered: dict[str, int] = {}  # by which question, as long as any is open
+        self._log = log or event_log("topic-config")
+
+    async def load(self, topics: Iterable[str]) -> None:
+        """Read those that are not known yet. Raises CoordinationError."""
+        unknown = [topic for topic in topics if topic not in self._known]
+        if unknown:
+            await self.reload(unknown)
+
+    async def reload(self, topics: Sequence[str]) -> None:
+        """Read these, known or not. Raises CoordinationError."""
+        self._asked += 1
+        asked = self._asked
+        self._open[asked] = frozenset(topics)
+        try:
+            found = await self._read_each(topics)
+            for topic in topics:
+                if self._answered.get(topic, 0) < asked:
+                    self._answered[topic] = asked
+                    self._given[topic] = found.get(topic, {})
+                    self._known[topic] = self._effective(topic, self._given[topic])
+        finally:
+            del self._open[asked]
+            if not self._open:
+                self._answered.clear()
+
+    async def refresh(self, topics: Iterable[str] | None = None) -> list[str]:
+        """Read those of these (None: of all) anew that are in use, or about to be; which they
+        were. Raises CoordinationError."""
+        used = self._known.keys() | frozenset().union(*self._open.values())
+        wanted = sorted(used if topics is None else used.intersection(topics))
+        if wanted:
+            await self.reload(wanted)
+        return wanted
+
+    def set_defaults(self, defaults: Mapping[str, Any]) -> None:
+        """The broker's own settings are others now."""
+        self._defaults = defaults
+        self._default = topic_config(defaults)
+        for topic, given in self._given.items():
+            self._known[topic] = self._effective(topic, given)
+
+    def given(self, topic: str) -> Mapping[str, str]:
+        """What is set for the topic itself, as last read."""
+        return self._given.get(topic, {})
+
+    async def _read_each(self, topics: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
+        """What is set for these topics; one by one only where the whole cannot be read."""
+        try:
+            return await self._read(topics)
+        except MalformedZnode as error:
+            if len(topics) == 1:
+                self._log.warning("topic_settings_garbled", topic=topics[0], error=str(error))
+                return {}
+        found: dict[str, Mapping[str, str]] = {}
+        for topic in topics:
+            found.update(await self._read_each([topic]))
+        return found
+
+    def get(self, topic: str) -> TopicConfig:
+        return self._known.get(topic, self._default)
+
+    def forget(self, topic: str) -> None:
+        """A topic of that name that is made later has settings of its own."""
+        self._known.pop(topic, None)
+        self._given.pop(topic, None)
+        if self._open:
+            self._answered[topic] = self._asked  # what was asked for the old one is void
+
+    def _effective(self, topic: str, given: Mapping[str, str]) -> TopicConfig:
+        """The broker's settings under the topic's own. What another tool wrote and nobody can read
+        is left at the broker's."""
+        settings = dict(self._defaults)
+        for name, text in given.items():
+            row = TOPIC_CONFIG.settings.get(name)
+            if row is None:
+                continue
+            try:
+                settings[name] = row.parse(text)
+            except ConfigError as error:
+                self._log.warning("topic_setting_ignored", topic=topic, error=str(error))
+        return topic_config(settings)

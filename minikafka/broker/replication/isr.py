@@ -1,0 +1,277 @@
+"""The ISR of the partitions led here: when it shrinks or grows, and how ZooKeeper learns of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Protocol
+
+from minikafka.broker.purgatories import ParkedRequests
+from minikafka.broker.replication.hosted_partitions import HostedPartitions
+from minikafka.broker.replication.partition import Partition
+from minikafka.core.replication.partition_state import PartitionState, leader_and_isr
+from minikafka.kernel.cluster import LeaderIsrAndControllerEpoch, TopicPartition
+from minikafka.kernel.events import event_log
+from minikafka.kernel.metrics import Metrics
+from minikafka.kernel.ports import Clock, CoordinationError, TimerHandle
+
+
+class PartitionStates(Protocol):
+    """What is needed of the store of one session."""
+
+    async def update_isrs(
+        self, states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch]
+    ) -> Mapping[TopicPartition, int | CoordinationError | None]: ...
+
+    async def propagate_isr_changes(self, partitions: Sequence[TopicPartition]) -> None: ...
+
+    async def propagate_log_dir_event(self, broker_id: int) -> None: ...
+
+
+class ZkIsrStore:
+    """See ``isr_maintenance.IsrStore``. ``store`` gives the store of the current session."""
+
+    def __init__(self, store: Callable[[], PartitionStates]) -> None:
+        self._store = store
+
+    async def update_isrs(
+        self, states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch]
+    ) -> Mapping[TopicPartition, int | CoordinationError | None]:
+        return await self._store().update_isrs(states)
+
+    async def propagate_isr_changes(self, partitions: Sequence[TopicPartition]) -> None:
+        await self._store().propagate_isr_changes(partitions)
+
+    async def propagate_log_dir_event(self, broker_id: int) -> None:
+        await self._store().propagate_log_dir_event(broker_id)
+
+
+WRITES_AT_ONCE = 500
+
+
+class IsrStore(Protocol):
+    """The state znodes, as a leader writes them."""
+
+    async def update_isrs(
+        self, states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch]
+    ) -> Mapping[TopicPartition, int | CoordinationError | None]:
+        """Write states, each over the version that it names: the new versions; None where somebody
+        else had written first; an error that is of one partition only. Raises CoordinationError
+        when none could be written.
+
+        A write whose outcome was lost with the connection may be repeated: if the znode already
+        holds this very state, its version is returned (Kafka's ReplicationUtils)."""
+        ...
+
+    async def propagate_isr_changes(self, partitions: Sequence[TopicPartition]) -> None:
+        """Tell the controller, by a sequential child of /isr_change_notification. Raises
+        CoordinationError."""
+        ...
+
+    async def propagate_log_dir_event(self, broker_id: int) -> None:
+        """Tell the controller that a log directory of this broker has failed, by a sequential
+        child of /log_dir_event_notification. Raises CoordinationError."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class IsrConfig:
+    """Kafka's ``replica.lag.time.max.ms``, and the constants of its ZkAlterPartitionManager: a
+    change is announced after 5 s without another, or 60 s after the last announcement."""
+
+    replica_lag_time_max_ms: int = 30_000
+    propagation_check_ms: int = 2_500
+    propagation_quiet_ms: int = 5_000
+    propagation_max_ms: int = 60_000
+    write_retry_ms: int = 100  # doubled with each failure in a row
+    write_retry_max_ms: int = 2_000
+
+
+class IsrMaintenance:
+    """Three tasks: shrink, write, announce.
+
+    Decisions fall in ``Partition``, synchronously; this is only the way to ZooKeeper and back. What
+    waits to be written is bounded by the number of partitions: one change each.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        broker_id: int,
+        hosted: HostedPartitions,
+        parked: ParkedRequests,
+        store: IsrStore,
+        metrics: Metrics,
+        config: IsrConfig,
+    ) -> None:
+        self._clock = clock
+        self._hosted = hosted
+        self._parked = parked
+        self._store = store
+        self._config = config
+        self._shrinks = metrics.counter("kafka.server:IsrShrinksPerSec")
+        self._expands = metrics.counter("kafka.server:IsrExpandsPerSec")
+        self._failures = metrics.counter("kafka.server:FailedIsrUpdatesPerSec")
+        self._log = event_log("isr", broker=broker_id)
+        self._to_write: dict[TopicPartition, PartitionState] = {}
+        self._work = asyncio.Event()
+        self._retry: TimerHandle | None = None
+        self._retry_ms = config.write_retry_ms
+        self._changed: set[TopicPartition] = set()
+        self._last_change_ms = 0
+        self._last_announcement_ms = 0
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        self._last_announcement_ms = self._clock.monotonic_ms()
+        self._tasks = [
+            tasks.create_task(self._shrink_forever(), name="isr-expiration"),
+            tasks.create_task(self._write_forever(), name="isr-writes"),
+            tasks.create_task(self._announce_forever(), name="isr-change-propagation"),
+        ]
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks = []
+        if self._retry is not None:
+            self._retry.cancel()
+
+    # ------------------------------------------------------------------------------------ decided
+
+    def submit(self, partition: Partition) -> None:
+        """Write the change that ``partition`` has just proposed."""
+        state = partition.state
+        proposed = state.isr.proposed
+        assert proposed is not None, "nothing proposed"
+        grows = len(proposed) > len(state.isr.committed)
+        (self._expands if grows else self._shrinks).mark()
+        self._log.info(
+            "isr_expanding" if grows else "isr_shrinking",
+            partition=str(partition.topic_partition),
+            old=state.isr.committed,
+            new=proposed,
+            high_watermark=partition.high_watermark,
+            log_end_offset=partition.log.log_end_offset,
+        )
+        self._to_write[partition.topic_partition] = state
+        self._work.set()
+
+    def shrink_once(self) -> None:
+        """Look at every partition led here. Also moves high watermarks that a follower outside the
+        ISR held back until it fell behind: no event tells of that."""
+        now_ms = self._clock.monotonic_ms()
+        for partition in self._hosted:
+            partition.maybe_shrink(now_ms)
+            if partition.advance_high_watermark(now_ms):
+                self._parked.changed(partition.topic_partition)
+
+    async def _shrink_forever(self) -> None:
+        while True:
+            await self._clock.sleep(max(1, self._config.replica_lag_time_max_ms // 2))
+            self.shrink_once()
+
+    # ------------------------------------------------------------------------------------ written
+
+    async def _write_forever(self) -> None:
+        """A change that is submitted meanwhile does not wait for those to be tried again."""
+        while True:
+            await self._work.wait()
+            self._work.clear()
+            if await self._write_all():
+                self._retry_ms = self._config.write_retry_ms
+            elif self._retry is None:
+                self._retry = self._clock.call_later(self._retry_ms, self._try_again)
+
+    def _try_again(self) -> None:
+        self._retry = None
+        self._retry_ms = min(2 * self._retry_ms, self._config.write_retry_max_ms)
+        self._work.set()
+
+    async def _write_all(self) -> bool:
+        """False when some could not be written, and wait to be tried again."""
+        waiting, self._to_write = self._to_write, {}
+        states, written = iter(waiting.items()), True
+        while batch := dict(islice(states, WRITES_AT_ONCE)):
+            written &= await self._write(batch)
+        return written
+
+    async def _write(self, batch: Mapping[TopicPartition, PartitionState]) -> bool:
+        """Write changes and tell their partitions. False when some could not be written; these
+        wait for their next turn."""
+        wanted = {tp: state for tp, state in batch.items() if self._asking(tp, state) is not None}
+        if not wanted:
+            return True
+        try:
+            versions = await self._store.update_isrs(
+                {
+                    tp: LeaderIsrAndControllerEpoch(leader_and_isr(state), state.controller_epoch)
+                    for tp, state in wanted.items()
+                }
+            )
+        except CoordinationError as error:
+            versions = dict.fromkeys(wanted, error)
+        failed: list[CoordinationError] = []
+        for topic_partition, state in wanted.items():
+            version = versions[topic_partition]
+            if not isinstance(version, CoordinationError):
+                self._written(topic_partition, state, version)
+                continue
+            failed.append(version)
+            if self._asking(topic_partition, state) is not None:
+                self._to_write[topic_partition] = state
+        if failed:
+            self._failures.mark(len(failed))
+            self._log.warning("isr_writes_failed", partitions=len(failed), error=repr(failed[0]))
+        return not failed
+
+    def _written(
+        self, topic_partition: TopicPartition, state: PartitionState, zk_version: int | None
+    ) -> None:
+        partition = self._asking(topic_partition, state)
+        if zk_version is not None:
+            self._changed.add(topic_partition)
+            self._last_change_ms = self._clock.monotonic_ms()
+        if partition is None:
+            return  # a LeaderAndIsr or a StopReplica has overtaken the answer
+        if zk_version is None:
+            self._failures.mark()
+            partition.isr_refused()
+            self._log.info("isr_write_lost_race", partition=str(topic_partition))
+        elif partition.isr_written(zk_version, self._clock.monotonic_ms()):
+            self._parked.changed(topic_partition)
+
+    def _asking(self, topic_partition: TopicPartition, state: PartitionState) -> Partition | None:
+        """The partition, while it still asks for this very change."""
+        partition = self._hosted.get(topic_partition)
+        if partition is None or partition.state.isr is not state.isr:
+            return None
+        return partition
+
+    # ---------------------------------------------------------------------------------- announced
+
+    async def announce_once(self) -> None:
+        """Announce what has changed, when it has been quiet or has waited for long enough."""
+        now_ms = self._clock.monotonic_ms()
+        config = self._config
+        if not self._changed or (
+            now_ms - self._last_change_ms < config.propagation_quiet_ms
+            and now_ms - self._last_announcement_ms < config.propagation_max_ms
+        ):
+            return
+        changed, self._changed = self._changed, set()
+        try:
+            await self._store.propagate_isr_changes(sorted(changed))
+        except CoordinationError as error:
+            self._changed |= changed
+            self._log.warning("isr_announcement_failed", error=repr(error))
+            return
+        self._last_announcement_ms = self._clock.monotonic_ms()
+
+    async def _announce_forever(self) -> None:
+        while True:
+            await self._clock.sleep(self._config.propagation_check_ms)
+            await self.announce_once()

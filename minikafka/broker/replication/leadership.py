@@ -1,0 +1,265 @@
+"""What the controller says, applied: leaders, followers, stopped and deleted replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from minikafka.broker.metadata.cluster_view import ClusterView
+from minikafka.broker.metadata.topic_configs import TopicConfigs
+from minikafka.broker.purgatories import ParkedRequests
+from minikafka.broker.replication.fetcher_manager import ReplicaFetcherManager
+from minikafka.broker.replication.hosted_partitions import HostedPartitions
+from minikafka.broker.replication.partition import Instruction, Partition
+from minikafka.broker.replication.truncation_flushes import CutFlushes
+from minikafka.core.replication.fetch_state import PartitionFetchState, initial_truncation
+from minikafka.kernel.cluster import (
+    EPOCH_DURING_DELETE,
+    NO_EPOCH,
+    Endpoint,
+    TopicPartition,
+)
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.events import event_log
+from minikafka.kernel.ports import Clock
+from minikafka.storage.log_manager import LogManager
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """A replica to stop. ``leader_epoch`` is -2 for a topic being deleted and -1 before v3; both
+    pass every check."""
+
+    topic_partition: TopicPartition
+    leader_epoch: int = NO_EPOCH
+    delete: bool = False
+
+
+class Leadership:
+    """Applies LeaderAndIsr and StopReplica, each call in one breath.
+
+    ``new_partition`` makes an empty Partition; ``checkpointed`` are the high watermarks that were
+    on disk when the broker started. ``lacked_space``: the disks were too full to make a log, and so
+    the controller takes that replica as offline.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        broker_id: int,
+        hosted: HostedPartitions,
+        parked: ParkedRequests,
+        fetchers: ReplicaFetcherManager,
+        cuts: CutFlushes,
+        cluster: ClusterView,
+        log_manager: LogManager,
+        topic_configs: TopicConfigs,
+        new_partition: Callable[[TopicPartition], Partition],
+        on_disk_error: Callable[[TopicPartition, OSError], bool],
+    ) -> None:
+        self.checkpointed: dict[TopicPartition, int] = {}
+        self.lacked_space = False
+        self._clock = clock
+        self._broker_id = broker_id
+        self._hosted = hosted
+        self._parked = parked
+        self._fetchers = fetchers
+        self._cuts = cuts
+        self._cluster = cluster
+        self._log_manager = log_manager
+        self._topic_configs = topic_configs
+        self._new_partition = new_partition
+        self._on_disk_error = on_disk_error
+        self._log = event_log("state-change", broker=broker_id)
+
+    def forget_checkpoint(self, topic_partition: TopicPartition) -> None:
+        """Its log is deleted; a later one of that name starts at zero."""
+        self.checkpointed.pop(topic_partition, None)
+
+    # ------------------------------------------------------------------------------- LeaderAndIsr
+
+    def apply(
+        self, instructions: Iterable[Instruction], live_leaders: Mapping[int, Endpoint]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Take on the roles, and say for each partition how that went.
+
+        ``live_leaders`` is where the request says that leaders can be reached, for those that
+        UpdateMetadata has not told of yet."""
+        errors = {
+            instruction.topic_partition: self._apply_one(instruction, live_leaders)
+            for instruction in instructions
+        }
+        # Who waited on an old role gets its answer now, not at the time-out.
+        self._parked.all_changed([tp for tp, code in errors.items() if code is ErrorCode.NONE])
+        return errors
+
+    def _apply_one(
+        self, instruction: Instruction, live_leaders: Mapping[int, Endpoint]
+    ) -> ErrorCode:
+        topic_partition = instruction.topic_partition
+        if self._hosted.is_offline(topic_partition):
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        partition = self._hosted.get(topic_partition)
+        if partition is None:
+            partition = self._new_partition(topic_partition)
+        refusal = self._refusal(partition, instruction)
+        if refusal is not None:
+            # A replica that leaves an ISR which an election has left it out of already is told
+            # of twice: what is known is not worth a line.
+            epoch = instruction.leader_and_isr.leader_epoch
+            write = self._log.debug if epoch == partition.leader_epoch else self._log.info
+            write(
+                "instruction_ignored",
+                partition=str(topic_partition),
+                error=refusal.name,
+                leader_epoch=epoch,
+                known_leader_epoch=partition.leader_epoch,
+            )
+            return refusal
+        try:
+            if self._adopts_topic_id(partition, instruction):
+                return ErrorCode.NONE
+            self._open_log(partition, instruction)
+            if instruction.leader_and_isr.leader == self._broker_id:
+                self._become_leader(partition, instruction)
+            else:
+                self._become_follower(partition, instruction, live_leaders)
+            if partition.log.cut_unflushed:
+                self._cuts.begin(topic_partition)
+        except KafkaError as error:
+            if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
+                if self._log_manager.directories.offline:
+                    self._hosted.mark_offline(topic_partition)  # it may lie in a failed directory
+                else:
+                    self.lacked_space = True
+            return error.code
+        except OSError as error:
+            self._on_disk_error(topic_partition, error)
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        return ErrorCode.NONE
+
+    def _adopts_topic_id(self, partition: Partition, instruction: Instruction) -> bool:
+        """The leader epoch known already, sent again, may bring the id of a topic that had none.
+        Raises OSError."""
+        if (
+            instruction.topic_id is None
+            or partition.topic_id is not None
+            or instruction.leader_and_isr.leader_epoch != partition.leader_epoch
+        ):
+            return False
+        self._log_manager.get_or_create(
+            partition.topic_partition, instruction.topic_id, partition.config.log
+        )
+        self._hosted.identify(partition, instruction.topic_id)
+        return True
+
+    def _refusal(self, partition: Partition, instruction: Instruction) -> ErrorCode | None:
+        """Why not to obey: an old leader epoch, another topic of the same name, not our replica."""
+        epoch = instruction.leader_and_isr.leader_epoch
+        if not partition.accepts_topic_id(instruction.topic_id):
+            return ErrorCode.INCONSISTENT_TOPIC_ID
+        brings_topic_id = instruction.topic_id is not None and partition.topic_id is None
+        if epoch < partition.leader_epoch or (
+            epoch == partition.leader_epoch and not brings_topic_id
+        ):
+            return ErrorCode.STALE_CONTROLLER_EPOCH
+        if self._broker_id not in instruction.assignment.replicas:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return None
+
+    def _open_log(self, partition: Partition, instruction: Instruction) -> None:
+        """Make the log or find it. Raises OSError, KafkaError(INCONSISTENT_TOPIC_ID)."""
+        topic_partition = instruction.topic_partition
+        config = self._topic_configs.get(topic_partition.topic)
+        if not partition.has_log:
+            log = self._log_manager.get_or_create(
+                topic_partition, instruction.topic_id, config.log, instruction.is_new
+            )
+            partition.open_log(log, self.checkpointed.get(topic_partition, 0))
+            self._hosted.add(partition)
+        partition.configure(config)
+        topic_id = instruction.topic_id or partition.log.topic_id
+        if topic_id is not None:
+            self._hosted.identify(partition, topic_id)
+
+    def _become_leader(self, partition: Partition, instruction: Instruction) -> None:
+        topic_partition = partition.topic_partition
+        self._fetchers.remove([topic_partition])
+        partition.make_leader(instruction, self._clock.monotonic_ms())
+        self._log.info(
+            "became_leader",
+            partition=str(topic_partition),
+            leader_epoch=partition.leader_epoch,
+            start_offset=partition.state.leader_epoch_start_offset,
+            high_watermark=partition.high_watermark,
+            isr=instruction.leader_and_isr.isr,
+            controller_epoch=instruction.controller_epoch,
+        )
+
+    def _become_follower(
+        self,
+        partition: Partition,
+        instruction: Instruction,
+        live_leaders: Mapping[int, Endpoint],
+    ) -> None:
+        topic_partition = partition.topic_partition
+        leader = instruction.leader_and_isr.leader
+        fresh = partition.make_follower(instruction)
+        self._log.info(
+            "became_follower",
+            partition=str(topic_partition),
+            leader=leader,
+            leader_epoch=partition.leader_epoch,
+            log_end_offset=partition.log.log_end_offset,
+            high_watermark=partition.high_watermark,
+            controller_epoch=instruction.controller_epoch,
+        )
+        if not fresh:
+            return
+        self._fetchers.remove([topic_partition])
+        log = partition.log
+        cut = initial_truncation(log.log_end_offset, partition.high_watermark, log.latest_epoch)
+        if cut is not None:
+            partition.truncate_to(cut.offset)
+        if leader >= 0:
+            state = PartitionFetchState(
+                partition.topic_id,
+                partition.leader_epoch,
+                log.log_end_offset,
+                log.latest_epoch,
+                truncating=log.cut_unflushed,
+            )
+            self._fetchers.add(leader, topic_partition, state, live_leaders.get(leader))
+
+    # -------------------------------------------------------------------------------- StopReplica
+
+    def stop(
+        self, stops: Sequence[Stop]
+    ) -> tuple[dict[TopicPartition, ErrorCode], list[TopicPartition]]:
+        """Stop copying, and forget the partitions to be deleted. Returns how it went for each, and
+        whose logs are to be deleted now."""
+        errors = {stop.topic_partition: self._stop_refusal(stop) for stop in stops}
+        obeyed = [stop for stop in stops if errors[stop.topic_partition] is ErrorCode.NONE]
+        self._fetchers.remove([stop.topic_partition for stop in obeyed])
+        for stop in obeyed:
+            if stop.delete:
+                self._hosted.remove(stop.topic_partition)
+                self._topic_configs.forget(stop.topic_partition.topic)
+            self._log.info(
+                "replica_stopped", partition=str(stop.topic_partition), delete=stop.delete
+            )
+        # Who waited on this leader gets its error now, not at the time-out.
+        self._parked.all_changed([stop.topic_partition for stop in obeyed])
+        return errors, [stop.topic_partition for stop in obeyed if stop.delete]
+
+    def _stop_refusal(self, stop: Stop) -> ErrorCode:
+        if self._hosted.is_offline(stop.topic_partition):
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        partition = self._hosted.get(stop.topic_partition)
+        if (
+            partition is not None
+            and stop.leader_epoch not in (NO_EPOCH, EPOCH_DURING_DELETE)
+            and stop.leader_epoch < partition.leader_epoch
+        ):
+            return ErrorCode.FENCED_LEADER_EPOCH
+        return ErrorCode.NONE

@@ -1,0 +1,455 @@
+"""Appends of transactional batches, which the transaction coordinator verifies first (KIP-890)."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from struct import Struct
+from typing import Any, Final, TypeAlias
+
+from minikafka.broker.replication.delayed_produce import AppendReply, AppendResult
+from minikafka.broker.replication.hosted_partitions import HostedPartitions
+from minikafka.broker.replication.replica_manager import ReplicaManager
+from minikafka.core.arrival_order import ArrivalOrder
+from minikafka.core.log.verification import Verification
+from minikafka.core.transaction.facts import ProducerIdAndEpoch
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.metrics import Metrics
+from minikafka.kernel.ports import Buffer, Clock
+from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from minikafka.protocol.records.batch import BATCH_OVERHEAD, MAGIC_V2, TRANSACTIONAL_FLAG
+from minikafka.protocol.releases import Release
+from minikafka.protocol.schema import Message
+
+ADD_PARTITIONS_TO_TXN_VERSION = 5
+
+FIRST_VERIFYING_VERSION = 4
+
+# By partition; those that are verified are not in it.
+Refusals: TypeAlias = Mapping[TopicPartition, ErrorCode]
+
+
+@dataclass(frozen=True, slots=True)
+class VerificationItem:
+    """One question: may these partitions be written to in that transaction?"""
+
+    transactional_id: str
+    producer: ProducerIdAndEpoch
+    partitions: tuple[TopicPartition, ...]
+    then: Callable[[Refusals], None]
+
+
+class _Waiter:
+    """One request. ``open``: partitions whose verification is not settled yet."""
+
+    __slots__ = ("open", "refusals", "then")
+
+    def __init__(
+        self, guards: Mapping[TopicPartition, Verification], then: Callable[[Refusals], None]
+    ) -> None:
+        self.open = dict(guards)
+        self.refusals: dict[TopicPartition, ErrorCode] = {}
+        self.then = then
+
+
+class _Question:
+    """One verification on its way to the coordinator. ``waiters``: all requests that wait for it,
+    in order of arrival; the first ``asking`` of them came before it was asked."""
+
+    __slots__ = ("asking", "guards", "producer", "transactional_id", "waiters")
+
+    def __init__(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        guards: Mapping[TopicPartition, Verification],
+        waiters: list[_Waiter],
+    ) -> None:
+        self.transactional_id = transactional_id
+        self.producer = producer
+        self.guards = guards
+        self.waiters = waiters
+        self.asking = len(waiters)
+
+
+def can_verify(release: Release) -> bool:
+    """Whether brokers of ``release`` can ask each other (KIP-890). Before that, a leader takes a
+    transactional batch without a check."""
+    newest = release.newest(ApiKey.ADD_PARTITIONS_TO_TXN)
+    return newest is not None and newest >= FIRST_VERIFYING_VERSION
+
+
+class TransactionVerification:
+    """Kafka's ``AddPartitionsToTxnManager`` (KIP-890). ``coordinator_of`` a transactional id: a
+    broker, None while there is none. ``put`` queues a question for a broker, and what comes of it
+    is told to ``answered``. ``enabled``: ``transaction.partition.verification.enable``, now.
+
+    Requests that wait for the same guard share one question. Whoever parks requests behind a
+    question bounds their number.
+    """
+
+    def __init__(
+        self,
+        enabled: Callable[[], bool],
+        clock: Clock,
+        hosted: HostedPartitions,
+        coordinator_of: Callable[[str], int | None],
+        put: Callable[[int, VerificationItem], None],
+        metrics: Metrics,
+    ) -> None:
+        self._enabled = enabled
+        self._clock = clock
+        self._hosted = hosted
+        self._coordinator_of = coordinator_of
+        self._put = put
+        # On their way, by transactional id, producer and partition.
+        self._questions: dict[tuple[str, ProducerIdAndEpoch, TopicPartition], _Question] = {}
+        self._failures = metrics.counter(
+            "kafka.server:type=AddPartitionsToTxnManager,name=VerificationFailureRate"
+        )
+
+    @property
+    def enabled(self) -> bool:
+        return self._enabled()
+
+    def begin(
+        self,
+        producer: ProducerIdAndEpoch,
+        batches: Iterable[tuple[TopicPartition, int]],
+    ) -> dict[TopicPartition, Verification]:
+        """What has to be verified of batches, each with its base sequence. It begins now: whatever
+        ends a transaction there meanwhile makes it void."""
+        now_ms = self._clock.wall_ms()
+        guards: dict[TopicPartition, Verification] = {}
+        for topic_partition, sequence in batches:
+            partition = self._hosted.get(topic_partition)
+            if partition is not None and partition.is_leader and partition.has_log:
+                guard = partition.log.producers.states.verification_of(
+                    producer.producer_id, producer.epoch, sequence, now_ms
+                )
+                if guard is not None:
+                    guards[topic_partition] = guard
+        return guards
+
+    def ask(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        guards: Mapping[TopicPartition, Verification],
+        then: Callable[[Refusals], None],
+    ) -> None:
+        """Verify partitions, as ``begin`` returned them. ``then`` is called once, now or later.
+
+        A partition about which the same producer's question with the same guard is on its way is
+        not asked for again. The positive response to that holds for this request too: had the
+        transaction ended meanwhile, a marker would have voided the guard. So does a response after
+        which the producer tries again. Any other refusal may be about an older transaction, so
+        those that came after the question ask once more, together.
+        """
+        waiter = _Waiter(guards, then)
+        unasked: dict[TopicPartition, Verification] = {}
+        for topic_partition, guard in guards.items():
+            question = self._questions.get((transactional_id, producer, topic_partition))
+            if question is None or question.guards[topic_partition] is not guard:
+                unasked[topic_partition] = guard
+            elif question.waiters[-1] is not waiter:
+                question.waiters.append(waiter)
+        if unasked:
+            self._ask(_Question(transactional_id, producer, unasked, [waiter]))
+
+    def _ask(self, question: _Question) -> None:
+        transactional_id, producer = question.transactional_id, question.producer
+        partitions = tuple(question.guards)
+        for topic_partition in partitions:
+            self._questions[transactional_id, producer, topic_partition] = question
+        coordinator = self._coordinator_of(transactional_id)
+        if coordinator is None:
+            self._failures.mark(len(partitions))
+            self._settle(question, dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            return
+        item = VerificationItem(
+            transactional_id, producer, partitions, partial(self._settle, question)
+        )
+        self._put(coordinator, item)
+
+    def _settle(self, question: _Question, refusals: Refusals) -> None:
+        transactional_id, producer = question.transactional_id, question.producer
+        again: dict[TopicPartition, list[_Waiter]] = {}
+        for topic_partition, guard in question.guards.items():
+            key = transactional_id, producer, topic_partition
+            if self._questions.get(key) is question:
+                del self._questions[key]
+            refusal = refusals.get(topic_partition)
+            for place, waiter in enumerate(question.waiters):
+                if waiter.open.get(topic_partition) is not guard:
+                    continue
+                if refusal is None:
+                    del waiter.open[topic_partition]
+                elif place < question.asking or refusal in _TRY_AGAIN:
+                    del waiter.open[topic_partition]
+                    waiter.refusals[topic_partition] = refusal
+                else:
+                    again.setdefault(topic_partition, []).append(waiter)
+        for waiter in question.waiters:
+            if not waiter.open:
+                waiter.then(waiter.refusals)
+        for topic_partition, waiters in again.items():
+            guards = {topic_partition: question.guards[topic_partition]}
+            self._ask(_Question(transactional_id, producer, guards, waiters))
+
+    def answered(
+        self, items: Sequence[VerificationItem], response: AddPartitionsToTxnResponse | None
+    ) -> None:
+        results = None if response is None or response.error_code else _by_transaction(response)
+        for item in items:
+            found = {} if results is None else results.get(item.transactional_id, {})
+            lost = ErrorCode.NETWORK_EXCEPTION
+            if response is not None and response.error_code:
+                lost = ErrorCode(response.error_code)
+            refused = {
+                topic_partition: error
+                for topic_partition in item.partitions
+                if (error := found.get(topic_partition, lost)) is not ErrorCode.NONE
+            }
+            self._failures.mark(len(refused))
+            item.then(refused)
+
+
+def verification_key(item: VerificationItem) -> str:
+    """A request holds a transactional id but once."""
+    return item.transactional_id
+
+
+def verification_request(items: Sequence[VerificationItem]) -> tuple[Message, int]:
+    transactions = [_transaction(item) for item in items]
+    return AddPartitionsToTxnRequest(transactions), ADD_PARTITIONS_TO_TXN_VERSION
+
+
+def _transaction(item: VerificationItem) -> AddPartitionsToTxnTransaction:
+    topics: dict[str, AddPartitionsToTxnTopic] = {}
+    for topic, index in item.partitions:
+        topics.setdefault(topic, AddPartitionsToTxnTopic(topic)).partitions.append(index)
+    return AddPartitionsToTxnTransaction(
+        item.transactional_id,
+        item.producer.producer_id,
+        item.producer.epoch,
+        verify_only=True,
+        topics=list(topics.values()),
+    )
+
+
+def _by_transaction(response: Any) -> dict[str, dict[TopicPartition, ErrorCode]]:
+    return {
+        result.transactional_id: {
+            TopicPartition(topic.name, of_partition.partition_index): ErrorCode(
+                of_partition.partition_error_code
+            )
+            for topic in result.topic_results
+            for of_partition in topic.results_by_partition
+        }
+        for result in response.results_by_transaction
+    }
+
+
+_TRY_AGAIN = (
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.NETWORK_EXCEPTION,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+)
+
+
+def refusal_of_producer(error: ErrorCode, knows_abortable: bool) -> ErrorCode:
+    """What a producer is told of ``error``. ``knows_abortable``: it speaks the versions that came
+    with TRANSACTION_ABORTABLE. What it may try again is NOT_ENOUGH_REPLICAS, the one error at which
+    producers of every age do so, and without asking for metadata first."""
+    if error in _TRY_AGAIN:
+        return ErrorCode.NOT_ENOUGH_REPLICAS
+    return refusal_of_committer(error, knows_abortable)
+
+
+def refusal_of_committer(error: ErrorCode, knows_abortable: bool) -> ErrorCode:
+    """Likewise, of one that commits offsets in its transaction."""
+    if error is ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if error is ErrorCode.TRANSACTION_ABORTABLE and not knows_abortable:
+        return ErrorCode.INVALID_TXN_STATE
+    return error
+
+
+_PRODUCER: Final = Struct(">qhi")  # id, epoch, base sequence
+_PRODUCER_OFFSET: Final = 43
+_ATTRIBUTES_LOW_BYTE: Final = 22
+_MAGIC: Final = 16
+
+
+def is_transactional(records: Buffer) -> bool:
+    """Whether the batch that ``records`` start with is of a transaction."""
+    return (
+        len(records) >= BATCH_OVERHEAD
+        and records[_ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_FLAG != 0
+        and records[_MAGIC] == MAGIC_V2
+    )
+
+
+class _ParkedAppend:
+    """A Produce request that waits for verification, or behind one that does. ``append`` is called
+    when the request is ``verified`` and the first of all that share one of its ``keys``."""
+
+    __slots__ = ("append", "keys", "verified")
+
+    def __init__(self, keys: Sequence[Hashable], verified: bool) -> None:
+        self.keys = keys
+        self.verified = verified
+        self.append: Callable[[], None]
+
+
+class TransactionalAppends:
+    """Kafka's ``ReplicaManager.handleProduceAppend``: verify the transaction, then append.
+
+    No append passes an earlier one of the same connection or of the same producer id. In Kafka the
+    connection is muted while a request waits for verification. Here the producer's next batches
+    come in meanwhile, wait for the same verification, and are all appended when it returns, in
+    order of arrival. ``connection`` identifies a connection; None is one without other requests.
+    """
+
+    def __init__(self, replicas: ReplicaManager, verification: TransactionVerification) -> None:
+        self._replicas = replicas
+        self._verification = verification
+        # Bound: queued_max_requests of each connection.
+        self.parked: ArrivalOrder[_ParkedAppend] = ArrivalOrder()
+
+    def append_plain(
+        self,
+        connection: Hashable,
+        entries: Sequence[tuple[TopicPartition, Buffer]],
+        acks: int,
+        timeout_ms: int,
+        reply: AppendReply,
+        internal_topics_allowed: bool = False,
+    ) -> None:
+        """As ``append_records``, after the parked appends of the connection. Records that have to
+        wait are copied, since they lie in the connection's buffer."""
+        if not self.parked.is_busy((connection,)):
+            self._replicas.append_records(entries, acks, timeout_ms, reply, internal_topics_allowed)
+            return
+        kept = _copied(entries)
+        parked = _ParkedAppend((connection,), verified=True)
+
+        def append() -> None:
+            self._replicas.append_records(kept, acks, timeout_ms, reply, internal_topics_allowed)
+
+        parked.append = append
+        self.parked.enter(parked, parked.keys)
+
+    def append(
+        self,
+        connection: Hashable,
+        transactional_id: str,
+        entries: Sequence[tuple[TopicPartition, Buffer]],
+        acks: int,
+        timeout_ms: int,
+        knows_abortable: bool,
+        reply: AppendReply,
+    ) -> None:
+        """As ``append_records``. Records that have to wait are copied, since they lie in the
+        connection's buffer. Raises KafkaError(INVALID_PRODUCER_ID_MAPPING) for batches of more than
+        one producer."""
+        producer, batches = _producer_of(entries)
+        guards: dict[TopicPartition, Verification] | None = None
+        if self._verification.enabled:
+            guards = self._verification.begin(producer, batches)
+        keys: list[Hashable] = [producer.producer_id]
+        if connection is not None:
+            keys.append(connection)
+        if not guards and not self.parked.is_busy(keys):
+            self._replicas.append_records(entries, acks, timeout_ms, reply, guards=guards)
+            return
+        kept = _copied(entries)
+        refused: Refusals = {}
+        parked = _ParkedAppend(keys, verified=not guards)
+
+        def append() -> None:
+            self._append(kept, acks, timeout_ms, knows_abortable, guards, refused, reply)
+
+        def verified(refusals: Refusals) -> None:
+            nonlocal refused
+            refused = refusals
+            parked.verified = True
+            self._proceed(parked)
+
+        parked.append = append
+        self.parked.enter(parked, keys)
+        if guards:
+            self._verification.ask(transactional_id, producer, guards, verified)
+
+    def _proceed(self, first: _ParkedAppend) -> None:
+        """Append what was verified just now, and all that waited for nothing else."""
+        candidates = deque([first])
+        while candidates:
+            parked = candidates.popleft()
+            if parked.verified and self.parked.may_go(parked, parked.keys):
+                candidates.extend(self.parked.leave(parked, parked.keys))
+                parked.append()
+
+    def _append(
+        self,
+        entries: Sequence[tuple[TopicPartition, Buffer]],
+        acks: int,
+        timeout_ms: int,
+        knows_abortable: bool,
+        guards: dict[TopicPartition, Verification] | None,
+        refusals: Refusals,
+        reply: AppendReply,
+    ) -> None:
+        refused = {
+            topic_partition: AppendResult(
+                topic_partition,
+                refusal_of_producer(error, knows_abortable),
+                error_message=f"not verified to be part of the transaction: {error.name}",
+            )
+            for topic_partition, error in refusals.items()
+        }
+        accepted = [entry for entry in entries if entry[0] not in refused]
+
+        def answer(results: Sequence[AppendResult]) -> None:
+            rest = iter(results)
+            reply([refused.get(entry[0]) or next(rest) for entry in entries])
+
+        if accepted:
+            self._replicas.append_records(accepted, acks, timeout_ms, answer, guards=guards)
+        else:
+            answer(())
+
+
+def _copied(
+    entries: Sequence[tuple[TopicPartition, Buffer]],
+) -> list[tuple[TopicPartition, Buffer]]:
+    return [(topic_partition, bytes(records)) for topic_partition, records in entries]
+
+
+def _producer_of(
+    entries: Sequence[tuple[TopicPartition, Buffer]],
+) -> tuple[ProducerIdAndEpoch, list[tuple[TopicPartition, int]]]:
+    """The one producer of the batches that are of a transaction; where they go, and their base
+    sequences."""
+    producers: dict[ProducerIdAndEpoch, None] = {}
+    batches: list[tuple[TopicPartition, int]] = []
+    for topic_partition, records in entries:
+        if is_transactional(records):
+            producer_id, epoch, sequence = _PRODUCER.unpack_from(records, _PRODUCER_OFFSET)
+            producers[ProducerIdAndEpoch(producer_id, epoch)] = None
+            batches.append((topic_partition, sequence))
+    if len(producers) != 1:
+        raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "batches of more than one producer")
+    return next(iter(producers)), batches

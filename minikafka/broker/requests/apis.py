@@ -1,0 +1,324 @@
+"""From a frame to a handler and back: the route table, version checks, and errors of requests."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from minikafka.broker.requests.context import (
+    ImmediateHandler,
+    Reply,
+    RequestContext,
+    TaskHandler,
+    UnreadableRequest,
+)
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.events import EventLog, event_log
+from minikafka.network.connection import Connection, ReplySlot
+from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.codec import DecodeError, FieldOverflow, decode
+from minikafka.protocol.headers import (
+    RequestHeader,
+    decode_request_header,
+    encode_response,
+    encode_response_parts,
+)
+from minikafka.protocol.layout import layout_of
+from minikafka.protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+)
+from minikafka.protocol.messages.registry import REQUESTS, RESPONSES
+from minikafka.protocol.releases import Release
+from minikafka.protocol.schema import Message
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Who serves an API, in which versions; ``max_version`` None is all that 3.9 has.
+
+    ``task`` handlers run as tasks of the node, so the request must have no memoryviews; the others
+    answer in the same breath, or park. ``in_parts`` for replies that carry record batches: these
+    are not copied. ``overlapping``: the handler may be called while earlier requests of this API on
+    the same connection are unanswered, and itself keeps their effects in order.
+    """
+
+    api_key: ApiKey
+    handler: ImmediateHandler | TaskHandler
+    task: bool = False
+    min_version: int = 0
+    max_version: int | None = None
+    in_parts: bool = False
+    overlapping: bool = False
+
+    @property
+    def last_version(self) -> int:
+        return self.api_key.max_version if self.max_version is None else self.max_version
+
+    @property
+    def listed(self) -> ApiVersion:
+        return ApiVersion(self.api_key, self.min_version, self.last_version)
+
+
+class _Row:
+    """A route, unfolded for the hot path."""
+
+    __slots__ = ("first", "handler", "last", "overlapping", "request_class", "route")
+
+    def __init__(self, route: Route) -> None:
+        self.route = route
+        self.handler: Any = route.handler  # either kind; ``route.task`` says which
+        self.request_class = REQUESTS[route.api_key]
+        self.first = route.min_version
+        self.last = route.last_version
+        # What overlaps has in common; None: nothing may be served beside it.
+        self.overlapping = route if route.overlapping else None
+
+
+class PendingReply:
+    """The one reply of one request; what handlers get as ``reply``."""
+
+    __slots__ = ("_correlation_id", "_route", "_slot", "version")
+
+    def __init__(self, slot: ReplySlot, route: Route, correlation_id: int, version: int) -> None:
+        self._slot = slot
+        self._route = route
+        self._correlation_id = correlation_id
+        self.version = version
+
+    def __call__(self, response: Message | KafkaError | None) -> None:
+        """A value that came in by another version, and is too large for this one, closes the
+        connection, as in Kafka. Raises EncodeError for any other response that the version cannot
+        carry: a bug of the handler."""
+        try:
+            if response is None:
+                self._slot.send(None)
+            elif isinstance(response, KafkaError):
+                self._fail(response)
+            elif self._route.in_parts:
+                self._slot.send(encode_response_parts(self._correlation_id, response, self.version))
+            else:
+                self._slot.send(encode_response(self._correlation_id, response, self.version))
+        except FieldOverflow as error:
+            self._slot.refuse("answer_too_large", error=str(error))
+
+    def _fail(self, error: KafkaError) -> None:
+        """Send the error code, or close the connection if the response has no field for it."""
+        api_key = self._route.api_key
+        response: Any = RESPONSES[api_key]()
+        fields = _top_fields(type(response), self.version)
+        if "error_code" not in fields:
+            self._slot.refuse("request_failed", api=api_key.api_name, error=str(error))
+            return
+        response.error_code = error.code
+        if "error_message" in fields:
+            response.error_message = error.message
+        self(response)
+
+
+class Apis:
+    """Kafka's ``KafkaApis``: everything that may go wrong with a request goes wrong here.
+
+    The requests of one connection take effect one after the other. In Kafka a connection is muted
+    until its request is answered; here a request is served when all before it are answered, or when
+    they are of the same ``overlapping`` API (Produce).
+
+    A header or body that cannot be read, an unknown key, a version that is not served, an answer
+    that has no place in the version: that connection is closed with a logged reason, except
+    ApiVersions, which is answered in version 0 (KIP-511). A ``KafkaError`` from a handler becomes
+    the error code of the response, or closes the connection where the response has none at its top.
+    Any other exception is a bug and stops the node.
+    """
+
+    def __init__(
+        self,
+        broker_id: int,
+        routes: Sequence[Route],
+        log: EventLog | None = None,
+        release: Release = Release.KAFKA_3_9,
+    ) -> None:
+        """Serves those of ``routes`` that ``release`` has, up to its newest versions."""
+        self._log = log or event_log("apis", broker=broker_id)
+        self._release = release
+        served: list[ApiVersion] = []
+        api_versions = Route(ApiKey.API_VERSIONS, ApiVersionsHandler(served))
+        kept = [_limited(route, release) for route in (*routes, api_versions)]
+        self._rows = {int(route.api_key): _Row(route) for route in kept if route is not None}
+        assert len(self._rows) == sum(route is not None for route in kept), "one route per API"
+        served += [self._rows[key].route.listed for key in sorted(self._rows)]
+        self._served = served
+        self._tasks: asyncio.TaskGroup | None = None
+        self._serving: set[asyncio.Task[None]] = set()  # bound: queued.max.requests a connection
+        self._bug: asyncio.Future[None] | None = None
+        self._watch: asyncio.Task[None] | None = None
+
+    @property
+    def served(self) -> list[ApiVersion]:
+        """What ApiVersions lists, by key."""
+        return list(self._served)
+
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        """``tasks`` is the node's: task handlers run there, and a bug in any handler ends it."""
+        self._tasks = tasks
+        self._bug = asyncio.get_running_loop().create_future()
+        self._watch = tasks.create_task(self._raise_bug(self._bug), name="apis-bug-watch")
+
+    def close(self) -> None:
+        """No more bugs to wait for, and nobody left to answer."""
+        for task in self._serving:
+            task.cancel()
+        if self._bug is not None and not self._bug.done():
+            self._bug.set_result(None)
+
+    def on_frame(self, connection: Connection, frame: memoryview) -> bool:
+        """Serve one request, or return True when it has to wait for the replies before it.
+        ``frame`` is not kept (see ``Connection``)."""
+        try:
+            header, position = decode_request_header(frame)
+        except DecodeError as error:
+            return _refuse(connection, "bad_header", error=str(error))
+        version = header.api_version
+        row = self._rows.get(header.api_key)
+        if connection.unanswered and (row is None or row.route is not connection.overlapping):
+            return True
+        if row is None:
+            return _refuse(connection, "unknown_api", api_key=header.api_key, api_version=version)
+        route = row.route
+        if version < row.first or version > row.last:
+            return self._refuse_version(connection, route, header, len(frame))
+        try:
+            request = decode(row.request_class, version, frame, position)
+        except DecodeError as error:
+            api_name = route.api_key.api_name
+            return _refuse(
+                connection, "bad_request", api=api_name, api_version=version, error=str(error)
+            )
+        connection.overlapping = row.overlapping
+        slot = connection.open_slot(len(frame))
+        reply = PendingReply(slot, route, header.correlation_id, version)
+        context = RequestContext(header, connection.listener, connection.client_host, connection)
+        if route.task:
+            self._start(row, context, request, reply)
+            return False
+        try:
+            row.handler(context, request, reply)
+        except KafkaError as error:
+            reply(error)
+        except UnreadableRequest as error:
+            api_name = route.api_key.api_name
+            slot.refuse("bad_request", api=api_name, api_version=version, error=str(error))
+        except Exception as bug:
+            self._stop_node(bug)
+            raise
+        return False
+
+    # -- tasks
+
+    def _start(
+        self,
+        row: _Row,
+        context: RequestContext,
+        request: Message,
+        reply: PendingReply,
+    ) -> None:
+        assert self._tasks is not None, "requests are served after start"
+        task = self._tasks.create_task(
+            self._serve(row, context, request, reply),
+            name=f"{row.route.api_key.api_name}-{context.header.correlation_id}",
+        )
+        self._serving.add(task)
+        task.add_done_callback(self._serving.discard)
+
+    async def _serve(
+        self,
+        row: _Row,
+        context: RequestContext,
+        request: Message,
+        reply: PendingReply,
+    ) -> None:
+        """To the end, even when the connection is gone by then: the reply is dropped."""
+        try:
+            response = await row.handler(context, request)
+        except KafkaError as error:
+            reply(error)
+        else:
+            reply(response)
+
+    # -- what goes wrong
+
+    def _refuse_version(
+        self, connection: Connection, route: Route, header: RequestHeader, size: int
+    ) -> bool:
+        if route.api_key is not ApiKey.API_VERSIONS:
+            return _refuse(
+                connection,
+                "unsupported_version",
+                api=route.api_key.api_name,
+                api_version=header.api_version,
+            )
+        # As Kafka: the versions of ApiVersions alone, from which the client picks the next try.
+        # Before Kafka 2.4 (KIP-511) the list was empty.
+        named = [row for row in self._served if row.api_key == ApiKey.API_VERSIONS]
+        response = ApiVersionsResponse(
+            error_code=ErrorCode.UNSUPPORTED_VERSION,
+            api_keys=[] if self._release is Release.KAFKA_2_0 else named,
+        )
+        slot = connection.open_slot(size)
+        PendingReply(slot, route, header.correlation_id, 0)(response)
+        return False
+
+    def _stop_node(self, bug: Exception) -> None:
+        if self._bug is not None and not self._bug.done():
+            self._bug.set_exception(bug)
+
+    async def _raise_bug(self, bug: asyncio.Future[None]) -> None:
+        await bug
+
+
+def _refuse(connection: Connection, reason: str, **facts: object) -> bool:
+    """Close the connection, or return True while earlier requests are unanswered: their replies
+    come first."""
+    if connection.unanswered:
+        return True
+    connection.refuse(reason, **facts)
+    return False
+
+
+def _limited(route: Route, release: Release) -> Route | None:
+    """The route in the versions of ``release``; None if it has no such API."""
+    newest = release.newest(route.api_key)
+    return None if newest is None else replace(route, max_version=min(route.last_version, newest))
+
+
+def _top_fields(response_class: type[Message], version: int) -> set[str]:
+    layout = layout_of(response_class, version, version >= response_class.SPEC.first_flexible)
+    return {field.name for field in (*layout.plain, *layout.tagged)}
+
+
+FIRST_VERSION_WITH_SOFTWARE = 3
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+class ApiVersionsHandler:
+    """``served``: one row per API, in order of key. It may be filled after this."""
+
+    def __init__(self, served: list[ApiVersion]) -> None:
+        self._served = served
+
+    def __call__(self, context: RequestContext, request: ApiVersionsRequest, reply: Reply) -> None:
+        if context.version >= FIRST_VERSION_WITH_SOFTWARE and not _names_its_software(request):
+            reply(ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST))
+        else:
+            reply(ApiVersionsResponse(api_keys=self._served))
+
+
+def _names_its_software(request: ApiVersionsRequest) -> bool:
+    """KIP-511: both are there, and of a form that is safe in metrics and logs."""
+    return bool(
+        _SOFTWARE.fullmatch(request.client_software_name)
+        and _SOFTWARE.fullmatch(request.client_software_version)
+    )

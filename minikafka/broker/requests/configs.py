@@ -1,0 +1,235 @@
+"""Configurations: DescribeConfigs, AlterConfigs, IncrementalAlterConfigs (keys 32, 33, 44)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Protocol, TypeVar
+
+from minikafka.broker.admin.broker_loggers import BrokerLoggers
+from minikafka.broker.admin.config_alterations import Change, ResourceType
+from minikafka.broker.admin.config_entries import ConfigEntry, ConfigSource
+from minikafka.broker.admin.configs import ConfigAdmin, require_this_broker
+from minikafka.broker.metadata.cache import MetadataCache
+from minikafka.broker.requests.context import RequestContext
+from minikafka.core.topic_names import require_valid
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.ports import CoordinationError
+from minikafka.protocol.messages.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+from minikafka.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+from minikafka.protocol.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+    IncrementalAlterConfigsResourceResponse,
+    IncrementalAlterConfigsResponse,
+)
+from minikafka.zookeeper.errors import MalformedZnode
+
+
+class Resource(Protocol):
+    resource_type: int
+    resource_name: str
+
+
+R = TypeVar("R", bound=Resource)
+
+
+async def outcomes(
+    resources: Sequence[R], alter: Callable[[R], Awaitable[None]]
+) -> list[tuple[ErrorCode, str | None]]:
+    """In the order of the resources. One that is named twice is altered not at all."""
+    times = Counter((r.resource_type, r.resource_name) for r in resources)
+    told: list[tuple[ErrorCode, str | None]] = []
+    for resource in resources:
+        if times[resource.resource_type, resource.resource_name] > 1:
+            told.append((ErrorCode.INVALID_REQUEST, "Each resource must appear at most once."))
+            continue
+        try:
+            await alter(resource)
+        except KafkaError as error:
+            told.append((error.code, error.message))
+        else:
+            told.append((ErrorCode.NONE, None))
+    return told
+
+
+LAST_VERSION_WITH_IS_DEFAULT = 0
+UNKNOWN_TYPE = 0
+
+
+class ConfigProvider(Protocol):
+    """The entries of this broker, and of a topic by what it was configured with."""
+
+    def broker_entries(self) -> list[ConfigEntry]: ...
+
+    def cluster_entries(self) -> list[ConfigEntry]: ...
+
+    def topic_entries(self, given: Mapping[str, str]) -> list[ConfigEntry]: ...
+
+
+class TopicConfigStore(Protocol):
+    """What is needed of ZooKeeper."""
+
+    async def topic_config(self, topic: str) -> Mapping[str, str]: ...
+
+
+class DescribeConfigsHandler:
+    """A TaskHandler. One result per resource of the request, in its order. A broker without a name
+    stands for what all brokers were configured with while they ran."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        cache: MetadataCache,
+        provider: ConfigProvider,
+        store: Callable[[], TopicConfigStore],
+        loggers: BrokerLoggers,
+    ) -> None:
+        self._broker_id = broker_id
+        self._cache = cache
+        self._provider = provider
+        self._store = store
+        self._loggers = loggers
+
+    async def __call__(
+        self, context: RequestContext, request: DescribeConfigsRequest
+    ) -> DescribeConfigsResponse:
+        render = _Renderer(
+            context.version <= LAST_VERSION_WITH_IS_DEFAULT,
+            request.include_synonyms,
+            request.include_documentation,
+        )
+        results = []
+        for resource in request.resources:
+            result = DescribeConfigsResult(
+                error_message=None,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+            try:
+                entries = await self._entries(resource)
+            except KafkaError as error:
+                result.error_code, result.error_message = error.code, error.message
+            except (CoordinationError, MalformedZnode) as error:
+                result.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
+                result.error_message = f"ZooKeeper: {error!r}"
+            else:
+                result.configs = render(entries, resource.configuration_keys)
+            results.append(result)
+        return DescribeConfigsResponse(results=results)
+
+    async def _entries(self, resource: DescribeConfigsResource) -> list[ConfigEntry]:
+        """Raises KafkaError, CoordinationError, MalformedZnode."""
+        name = resource.resource_name
+        match resource.resource_type:
+            case ResourceType.TOPIC:
+                require_valid(name)
+                if not self._cache.contains_topic(name):
+                    raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                return self._provider.topic_entries(await self._store().topic_config(name))
+            case ResourceType.BROKER:
+                if not name:
+                    return self._provider.cluster_entries()
+                require_this_broker(name, self._broker_id)
+                return self._provider.broker_entries()
+            case ResourceType.BROKER_LOGGER:
+                return self._loggers.entries(name)
+            case other:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {other}")
+
+
+class _Renderer:
+    """Entries as the request wants to see them."""
+
+    def __init__(self, is_default: bool, synonyms: bool, documentation: bool) -> None:
+        self._is_default = is_default
+        self._synonyms = synonyms
+        self._documentation = documentation
+
+    def __call__(
+        self, entries: Sequence[ConfigEntry], keys: Sequence[str] | None
+    ) -> list[DescribeConfigsResourceResult]:
+        """``keys`` None or empty: all."""
+        return [self._one(entry) for entry in entries if not keys or entry.name in keys]
+
+    def _one(self, entry: ConfigEntry) -> DescribeConfigsResourceResult:
+        shown = entry.synonyms if self._synonyms else ()
+        return DescribeConfigsResourceResult(
+            name=entry.name,
+            value=entry.value,
+            read_only=entry.read_only,
+            is_default=self._is_default and entry.source is ConfigSource.DEFAULT_CONFIG,
+            config_source=entry.source,
+            is_sensitive=entry.sensitive,
+            synonyms=[DescribeConfigsSynonym(s.name, s.value, s.source) for s in shown],
+            config_type=UNKNOWN_TYPE if entry.type is None else entry.type.wire,
+            documentation=entry.documentation if self._documentation else None,
+        )
+
+
+class AlterConfigsHandler:
+    """A TaskHandler. One answer per resource of the request, in its order."""
+
+    def __init__(self, admin: ConfigAdmin) -> None:
+        self._admin = admin
+
+    async def __call__(
+        self, context: RequestContext, request: AlterConfigsRequest
+    ) -> AlterConfigsResponse:
+        async def alter(resource: AlterConfigsResource) -> None:
+            await self._admin.replace(
+                resource.resource_type,
+                resource.resource_name,
+                [Change(config.name, config.value) for config in resource.configs],
+                request.validate_only,
+            )
+
+        told = await outcomes(request.resources, alter)
+        return AlterConfigsResponse(
+            responses=[
+                AlterConfigsResourceResponse(
+                    error, message, resource.resource_type, resource.resource_name
+                )
+                for resource, (error, message) in zip(request.resources, told, strict=True)
+            ]
+        )
+
+
+class IncrementalAlterConfigsHandler:
+    """A TaskHandler. One answer per resource of the request, in its order."""
+
+    def __init__(self, admin: ConfigAdmin) -> None:
+        self._admin = admin
+
+    async def __call__(
+        self, context: RequestContext, request: IncrementalAlterConfigsRequest
+    ) -> IncrementalAlterConfigsResponse:
+        async def alter(resource: IncrementalAlterConfigsResource) -> None:
+            await self._admin.increment(
+                resource.resource_type,
+                resource.resource_name,
+                [Change(c.name, c.value, c.config_operation) for c in resource.configs],
+                request.validate_only,
+            )
+
+        told = await outcomes(request.resources, alter)
+        return IncrementalAlterConfigsResponse(
+            responses=[
+                IncrementalAlterConfigsResourceResponse(
+                    error, message, resource.resource_type, resource.resource_name
+                )
+                for resource, (error, message) in zip(request.resources, told, strict=True)
+            ]
+        )

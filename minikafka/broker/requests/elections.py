@@ -1,0 +1,162 @@
+"""Leadership and placement: ElectLeaders, partition reassignments (keys 43, 45, 46)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterable, Mapping
+from typing import Protocol
+
+from minikafka.broker.admin.elections import LeaderElections
+from minikafka.broker.requests.context import RequestContext
+from minikafka.kernel.cluster import ElectionType, ReplicaAssignment, TopicPartition
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+from minikafka.protocol.messages.elect_leaders import (
+    ElectLeadersPartitionResult,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    ElectLeadersTopicResult,
+)
+from minikafka.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
+
+
+class ElectLeadersHandler:
+    """A TaskHandler. Asked for all partitions, it leaves out those that need no election."""
+
+    def __init__(self, elections: LeaderElections) -> None:
+        self._elections = elections
+
+    async def __call__(
+        self, context: RequestContext, request: ElectLeadersRequest
+    ) -> ElectLeadersResponse:
+        try:
+            election_type = ElectionType(request.election_type)
+        except ValueError:
+            return ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST)
+        partitions = (
+            self._elections.all_partitions()
+            if request.topic_partitions is None
+            else [
+                TopicPartition(row.topic, number)
+                for row in request.topic_partitions
+                for number in row.partitions
+            ]
+        )
+        results = await self._elections.elect(
+            dict.fromkeys(partitions), election_type, request.timeout_ms
+        )
+        if request.topic_partitions is None:
+            results = {tp: error for tp, error in results.items() if not _needless(error)}
+        topics: dict[str, ElectLeadersTopicResult] = {}
+        for tp, error in sorted(results.items(), key=lambda row: row[0]):
+            row = topics.setdefault(tp.topic, ElectLeadersTopicResult(tp.topic))
+            row.partition_result.append(_election_result(tp.partition, error))
+        return ElectLeadersResponse(replica_election_results=list(topics.values()))
+
+
+def _needless(error: KafkaError | None) -> bool:
+    return error is not None and error.code is ErrorCode.ELECTION_NOT_NEEDED
+
+
+def _election_result(partition: int, error: KafkaError | None) -> ElectLeadersPartitionResult:
+    if error is None:
+        return ElectLeadersPartitionResult(partition, ErrorCode.NONE, None)
+    return ElectLeadersPartitionResult(partition, error.code, error.message)
+
+
+class ReassigningController(Protocol):
+    def alter_partition_reassignments(
+        self, targets: Mapping[TopicPartition, tuple[int, ...] | None]
+    ) -> Awaitable[Mapping[TopicPartition, KafkaError | None]]:
+        """Why some reassignments have not begun (or ended). Raises ``KafkaError``."""
+        ...
+
+    def list_partition_reassignments(
+        self, partitions: Iterable[TopicPartition] | None
+    ) -> Awaitable[Mapping[TopicPartition, ReplicaAssignment]]:
+        """Raises ``KafkaError``."""
+        ...
+
+
+class AlterPartitionReassignmentsHandler:
+    """A TaskHandler. It answers when all reassignments have begun, not when they are done."""
+
+    def __init__(self, controller: ReassigningController) -> None:
+        self._controller = controller
+
+    async def __call__(
+        self, context: RequestContext, request: AlterPartitionReassignmentsRequest
+    ) -> AlterPartitionReassignmentsResponse:
+        targets = {
+            TopicPartition(topic.name, row.partition_index): (
+                None if row.replicas is None else tuple(row.replicas)
+            )
+            for topic in request.topics
+            for row in topic.partitions
+        }
+        try:
+            results = await self._controller.alter_partition_reassignments(targets)
+        except KafkaError as error:
+            return AlterPartitionReassignmentsResponse(
+                error_code=error.code, error_message=error.message
+            )
+        topics: dict[str, ReassignableTopicResponse] = {}
+        for tp in targets:
+            row = topics.setdefault(tp.topic, ReassignableTopicResponse(tp.topic))
+            row.partitions.append(_reassignment_result(tp.partition, results[tp]))
+        return AlterPartitionReassignmentsResponse(
+            error_message=None, responses=list(topics.values())
+        )
+
+
+def _reassignment_result(partition: int, error: KafkaError | None) -> ReassignablePartitionResponse:
+    if error is None:
+        return ReassignablePartitionResponse(partition, ErrorCode.NONE, None)
+    return ReassignablePartitionResponse(partition, error.code, error.message)
+
+
+class ListPartitionReassignmentsHandler:
+    """A TaskHandler. Partitions that are at rest, or unknown, are not in the answer."""
+
+    def __init__(self, controller: ReassigningController) -> None:
+        self._controller = controller
+
+    async def __call__(
+        self, context: RequestContext, request: ListPartitionReassignmentsRequest
+    ) -> ListPartitionReassignmentsResponse:
+        asked = (
+            None
+            if request.topics is None
+            else [
+                TopicPartition(t.name, number)
+                for t in request.topics
+                for number in t.partition_indexes
+            ]
+        )
+        try:
+            found = await self._controller.list_partition_reassignments(asked)
+        except KafkaError as error:
+            return ListPartitionReassignmentsResponse(
+                error_code=error.code, error_message=error.message
+            )
+        topics: dict[str, OngoingTopicReassignment] = {}
+        for tp, assignment in found.items():
+            row = topics.setdefault(tp.topic, OngoingTopicReassignment(tp.topic))
+            row.partitions.append(
+                OngoingPartitionReassignment(
+                    tp.partition,
+                    list(assignment.replicas),
+                    list(assignment.adding),
+                    list(assignment.removing),
+                )
+            )
+        return ListPartitionReassignmentsResponse(error_message=None, topics=list(topics.values()))

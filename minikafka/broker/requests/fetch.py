@@ -1,0 +1,209 @@
+"""Fetch (key 1): reads for consumers and followers, and parks requests that find too little."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from minikafka.broker.fetch.reader import FetchEntry, FetchParams, Isolation, ReadResult
+from minikafka.broker.fetch.sessions import (
+    FETCH_VERSIONS,
+    Answer,
+    FetchContext,
+    FetchSessions,
+    FetchVersion,
+)
+from minikafka.broker.metadata.cluster_view import ClusterView
+from minikafka.broker.metadata.current_leader import leader_hint, name_leader
+from minikafka.broker.replication.replica_manager import ReplicaManager
+from minikafka.broker.requests.context import Reply, RequestContext
+from minikafka.broker.requests.record_formats import FetchFormat, in_format, limited
+from minikafka.core.replication.fetch_session import FINAL_EPOCH, NO_SESSION
+from minikafka.kernel.cluster import CONSUMER_REPLICA_ID, ZERO_UUID, TopicPartition
+from minikafka.kernel.errors import ErrorCode
+from minikafka.network.unsent import UnsentReplies
+from minikafka.protocol.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+
+READ_COMMITTED = 1
+_LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+
+
+@dataclass(frozen=True, slots=True)
+class FetchConfig:
+    """Kafka's ``fetch.max.bytes``: the broker's own limit for one response."""
+
+    fetch_max_bytes: int = 55 * 1024 * 1024
+    # When peers that read slowly hold up so much of memory, a consumer gets less at a time.
+    unsent_max_bytes: int = 256 * 1024 * 1024
+    fetch_max_bytes_then: int = 1024 * 1024
+
+
+class FetchHandler:
+    """An ImmediateHandler. What is read comes from the request, and from the session that it
+    continues (KIP-227)."""
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        cluster: ClusterView,
+        sessions: FetchSessions,
+        unsent: UnsentReplies,
+        config: FetchConfig,
+    ) -> None:
+        self._replicas = replicas
+        self._cluster = cluster
+        self._sessions = sessions
+        self._unsent = unsent
+        self._config = config
+
+    def __call__(self, context: RequestContext, request: FetchRequest, reply: Reply) -> None:
+        version = FETCH_VERSIONS[context.header.api_version]
+        params = self._params(context, request, version)
+        entries: Sequence[FetchEntry] = self._wanted(request, version)
+        session: FetchContext | None = None
+        if request.session_epoch != FINAL_EPOCH or request.session_id:
+            session = self._sessions.context(request, entries, version, params.is_from_follower)
+            entries = session.entries
+        wanted = version.records
+        if wanted.is_converted and entries:
+            params, entries = limited(params, entries, wanted)
+
+        def answer(results: Sequence[ReadResult]) -> None:
+            if not wanted.is_any:
+                results = self._in_format(results, entries, params, wanted)
+            if session is None:
+                told = Answer(NO_SESSION, entries, results)
+            else:
+                told = session.answer(results)
+            reply(self._response(context, version, params.isolation, told))
+
+        if entries:
+            self._replicas.fetch(params, entries, answer)
+        else:
+            answer(())
+
+    def _wanted(self, request: FetchRequest, version: FetchVersion) -> list[FetchEntry]:
+        """What the request itself names. A topic whose id is not known has no name."""
+        entries = []
+        for topic in request.topics:
+            name, topic_id = topic.topic, None
+            if version.by_id:
+                topic_id = topic.topic_id
+                name = self._replicas.topic_name(topic_id) or ""
+            for wanted in topic.partitions:
+                entries.append(
+                    FetchEntry(
+                        TopicPartition(name, wanted.partition),
+                        topic_id,
+                        wanted.fetch_offset,
+                        max(0, wanted.partition_max_bytes),
+                        wanted.current_leader_epoch,
+                        wanted.last_fetched_epoch,
+                        wanted.log_start_offset,
+                    )
+                )
+        return entries
+
+    def _params(
+        self, context: RequestContext, request: FetchRequest, version: FetchVersion
+    ) -> FetchParams:
+        replica_id = request.replica_id
+        if version.replica_state:
+            state = request.replica_state
+            replica_id = state.replica_id if state is not None else CONSUMER_REPLICA_ID
+        if replica_id >= 0:
+            isolation = Isolation.LOG_END  # whatever it asks for: a follower copies everything
+        elif request.isolation_level == READ_COMMITTED:
+            isolation = Isolation.TXN_COMMITTED
+        else:
+            isolation = Isolation.HIGH_WATERMARK
+        config = self._config
+        limit = config.fetch_max_bytes
+        if replica_id < 0 and self._unsent.bytes > config.unsent_max_bytes:
+            limit = min(limit, config.fetch_max_bytes_then)
+        max_bytes = max(0, min(request.max_bytes, limit))
+        return FetchParams(
+            replica_id,
+            request.max_wait_ms,
+            min(request.min_bytes, max_bytes),
+            max_bytes,
+            isolation,
+            replica_id >= 0 or not version.follower_reads,
+            False,
+            request.rack_id,
+            context.listener,
+        )
+
+    def _in_format(
+        self,
+        results: Sequence[ReadResult],
+        entries: Sequence[FetchEntry],
+        params: FetchParams,
+        wanted: FetchFormat,
+    ) -> list[ReadResult]:
+        configs = self._replicas.topic_configs
+        return [
+            result
+            if result.error
+            else in_format(
+                result,
+                entry,
+                wanted,
+                configs.get(entry.topic_partition.topic).log,
+                params.is_from_follower,
+            )
+            for result, entry in zip(results, entries, strict=True)
+        ]
+
+    def _response(
+        self, context: RequestContext, version: FetchVersion, isolation: Isolation, told: Answer
+    ) -> FetchResponse:
+        """Neighbours of one topic stand together, as they stand in the request or session."""
+        response = FetchResponse(error_code=told.error, session_id=told.session_id)
+        topic: FetchableTopicResponse | None = None
+        last_name, last_id = "", None
+        committed = isolation is Isolation.TXN_COMMITTED
+        aborted: list[AbortedTransaction] | None = None  # null to those that read all
+        for entry, result in zip(told.entries, told.results, strict=True):
+            name, index = entry.topic_partition
+            topic_id = entry.topic_id
+            if topic is None or name != last_name or topic_id != last_id:
+                topic = FetchableTopicResponse(name, topic_id or ZERO_UUID)
+                last_name, last_id = name, topic_id
+                response.responses.append(topic)
+            error = result.error
+            if committed:
+                aborted = [
+                    AbortedTransaction(t.producer_id, t.first_offset) for t in result.aborted
+                ]
+            data = PartitionData(
+                partition_index=index,
+                error_code=error,
+                high_watermark=result.high_watermark,
+                last_stable_offset=result.last_stable_offset,
+                log_start_offset=result.log_start_offset,
+                aborted_transactions=aborted,
+                preferred_read_replica=result.preferred_read_replica,
+                records=result.records,
+            )
+            if result.diverging is not None:
+                data.diverging_epoch = EpochEndOffset(*result.diverging)
+            if error in _LEADER_ERRORS and version.names_leader:
+                hosted, where = self._replicas.hosted, result.topic_partition
+                hint = leader_hint(self._cluster, hosted, where, context.listener)
+                name_leader(hint, data, response, LeaderIdAndEpoch, NodeEndpoint)
+            if error is ErrorCode.KAFKA_STORAGE_ERROR and not version.storage_error:
+                # Clients of that age do not know the error and would give up instead of looking
+                # for another leader.
+                data.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            topic.partitions.append(data)
+        return response

@@ -1,0 +1,451 @@
+"""Group offsets: OffsetCommit, OffsetFetch, OffsetDelete, TxnOffsetCommit (keys 8, 9, 47, 28)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, Protocol
+
+from minikafka.broker.metadata.cluster_view import ClusterView
+from minikafka.broker.replication.transactional_appends import (
+    Refusals,
+    TransactionVerification,
+    refusal_of_committer,
+)
+from minikafka.broker.requests.context import Reply, RequestContext
+from minikafka.broker.requests.groups import GroupCoordination
+from minikafka.core.group.answers import offset_write_error
+from minikafka.core.group.committing import CommitFacts
+from minikafka.core.group.description import NOTHING_COMMITTED, FetchedOffset
+from minikafka.core.group.records import NO_TIMESTAMP, CommittedOffset
+from minikafka.core.group.result import InTransaction
+from minikafka.core.log.verification import NOT_REQUIRED, Verification
+from minikafka.core.topic_names import name_problem
+from minikafka.core.transaction.facts import ProducerIdAndEpoch
+from minikafka.kernel.cluster import GROUP_METADATA_TOPIC, TopicPartition
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.ports import Clock, CoordinationError
+from minikafka.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from minikafka.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from minikafka.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from minikafka.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from minikafka.protocol.records.batch import NO_SEQUENCE
+from minikafka.zookeeper.errors import MalformedZnode
+
+DEFAULT_RETENTION = -1
+
+
+class OffsetCommitHandler:
+    """An ImmediateHandler. Partitions that do not exist are UNKNOWN_TOPIC_OR_PARTITION; the others
+    are committed. Version 0 commits to ZooKeeper, as consumers before 0.9 did."""
+
+    def __init__(
+        self,
+        groups: GroupCoordination,
+        zookeeper: ZookeeperOffsets,
+        cluster: ClusterView,
+        clock: Clock,
+        metadata_max_bytes: int,
+    ) -> None:
+        self._groups = groups
+        self._zookeeper = zookeeper
+        self._cluster = cluster
+        self._clock = clock
+        self._metadata_max_bytes = metadata_max_bytes
+
+    def __call__(self, context: RequestContext, request: OffsetCommitRequest, reply: Reply) -> None:
+        errors: dict[TopicPartition, ErrorCode] = {}
+        offsets: dict[TopicPartition, CommittedOffset] = {}
+        now_ms = self._clock.wall_ms()
+        retention_ms = request.retention_time_ms
+        expire_ms = NO_TIMESTAMP if retention_ms == DEFAULT_RETENTION else now_ms + retention_ms
+        for topic in request.topics:
+            for asked in topic.partitions:
+                topic_partition = TopicPartition(topic.name, asked.partition_index)
+                errors[topic_partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                if self._cluster.contains(topic_partition):
+                    given_ms = asked.commit_timestamp
+                    offsets[topic_partition] = CommittedOffset(
+                        asked.committed_offset,
+                        asked.committed_leader_epoch,
+                        asked.committed_metadata or "",
+                        now_ms if given_ms == NO_TIMESTAMP else given_ms,
+                        expire_ms,
+                    )
+
+        def answer(committed: Mapping[TopicPartition, ErrorCode]) -> None:
+            errors.update(committed)
+            reply(_commit_response(errors))
+
+        if not offsets:
+            answer({})
+        elif context.version == 0:
+            self._commit_to_zookeeper(request.group_id, offsets, answer)
+        else:
+            facts = CommitFacts(
+                request.member_id,
+                request.group_instance_id,
+                request.generation_id_or_member_epoch,
+                offsets,
+            )
+            self._groups.commit(request.group_id, facts, answer)
+
+    def _commit_to_zookeeper(
+        self, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset], answer: Reply
+    ) -> None:
+        too_large = {
+            topic_partition: ErrorCode.OFFSET_METADATA_TOO_LARGE
+            for topic_partition, given in offsets.items()
+            if len(given.metadata) > self._metadata_max_bytes
+        }
+        wanted = {tp: given.offset for tp, given in offsets.items() if tp not in too_large}
+        self._zookeeper.commit(
+            group_id, wanted, lambda committed: answer({**too_large, **committed})
+        )
+
+
+def _commit_response(errors: Mapping[TopicPartition, ErrorCode]) -> OffsetCommitResponse:
+    topics: dict[str, OffsetCommitResponseTopic] = {}
+    for (name, index), error in errors.items():
+        topic = topics.setdefault(name, OffsetCommitResponseTopic(name))
+        topic.partitions.append(OffsetCommitResponsePartition(index, error))
+    return OffsetCommitResponse(topics=list(topics.values()))
+
+
+FIRST_VERSION_WITH_ERROR = 2
+FIRST_VERSION_WITH_MANY_GROUPS = 8
+
+
+class OffsetFetchHandler:
+    """An ImmediateHandler. Version 0 reads what is in ZooKeeper.
+
+    Version 1 has no place for the error of a group: it stands at each partition that was asked for.
+    (Kafka 3.9 answers such a request with no partitions at all.)
+    """
+
+    def __init__(
+        self, groups: GroupCoordination, zookeeper: ZookeeperOffsets, cluster: ClusterView
+    ) -> None:
+        self._groups = groups
+        self._zookeeper = zookeeper
+        self._cluster = cluster
+
+    def __call__(self, context: RequestContext, request: OffsetFetchRequest, reply: Reply) -> None:
+        if context.version == 0:
+            self._from_zookeeper(request, reply)
+        elif context.version >= FIRST_VERSION_WITH_MANY_GROUPS:
+            stable = request.require_stable
+            groups = [self._group(g.group_id, g.topics, stable) for g in request.groups]
+            reply(OffsetFetchResponse(groups=groups))
+        else:
+            reply(self._of_one_group(context.version, request))
+
+    def _group(
+        self,
+        group_id: str,
+        topics: Sequence[OffsetFetchRequestTopics] | None,
+        require_stable: bool,
+    ) -> OffsetFetchResponseGroup:
+        try:
+            found = self._groups.fetch(group_id, _wanted(topics), require_stable)
+        except KafkaError as error:
+            return OffsetFetchResponseGroup(group_id, error_code=error.code)
+        answers: dict[str, OffsetFetchResponseTopics] = {}
+        for (name, index), committed, error_code in found:
+            topic = answers.setdefault(name, OffsetFetchResponseTopics(name))
+            topic.partitions.append(
+                OffsetFetchResponsePartitions(
+                    index,
+                    committed.offset,
+                    committed.leader_epoch,
+                    committed.metadata,
+                    error_code,
+                )
+            )
+        return OffsetFetchResponseGroup(group_id, list(answers.values()))
+
+    def _of_one_group(self, version: int, request: OffsetFetchRequest) -> OffsetFetchResponse:
+        wanted = _wanted(request.topics)
+        try:
+            found = self._groups.fetch(request.group_id, wanted, request.require_stable)
+        except KafkaError as error:
+            if version >= FIRST_VERSION_WITH_ERROR:
+                return OffsetFetchResponse(error_code=error.code)
+            found = [FetchedOffset(tp, NOTHING_COMMITTED, error.code) for tp in wanted or ()]
+        return _fetch_response(found)
+
+    def _from_zookeeper(self, request: OffsetFetchRequest, reply: Reply) -> None:
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        wanted = _wanted(request.topics) or []
+        known = [
+            topic_partition for topic_partition in wanted if self._cluster.contains(topic_partition)
+        ]
+
+        def answer(found: Mapping[TopicPartition, int | ErrorCode | None]) -> None:
+            offsets: list[FetchedOffset] = []
+            for topic_partition in wanted:
+                value = found.get(topic_partition)
+                if value is None or isinstance(value, ErrorCode):
+                    error = unknown if value is None else value
+                    offsets.append(FetchedOffset(topic_partition, NOTHING_COMMITTED, error))
+                else:
+                    offsets.append(FetchedOffset(topic_partition, CommittedOffset(value)))
+            reply(_fetch_response(offsets))
+
+        self._zookeeper.fetch(request.group_id, known, answer)
+
+
+def _wanted(
+    topics: Sequence[OffsetFetchRequestTopic | OffsetFetchRequestTopics] | None,
+) -> list[TopicPartition] | None:
+    if topics is None:
+        return None
+    return [
+        TopicPartition(topic.name, index) for topic in topics for index in topic.partition_indexes
+    ]
+
+
+def _fetch_response(found: Sequence[FetchedOffset]) -> OffsetFetchResponse:
+    topics: dict[str, OffsetFetchResponseTopic] = {}
+    for (name, index), committed, error in found:
+        topic = topics.setdefault(name, OffsetFetchResponseTopic(name))
+        topic.partitions.append(
+            OffsetFetchResponsePartition(
+                index, committed.offset, committed.leader_epoch, committed.metadata, error
+            )
+        )
+    return OffsetFetchResponse(topics=list(topics.values()))
+
+
+class OffsetDeleteHandler:
+    """An ImmediateHandler. Offsets of topics that the group consumes are kept."""
+
+    def __init__(self, groups: GroupCoordination, cluster: ClusterView) -> None:
+        self._groups = groups
+        self._cluster = cluster
+
+    def __call__(self, context: RequestContext, request: OffsetDeleteRequest, reply: Reply) -> None:
+        wanted = [
+            TopicPartition(topic.name, asked.partition_index)
+            for topic in request.topics
+            for asked in topic.partitions
+        ]
+        known = [tp for tp in dict.fromkeys(wanted) if self._cluster.contains(tp)]
+        errors = dict.fromkeys(wanted, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+        def answer(deleted: Mapping[TopicPartition, ErrorCode]) -> None:
+            errors.update(deleted)
+            topics: dict[str, OffsetDeleteResponseTopic] = {}
+            for (name, index), error in errors.items():
+                topic = topics.setdefault(name, OffsetDeleteResponseTopic(name))
+                topic.partitions.append(OffsetDeleteResponsePartition(index, error))
+            reply(OffsetDeleteResponse(topics=list(topics.values())))
+
+        self._groups.delete_offsets(request.group_id, known, answer)
+
+
+FIRST_VERSION_WITH_LOADING = 2
+FIRST_VERSION_WITH_ABORTABLE = 4
+
+
+class TxnOffsetCommitHandler:
+    """An ImmediateHandler. Partitions that do not exist are UNKNOWN_TOPIC_OR_PARTITION. The group's
+    partition of ``__consumer_offsets`` has to be in the transaction, as any that it writes to."""
+
+    def __init__(
+        self,
+        groups: GroupCoordination,
+        cluster: ClusterView,
+        verification: TransactionVerification,
+        clock: Clock,
+    ) -> None:
+        self._groups = groups
+        self._cluster = cluster
+        self._verification = verification
+        self._clock = clock
+
+    def __call__(
+        self, context: RequestContext, request: TxnOffsetCommitRequest, reply: Reply
+    ) -> None:
+        errors: dict[TopicPartition, ErrorCode] = {}
+        offsets: dict[TopicPartition, CommittedOffset] = {}
+        now_ms = self._clock.wall_ms()
+        for topic in request.topics:
+            for asked in topic.partitions:
+                topic_partition = TopicPartition(topic.name, asked.partition_index)
+                errors[topic_partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                if self._cluster.contains(topic_partition):
+                    offsets[topic_partition] = CommittedOffset(
+                        asked.committed_offset,
+                        asked.committed_leader_epoch,
+                        asked.committed_metadata or "",
+                        now_ms,
+                    )
+        version = context.version
+
+        def answer(committed: Mapping[TopicPartition, ErrorCode]) -> None:
+            errors.update(committed)
+            reply(
+                _txn_commit_response(
+                    {tp: _as_known_to(version, error) for tp, error in errors.items()}
+                )
+            )
+
+        if offsets:
+            self._verified(version, request, offsets, answer)
+        else:
+            answer({})
+
+    def _verified(
+        self,
+        version: int,
+        request: TxnOffsetCommitRequest,
+        offsets: Mapping[TopicPartition, CommittedOffset],
+        answer: Reply,
+    ) -> None:
+        group_id = request.group_id
+        producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
+        where = TopicPartition(GROUP_METADATA_TOPIC, self._groups.partition_for(group_id))
+
+        def commit(guard: Verification | None) -> None:
+            facts = CommitFacts(
+                request.member_id,
+                request.group_instance_id,
+                request.generation_id,
+                offsets,
+                InTransaction(producer.producer_id, producer.epoch, guard),
+            )
+            self._groups.commit(group_id, facts, answer)
+
+        if not self._verification.enabled:
+            commit(NOT_REQUIRED)
+            return
+        guard = self._verification.begin(producer, [(where, NO_SEQUENCE)]).get(where)
+        if guard is None:
+            commit(None)
+            return
+
+        def verified(refusals: Refusals) -> None:
+            refusal = refusals.get(where)
+            if refusal is None:
+                commit(guard)
+            else:
+                abortable = version >= FIRST_VERSION_WITH_ABORTABLE
+                told = offset_write_error(refusal_of_committer(refusal, abortable))
+                answer(dict.fromkeys(offsets, told))
+
+        self._verification.ask(request.transactional_id, producer, {where: guard}, verified)
+
+
+def _as_known_to(version: int, error: ErrorCode) -> ErrorCode:
+    """Producers of Kafka 0.11 stumble over loading here (KAFKA-7296)."""
+    if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < FIRST_VERSION_WITH_LOADING:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return error
+
+
+def _txn_commit_response(errors: Mapping[TopicPartition, ErrorCode]) -> TxnOffsetCommitResponse:
+    topics: dict[str, TxnOffsetCommitResponseTopic] = {}
+    for (name, index), error in errors.items():
+        topic = topics.setdefault(name, TxnOffsetCommitResponseTopic(name))
+        topic.partitions.append(TxnOffsetCommitResponsePartition(index, error))
+    return TxnOffsetCommitResponse(topics=list(topics.values()))
+
+
+class OffsetStore(Protocol):
+    """What is needed of ZooKeeper."""
+
+    async def consumer_offset(
+        self, group_id: str, topic_partition: TopicPartition
+    ) -> int | None: ...
+
+    async def set_consumer_offset(
+        self, group_id: str, topic_partition: TopicPartition, offset: int
+    ) -> None: ...
+
+
+class ZookeeperOffsets:
+    """Answers when ZooKeeper has, or with an error for each partition."""
+
+    def __init__(self, store: Callable[[], OffsetStore]) -> None:
+        self._store = store
+        self._tasks: asyncio.TaskGroup | None = None
+
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        self._tasks = tasks
+
+    def commit(
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition, int],
+        reply: Callable[[Mapping[TopicPartition, ErrorCode]], None],
+    ) -> None:
+        if name_problem(group_id) is not None:  # it is to be a part of a path
+            reply(dict.fromkeys(offsets, ErrorCode.INVALID_GROUP_ID))
+            return
+
+        async def commit() -> None:
+            errors: dict[TopicPartition, ErrorCode] = {}
+            for topic_partition, offset in offsets.items():
+                try:
+                    await self._store().set_consumer_offset(group_id, topic_partition, offset)
+                    errors[topic_partition] = ErrorCode.NONE
+                except CoordinationError:
+                    errors[topic_partition] = ErrorCode.UNKNOWN_SERVER_ERROR
+            reply(errors)
+
+        self._start(commit())
+
+    def fetch(
+        self,
+        group_id: str,
+        topic_partitions: Sequence[TopicPartition],
+        reply: Callable[[Mapping[TopicPartition, int | ErrorCode]], None],
+    ) -> None:
+        """Partitions without an offset are left out of the answer."""
+        if name_problem(group_id) is not None:
+            reply(dict.fromkeys(topic_partitions, ErrorCode.INVALID_GROUP_ID))
+            return
+
+        async def fetch() -> None:
+            found: dict[TopicPartition, int | ErrorCode] = {}
+            for topic_partition in topic_partitions:
+                try:
+                    offset = await self._store().consumer_offset(group_id, topic_partition)
+                except (CoordinationError, MalformedZnode):
+                    found[topic_partition] = ErrorCode.UNKNOWN_SERVER_ERROR
+                    continue
+                if offset is not None:
+                    found[topic_partition] = offset
+            reply(found)
+
+        self._start(fetch())
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        assert self._tasks is not None, "after start"
+        self._tasks.create_task(work, name="zookeeper-offsets")

@@ -1,0 +1,130 @@
+"""Log directories: DescribeLogDirs and AlterReplicaLogDirs (keys 35, 34)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from minikafka.broker.replication.hosted_partitions import HostedPartitions
+from minikafka.broker.requests.context import RequestContext
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.events import event_log
+from minikafka.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
+from minikafka.protocol.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from minikafka.storage.log_directory import LogDirectory
+from minikafka.storage.log_manager import LogManager
+from minikafka.storage.unified_log import UnifiedLog
+
+
+class DescribeLogDirsHandler:
+    """A TaskHandler. Kafka: ``ReplicaManager.describeLogDirs``."""
+
+    def __init__(self, log_manager: LogManager, hosted: HostedPartitions) -> None:
+        self._log_manager = log_manager
+        self._hosted = hosted
+        self._log = event_log("replica-manager")
+
+    async def __call__(
+        self, context: RequestContext, request: DescribeLogDirsRequest
+    ) -> DescribeLogDirsResponse:
+        wanted = None
+        if request.topics is not None:
+            wanted = {
+                TopicPartition(topic.topic, index)
+                for topic in request.topics
+                for index in topic.partitions
+            }
+        paths = self._log_manager.directories.paths
+        return DescribeLogDirsResponse(results=[self._one(path, wanted) for path in paths])
+
+    def _one(self, path: str, wanted: set[TopicPartition] | None) -> DescribeLogDirsResult:
+        directory = self._log_manager.directories.by_path(path)
+        if directory is None:
+            return DescribeLogDirsResult(ErrorCode.KAFKA_STORAGE_ERROR, path)
+        try:
+            volume = directory.volume()
+        except OSError as error:
+            self._log.error("log_dir_not_described", directory=path, error=repr(error))
+            return DescribeLogDirsResult(ErrorCode.KAFKA_STORAGE_ERROR, path)
+        return DescribeLogDirsResult(
+            log_dir=path,
+            topics=self._topics(directory, wanted),
+            total_bytes=volume.total_bytes,
+            usable_bytes=volume.usable_bytes,
+        )
+
+    def _topics(
+        self, directory: LogDirectory, wanted: set[TopicPartition] | None
+    ) -> list[DescribeLogDirsTopic]:
+        topics: dict[str, DescribeLogDirsTopic] = {}
+        for log, is_future in _logs(directory):
+            (topic, index) = log.topic_partition
+            if wanted is None or log.topic_partition in wanted:
+                found = topics.setdefault(topic, DescribeLogDirsTopic(topic))
+                lag = self._offset_lag(log, is_future)
+                found.partitions.append(
+                    DescribeLogDirsPartition(index, log.size_bytes, lag, is_future)
+                )
+        return list(topics.values())
+
+    def _offset_lag(self, log: UnifiedLog, is_future: bool) -> int:
+        """How far a log is behind the high watermark, or a future log behind the current one; -1
+        when this broker has not been told of the replica, or it is offline."""
+        partition = self._hosted.get(log.topic_partition)
+        if partition is None or not partition.has_log:
+            return -1
+        if is_future:
+            return partition.log.log_end_offset - log.log_end_offset
+        return max(partition.high_watermark - log.log_end_offset, 0)
+
+
+def _logs(directory: LogDirectory) -> Iterable[tuple[UnifiedLog, bool]]:
+    yield from ((log, False) for log in directory.logs.values())
+    yield from ((log, True) for log in directory.futures.values())
+
+
+class AlterReplicaLogDirsHandler:
+    """A TaskHandler: answers when the moves have begun. For a replica that is not here yet the
+    answer is REPLICA_NOT_AVAILABLE, and its log will be made in that directory."""
+
+    def __init__(self, log_manager: LogManager, hosted: HostedPartitions) -> None:
+        self._log_manager = log_manager
+        self._hosted = hosted
+        self._log = event_log("replica-manager")
+
+    async def __call__(
+        self, context: RequestContext, request: AlterReplicaLogDirsRequest
+    ) -> AlterReplicaLogDirsResponse:
+        results: dict[str, AlterReplicaLogDirTopicResult] = {}
+        for directory in request.dirs:
+            for topic in directory.topics:
+                result = results.setdefault(topic.name, AlterReplicaLogDirTopicResult(topic.name))
+                for index in topic.partitions:
+                    error = self._move(TopicPartition(topic.name, index), directory.path)
+                    result.partitions.append(AlterReplicaLogDirPartitionResult(index, error))
+        return AlterReplicaLogDirsResponse(results=list(results.values()))
+
+    def _move(self, topic_partition: TopicPartition, path: str) -> ErrorCode:
+        if self._hosted.is_offline(topic_partition):
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        partition = self._hosted.get(topic_partition)
+        log = partition.log if partition is not None and partition.has_log else None
+        try:
+            self._log_manager.moves.begin(topic_partition, path, log)
+        except KafkaError as error:
+            self._log.warning(
+                "log_dir_not_altered", partition=str(topic_partition), error=str(error)
+            )
+            return error.code
+        return ErrorCode.NONE

@@ -1,0 +1,249 @@
+"""Offsets of logs: ListOffsets, OffsetForLeaderEpoch and DeleteRecords (keys 2, 23, 21)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from minikafka.broker.fetch import offset_lookup
+from minikafka.broker.fetch.offset_lookup import FoundOffset, ages, find_offset, offsets_before
+from minikafka.broker.fetch.reader import Isolation
+from minikafka.broker.replication.delayed_delete_records import DeletionResult
+from minikafka.broker.replication.record_deletion import RecordDeletion
+from minikafka.broker.replication.replica_manager import ReplicaManager
+from minikafka.broker.requests.context import Reply, RequestContext
+from minikafka.kernel.cluster import CONSUMER_REPLICA_ID, DEBUGGING_REPLICA_ID, TopicPartition
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.ports import Clock
+from minikafka.protocol.messages.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+from minikafka.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from minikafka.protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+
+READ_COMMITTED = 1
+FIRST_VERSION_WITH_NOT_AVAILABLE = 5
+FIRST_VERSION_WITH_EPOCH = 4
+# The first version that knows each of the special timestamps.
+SPECIAL_TIMESTAMPS = {
+    offset_lookup.LATEST_TIMESTAMP: 0,
+    offset_lookup.EARLIEST_TIMESTAMP: 0,
+    offset_lookup.MAX_TIMESTAMP: 7,
+    offset_lookup.EARLIEST_LOCAL_TIMESTAMP: 8,
+    offset_lookup.LATEST_TIERED_TIMESTAMP: 9,
+}
+
+
+class ListOffsetsHandler:
+    """An ImmediateHandler. Version 0 wants several offsets, by the age of segment files."""
+
+    def __init__(self, replicas: ReplicaManager, clock: Clock) -> None:
+        self._replicas = replicas
+        self._clock = clock
+
+    def __call__(self, context: RequestContext, request: ListOffsetsRequest, reply: Reply) -> None:
+        version = context.header.api_version
+        counts = Counter(
+            TopicPartition(topic.name, partition.partition_index)
+            for topic in request.topics
+            for partition in topic.partitions
+        )
+        answer = self._answer_v0 if version == 0 else self._answer
+        reply(
+            ListOffsetsResponse(
+                topics=[
+                    ListOffsetsTopicResponse(
+                        topic.name,
+                        [
+                            answer(
+                                TopicPartition(topic.name, wanted.partition_index),
+                                wanted,
+                                request,
+                                version,
+                                counts,
+                            )
+                            for wanted in topic.partitions
+                        ],
+                    )
+                    for topic in request.topics
+                ]
+            )
+        )
+
+    def _answer(
+        self,
+        topic_partition: TopicPartition,
+        wanted: ListOffsetsPartition,
+        request: ListOffsetsRequest,
+        version: int,
+        counts: Counter[TopicPartition],
+    ) -> ListOffsetsPartitionResponse:
+        response = ListOffsetsPartitionResponse(wanted.partition_index)
+        if counts[topic_partition] > 1:
+            response.error_code = ErrorCode.INVALID_REQUEST
+            return response
+        try:
+            found = self._find(topic_partition, wanted, request, version)
+        except KafkaError as error:
+            response.error_code = error.code
+            if (
+                error.code is ErrorCode.OFFSET_NOT_AVAILABLE
+                and version < FIRST_VERSION_WITH_NOT_AVAILABLE
+            ):
+                response.error_code = ErrorCode.LEADER_NOT_AVAILABLE
+            return response
+        response.offset = found.offset
+        response.timestamp = found.timestamp
+        if version >= FIRST_VERSION_WITH_EPOCH:
+            response.leader_epoch = found.leader_epoch
+        return response
+
+    def _find(
+        self,
+        topic_partition: TopicPartition,
+        wanted: ListOffsetsPartition,
+        request: ListOffsetsRequest,
+        version: int,
+    ) -> FoundOffset:
+        """Raises KafkaError."""
+        timestamp = wanted.timestamp
+        if timestamp < 0 and SPECIAL_TIMESTAMPS.get(timestamp, version + 1) > version:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+        if request.replica_id != CONSUMER_REPLICA_ID:
+            isolation = Isolation.LOG_END
+        elif request.isolation_level == READ_COMMITTED:
+            isolation = Isolation.TXN_COMMITTED
+        else:
+            isolation = Isolation.HIGH_WATERMARK
+        partition = self._replicas.hosted.require(topic_partition)
+        return self._replicas.guarded(
+            topic_partition,
+            lambda: find_offset(
+                partition,
+                timestamp,
+                isolation,
+                wanted.current_leader_epoch,
+                leader_only=request.replica_id != DEBUGGING_REPLICA_ID,
+            ),
+        )
+
+    def _answer_v0(
+        self,
+        topic_partition: TopicPartition,
+        wanted: ListOffsetsPartition,
+        request: ListOffsetsRequest,
+        version: int,
+        counts: Counter[TopicPartition],
+    ) -> ListOffsetsPartitionResponse:
+        response = ListOffsetsPartitionResponse(wanted.partition_index)
+        try:
+            response.old_style_offsets = self._replicas.guarded(
+                topic_partition, lambda: self._offsets_before(topic_partition, wanted, request)
+            )
+        except KafkaError as error:
+            response.error_code = error.code
+        return response
+
+    def _offsets_before(
+        self,
+        topic_partition: TopicPartition,
+        wanted: ListOffsetsPartition,
+        request: ListOffsetsRequest,
+    ) -> list[int]:
+        """Raises KafkaError and OSError."""
+        if wanted.timestamp < offset_lookup.EARLIEST_TIMESTAMP:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+        partition = self._replicas.hosted.require(topic_partition)
+        leader_only = request.replica_id != DEBUGGING_REPLICA_ID
+        known = ages(partition, leader_only, self._clock.wall_ms())
+        from_consumer = request.replica_id == CONSUMER_REPLICA_ID
+        bound = partition.high_watermark if from_consumer else partition.log.log_end_offset
+        return offsets_before(known, wanted.timestamp, wanted.max_num_offsets, bound)
+
+
+class OffsetForLeaderEpochHandler:
+    """An ImmediateHandler. Only the leader answers."""
+
+    def __init__(self, replicas: ReplicaManager) -> None:
+        self._replicas = replicas
+
+    def __call__(
+        self, context: RequestContext, request: OffsetForLeaderEpochRequest, reply: Reply
+    ) -> None:
+        reply(
+            OffsetForLeaderEpochResponse(
+                topics=[
+                    OffsetForLeaderTopicResult(
+                        topic=topic.topic,
+                        partitions=[
+                            self._answer(TopicPartition(topic.topic, wanted.partition), wanted)
+                            for wanted in topic.partitions
+                        ],
+                    )
+                    for topic in request.topics
+                ]
+            )
+        )
+
+    def _answer(
+        self, topic_partition: TopicPartition, wanted: OffsetForLeaderPartition
+    ) -> EpochEndOffset:
+        answer = EpochEndOffset(partition=wanted.partition)
+        try:
+            partition = self._replicas.hosted.require(topic_partition)
+            end = partition.end_offset_for_epoch(
+                wanted.current_leader_epoch, wanted.leader_epoch, leader_only=True
+            )
+        except KafkaError as error:
+            answer.error_code = error.code
+        else:
+            answer.leader_epoch = end.epoch
+            answer.end_offset = end.end_offset
+        return answer
+
+
+class DeleteRecordsHandler:
+    """An ImmediateHandler. A partition named twice is answered once, for its last offset."""
+
+    def __init__(self, deletion: RecordDeletion) -> None:
+        self._deletion = deletion
+
+    def __call__(
+        self, context: RequestContext, request: DeleteRecordsRequest, reply: Reply
+    ) -> None:
+        offsets = {
+            TopicPartition(topic.name, wanted.partition_index): wanted.offset
+            for topic in request.topics
+            for wanted in topic.partitions
+        }
+
+        def answer(results: Sequence[DeletionResult]) -> None:
+            reply(_response(results))
+
+        self._deletion.delete(offsets, request.timeout_ms, answer)
+
+
+def _response(results: Sequence[DeletionResult]) -> DeleteRecordsResponse:
+    topics: dict[str, DeleteRecordsTopicResult] = {}
+    for result in results:
+        name, index = result.topic_partition
+        topic = topics.setdefault(name, DeleteRecordsTopicResult(name))
+        topic.partitions.append(
+            DeleteRecordsPartitionResult(index, result.low_watermark, result.error)
+        )
+    return DeleteRecordsResponse(topics=list(topics.values()))

@@ -1,0 +1,157 @@
+"""Produce: checks what clients send, appends it, answers per partition."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from minikafka.broker.metadata.cluster_view import ClusterView
+from minikafka.broker.metadata.current_leader import leader_hint, name_leader
+from minikafka.broker.replication.delayed_produce import AppendReply, AppendResult
+from minikafka.broker.replication.replica_manager import ReplicaManager
+from minikafka.broker.replication.transactional_appends import (
+    TransactionalAppends,
+    is_transactional,
+)
+from minikafka.broker.requests.context import Reply, RequestContext
+from minikafka.broker.requests.record_formats import refusal_of
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.ports import Buffer
+from minikafka.protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+
+FIRST_VERSION_WITH_LEADER = 10
+FIRST_VERSION_WITH_ABORTABLE = 11
+ADMIN_CLIENT_ID = "__admin_client"  # Kafka lets it write to internal topics
+
+
+class ProduceHandler:
+    """An ImmediateHandler whose requests may overlap (see ``Route``). With acks=0 a success is not
+    answered, and the reply to a failure is a KafkaError: the connection is closed, which is all
+    that the producer will notice."""
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        cluster: ClusterView,
+        transactional: TransactionalAppends,
+    ) -> None:
+        self._replicas = replicas
+        self._cluster = cluster
+        self._transactional = transactional
+        self._parked = transactional.parked
+
+    def __call__(self, context: RequestContext, request: ProduceRequest, reply: Reply) -> None:
+        version, acks = context.header.api_version, request.acks
+        entries: list[tuple[TopicPartition, Buffer]] = []
+        refused: dict[int, AppendResult] = {}  # by place in the request
+        place, transactional = 0, False
+        for topic in request.topic_data:
+            name = topic.name
+            for data in topic.partition_data:
+                topic_partition = TopicPartition(name, data.index)
+                error = refusal_of(data.records, version)
+                if error is not None:
+                    refused[place] = AppendResult(
+                        topic_partition, error.code, error_message=error.message
+                    )
+                elif data.records is not None:
+                    entries.append((topic_partition, data.records))
+                    transactional = transactional or is_transactional(data.records)
+                place += 1
+
+        # Parked, this keeps nothing of the request: its records lie in the connection's buffer.
+        def answer(results: Sequence[AppendResult]) -> None:
+            if refused:
+                rest = iter(results)
+                results = [refused.get(i) or next(rest) for i in range(place)]
+            if acks == 0:
+                self._after_acks_0(results, reply)
+            else:
+                reply(self._response(context, version, results))
+
+        if transactional:
+            self._append_in_transaction(context, request, entries, answer)
+        elif entries:
+            # The timer holds milliseconds of 32 bits; a negative time-out is one that is over.
+            timeout_ms = max(0, request.timeout_ms)
+            internal = context.header.client_id == ADMIN_CLIENT_ID
+            if self._parked.empty:
+                self._replicas.append_records(entries, acks, timeout_ms, answer, internal)
+            else:
+                self._transactional.append_plain(
+                    context.connection, entries, acks, timeout_ms, answer, internal
+                )
+        else:
+            answer(())
+
+    def _append_in_transaction(
+        self,
+        context: RequestContext,
+        request: ProduceRequest,
+        entries: Sequence[tuple[TopicPartition, Buffer]],
+        answer: AppendReply,
+    ) -> None:
+        """A transaction has a name, and its producer waits for an answer."""
+        refusal: ErrorCode | None = None
+        if request.transactional_id is None:
+            refusal = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        elif request.acks == 0:
+            refusal = ErrorCode.INVALID_REQUIRED_ACKS
+        if refusal is not None:
+            answer([AppendResult(topic_partition, refusal) for topic_partition, _ in entries])
+            return
+        self._transactional.append(
+            context.connection,
+            request.transactional_id or "",
+            entries,
+            request.acks,
+            max(0, request.timeout_ms),
+            context.version >= FIRST_VERSION_WITH_ABORTABLE,
+            answer,
+        )
+
+    @staticmethod
+    def _after_acks_0(results: Sequence[AppendResult], reply: Reply) -> None:
+        for result in results:
+            if result.error:
+                reply(KafkaError(result.error, f"acks=0 produce to {result.topic_partition}"))
+                return
+        reply(None)
+
+    def _response(
+        self, context: RequestContext, version: int, results: Sequence[AppendResult]
+    ) -> ProduceResponse:
+        """Topics in the order of the request, neighbours of one topic together."""
+        response = ProduceResponse()
+        topic: TopicProduceResponse | None = None
+        for result in results:
+            name, index = result.topic_partition
+            if topic is None or topic.name != name:
+                topic = TopicProduceResponse(name)
+                response.responses.append(topic)
+            info = result.info
+            answer = PartitionProduceResponse(
+                index, result.error, info.first_offset, info.log_append_time, info.log_start_offset
+            )
+            if result.error:
+                answer.error_message = result.error_message
+                answer.record_errors = [
+                    BatchIndexAndErrorMessage(*error) for error in result.record_errors
+                ]
+                if (
+                    result.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+                    and version >= FIRST_VERSION_WITH_LEADER
+                ):
+                    hosted, where = self._replicas.hosted, result.topic_partition
+                    hint = leader_hint(self._cluster, hosted, where, context.listener)
+                    name_leader(hint, answer, response, LeaderIdAndEpoch, NodeEndpoint)
+            topic.partition_responses.append(answer)
+        return response

@@ -1,0 +1,226 @@
+"""DescribeClientQuotas and AlterClientQuotas (keys 48 and 49): limits kept in ZooKeeper.
+
+Any broker serves them. The limits have no effect yet: nothing is throttled by them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from minikafka.broker.requests.context import RequestContext
+from minikafka.core.security.client_quotas import (
+    CLIENT_ID,
+    CLIENT_KEYS,
+    IP,
+    IP_KEYS,
+    USER,
+    Entity,
+    QuotaFilter,
+    QuotaOp,
+    altered,
+    check_stored,
+    limits_of,
+    place_of,
+)
+from minikafka.core.security.entity_names import DEFAULT_NAME, desanitized
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.events import EventLog, event_log
+from minikafka.kernel.ports import BadVersion, CoordinationError, Network
+from minikafka.protocol.messages.client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    AlteredQuotas,
+    AlteredQuotasResult,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+    DescribedQuotas,
+    QuotaEntity,
+    QuotaValue,
+)
+from minikafka.zookeeper import paths
+from minikafka.zookeeper.errors import MalformedZnode
+
+
+class EntityConfigs(Protocol):
+    """The part of ``ZkStore`` that these handlers use."""
+
+    async def configured_entities(self, entity_type: str) -> list[str]: ...
+
+    async def configured_children(
+        self, entity_type: str, names: Sequence[str], child_type: str
+    ) -> list[list[str]]: ...
+
+    async def entity_configs(
+        self, entity_type: str, entity_names: Sequence[str]
+    ) -> dict[str, dict[str, str]]: ...
+
+    async def entity_config_version(
+        self, entity_type: str, entity_name: str
+    ) -> tuple[dict[str, str], int]: ...
+
+    async def change_or_remove_entity(
+        self, entity_type: str, entity_name: str, config: Mapping[str, str], expected_version: int
+    ) -> None: ...
+
+
+class DescribeClientQuotasHandler:
+    """A TaskHandler."""
+
+    def __init__(self, store: Callable[[], EntityConfigs], log: EventLog | None = None) -> None:
+        self._store = store
+        self._log = log or event_log("client-quotas")
+
+    async def __call__(
+        self, context: RequestContext, request: DescribeClientQuotasRequest
+    ) -> DescribeClientQuotasResponse:
+        try:
+            wanted = QuotaFilter.of(
+                [(row.entity_type, row.match_type, row.match) for row in request.components],
+                request.strict,
+            )
+            found = [*await self._users_and_clients(wanted), *await self._ips(wanted)]
+        except KafkaError as error:
+            return DescribeClientQuotasResponse(
+                error_code=error.code, error_message=error.message, entries=None
+            )
+        except (CoordinationError, MalformedZnode) as error:
+            self._log.warning("quotas_not_described", error=repr(error))
+            return DescribeClientQuotasResponse(
+                error_code=ErrorCode.UNKNOWN_SERVER_ERROR, error_message=None, entries=None
+            )
+        return DescribeClientQuotasResponse(
+            entries=[
+                DescribedQuotas(_entity_rows(entity), [QuotaValue(*row) for row in limits.items()])
+                for entity, limits in found
+                if limits and wanted.matches(entity)
+            ]
+        )
+
+    async def _users_and_clients(
+        self, wanted: QuotaFilter
+    ) -> list[tuple[Entity, dict[str, float]]]:
+        """Raises KafkaError, CoordinationError, MalformedZnode."""
+        found: list[tuple[Entity, dict[str, float]]] = []
+        users: list[str] = []
+        if wanted.may_match(USER) or wanted.may_match(USER, CLIENT_ID):
+            users = await self._names(paths.USER_CONFIGS, wanted.only(USER))
+        if wanted.may_match(USER):
+            for user, config in (await self._configs(paths.USER_CONFIGS, users)).items():
+                found.append(({USER: desanitized(user)}, limits_of(config, CLIENT_KEYS)))
+        if wanted.may_match(CLIENT_ID):
+            clients = await self._names(paths.CLIENT_CONFIGS, wanted.only(CLIENT_ID))
+            for client, config in (await self._configs(paths.CLIENT_CONFIGS, clients)).items():
+                found.append(({CLIENT_ID: desanitized(client)}, limits_of(config, CLIENT_KEYS)))
+        if wanted.may_match(USER, CLIENT_ID):
+            pairs = await self._pairs(users, wanted.only(CLIENT_ID))
+            for pair, config in (await self._configs(paths.USER_CONFIGS, pairs)).items():
+                user, _, client = pair.split("/")
+                entity = {USER: desanitized(user), CLIENT_ID: desanitized(client)}
+                found.append((entity, limits_of(config, CLIENT_KEYS)))
+        return found
+
+    async def _ips(self, wanted: QuotaFilter) -> list[tuple[Entity, dict[str, float]]]:
+        if not wanted.may_match(IP):
+            return []
+        ips = await self._names(paths.IP_CONFIGS, wanted.only(IP))
+        configs = await self._configs(paths.IP_CONFIGS, ips)
+        return [({IP: desanitized(ip)}, limits_of(c, IP_KEYS)) for ip, c in configs.items()]
+
+    async def _names(self, root: str, only: str | None) -> list[str]:
+        if only is None:
+            return await self._store().configured_entities(root)
+        return [only] if only else []  # no znode has an empty name
+
+    async def _pairs(self, users: list[str], only_client: str | None) -> list[str]:
+        if only_client is not None:
+            clients = [[only_client] if only_client else []] * len(users)
+        else:
+            clients = await self._store().configured_children(
+                paths.USER_CONFIGS, users, paths.CLIENT_CONFIGS
+            )
+        return [
+            f"{user}/{paths.CLIENT_CONFIGS}/{client}"
+            for user, names in zip(users, clients, strict=True)
+            for client in names
+        ]
+
+    async def _configs(self, root: str, names: Sequence[str]) -> dict[str, dict[str, str]]:
+        return await self._store().entity_configs(root, names)
+
+
+class AlterClientQuotasHandler:
+    """A TaskHandler. An entity that fails does not stop the others."""
+
+    def __init__(
+        self,
+        store: Callable[[], EntityConfigs],
+        network: Network,
+        log: EventLog | None = None,
+    ) -> None:
+        self._store = store
+        self._network = network
+        self._log = log or event_log("client-quotas")
+
+    async def __call__(
+        self, context: RequestContext, request: AlterClientQuotasRequest
+    ) -> AlterClientQuotasResponse:
+        """One result per entity; of an entity that is named twice, the last."""
+        results: dict[tuple[tuple[str, str | None], ...], AlteredQuotasResult] = {}
+        for row in request.entries:
+            entity = {part.entity_type: part.entity_name for part in row.entity}
+            code, message = await self._outcome(entity, row, request.validate_only)
+            parts = tuple(sorted(entity.items(), key=lambda part: _kafka_order(part[0])))
+            results[parts] = AlteredQuotasResult(code, message, _entity_rows(dict(parts)))
+        return AlterClientQuotasResponse(entries=list(results.values()))
+
+    async def _outcome(
+        self, entity: Entity, row: AlteredQuotas, validate_only: bool
+    ) -> tuple[ErrorCode, str | None]:
+        try:
+            await self._alter(
+                entity,
+                [QuotaOp(op.key, None if op.remove else op.value) for op in row.ops],
+                validate_only,
+            )
+        except KafkaError as error:
+            return error.code, error.message
+        except (CoordinationError, MalformedZnode) as error:
+            self._log.warning("quotas_not_altered", entity=dict(entity), error=repr(error))
+            return ErrorCode.UNKNOWN_SERVER_ERROR, None
+        return ErrorCode.NONE, None
+
+    async def _alter(self, entity: Entity, ops: Sequence[QuotaOp], validate_only: bool) -> None:
+        """Raises KafkaError, CoordinationError, MalformedZnode."""
+        place = place_of(entity)
+        if IP in entity and not await self._is_ip(place.name):
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"{place.name} is not a valid IP or resolvable host."
+            )
+        store = self._store()
+        while True:
+            before, version = await store.entity_config_version(place.root, place.name)
+            after = altered(before, ops, place)
+            if validate_only:
+                return
+            check_stored(after, place.stored)
+            try:
+                await store.change_or_remove_entity(place.root, place.name, after, version)
+            except BadVersion:
+                continue  # altered by another broker since the read
+            self._log.info("quotas_altered", entity=dict(entity), keys=sorted(after))
+            return
+
+    async def _is_ip(self, znode: str) -> bool:
+        """Kafka resolves the name of the znode too, so that it refuses IPv6 addresses."""
+        return znode == DEFAULT_NAME or await self._network.resolves(znode)
+
+
+def _kafka_order(entity_type: str) -> tuple[int, str]:
+    """The order in which Kafka's hash map returns the types of an entity."""
+    known = (CLIENT_ID, USER, IP)
+    return known.index(entity_type) if entity_type in known else len(known), entity_type
+
+
+def _entity_rows(entity: Entity) -> list[QuotaEntity]:
+    return [QuotaEntity(kind, name) for kind, name in entity.items()]
