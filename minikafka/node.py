@@ -26,7 +26,7 @@ from minikafka.node_debug import debug_routes
 from minikafka.node_dynamic import ConfigEffects
 from minikafka.node_parts import BrokerParts
 from minikafka.protocol.releases import Release
-from minikafka.storage.log_manager import LogManager
+from minikafka.storage.directories.log_manager import LogManager
 from minikafka.zookeeper.session import ZkSession
 from minikafka.zookeeper.store import ZkStore
 from minikafka.zookeeper.znodes import BrokerZnode

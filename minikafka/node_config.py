@@ -26,8 +26,8 @@ from minikafka.kernel.settings import topic_defaults
 from minikafka.network.connection import ServerConfig
 from minikafka.protocol.records.compression import Compression
 from minikafka.protocol.releases import Release
-from minikafka.storage.log_cleaner import LogCleanerConfig
-from minikafka.storage.log_manager import LogManagerConfig
+from minikafka.storage.cleaner.log_cleaner import LogCleanerConfig
+from minikafka.storage.directories.log_manager import LogManagerConfig
 from minikafka.zookeeper.session import ZkSessionConfig
 
 

@@ -78,7 +78,7 @@ from minikafka.node_groups import GroupParts
 from minikafka.node_security import security_routes
 from minikafka.node_transactions import TransactionParts
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.storage.log_manager import LogManager
+from minikafka.storage.directories.log_manager import LogManager
 from minikafka.zookeeper.session import ZkSession
 
 

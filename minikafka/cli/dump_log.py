@@ -7,13 +7,14 @@ import sys
 from pathlib import Path
 
 from minikafka.kernel.config import ConfigError
-from minikafka.storage.dump import UnknownFile
-from minikafka.storage.dump_decoders import (
+from minikafka.storage.dump.files import UnknownFile
+from minikafka.storage.dump.text import (
+    DumpOptions,
+    LogDump,
     decode_offsets_record,
     decode_text,
     decode_transaction_record,
 )
-from minikafka.storage.dump_text import DumpOptions, LogDump
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -9,8 +9,8 @@ from minikafka.kernel.ports import Clock, Files
 from minikafka.protocol.records.batch import RecordBatch, crc_is_valid, parse_batches
 from minikafka.protocol.records.control import ControlRecordType, decode_end_txn_marker
 from minikafka.protocol.records.record import Record, decode_batch
-from minikafka.storage.log_cleaning import CleaningMeans, LogCleaning, log_facts
-from minikafka.storage.unified_log import UnifiedLog
+from minikafka.storage.cleaner.cleaning import CleaningMeans, LogCleaning, log_facts
+from minikafka.storage.log.unified_log import UnifiedLog
 
 NO_RATE = float(2**62)
 

@@ -22,10 +22,14 @@ from minikafka.protocol.records.builder import build_batch
 from minikafka.protocol.records.compression import Compression
 from minikafka.protocol.records.legacy import encode_message_set
 from minikafka.protocol.records.record import Record
-from minikafka.storage.dump import UnknownFile
-from minikafka.storage.dump_decoders import decode_offsets_record, decode_transaction_record
-from minikafka.storage.dump_text import DumpOptions, LogDump
-from minikafka.storage.unified_log import AppendOrigin, UnifiedLog
+from minikafka.storage.dump.files import UnknownFile
+from minikafka.storage.dump.text import (
+    DumpOptions,
+    LogDump,
+    decode_offsets_record,
+    decode_transaction_record,
+)
+from minikafka.storage.log.unified_log import AppendOrigin, UnifiedLog
 from tests.support.logs import DIRECTORY, NOW, load, new_log
 from tests.support.memory_files import MemoryFiles
 from tests.support.transactions import marker

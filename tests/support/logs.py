@@ -9,8 +9,8 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.protocol.records.batch import RecordBatch, crc_is_valid, parse_batches
 from minikafka.protocol.records.builder import build_batch
 from minikafka.protocol.records.record import decode_records
-from minikafka.storage.log_loader import Checkpointed, LogLoader, create_log
-from minikafka.storage.unified_log import LogConfig, UnifiedLog
+from minikafka.storage.log.loader import Checkpointed, LogLoader, create_log
+from minikafka.storage.log.unified_log import LogConfig, UnifiedLog
 from tests.support.memory_files import MemoryFiles, SilentEvents
 
 TP = TopicPartition("t", 0)

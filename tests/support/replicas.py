@@ -64,7 +64,7 @@ from minikafka.protocol.messages.produce import (
 from minikafka.protocol.messages.registry import response_class
 from minikafka.protocol.records.builder import build_batch
 from minikafka.protocol.records.record import decode_records
-from minikafka.storage.log_manager import LogManager, LogManagerConfig
+from minikafka.storage.directories.log_manager import LogManager, LogManagerConfig
 from minikafka.world.sim.entropy import SimEntropy
 from tests.support.memory_files import MemoryFiles
 from tests.support.replica_fakes import Configs, Metadata, StateZnodes

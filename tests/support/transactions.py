@@ -17,7 +17,7 @@ from minikafka.protocol.records.control import (
     EndTxnMarker,
     encode_end_txn_marker,
 )
-from minikafka.storage.unified_log import UnifiedLog
+from minikafka.storage.log.unified_log import UnifiedLog
 from tests.support.logs import NOW
 
 

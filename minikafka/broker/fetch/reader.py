@@ -18,8 +18,8 @@ from minikafka.core.replication.follower import EpochEndOffset, diverges
 from minikafka.kernel.cluster import NO_EPOCH, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import Buffer
-from minikafka.storage.log_reader import NotInPageCache
-from minikafka.storage.unified_log import UnifiedLog
+from minikafka.storage.log.reader import NotInPageCache
+from minikafka.storage.log.unified_log import UnifiedLog
 
 
 class Isolation(Enum):

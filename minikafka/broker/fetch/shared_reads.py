@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TypeAlias
 
-from minikafka.storage.log_reader import LogRead
-from minikafka.storage.unified_log import UnifiedLog
+from minikafka.storage.log.reader import LogRead
+from minikafka.storage.log.unified_log import UnifiedLog
 
 # Where from, how much, up to where, whether the first batch is always whole, whether aborted
 # transactions are wanted; and what would have to be the same for the answer to be.

@@ -22,7 +22,7 @@ from minikafka.kernel.cluster import (
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import event_log
 from minikafka.kernel.ports import Clock
-from minikafka.storage.log_manager import LogManager
+from minikafka.storage.directories.log_manager import LogManager
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from minikafka.kernel.cluster import (
 )
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import Buffer
-from minikafka.storage.unified_log import UnifiedLog
+from minikafka.storage.log.unified_log import UnifiedLog
 
 UP_TO_HIGH_WATERMARK = -1  # an offset to delete records up to
 

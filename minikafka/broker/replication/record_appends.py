@@ -21,8 +21,8 @@ from minikafka.kernel.cluster import INTERNAL_TOPICS, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import Buffer, Clock
-from minikafka.storage.log_manager import LogManager
-from minikafka.storage.unified_log import UnifiedLog
+from minikafka.storage.directories.log_manager import LogManager
+from minikafka.storage.log.unified_log import UnifiedLog
 
 # By partition; one without was not verified.
 Guards: TypeAlias = Mapping[TopicPartition, Verification]

@@ -9,7 +9,7 @@ from minikafka.core.replication.high_watermark import bounded_high_watermark
 from minikafka.core.replication.partition_state import PartitionState
 from minikafka.kernel.cluster import NO_EPOCH, ZERO_UUID, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.storage.unified_log import UnifiedLog
+from minikafka.storage.log.unified_log import UnifiedLog
 
 
 class Replica:

@@ -35,8 +35,8 @@ from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import event_log
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import Clock, CoordinationError
-from minikafka.storage.log_manager import LogManager
-from minikafka.storage.unified_log import UnifiedLog
+from minikafka.storage.directories.log_manager import LogManager
+from minikafka.storage.log.unified_log import UnifiedLog
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.storage.log_manager import LogManager
+from minikafka.storage.directories.log_manager import LogManager
 
 
 class CutFlushes:

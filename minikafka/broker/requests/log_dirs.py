@@ -22,9 +22,9 @@ from minikafka.protocol.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
-from minikafka.storage.log_directory import LogDirectory
-from minikafka.storage.log_manager import LogManager
-from minikafka.storage.unified_log import UnifiedLog
+from minikafka.storage.directories.log_directory import LogDirectory
+from minikafka.storage.directories.log_manager import LogManager
+from minikafka.storage.log.unified_log import UnifiedLog
 
 
 class DescribeLogDirsHandler:

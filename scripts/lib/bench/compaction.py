@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.protocol.records.builder import build_batch
-from minikafka.storage.log_manager import LogManager, LogManagerConfig
-from minikafka.storage.unified_log import LogConfig
+from minikafka.storage.directories.log_manager import LogManager, LogManagerConfig
+from minikafka.storage.log.unified_log import LogConfig
 from minikafka.world.real.clock import RealClock
 from minikafka.world.real.files import RealFiles
 from minikafka.world.real.loop import run

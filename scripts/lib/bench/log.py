@@ -19,8 +19,8 @@ import structlog
 
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.protocol.records.builder import build_batch
-from minikafka.storage.log_manager import LogManager, LogManagerConfig
-from minikafka.storage.unified_log import LogConfig, UnifiedLog
+from minikafka.storage.directories.log_manager import LogManager, LogManagerConfig
+from minikafka.storage.log.unified_log import LogConfig, UnifiedLog
 from minikafka.world.real.clock import RealClock
 from minikafka.world.real.files import RealFiles
 from scripts.lib.bench import compaction

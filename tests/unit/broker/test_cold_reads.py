@@ -9,7 +9,7 @@ import pytest
 
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from minikafka.storage import log_reader
+from minikafka.storage.log import reader as log_reader
 from tests.support.memory_files import MemoryFile
 from tests.support.replicas import TOPIC, TP, ReplicaCluster, error_of, values_in
 

@@ -9,7 +9,7 @@ import pytest
 
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
-from minikafka.storage.unified_log import UnifiedLog
+from minikafka.storage.log.unified_log import UnifiedLog
 from tests.support.memory_files import MemoryFile
 from tests.support.replicas import TOPIC, TP, ReplicaCluster
 

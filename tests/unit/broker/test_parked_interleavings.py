@@ -12,7 +12,7 @@ import pytest
 from minikafka.broker.fetch.reader import FetchEntry, FetchParams, Isolation
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
-from minikafka.storage.unified_log import UnifiedLog
+from minikafka.storage.log.unified_log import UnifiedLog
 from tests.support.replicas import TOPIC, TP, ReplicaCluster, batch, error_of
 
 

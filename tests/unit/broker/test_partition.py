@@ -8,7 +8,7 @@ from minikafka.broker.metadata.topic_configs import TopicConfig
 from minikafka.broker.replication.partition import Instruction, Partition
 from minikafka.kernel.cluster import LeaderAndIsr, ReplicaAssignment
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.storage.unified_log import LogConfig, UnifiedLog
+from minikafka.storage.log.unified_log import LogConfig, UnifiedLog
 from tests.support.memory_files import MemoryFiles
 from tests.support.replicas import TP, batch
 

@@ -8,8 +8,8 @@ import pytest
 
 from minikafka.kernel.ports import Files
 from minikafka.protocol.records.batch import RecordBatch
-from minikafka.storage.log_loader import Checkpointed, LogLoader, create_log
-from minikafka.storage.unified_log import LogConfig, UnifiedLog
+from minikafka.storage.log.loader import Checkpointed, LogLoader, create_log
+from minikafka.storage.log.unified_log import LogConfig, UnifiedLog
 from minikafka.world.sim.world import SimHost, SimWorld
 from tests.support.compaction import batches_up_to, clean, committed_records, latest
 from tests.support.crashing_files import Crashed, CrashingFiles, CrashPoint

@@ -12,9 +12,9 @@ from minikafka.core.log.compaction import dirt_of
 from minikafka.protocol.records.builder import build_batch
 from minikafka.protocol.records.compression import Compression
 from minikafka.protocol.records.record import Record, decode_batch
-from minikafka.storage.log_cleaning import log_facts
-from minikafka.storage.log_loader import Checkpointed, LogLoader, create_log
-from minikafka.storage.unified_log import LogConfig, UnifiedLog
+from minikafka.storage.cleaner.cleaning import log_facts
+from minikafka.storage.log.loader import Checkpointed, LogLoader, create_log
+from minikafka.storage.log.unified_log import LogConfig, UnifiedLog
 from tests.support.compaction import batches_up_to, clean, committed_records, latest
 from tests.support.logs import DIRECTORY, NOW, TP, cut, run_now
 from tests.support.manual_clock import ManualClock

@@ -10,7 +10,7 @@ import pytest
 
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError
-from minikafka.storage.log_manager import LogConfig, LogManager, LogManagerConfig
+from minikafka.storage.directories.log_manager import LogConfig, LogManager, LogManagerConfig
 from tests.support.logs import batch
 from tests.support.memory_files import MemoryFiles
 from tests.support.virtual_clock import VirtualClock

@@ -11,10 +11,10 @@ from minikafka.protocol.records.control import (
     EndTxnMarker,
     encode_end_txn_marker,
 )
-from minikafka.storage import dump
-from minikafka.storage.dump_text import DumpOptions, LogDump
+from minikafka.storage.dump import files as dump
+from minikafka.storage.dump.text import DumpOptions, LogDump
+from minikafka.storage.log.unified_log import AppendOrigin, UnifiedLog
 from minikafka.storage.names import file_name
-from minikafka.storage.unified_log import AppendOrigin, UnifiedLog
 from tests.support.logs import DIRECTORY, batch, new_log
 from tests.support.memory_files import MemoryFiles
 

@@ -28,7 +28,7 @@ from minikafka.protocol.messages.transaction_log import (
 from minikafka.protocol.records.record import Record
 from minikafka.protocol.schema import Message
 from minikafka.protocol.versioned import decode_versioned, encode_versioned
-from minikafka.storage.dump_decoders import (
+from minikafka.storage.dump.text import (
     decode_offsets_record,
     decode_text,
     decode_transaction_record,

@@ -13,9 +13,9 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.metrics import Metrics
 from minikafka.protocol.records.builder import build_batch
 from minikafka.storage.checkpoints import CLEANER_OFFSET, decode_offsets
-from minikafka.storage.log_cleaner import LogCleanerConfig
-from minikafka.storage.log_manager import LogManager, LogManagerConfig
-from minikafka.storage.unified_log import LogConfig, UnifiedLog
+from minikafka.storage.cleaner.log_cleaner import LogCleanerConfig
+from minikafka.storage.directories.log_manager import LogManager, LogManagerConfig
+from minikafka.storage.log.unified_log import LogConfig, UnifiedLog
 from tests.support.compaction import committed_records, latest
 from tests.support.logs import NOW
 from tests.support.manual_clock import ManualClock

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from minikafka.storage.log_loading import LogLoading
-from minikafka.storage.unified_log import UnifiedLog
+from minikafka.storage.directories.loading import LogLoading
+from minikafka.storage.log.unified_log import UnifiedLog
 from tests.support.logs import new_log
 from tests.support.recording_log import RecordingLog
 from tests.support.virtual_clock import VirtualClock

@@ -10,8 +10,8 @@ import pytest
 from minikafka.kernel.cluster import ZERO_UUID, TopicPartition
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.storage.log_manager import LogConfig, LogManager, LogManagerConfig
-from minikafka.storage.unified_log import UnifiedLog
+from minikafka.storage.directories.log_manager import LogConfig, LogManager, LogManagerConfig
+from minikafka.storage.log.unified_log import UnifiedLog
 from tests.support.logs import NOW, batch, cut, values_of
 from tests.support.memory_files import MemoryFiles
 from tests.support.virtual_clock import VirtualClock

@@ -9,9 +9,9 @@ from uuid import UUID
 import pytest
 
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.storage.log_manager import LogConfig, LogManager, LogManagerConfig
-from minikafka.storage.sparse_index import SparseIndex
-from minikafka.storage.unified_log import UnifiedLog
+from minikafka.storage.directories.log_manager import LogConfig, LogManager, LogManagerConfig
+from minikafka.storage.log.sparse_index import SparseIndex
+from minikafka.storage.log.unified_log import UnifiedLog
 from tests.support.logs import NOW, batch
 from tests.support.memory_files import MemoryFile, MemoryFiles
 from tests.support.virtual_clock import VirtualClock

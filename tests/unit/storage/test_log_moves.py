@@ -16,10 +16,10 @@ from minikafka.broker.replication.partition import Partition
 from minikafka.core.log.append import AppendOrigin
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.storage import log_moves
-from minikafka.storage.log_manager import LogConfig, LogManager, LogManagerConfig
-from minikafka.storage.log_moves import MOVED_FROM
-from minikafka.storage.unified_log import UnifiedLog
+from minikafka.storage.directories import moves as log_moves
+from minikafka.storage.directories.log_manager import LogConfig, LogManager, LogManagerConfig
+from minikafka.storage.directories.moves import MOVED_FROM
+from minikafka.storage.log.unified_log import UnifiedLog
 from tests.support.logs import NOW, batch, batches_of, values_of
 from tests.support.memory_files import MemoryFiles
 from tests.support.transactions import TxnProducer

@@ -10,8 +10,8 @@ from uuid import UUID
 import pytest
 
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.storage import log_moves
-from minikafka.storage.log_manager import LogConfig, LogManager, LogManagerConfig
+from minikafka.storage.directories import moves as log_moves
+from minikafka.storage.directories.log_manager import LogConfig, LogManager, LogManagerConfig
 from tests.support.logs import NOW, batch, values_of
 from tests.support.memory_files import MemoryFiles
 from tests.support.virtual_clock import VirtualClock

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from minikafka.core.log.producer_snapshot import decode_snapshot
-from minikafka.storage.batch_scan import scan
+from minikafka.storage.log.batch_scan import scan
+from minikafka.storage.log.unified_log import UnifiedLog
 from minikafka.storage.names import file_name
-from minikafka.storage.unified_log import UnifiedLog
 from tests.support.logs import DIRECTORY, batch, batches_of, load, new_log, values_of
 from tests.support.memory_files import MemoryFiles
 

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from minikafka.storage.unified_log import UnifiedLog
+from minikafka.storage.log.unified_log import UnifiedLog
 from tests.support.appending_process import TP, new_manager
 from tests.support.logs import batches_of, values_of
 

@@ -9,8 +9,8 @@ from uuid import UUID
 import pytest
 
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.storage.log_manager import LogConfig, LogManager, LogManagerConfig
-from minikafka.storage.unified_log import UnifiedLog
+from minikafka.storage.directories.log_manager import LogConfig, LogManager, LogManagerConfig
+from minikafka.storage.log.unified_log import UnifiedLog
 from tests.support.logs import batch, batches_of, load, new_log, values_of
 from tests.support.memory_files import MemoryFiles
 from tests.support.virtual_clock import VirtualClock

@@ -10,8 +10,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.protocol.records.batch import crc_is_valid, parse_batches
 from minikafka.protocol.records.builder import build_batch
-from minikafka.storage.log_loader import Checkpointed, LogLoader, create_log
-from minikafka.storage.unified_log import LogConfig, UnifiedLog
+from minikafka.storage.log.loader import Checkpointed, LogLoader, create_log
+from minikafka.storage.log.unified_log import LogConfig, UnifiedLog
 from tests.support.logs import run_now
 from tests.support.memory_files import MemoryFiles, SilentEvents
 

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minikafka.storage.offset_index import OffsetIndex
-from minikafka.storage.time_index import TimeIndex
+from minikafka.storage.log.indexes import OffsetIndex, TimeIndex
 from tests.support.memory_files import MemoryFiles
 
 BASE = 1000

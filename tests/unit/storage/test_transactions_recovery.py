@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from minikafka.storage.unified_log import UnifiedLog
+from minikafka.storage.log.unified_log import UnifiedLog
 from tests.support.logs import DIRECTORY, batches_of, cut, load, new_log
 from tests.support.memory_files import MemoryFiles
 from tests.support.transactions import TxnProducer

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minikafka.core.log.aborted_txn import AbortedTxn
-from minikafka.storage.txn_index import TxnIndex
-from minikafka.storage.unified_log import UnifiedLog
+from minikafka.storage.log.indexes import TxnIndex
+from minikafka.storage.log.unified_log import UnifiedLog
 from tests.support.logs import DIRECTORY, cut, load, new_log
 from tests.support.memory_files import MemoryFiles
 from tests.support.transactions import TxnProducer, marker

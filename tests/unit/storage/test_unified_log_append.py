@@ -10,10 +10,10 @@ from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.records.batch import crc_is_valid, parse_batches
 from minikafka.protocol.records.builder import build_batch
 from minikafka.protocol.records.record import Record, decode_records
-from minikafka.storage.log_loader import create_log
+from minikafka.storage.log.loader import create_log
+from minikafka.storage.log.sparse_index import SparseIndex
+from minikafka.storage.log.unified_log import LogConfig
 from minikafka.storage.names import file_name
-from minikafka.storage.sparse_index import SparseIndex
-from minikafka.storage.unified_log import LogConfig
 from tests.support.logs import (
     DIRECTORY,
     NOW,

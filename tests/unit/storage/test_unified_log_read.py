@@ -7,7 +7,7 @@ import pytest
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.records.batch import parse_batches
 from minikafka.protocol.records.compression import Compression
-from minikafka.storage.unified_log import UnifiedLog
+from minikafka.storage.log.unified_log import UnifiedLog
 from tests.support.logs import NOW, batch, cut, load, new_log, values_of
 from tests.support.memory_files import MemoryFile, MemoryFiles
 

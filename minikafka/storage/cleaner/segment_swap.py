@@ -16,7 +16,8 @@ from typing import Final
 
 from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.ports import Files
-from minikafka.storage.batch_scan import scan
+from minikafka.storage.log.batch_scan import scan
+from minikafka.storage.log.segment import LogSegment, LogSegments
 from minikafka.storage.names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -26,8 +27,6 @@ from minikafka.storage.names import (
     file_name,
     offset_of,
 )
-from minikafka.storage.segment import LogSegment
-from minikafka.storage.segments import LogSegments
 
 SWAP_SUFFIX: Final = ".swap"
 _FILES: Final = (LOG_SUFFIX, *INDEX_SUFFIXES)

@@ -22,9 +22,14 @@ from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.events import EventLog, event_log
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import Clock, Files
-from minikafka.storage.log_cleaning import CleaningAborted, CleaningMeans, LogCleaning, log_facts
-from minikafka.storage.log_directory import LogDirectory
-from minikafka.storage.unified_log import UnifiedLog
+from minikafka.storage.cleaner.cleaning import (
+    CleaningAborted,
+    CleaningMeans,
+    LogCleaning,
+    log_facts,
+)
+from minikafka.storage.directories.log_directory import LogDirectory
+from minikafka.storage.log.unified_log import UnifiedLog
 
 _LOGS_PER_BREATH: Final = 100
 _REST_MS: Final = 60_000  # of a log whose disk was full

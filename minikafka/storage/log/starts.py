@@ -9,8 +9,8 @@ from typing import Final
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.events import EventLog
 from minikafka.kernel.ports import Clock
-from minikafka.storage.log_directory import LogDirectory
-from minikafka.storage.unified_log import UnifiedLog
+from minikafka.storage.directories.log_directory import LogDirectory
+from minikafka.storage.log.unified_log import UnifiedLog
 
 _PAUSE_MS: Final = 1_000  # between two flushes, however often log starts move
 

@@ -10,11 +10,11 @@ from minikafka.core.log.retention import SegmentFacts, plan_retention
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.events import EventLog
 from minikafka.kernel.ports import Clock
-from minikafka.storage.log_directories import LogDirectories
-from minikafka.storage.log_directory import LogDirectory
-from minikafka.storage.log_flushes import LogFlushes
-from minikafka.storage.log_manager_config import LogManagerConfig
-from minikafka.storage.unified_log import UnifiedLog
+from minikafka.storage.directories.config import LogManagerConfig
+from minikafka.storage.directories.log_directories import LogDirectories
+from minikafka.storage.directories.log_directory import LogDirectory
+from minikafka.storage.log.flushes import LogFlushes
+from minikafka.storage.log.unified_log import UnifiedLog
 
 _LOGS_PER_BREATH: Final = 50
 _NEVER_MS: Final = 100 * 365 * 24 * 60 * 60 * 1000

@@ -13,14 +13,14 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import EventLog
 from minikafka.kernel.ports import Clock, Files
-from minikafka.storage.delayed_removal import DelayedRemoval
-from minikafka.storage.log_cleaner import LogCleaner
-from minikafka.storage.log_directories import LogDirectories
-from minikafka.storage.log_directory import LogDirectory
-from minikafka.storage.log_loader import assign_topic_id, create_log
-from minikafka.storage.log_reader import LogRead
+from minikafka.storage.cleaner.log_cleaner import LogCleaner
+from minikafka.storage.directories.delayed_removal import DelayedRemoval
+from minikafka.storage.directories.log_directories import LogDirectories
+from minikafka.storage.directories.log_directory import LogDirectory
+from minikafka.storage.log.loader import assign_topic_id, create_log
+from minikafka.storage.log.reader import LogRead
+from minikafka.storage.log.unified_log import NO_CUT, UnifiedLog
 from minikafka.storage.names import delete_directory_name, directory_name, future_directory_name
-from minikafka.storage.unified_log import NO_CUT, UnifiedLog
 
 MOVED_FROM: Final = "moved-from"  # a file: the directory that this log replaces
 _SLICE_BYTES: Final = 1 << 20

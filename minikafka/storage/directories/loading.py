@@ -1,9 +1,10 @@
-"""Loading the log directories of a broker side by side: while one disk is waited for, others go."""
+"""Loading the logs of all log directories: several directories, and several logs, at a time."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
 
 from minikafka.core.log.config import LogConfig
 from minikafka.kernel.cluster import TopicPartition
@@ -12,13 +13,75 @@ from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.events import EventLog
 from minikafka.kernel.ports import Clock, Files
 from minikafka.storage.checkpoints import CLEANER_OFFSET, LOG_START_OFFSET, RECOVERY_POINT
-from minikafka.storage.log_directories import LogDirectories
-from minikafka.storage.log_directory import LogDirectory
-from minikafka.storage.log_loader import Checkpointed, LogLoader
-from minikafka.storage.log_loading import LogLoading
-from minikafka.storage.log_manager_config import LogManagerConfig
+from minikafka.storage.directories.config import LogManagerConfig
+from minikafka.storage.directories.log_directories import LogDirectories
+from minikafka.storage.directories.log_directory import LogDirectory
+from minikafka.storage.log.loader import Checkpointed, LogLoader
+from minikafka.storage.log.unified_log import UnifiedLog
 from minikafka.storage.names import directory_name
-from minikafka.storage.unified_log import UnifiedLog
+
+_LOADS_PER_BREATH: Final = 20
+_PROGRESS_MS: Final = 5_000
+
+
+class LogLoading:
+    """``adopt`` is given each log as soon as it is loaded. ``at_once`` logs are loaded side by
+    side: while one waits for the disk, others go on. Kafka: ``LogManager.loadLogs``."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        events: EventLog,
+        at_once: int,
+        adopt: Callable[[UnifiedLog], None],
+    ) -> None:
+        self._clock = clock
+        self._events = events
+        self._at_once = at_once
+        self._adopt = adopt
+        self._loaders: Sequence[LogLoader] = ()
+        self._loaded = 0
+        self._error: OSError | KafkaError | None = None
+
+    async def load(self, loaders: Sequence[LogLoader]) -> None:
+        """Raises the first OSError or KafkaError(CORRUPT_MESSAGE) that a log meets; the loading of
+        others ends then too."""
+        self._loaders = loaders
+        waiting = iter(loaders)
+        self._progress = self._clock.call_later(_PROGRESS_MS, self._tell)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for _ in range(min(self._at_once, len(loaders))):
+                    tasks.create_task(self._work(waiting))
+        finally:
+            self._progress.cancel()
+        if self._error is not None:
+            raise self._error
+
+    async def _work(self, waiting: Iterator[LogLoader]) -> None:
+        for loader in waiting:
+            if self._error is not None:
+                return
+            try:
+                await loader.load()
+                self._adopt(loader.log)
+                if loader.discarded:
+                    await loader.log.flush()
+            except (OSError, KafkaError) as error:
+                self._error = error
+                return
+            self._loaded += 1
+            if self._loaded % _LOADS_PER_BREATH == 0:
+                await asyncio.sleep(0)
+
+    def _tell(self) -> None:
+        self._events.info(
+            "logs_loading",
+            loaded=self._loaded,
+            logs=len(self._loaders),
+            bytes_recovered=sum(loader.bytes_read for loader in self._loaders),
+        )
+        self._progress = self._clock.call_later(_PROGRESS_MS, self._tell)
 
 
 class DirectoryLoading:

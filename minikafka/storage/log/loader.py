@@ -21,7 +21,15 @@ from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.events import EventLog
 from minikafka.kernel.ports import Files
 from minikafka.protocol.records.batch import CorruptRecordError, RecordBatch
-from minikafka.storage.flushable_log import CUT_UNFLUSHED
+from minikafka.storage.cleaner.segment_swap import SWAP_SUFFIX, finish_swaps
+from minikafka.storage.directories.metadata_files import (
+    PARTITION_METADATA,
+    PartitionMetadataError,
+    decode_partition_metadata,
+    encode_partition_metadata,
+)
+from minikafka.storage.log.segment import LogSegment
+from minikafka.storage.log.unified_log import CUT_UNFLUSHED, UnifiedLog
 from minikafka.storage.names import (
     APART_SUFFIX,
     CLEANED_SUFFIX,
@@ -33,15 +41,6 @@ from minikafka.storage.names import (
     offset_of,
     offsets_of,
 )
-from minikafka.storage.partition_metadata import (
-    PARTITION_METADATA,
-    PartitionMetadataError,
-    decode_partition_metadata,
-    encode_partition_metadata,
-)
-from minikafka.storage.segment import LogSegment
-from minikafka.storage.segment_swap import SWAP_SUFFIX, finish_swaps
-from minikafka.storage.unified_log import UnifiedLog
 
 _OF_SWAPS: Final = (SWAP_SUFFIX, CLEANED_SUFFIX, DELETED_SUFFIX)
 _REPLAYED_IN_A_BREATH: Final = 1000  # headers of batches

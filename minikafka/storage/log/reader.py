@@ -9,9 +9,8 @@ from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import Buffer
 from minikafka.protocol.records.batch import NO_TIMESTAMP, iterate_batches, parse_batches
 from minikafka.protocol.records.record import decode_batch
-from minikafka.storage.batch_scan import FoundBatch, whole_batches_end
-from minikafka.storage.segment import LogSegment
-from minikafka.storage.segments import LogSegments
+from minikafka.storage.log.batch_scan import FoundBatch, whole_batches_end
+from minikafka.storage.log.segment import LogSegment, LogSegments
 
 _PLACES_LIMIT: Final = 16
 RECENT_BYTES: Final = 8 << 20

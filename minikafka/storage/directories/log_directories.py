@@ -11,7 +11,7 @@ from minikafka.kernel.config import ConfigError
 from minikafka.kernel.events import EventLog
 from minikafka.kernel.ports import Files
 from minikafka.storage.checkpoints import REPLICATION_OFFSET
-from minikafka.storage.log_directory import LogDirectory
+from minikafka.storage.directories.log_directory import LogDirectory
 
 T = TypeVar("T")
 

@@ -13,19 +13,19 @@ from minikafka.kernel.cluster import ZERO_UUID, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import event_log
 from minikafka.kernel.ports import Clock, Files
-from minikafka.storage.delayed_removal import DelayedRemoval
-from minikafka.storage.directory_loading import DirectoryLoading
-from minikafka.storage.log_cleaner import LogCleaner
-from minikafka.storage.log_directories import LogDirectories, is_out_of_space
-from minikafka.storage.log_directory import LogDirectory
-from minikafka.storage.log_flushes import LogFlushes, bring_to_disk
-from minikafka.storage.log_loader import assign_topic_id, create_log
-from minikafka.storage.log_manager_config import LogManagerConfig
-from minikafka.storage.log_moves import LogMoves
-from minikafka.storage.log_starts import LogStarts
-from minikafka.storage.log_upkeep import LogUpkeep
+from minikafka.storage.cleaner.log_cleaner import LogCleaner
+from minikafka.storage.directories.config import LogManagerConfig
+from minikafka.storage.directories.delayed_removal import DelayedRemoval
+from minikafka.storage.directories.loading import DirectoryLoading
+from minikafka.storage.directories.log_directories import LogDirectories, is_out_of_space
+from minikafka.storage.directories.log_directory import LogDirectory
+from minikafka.storage.directories.moves import LogMoves
+from minikafka.storage.directories.upkeep import LogUpkeep
+from minikafka.storage.log.flushes import LogFlushes, bring_to_disk
+from minikafka.storage.log.loader import assign_topic_id, create_log
+from minikafka.storage.log.starts import LogStarts
+from minikafka.storage.log.unified_log import UnifiedLog
 from minikafka.storage.names import delete_directory_name, directory_name, stray_directory_name
-from minikafka.storage.unified_log import UnifiedLog
 
 __all__ = ["LogConfig", "LogManager", "LogManagerConfig"]
 

@@ -13,8 +13,8 @@ from minikafka.core.log.producer_state import ProducerEntry
 from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.ports import File, Files
 from minikafka.protocol.records.batch import RecordBatch, crc_is_valid
-from minikafka.storage import offset_index, time_index
-from minikafka.storage.batch_scan import FoundBatch, scan
+from minikafka.storage.log.batch_scan import FoundBatch, scan
+from minikafka.storage.log.indexes import OFFSET_ENTRY, TIME_ENTRY
 from minikafka.storage.names import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -86,7 +86,7 @@ def offset_index_entries(files: Files, path: str) -> Iterator[IndexRow]:
     base_offset = base_offset_of(path, INDEX_SUFFIX)
     log = files.open(path.removesuffix(INDEX_SUFFIX) + LOG_SUFFIX)
     try:
-        for relative, position in _entries(files, path, offset_index.ENTRY, offset_field=0):
+        for relative, position in _entries(files, path, OFFSET_ENTRY, offset_field=0):
             batch = _batch_at(log, position)
             yield IndexRow(base_offset + relative, position, batch and batch.last_offset)
     finally:
@@ -100,7 +100,7 @@ def time_index_entries(files: Files, path: str) -> Iterator[TimeIndexRow]:
     try:
         later = scan(log, 0, log.size())
         found = _next(later)
-        for timestamp, relative in _entries(files, path, time_index.ENTRY, offset_field=1):
+        for timestamp, relative in _entries(files, path, TIME_ENTRY, offset_field=1):
             offset = base_offset + relative
             while found is not None and found.last_offset < offset:
                 found = _next(later)
@@ -131,9 +131,9 @@ def index_problem(files: Files, path: str) -> str | None:
         base_offset = base_offset_of(path, TXN_INDEX_SUFFIX)
         return _txn_index_problem(base_offset, size, list(aborted_transactions(files, path)))
     if path.endswith(TIME_INDEX_SUFFIX):
-        entry, offset_field = time_index.ENTRY, 1
+        entry, offset_field = TIME_ENTRY, 1
     else:
-        entry, offset_field = offset_index.ENTRY, 0
+        entry, offset_field = OFFSET_ENTRY, 0
     keys = list(_entries(files, path, entry, offset_field))
     if size % entry.size:
         return f"found {size} bytes, which are not a multiple of {entry.size}"

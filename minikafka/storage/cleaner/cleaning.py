@@ -31,9 +31,9 @@ from minikafka.protocol.records.batch import (
     parse_batch,
     parse_batches,
 )
+from minikafka.storage.log.segment import LogSegment
+from minikafka.storage.log.unified_log import UnifiedLog
 from minikafka.storage.names import CLEANED_SUFFIX
-from minikafka.storage.segment import LogSegment
-from minikafka.storage.unified_log import UnifiedLog
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from minikafka.kernel.events import EventLog
 from minikafka.kernel.ports import Clock, Files
-from minikafka.storage.segment import LogSegment
+from minikafka.storage.log.segment import LogSegment
 
 _SHORTEST_RETRY_MS: Final = 1_000
 

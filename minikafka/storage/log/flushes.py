@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.ports import Clock
-from minikafka.storage.unified_log import UnifiedLog
+from minikafka.storage.log.unified_log import UnifiedLog
 
 
 class LogFlushes:

@@ -1,15 +1,17 @@
-"""The ``meta.properties`` file of a log directory: whose it is. Kafka: ``MetaProperties``."""
+"""The files that identify log directories and logs: ``meta.properties``, ``partition.metadata``."""
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
+from uuid import UUID
 
 from minikafka.kernel.config import ConfigError
 
 META_PROPERTIES: Final = "meta.properties"
-_VERSION: Final = "version"
+_META_PROPERTIES_VERSION: Final = "version"
 _BROKER_ID: Final = "broker.id"
 _NODE_ID: Final = "node.id"  # what version 1 (KRaft) calls it
 _CLUSTER_ID: Final = "cluster.id"
@@ -39,7 +41,11 @@ class MetaProperties:
 
 
 def encode_meta_properties(meta: MetaProperties) -> bytes:
-    known = {_VERSION: "0", _BROKER_ID: meta.broker_id, _CLUSTER_ID: meta.cluster_id}
+    known = {
+        _META_PROPERTIES_VERSION: "0",
+        _BROKER_ID: meta.broker_id,
+        _CLUSTER_ID: meta.cluster_id,
+    }
     rows = {k: v for k, v in known.items() if v is not None} | dict(meta.others)
     return "".join(f"{key}={value}\n" for key, value in rows.items()).encode()
 
@@ -51,9 +57,37 @@ def decode_meta_properties(data: bytes) -> MetaProperties:
         if line.strip() and not line.lstrip().startswith(("#", "!")):
             key, _, value = line.partition("=")
             rows[key.strip()] = value.strip().replace("\\", "")
-    rows.pop(_VERSION, None)
+    rows.pop(_META_PROPERTIES_VERSION, None)
     broker_id = rows.pop(_BROKER_ID, None) or rows.pop(_NODE_ID, None)
     cluster_id = rows.pop(_CLUSTER_ID, None)
     if broker_id is not None and not broker_id.isdigit():
         raise ConfigError(f"{_BROKER_ID} {broker_id!r} in {META_PROPERTIES} is no number")
     return MetaProperties(None if broker_id is None else int(broker_id), cluster_id, rows)
+
+
+PARTITION_METADATA: Final = "partition.metadata"
+_VERSION: Final = 0
+
+
+class PartitionMetadataError(ValueError):
+    """Not the text of a partition.metadata file."""
+
+
+def encode_partition_metadata(topic_id: UUID) -> bytes:
+    return f"version: {_VERSION}\ntopic_id: {topic_id_text(topic_id)}".encode()
+
+
+def decode_partition_metadata(data: bytes) -> UUID:
+    """Raises PartitionMetadataError."""
+    try:
+        lines = dict(line.split(": ", 1) for line in data.decode().splitlines() if line)
+        if int(lines["version"]) != _VERSION:
+            raise PartitionMetadataError(f"unknown version {lines['version']}")
+        return UUID(bytes=urlsafe_b64decode(lines["topic_id"] + "=="))
+    except (ValueError, KeyError) as error:
+        raise PartitionMetadataError(f"malformed: {error}") from error
+
+
+def topic_id_text(topic_id: UUID) -> str:
+    """22 characters of URL-safe base64, as Kafka prints its ids."""
+    return urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from minikafka.core.log.config import NO_LIMIT, LogConfig
 from minikafka.core.replication.quota import QuotaConfig
-from minikafka.storage.log_cleaner import LogCleanerConfig
+from minikafka.storage.cleaner.log_cleaner import LogCleanerConfig
 
 
 @dataclass(frozen=True, slots=True)
