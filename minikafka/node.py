@@ -10,8 +10,8 @@ from minikafka import node_config as views
 from minikafka.broker.admin.dynamic_config import ConfigChanges, DynamicBrokerConfig
 from minikafka.broker.controlled_shutdown import ControlledShutdown
 from minikafka.broker.requests.apis import Apis
-from minikafka.controller.channels import connector
-from minikafka.controller.driver import KafkaController
+from minikafka.controller.channel_manager import connector
+from minikafka.controller.kafka_controller import KafkaController
 from minikafka.core.log.config import LogConfig
 from minikafka.kernel.cluster import NO_EPOCH, Endpoint
 from minikafka.kernel.config import Config, ConfigError

@@ -8,7 +8,7 @@ from typing import Protocol
 from minikafka.broker.admin.dynamic_config import DynamicBrokerConfig
 from minikafka.broker.metadata.topic_configs import TopicConfigCache
 from minikafka.broker.replication.replica_manager import ReplicaManager
-from minikafka.controller.driver import KafkaController
+from minikafka.controller.kafka_controller import KafkaController
 from minikafka.kernel.config import Config
 from minikafka.kernel.dynamic_settings import FOLLOWER_RATE, LEADER_RATE, LOG_DIRS_RATE
 from minikafka.kernel.settings import topic_defaults

@@ -62,7 +62,7 @@ from minikafka.broker.requests.topics import (
     CreateTopicsHandler,
     DeleteTopicsHandler,
 )
-from minikafka.controller.driver import KafkaController
+from minikafka.controller.kafka_controller import KafkaController
 from minikafka.core.purgatory import DelayedOperation, Purgatory
 from minikafka.kernel.cluster import (
     GROUP_METADATA_TOPIC,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minikafka.controller.tools import Tools
+from minikafka.controller.services import Tools
 from minikafka.core.controller.election import ElectionStrategy
 from minikafka.core.controller.events import ControlledShutdown
 from minikafka.core.controller.states import PartitionState, ReplicaState

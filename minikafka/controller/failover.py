@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from minikafka.controller.broker_change import BrokerDuties
-from minikafka.controller.deletion import TopicDeletions
-from minikafka.controller.internal_topics import InternalTopics
+from minikafka.controller.broker_changes import BrokerDuties
+from minikafka.controller.isr_removal import LeavingReplicas
 from minikafka.controller.leader_election import LeaderElections, RebalanceTimer
-from minikafka.controller.leaving import LeavingReplicas
-from minikafka.controller.reads import read_brokers
 from minikafka.controller.reassignment import Reassignments
-from minikafka.controller.tools import Tools
-from minikafka.controller.topic_change import TopicDuties
+from minikafka.controller.services import Tools
+from minikafka.controller.topic_changes import InternalTopics, TopicDuties
+from minikafka.controller.topic_deletion import TopicDeletions
+from minikafka.controller.znode_reads import read_brokers
 from minikafka.core.controller import partition_machine, replica_machine
 from minikafka.core.controller.assignment import is_being_reassigned
 from minikafka.core.controller.states import ReplicaState

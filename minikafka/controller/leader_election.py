@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Collection
 from typing import TypeAlias
 
-from minikafka.controller.tools import Tools
+from minikafka.controller.services import Tools
 from minikafka.core.controller.election import ElectionStrategy
 from minikafka.core.controller.events import (
     AutoPreferredReplicaLeaderElection,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
-from minikafka.controller.deletion import TopicDeletions
-from minikafka.controller.tools import Tools
+from minikafka.controller.services import Tools
+from minikafka.controller.topic_deletion import TopicDeletions
 from minikafka.core.controller import reassignment
 from minikafka.core.controller.assignment import target_replicas
 from minikafka.core.controller.election import ElectionStrategy

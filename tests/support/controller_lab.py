@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from minikafka.controller.config import ControllerConfig
-from minikafka.controller.driver import KafkaController
+from minikafka.controller.kafka_controller import KafkaController
 from minikafka.kernel.cluster import Endpoint, PartitionAndReplica, TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.metrics import Metrics

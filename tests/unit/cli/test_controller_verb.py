@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from minikafka.cli.controller import tables
-from minikafka.controller.journal import MAX_TRANSITIONS, Journal
+from minikafka.controller.event_history import MAX_TRANSITIONS, Journal
 from minikafka.core.controller.states import PartitionState, ReplicaState
 from minikafka.core.controller.writes import StateChange
 from minikafka.kernel.cluster import (

@@ -5,8 +5,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from minikafka.controller import channels as module
-from minikafka.controller.channels import ControllerChannels
+from minikafka.controller import channel_manager as module
+from minikafka.controller.channel_manager import ControllerChannels
 from minikafka.controller.config import ControllerConfig
 from minikafka.core.controller import events
 from minikafka.core.controller.request_batch import BrokerRequest

@@ -9,9 +9,9 @@ import json
 import pytest
 from structlog.testing import capture_logs
 
-from minikafka.controller import machines
+from minikafka.controller import state_machines as machines
 from minikafka.controller.elector import ControllerElector
-from minikafka.controller.leaving import PAUSE_MS
+from minikafka.controller.isr_removal import PAUSE_MS
 from minikafka.controller.watches import Watches
 from minikafka.core.controller.context import ControllerContext
 from minikafka.core.controller.events import ControllerChange, Reelect

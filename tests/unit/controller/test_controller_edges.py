@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
-from minikafka.controller import machines
-from minikafka.controller.channels import RETRY_BACKOFF_MS
+from minikafka.controller import state_machines as machines
+from minikafka.controller.channel_manager import RETRY_BACKOFF_MS
 from minikafka.core.controller.events import LeaderAndIsrResponseReceived
 from minikafka.core.controller.states import ReplicaState
 from minikafka.kernel.cluster import PartitionAndReplica, TopicPartition

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
-from minikafka.controller import machines
-from minikafka.controller.leaving import PAUSE_MS
+from minikafka.controller import state_machines as machines
+from minikafka.controller.isr_removal import PAUSE_MS
 from minikafka.core.controller.events import ControllerChange, Reelect
 from minikafka.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from minikafka.protocol.messages.stop_replica import StopReplicaRequest

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from minikafka.controller.queue import EventQueue
+from minikafka.controller.event_manager import EventQueue
 from minikafka.core.controller.events import (
     BrokerChange,
     ControlledShutdown,

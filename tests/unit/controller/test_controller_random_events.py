@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from minikafka.controller import machines
+from minikafka.controller import state_machines as machines
 from minikafka.core.controller.assignment import is_being_reassigned
 from minikafka.core.controller.reassignment import is_complete
 from minikafka.core.controller.states import (

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from minikafka.controller.leaderships import Leaderships
+from minikafka.controller.znode_reads import Leaderships
 from minikafka.core.controller.context import ControllerContext
 from minikafka.kernel.cluster import LeaderAndIsr, LeaderIsrAndControllerEpoch, TopicPartition
 

@@ -3,8 +3,8 @@ and the controller sees to others in between."""
 
 import pytest
 
-from minikafka.controller import machines
-from minikafka.controller.leaving import PAUSE_MS
+from minikafka.controller import state_machines as machines
+from minikafka.controller.isr_removal import PAUSE_MS
 from minikafka.core.controller.states import PartitionState, ReplicaState
 from minikafka.kernel.cluster import PartitionAndReplica
 

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from minikafka.broker.requests.controller_orders import instructions, stops
-from minikafka.controller.spoken import SpokenChannel
+from minikafka.controller.channel_manager import SpokenChannel
 from minikafka.core.controller.older_versions import for_version
 from minikafka.core.metadata_image import MetadataImage, apply
 from minikafka.kernel.cluster import TopicPartition

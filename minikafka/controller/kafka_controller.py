@@ -7,23 +7,22 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from minikafka.controller.broker_change import BrokerDuties
-from minikafka.controller.channels import Connect, ControllerChannels
+from minikafka.controller.broker_changes import BrokerDuties
+from minikafka.controller.channel_manager import Connect, ControllerChannels
 from minikafka.controller.config import ControllerConfig
 from minikafka.controller.controlled_shutdown import ControlledShutdowns
-from minikafka.controller.deletion import TopicDeletions
 from minikafka.controller.elector import ControllerElector, StoreSource
+from minikafka.controller.event_history import Journal
+from minikafka.controller.event_manager import EventQueue, QueuedEvent
 from minikafka.controller.failover import Failover
-from minikafka.controller.figures import ControllerFigures
-from minikafka.controller.internal_topics import InternalTopics
-from minikafka.controller.journal import Journal
+from minikafka.controller.isr_removal import LeavingReplicas
 from minikafka.controller.leader_election import LeaderElections, RebalanceTimer
-from minikafka.controller.leaving import LeavingReplicas
-from minikafka.controller.machines import StateMachines
-from minikafka.controller.queue import EventQueue, QueuedEvent
+from minikafka.controller.metrics import ControllerFigures
 from minikafka.controller.reassignment import Reassignments
-from minikafka.controller.tools import Tools
-from minikafka.controller.topic_change import TopicDuties
+from minikafka.controller.services import Tools
+from minikafka.controller.state_machines import StateMachines
+from minikafka.controller.topic_changes import InternalTopics, TopicDuties
+from minikafka.controller.topic_deletion import TopicDeletions
 from minikafka.controller.watches import Watches
 from minikafka.core.controller import events
 from minikafka.core.controller.context import ControllerContext

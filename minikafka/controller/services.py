@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from minikafka.controller.channels import ControllerChannels
+from minikafka.controller.channel_manager import ControllerChannels
 from minikafka.controller.config import ControllerConfig
 from minikafka.controller.elector import StoreSource
-from minikafka.controller.machines import StateMachines
+from minikafka.controller.state_machines import StateMachines
 from minikafka.controller.watches import Watches
 from minikafka.core.controller.context import ControllerContext
 from minikafka.kernel.events import EventLog

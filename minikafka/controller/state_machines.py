@@ -10,10 +10,9 @@ from typing import TypeVar
 
 from minikafka.controller.config import ControllerConfig
 from minikafka.controller.elector import StoreSource
-from minikafka.controller.figures import UNCLEAN_ELECTIONS
-from minikafka.controller.journal import Journal
-from minikafka.controller.leaderships import Leaderships
-from minikafka.controller.reads import read_topic_configs
+from minikafka.controller.event_history import Journal
+from minikafka.controller.metrics import UNCLEAN_ELECTIONS
+from minikafka.controller.znode_reads import Leaderships, read_topic_configs
 from minikafka.core.controller import partition_machine, reassignment, replica_machine
 from minikafka.core.controller.context import ControllerContext
 from minikafka.core.controller.election import ElectionStrategy

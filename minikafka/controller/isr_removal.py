@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import islice
 
-from minikafka.controller import machines
-from minikafka.controller.tools import Tools
+from minikafka.controller import state_machines as machines
+from minikafka.controller.services import Tools
 from minikafka.core.controller.events import ControllerEvent, DeadReplicasLeave
 from minikafka.core.controller.states import ReplicaState
 from minikafka.kernel.cluster import PartitionAndReplica

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from minikafka.controller.deletion import TopicDeletions
-from minikafka.controller.leaving import LeavingReplicas
-from minikafka.controller.reads import read_brokers, read_log_dir_events
+from minikafka.controller.isr_removal import LeavingReplicas
 from minikafka.controller.reassignment import Reassignments
-from minikafka.controller.tools import Tools
+from minikafka.controller.services import Tools
+from minikafka.controller.topic_deletion import TopicDeletions
+from minikafka.controller.znode_reads import read_brokers, read_log_dir_events
 from minikafka.core.controller import topic_deletion
 from minikafka.core.controller.answers import replica_errors
 from minikafka.core.controller.events import LeaderAndIsrResponseReceived

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from minikafka.controller.tools import Tools
+from minikafka.controller.services import Tools
 from minikafka.core.controller import topic_deletion
 from minikafka.core.controller.events import TopicDeletionStopReplicaResponseReceived
 from minikafka.core.controller.states import PartitionState, ReplicaState
