@@ -63,7 +63,7 @@ def parse_overrides(overrides: Sequence[str]) -> dict[str, str]:
 
 
 def run(args: argparse.Namespace) -> int:
-    from minikafka.node_config import log_dirs
+    from minikafka.node.config_views import log_dirs
     from minikafka.world.real.world import run as run_real
 
     config = load_config(args.config, os.environ, args.override)
@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
 
 async def serve(config: Config, stop_with_stdin: bool = False) -> None:
     """Run a broker until a signal asks it to stop, or until it fails."""
-    from minikafka.node import EXPECTED_FAILURES, BrokerNode
+    from minikafka.node.broker import EXPECTED_FAILURES, BrokerNode
     from minikafka.world.real.world import real_world
 
     node = BrokerNode(real_world(), config, socket.gethostname())

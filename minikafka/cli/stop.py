@@ -13,7 +13,7 @@ from minikafka.cli.connect import run_client
 from minikafka.cli.pid_file import Holder
 from minikafka.kernel.config import Config, ConfigError
 from minikafka.kernel.ports import Clock
-from minikafka.node_config import log_dirs
+from minikafka.node.config_views import log_dirs
 
 POLL_MS = 50
 DEFAULT_TIMEOUT_S = 120  # more than a controlled shutdown that nobody answers takes

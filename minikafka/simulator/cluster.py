@@ -14,7 +14,7 @@ from minikafka.kernel.cluster import LeaderIsrAndControllerEpoch, TopicPartition
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.ports import CoordinationError, NoNode
 from minikafka.kernel.settings import BROKER_CONFIG
-from minikafka.node import BrokerNode
+from minikafka.node.broker import BrokerNode
 from minikafka.world.sim.world import SimHost, SimWorld
 from minikafka.zookeeper import paths
 from minikafka.zookeeper.znodes import ControllerZnode, PartitionStateZnode

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from minikafka import node_config
 from minikafka.kernel.config import Config, ConfigError
 from minikafka.kernel.settings import BROKER_CONFIG
+from minikafka.node import config_views as node_config
 
 NEEDED = {"zookeeper.connect": "z:1"}
 

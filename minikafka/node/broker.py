@@ -6,7 +6,6 @@ import asyncio
 import base64
 from dataclasses import replace
 
-from minikafka import node_config as views
 from minikafka.broker.admin.dynamic_config import ConfigChanges, DynamicBrokerConfig
 from minikafka.broker.controlled_shutdown import ControlledShutdown
 from minikafka.broker.requests.apis import Apis
@@ -22,9 +21,10 @@ from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import CoordinationError, NodeExists, World
 from minikafka.network.http_server import HttpServer
 from minikafka.network.server import Server
-from minikafka.node_debug import debug_routes
-from minikafka.node_dynamic import ConfigEffects
-from minikafka.node_parts import BrokerParts
+from minikafka.node import config_views as views
+from minikafka.node.debug import debug_routes
+from minikafka.node.dynamic_settings import ConfigEffects
+from minikafka.node.wiring import BrokerParts
 from minikafka.protocol.releases import Release
 from minikafka.storage.directories.log_manager import LogManager
 from minikafka.zookeeper.session import ZkSession

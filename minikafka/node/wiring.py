@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from minikafka import node_config as views
 from minikafka.broker.admin.auto_topic_creation import AutoTopicCreation
 from minikafka.broker.admin.broker_loggers import BrokerLoggers
 from minikafka.broker.admin.config_entries import ConfigEntries
@@ -74,9 +73,9 @@ from minikafka.kernel.ports import World
 from minikafka.kernel.settings import BROKER_CONFIG, TOPIC_CONFIG, topic_defaults
 from minikafka.network.channel import Channel, ChannelConfig
 from minikafka.network.unsent import UnsentReplies
-from minikafka.node_groups import GroupParts
-from minikafka.node_security import security_routes
-from minikafka.node_transactions import TransactionParts
+from minikafka.node import config_views as views
+from minikafka.node.coordinators import GroupParts, TransactionParts
+from minikafka.node.security import security_routes
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.storage.directories.log_manager import LogManager
 from minikafka.zookeeper.session import ZkSession
