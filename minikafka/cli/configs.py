@@ -11,8 +11,8 @@ from typing import Any
 from minikafka.cli.config_text import entry_line, facts, parse_added
 from minikafka.cli.connect import add_bootstrap_argument, client_config, run_client
 from minikafka.cli.output import add_json_argument
-from minikafka.client.admin import Admin
-from minikafka.client.config_admin import (
+from minikafka.client.admin.admin import Admin
+from minikafka.client.admin.configs import (
     CLUSTER_DEFAULT,
     AlterOperation,
     ConfigAlteration,

@@ -24,7 +24,7 @@ from minikafka.cli.record_text import (
     json_line,
     record_line,
 )
-from minikafka.client.consumer import Consumer, ConsumerConfig
+from minikafka.client.consumer.consumer import Consumer, ConsumerConfig
 from minikafka.core.client.fetched import ConsumerRecord
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError

@@ -14,7 +14,7 @@ from typing import Any
 from minikafka.cli import output
 from minikafka.cli.connect import add_bootstrap_argument, client_config, run_client
 from minikafka.cli.output import Table
-from minikafka.client.admin import Admin
+from minikafka.client.admin.admin import Admin
 from minikafka.kernel.cluster import Endpoint
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.listeners import DEBUG_LISTENER, debug_listener

@@ -9,7 +9,7 @@ from typing import Any
 
 from minikafka.cli import output
 from minikafka.cli.connect import add_bootstrap_argument, client_config, run_client
-from minikafka.client.admin import Admin
+from minikafka.client.admin.admin import Admin
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import KafkaError

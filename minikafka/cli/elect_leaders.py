@@ -8,8 +8,8 @@ from pathlib import Path
 
 from minikafka.cli.connect import add_bootstrap_argument, client_config, run_client
 from minikafka.cli.reassignment_text import parse_partitions
-from minikafka.client.admin import Admin
-from minikafka.client.placement_admin import PlacementOutcomes
+from minikafka.client.admin.admin import Admin
+from minikafka.client.admin.placement import PlacementOutcomes
 from minikafka.kernel.cluster import ElectionType, TopicPartition
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import ErrorCode

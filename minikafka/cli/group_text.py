@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from minikafka.client.group_admin import GroupDescription, GroupListing, GroupOffset
+from minikafka.client.admin.groups import GroupDescription, GroupListing, GroupOffset
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError
 

@@ -14,8 +14,8 @@ from urllib.parse import quote
 
 from minikafka.cli.debug import eviction_text, fetch
 from minikafka.cli.group_text import MISSING, table
-from minikafka.client.admin import Admin
-from minikafka.client.group_admin import GroupDescription
+from minikafka.client.admin.admin import Admin
+from minikafka.client.admin.groups import GroupDescription
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.listeners import DEBUG_LISTENER, debug_listener

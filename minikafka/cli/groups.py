@@ -18,8 +18,8 @@ from minikafka.cli.group_reset import (
     planned_in_file,
 )
 from minikafka.cli.group_timeline import last_evictions, show_timeline
-from minikafka.client.admin import Admin
-from minikafka.client.group_admin import GroupDescription, GroupOffset
+from minikafka.client.admin.admin import Admin
+from minikafka.client.admin.groups import GroupDescription, GroupOffset
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import ErrorCode, KafkaError

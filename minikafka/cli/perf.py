@@ -19,8 +19,8 @@ from minikafka.cli.connect import (
 )
 from minikafka.cli.perf_stats import Measurement
 from minikafka.client.config import ClientConfig
-from minikafka.client.consumer import Consumer, ConsumerConfig
-from minikafka.client.producer import Producer, ProducerConfig, RecordMetadata
+from minikafka.client.consumer.consumer import Consumer, ConsumerConfig
+from minikafka.client.producer.producer import Producer, ProducerConfig, RecordMetadata
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import ErrorCode, KafkaError

@@ -19,7 +19,7 @@ from minikafka.cli.record_text import (
     parse_line,
 )
 from minikafka.cli.stopping import call_once_when_asked_to_stop
-from minikafka.client.producer import Producer, ProducerConfig, RecordMetadata
+from minikafka.client.producer.producer import Producer, ProducerConfig, RecordMetadata
 from minikafka.kernel.ports import World
 from minikafka.protocol.records.compression import Compression
 

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from minikafka.cli.reassignment_text import numbers
-from minikafka.client.admin import Admin
-from minikafka.client.config_admin import AlterOperation, ConfigAlteration, ResourceType
+from minikafka.client.admin.admin import Admin
+from minikafka.client.admin.configs import AlterOperation, ConfigAlteration, ResourceType
 from minikafka.kernel.cluster import ReplicaAssignment, TopicPartition
 from minikafka.kernel.dynamic_settings import FOLLOWER_RATE, LEADER_RATE, LOG_DIRS_RATE
 from minikafka.kernel.errors import ErrorCode, KafkaError

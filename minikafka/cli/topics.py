@@ -21,8 +21,8 @@ from minikafka.cli.topic_text import (
     topic_facts,
     topic_text,
 )
-from minikafka.client.admin import Admin, NewTopic
-from minikafka.client.config_admin import ResourceType
+from minikafka.client.admin.admin import Admin, NewTopic
+from minikafka.client.admin.configs import ResourceType
 from minikafka.core.client.cluster_view import PartitionView, TopicView
 from minikafka.kernel.cluster import NO_LEADER, TopicPartition
 from minikafka.kernel.config import ConfigError

@@ -11,8 +11,8 @@ from typing import Any
 
 from minikafka.cli import output
 from minikafka.cli.connect import add_bootstrap_argument, client_config, run_client
-from minikafka.client.admin import Admin
-from minikafka.client.transaction_admin import (
+from minikafka.client.admin.admin import Admin
+from minikafka.client.admin.transactions import (
     NO_TRANSACTION,
     ProducerDescription,
     TransactionDescription,

@@ -260,7 +260,7 @@ def complain(text: str) -> None:
 
 async def wait_until_ready(addresses: Sequence[str]) -> None:
     """Return when every broker knows every broker and a controller."""
-    from minikafka.client.admin import Admin
+    from minikafka.client.admin.admin import Admin
     from minikafka.client.config import ClientConfig
     from minikafka.world.real.world import real_world
 

@@ -1,8 +1,8 @@
 """A Kafka client over any World: producer, consumer, admin."""
 
-from minikafka.client.admin import Admin, ClusterDescription, CreatedTopic, NewTopic
+from minikafka.client.admin.admin import Admin, ClusterDescription, CreatedTopic, NewTopic
 from minikafka.client.config import ClientConfig
-from minikafka.client.consumer import (
+from minikafka.client.consumer.consumer import (
     CommitFailedError,
     Consumer,
     ConsumerConfig,
@@ -10,16 +10,16 @@ from minikafka.client.consumer import (
     OffsetAndMetadata,
     RebalanceListener,
 )
-from minikafka.client.group_offsets import GroupMetadata
-from minikafka.client.offsets import (
+from minikafka.client.consumer.group_offsets import GroupMetadata
+from minikafka.client.consumer.offsets import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     MAX_TIMESTAMP,
     OffsetAndTimestamp,
 )
-from minikafka.client.producer import Producer, ProducerConfig, RecordMetadata
+from minikafka.client.consumer.truncation import LogTruncationError
+from minikafka.client.producer.producer import Producer, ProducerConfig, RecordMetadata
 from minikafka.client.serialization import RecordDeserializationError
-from minikafka.client.truncation import LogTruncationError
 
 __all__ = [
     "EARLIEST_TIMESTAMP",

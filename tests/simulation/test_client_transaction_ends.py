@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from minikafka.client import Producer
-from minikafka.client.transactions import TransactionState
+from minikafka.client.producer.transactions import TransactionState
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.messages.end_txn import EndTxnRequest
 from minikafka.protocol.messages.init_producer_id import InitProducerIdRequest

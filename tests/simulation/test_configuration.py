@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from minikafka.client import Admin, Producer, ProducerConfig
-from minikafka.client.config_admin import (
+from minikafka.client.admin.configs import (
     CLUSTER_DEFAULT,
     AlterOperation,
     ConfigAlteration,

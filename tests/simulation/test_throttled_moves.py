@@ -13,8 +13,8 @@ from minikafka.cli.reassignment_text import Plan
 from minikafka.cli.reassignment_throttles import FOLLOWER_REPLICAS, LEADER_REPLICAS
 from minikafka.cli.replica_moves import Replica
 from minikafka.client import Admin, Producer, ProducerConfig
-from minikafka.client.admin import NewTopic
-from minikafka.client.config_admin import (
+from minikafka.client.admin.admin import NewTopic
+from minikafka.client.admin.configs import (
     CLUSTER_DEFAULT,
     AlterOperation,
     ConfigAlteration,

@@ -11,7 +11,7 @@ import pytest
 
 from minikafka.cli import transactions as verb
 from minikafka.client import Admin
-from minikafka.client.config_admin import ResourceType
+from minikafka.client.admin.configs import ResourceType
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import ErrorCode, KafkaError

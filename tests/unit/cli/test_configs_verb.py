@@ -12,8 +12,8 @@ import pytest
 
 from minikafka.cli import configs, main
 from minikafka.cli.config_text import entry_line, parse_added
-from minikafka.client.admin import ClusterDescription
-from minikafka.client.config_admin import (
+from minikafka.client.admin.admin import ClusterDescription
+from minikafka.client.admin.configs import (
     CLUSTER_DEFAULT,
     AlterOperation,
     ConfigAlteration,

@@ -15,7 +15,7 @@ from minikafka.cli import groups
 from minikafka.cli.debug import eviction_text, group_tables
 from minikafka.cli.group_reset import datetime_ms, duration_ms
 from minikafka.cli.group_timeline import parse, show_timeline
-from minikafka.client.group_admin import GroupDescription, GroupMember, GroupOffset, assigned
+from minikafka.client.admin.groups import GroupDescription, GroupMember, GroupOffset, assigned
 from minikafka.coordinator.group_facts import group_facts
 from minikafka.core.client.cluster_view import Node
 from minikafka.kernel import events

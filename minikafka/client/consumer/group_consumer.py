@@ -6,11 +6,15 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any
 
-from minikafka.client.consumer_config import ConsumerConfig
-from minikafka.client.group_member import GroupMember
-from minikafka.client.group_offsets import CommitFailedError, GroupOffsets, OffsetAndMetadata
+from minikafka.client.consumer.config import ConsumerConfig
+from minikafka.client.consumer.group_member import GroupMember
+from minikafka.client.consumer.group_offsets import (
+    CommitFailedError,
+    GroupOffsets,
+    OffsetAndMetadata,
+)
+from minikafka.client.consumer.subscription import RebalanceListener, TopicSubscription
 from minikafka.client.session import ClusterSession
-from minikafka.client.subscription import RebalanceListener, TopicSubscription
 from minikafka.core.client.fetched import Place
 from minikafka.core.client.membership import GroupConfig, Membership
 from minikafka.core.client.positions import Positions

@@ -9,12 +9,12 @@ from functools import partial
 from typing import NamedTuple, TypeAlias, cast
 
 from minikafka.client.config import ClientConfig
-from minikafka.client.group_offsets import GroupMetadata, OffsetAndMetadata, with_metadata
-from minikafka.client.producer_config import Partitioner, ProducerConfig
-from minikafka.client.sender import Promise, RecordMetadata, Sender, SenderConfig
+from minikafka.client.consumer.group_offsets import GroupMetadata, OffsetAndMetadata, with_metadata
+from minikafka.client.producer.config import Partitioner, ProducerConfig
+from minikafka.client.producer.sender import Promise, RecordMetadata, Sender, SenderConfig
+from minikafka.client.producer.transactions import Transactions
 from minikafka.client.serialization import resolve_serializer, serialize
 from minikafka.client.session import Client
-from minikafka.client.transactions import Transactions
 from minikafka.client.waiting import wait_for_event
 from minikafka.core.client.accumulator import (
     BATCH_OVERHEAD_BYTES,

@@ -8,19 +8,19 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 from uuid import UUID
 
-from minikafka.client.config import ClientConfig
-from minikafka.client.config_admin import ConfigAdmin
-from minikafka.client.group_admin import GroupAdmin
-from minikafka.client.log_dirs import (
+from minikafka.client.admin.configs import ConfigAdmin
+from minikafka.client.admin.groups import GroupAdmin
+from minikafka.client.admin.log_dirs import (
     LogDirDescription,
     alter_replica_log_dirs,
     describe_log_dirs,
 )
-from minikafka.client.offsets import OffsetAndTimestamp, list_offsets
-from minikafka.client.placement_admin import PlacementAdmin
-from minikafka.client.record_deletion import DeletionOutcome, delete_records
+from minikafka.client.admin.placement import PlacementAdmin
+from minikafka.client.admin.record_deletion import DeletionOutcome, delete_records
+from minikafka.client.admin.transactions import TransactionAdmin
+from minikafka.client.config import ClientConfig
+from minikafka.client.consumer.offsets import OffsetAndTimestamp, list_offsets
 from minikafka.client.session import Client, raise_for
-from minikafka.client.transaction_admin import TransactionAdmin
 from minikafka.core.client.cluster_view import Node, TopicView, topic_view
 from minikafka.kernel.cluster import ZERO_UUID, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from minikafka.client.group_member import GroupMember
+from minikafka.client.consumer.group_member import GroupMember
 from minikafka.client.session import ClusterSession
 from minikafka.core.client.assignors.model import NO_GENERATION
 from minikafka.core.client.membership import LOST_COORDINATOR, Membership, MemberState, Next
