@@ -18,27 +18,48 @@ from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.ports import CoordinationError
 
 VERBS = {
-    "up": ("minikafka.cli.up", "run a whole cluster in the foreground: ZooKeeper and N brokers"),
-    "broker": ("minikafka.cli.broker", "run one broker in the foreground"),
-    "stop": ("minikafka.cli.stop", "ask a broker of this machine to stop in order"),
-    "zookeeper": ("minikafka.cli.zookeeper", "run a ZooKeeper server in the foreground"),
-    "topics": ("minikafka.cli.topics", "create, list, describe, grow, delete topics"),
-    "configs": ("minikafka.cli.configs", "show and alter settings of topics and brokers"),
-    "controller": ("minikafka.cli.controller", "show what the controller is and does"),
-    "reassign": ("minikafka.cli.reassign", "move partitions to other replicas"),
-    "elect-leaders": ("minikafka.cli.elect_leaders", "elect leaders, preferred or unclean ones"),
-    "delete-records": ("minikafka.cli.delete_records", "delete the oldest records of partitions"),
-    "produce": ("minikafka.cli.produce", "send lines of standard input to a topic"),
-    "consume": ("minikafka.cli.consume", "print the records of a topic"),
-    "perf": ("minikafka.cli.perf", "measure how fast records are taken, read, passed on"),
-    "groups": ("minikafka.cli.groups", "show groups of consumers, reset or delete their offsets"),
-    "transactions": ("minikafka.cli.transactions", "show transactions, end those that hang"),
-    "verify": ("minikafka.cli.verify", "write and read for a while, and prove nothing is lost"),
+    "up": (
+        "minikafka.cli.processes.up",
+        "run a whole cluster in the foreground: ZooKeeper and N brokers",
+    ),
+    "broker": ("minikafka.cli.processes.broker", "run one broker in the foreground"),
+    "stop": ("minikafka.cli.processes.stop", "ask a broker of this machine to stop in order"),
+    "zookeeper": ("minikafka.cli.processes.zookeeper", "run a ZooKeeper server in the foreground"),
+    "topics": ("minikafka.cli.cluster.topics", "create, list, describe, grow, delete topics"),
+    "configs": ("minikafka.cli.cluster.configs", "show and alter settings of topics and brokers"),
+    "controller": ("minikafka.cli.cluster.controller", "show what the controller is and does"),
+    "reassign": ("minikafka.cli.cluster.reassign", "move partitions to other replicas"),
+    "elect-leaders": (
+        "minikafka.cli.cluster.elect_leaders",
+        "elect leaders, preferred or unclean ones",
+    ),
+    "delete-records": (
+        "minikafka.cli.cluster.delete_records",
+        "delete the oldest records of partitions",
+    ),
+    "produce": ("minikafka.cli.records.produce", "send lines of standard input to a topic"),
+    "consume": ("minikafka.cli.records.consume", "print the records of a topic"),
+    "perf": ("minikafka.cli.records.perf", "measure how fast records are taken, read, passed on"),
+    "groups": (
+        "minikafka.cli.groups.groups",
+        "show groups of consumers, reset or delete their offsets",
+    ),
+    "transactions": (
+        "minikafka.cli.groups.groups.transactions",
+        "show transactions, end those that hang",
+    ),
+    "verify": (
+        "minikafka.cli.records.verify",
+        "write and read for a while, and prove nothing is lost",
+    ),
     "pipeline": ("minikafka.cli.pipeline", "run Spark Declarative Pipelines over topics"),
-    "debug": ("minikafka.cli.debug", "show what is going on inside one broker"),
-    "log-dirs": ("minikafka.cli.log_dirs", "show what lies in the log directories of brokers"),
-    "dump-log": ("minikafka.cli.dump_log", "print what is in log and index files"),
-    "doctor": ("minikafka.cli.doctor", "say which Java, jars and packages are found"),
+    "debug": ("minikafka.cli.cluster.debug", "show what is going on inside one broker"),
+    "log-dirs": (
+        "minikafka.cli.cluster.log_dirs",
+        "show what lies in the log directories of brokers",
+    ),
+    "dump-log": ("minikafka.cli.cluster.dump_log", "print what is in log and index files"),
+    "doctor": ("minikafka.cli.processes.doctor", "say which Java, jars and packages are found"),
 }
 OK, FAILED, USAGE = 0, 1, 2
 

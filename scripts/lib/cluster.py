@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from minikafka.cli.up import DEBUG_PORT_OFFSET
+from minikafka.cli.processes.up import DEBUG_PORT_OFFSET
 
 LAST_LINES = 15
 READY = re.compile(r"ready bootstrap=(\S+) zookeeper=(\S+)")

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from minikafka.cli.embedded_zookeeper import (
+from minikafka.cli.processes.embedded_zookeeper import (
     EmbeddedZookeeper,
     ZookeeperError,
     ZookeeperOptions,

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from minikafka import client
-from minikafka.cli.up import DEBUG_PORT_OFFSET
+from minikafka.cli.processes.up import DEBUG_PORT_OFFSET
 from minikafka.kernel import cluster as ids
 from minikafka.world.real.world import real_world, run
 from tests.support.real_cluster import RealCluster, until

@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from minikafka.cli.up import DEBUG_PORT_OFFSET
+from minikafka.cli.processes.up import DEBUG_PORT_OFFSET
 from minikafka.world.real.files import RealFiles
 from scripts.lib.cluster import free_ports
 from tests.support.real_cluster import run_verb

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from minikafka.cli import groups
+from minikafka.cli.groups import groups
 from minikafka.client import Admin, Producer
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode

@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from minikafka.cli import reassign as verb
-from minikafka.cli.reassignment_text import Plan
-from minikafka.cli.reassignment_throttles import FOLLOWER_REPLICAS, LEADER_REPLICAS
-from minikafka.cli.replica_moves import Replica
+from minikafka.cli.cluster import reassign as verb
+from minikafka.cli.cluster.reassignment_text import Plan
+from minikafka.cli.cluster.reassignment_throttles import FOLLOWER_REPLICAS, LEADER_REPLICAS
+from minikafka.cli.cluster.replica_moves import Replica
 from minikafka.client import Admin, Producer, ProducerConfig
 from minikafka.client.admin.admin import NewTopic
 from minikafka.client.admin.configs import (

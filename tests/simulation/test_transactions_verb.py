@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from minikafka.cli import transactions as verb
+from minikafka.cli.groups import transactions as verb
 from minikafka.client import Admin
 from minikafka.client.admin.configs import ResourceType
 from minikafka.kernel.cluster import TopicPartition

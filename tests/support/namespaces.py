@@ -12,7 +12,11 @@ import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from minikafka.cli.embedded_zookeeper import ZookeeperOptions, claim_directory, command_line
+from minikafka.cli.processes.embedded_zookeeper import (
+    ZookeeperOptions,
+    claim_directory,
+    command_line,
+)
 from tests.support.real_cluster import MINIKAFKA, until
 
 INSIDE, OUTSIDE = "10.213.7", "10.213.8"  # brokers and ZooKeeper; clients and brokers

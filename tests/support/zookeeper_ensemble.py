@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from minikafka.cli.embedded_zookeeper import MAIN_CLASS, ZookeeperOptions, command_line
+from minikafka.cli.processes.embedded_zookeeper import MAIN_CLASS, ZookeeperOptions, command_line
 from scripts.lib.cluster import free_ports
 from tests.support.real_cluster import until
 from tests.support.zookeeper_process import four_letters

@@ -12,7 +12,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from minikafka.cli.embedded_zookeeper import ZookeeperOptions, claim_directory, command_line
+from minikafka.cli.processes.embedded_zookeeper import (
+    ZookeeperOptions,
+    claim_directory,
+    command_line,
+)
 from scripts.lib.cluster import free_ports
 
 START_LIMIT_S = 30.0

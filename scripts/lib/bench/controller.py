@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import psutil
 
 from minikafka.cli.connect import run_client
-from minikafka.cli.up import DEBUG_PORT_OFFSET
+from minikafka.cli.processes.up import DEBUG_PORT_OFFSET
 from minikafka.client import Admin, ClientConfig
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import World

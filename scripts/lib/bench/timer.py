@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import uvloop
 
-from minikafka.cli.broker import GC_ALLOCATIONS
+from minikafka.cli.processes.broker import GC_ALLOCATIONS
 from minikafka.core.timer import Timer, TimerTaskEntry
 from scripts.lib.bench import parked
 from scripts.lib.bench.report import Report

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from minikafka.cli import broker, main, output
-from minikafka.cli.topic_text import describe_text, parse_replica_assignment, topic_facts
+from minikafka.cli import main, output
+from minikafka.cli.cluster.topic_text import describe_text, parse_replica_assignment, topic_facts
+from minikafka.cli.processes import broker
 from minikafka.core.client.cluster_view import PartitionView, TopicView
 from minikafka.kernel.config import ConfigError
 from scripts.lib.cluster import free_ports

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from minikafka.cli import configs, main
-from minikafka.cli.config_text import entry_line, parse_added
+from minikafka.cli import main
+from minikafka.cli.cluster import configs
+from minikafka.cli.cluster.config_text import entry_line, parse_added
 from minikafka.client.admin.admin import ClusterDescription
 from minikafka.client.admin.configs import (
     CLUSTER_DEFAULT,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minikafka.cli.controller import tables
+from minikafka.cli.cluster.controller import tables
 from minikafka.controller.event_history import MAX_TRANSITIONS, Journal
 from minikafka.core.controller.states import PartitionState, ReplicaState
 from minikafka.core.controller.writes import StateChange

@@ -10,7 +10,13 @@ from typing import Any, ClassVar
 
 import pytest
 
-from minikafka.cli.debug import fetch, keys_text, metric_tables, purgatory_tables, task_tables
+from minikafka.cli.cluster.debug import (
+    fetch,
+    keys_text,
+    metric_tables,
+    purgatory_tables,
+    task_tables,
+)
 from minikafka.kernel.cluster import Endpoint
 from minikafka.kernel.config import ConfigError
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from minikafka.cli import main
-from minikafka.cli.delete_records import facts, line, parse_offsets
+from minikafka.cli.cluster.delete_records import facts, line, parse_offsets
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import ErrorCode, KafkaError

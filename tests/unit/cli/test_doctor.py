@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from minikafka.cli import doctor
 from minikafka.cli.main import main
+from minikafka.cli.processes import doctor
 
 
 def test_it_looks_at_all_that_is_needed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -25,7 +25,7 @@ def test_what_is_missing_comes_with_how_to_get_it(
 ) -> None:
     monkeypatch.setattr(doctor.importlib.util, "find_spec", lambda _: None)
     monkeypatch.setattr("sys.path", [str(tmp_path)])
-    monkeypatch.setattr("minikafka.cli.embedded_zookeeper.DEBIAN_JARS", tmp_path)
+    monkeypatch.setattr("minikafka.cli.processes.embedded_zookeeper.DEBIAN_JARS", tmp_path)
     rows = {row.what: row for row in doctor.examine({"PATH": str(tmp_path)})}
     for what in ("java of zookeeper", "jars of zookeeper", "java of spark", "data source"):
         assert "pip install 'minikafka[" in rows[what].problem

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from minikafka.cli import embedded_zookeeper
-from minikafka.cli.embedded_zookeeper import (
+from minikafka.cli.processes import embedded_zookeeper
+from minikafka.cli.processes.embedded_zookeeper import (
     MAIN_CLASS,
     NEEDED_JARS,
     ZookeeperError,

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from minikafka.cli import group_text as text
-from minikafka.cli import groups
-from minikafka.cli.debug import eviction_text, group_tables
-from minikafka.cli.group_reset import datetime_ms, duration_ms
-from minikafka.cli.group_timeline import parse, show_timeline
+from minikafka.cli.cluster.debug import eviction_text, group_tables
+from minikafka.cli.groups import group_text as text
+from minikafka.cli.groups import groups
+from minikafka.cli.groups.group_reset import datetime_ms, duration_ms
+from minikafka.cli.groups.group_timeline import parse, show_timeline
 from minikafka.client.admin.groups import GroupDescription, GroupMember, GroupOffset, assigned
 from minikafka.coordinator.group_facts import group_facts
 from minikafka.core.client.cluster_view import Node

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from minikafka.cli import main
+from minikafka.cli.cluster.topic_text import describe_text, topic_replication_factor
 from minikafka.cli.kafka_form import WrongUsage, translate
-from minikafka.cli.topic_text import describe_text, topic_replication_factor
 from minikafka.core.client.cluster_view import PartitionView, TopicView
 from minikafka.kernel.cluster import ReplicaAssignment, TopicPartition
 

@@ -11,8 +11,8 @@ from functools import partial
 
 import pytest
 
-from minikafka.cli.produce import send_lines
-from minikafka.cli.record_text import OutgoingRecord, parse_json_line, parse_line
+from minikafka.cli.records.produce import send_lines
+from minikafka.cli.records.record_text import OutgoingRecord, parse_json_line, parse_line
 from minikafka.client import ClientConfig, Producer, ProducerConfig
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from minikafka.cli import reassign
-from minikafka.cli.reassignment_text import parse_reassignment
-from minikafka.cli.reassignment_throttles import Move, moves, throttled_replicas
-from minikafka.cli.replica_moves import Place, Replica, move_line
+from minikafka.cli.cluster import reassign
+from minikafka.cli.cluster.reassignment_text import parse_reassignment
+from minikafka.cli.cluster.reassignment_throttles import Move, moves, throttled_replicas
+from minikafka.cli.cluster.replica_moves import Place, Replica, move_line
 from minikafka.kernel.cluster import ReplicaAssignment, TopicPartition
 from minikafka.kernel.config import ConfigError
 

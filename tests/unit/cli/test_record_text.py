@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from minikafka.cli.client_properties import with_properties
-from minikafka.cli.perf_stats import Measurement, percentile
-from minikafka.cli.record_text import (
+from minikafka.cli.records.perf_stats import Measurement, percentile
+from minikafka.cli.records.record_text import (
     READER_PROPERTIES,
     OutgoingRecord,
     check_properties,

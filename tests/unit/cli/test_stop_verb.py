@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from minikafka.cli import main
-from minikafka.cli.pid_file import NAME, Holder, held
+from minikafka.cli.processes.pid_file import NAME, Holder, held
 
 HOLDER = """
 import sys, signal

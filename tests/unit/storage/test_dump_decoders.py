@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minikafka.cli.dump_log import add_arguments, options_of
+from minikafka.cli.cluster.dump_log import add_arguments, options_of
 from minikafka.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,

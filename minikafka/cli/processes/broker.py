@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from minikafka.cli import pid_file
-from minikafka.cli.stopping import call_when_asked_to_stop
+from minikafka.cli.processes import pid_file
+from minikafka.cli.processes.stopping import call_when_asked_to_stop
 from minikafka.kernel import events
 from minikafka.kernel.config import (
     Config,

@@ -7,9 +7,9 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from minikafka.cli import group_text as text
 from minikafka.cli.connect import add_bootstrap_argument, client_config, run_client
-from minikafka.cli.group_reset import (
+from minikafka.cli.groups import group_text as text
+from minikafka.cli.groups.group_reset import (
     Offsets,
     add_scenarios,
     looked_up,
@@ -17,7 +17,7 @@ from minikafka.cli.group_reset import (
     partitions_named,
     planned_in_file,
 )
-from minikafka.cli.group_timeline import last_evictions, show_timeline
+from minikafka.cli.groups.group_timeline import last_evictions, show_timeline
 from minikafka.client.admin.admin import Admin
 from minikafka.client.admin.groups import GroupDescription, GroupOffset
 from minikafka.kernel.cluster import TopicPartition

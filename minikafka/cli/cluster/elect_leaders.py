@@ -6,8 +6,8 @@ import argparse
 import sys
 from pathlib import Path
 
+from minikafka.cli.cluster.reassignment_text import parse_partitions
 from minikafka.cli.connect import add_bootstrap_argument, client_config, run_client
-from minikafka.cli.reassignment_text import parse_partitions
 from minikafka.client.admin.admin import Admin
 from minikafka.client.admin.placement import PlacementOutcomes
 from minikafka.kernel.cluster import ElectionType, TopicPartition

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from minikafka.cli.config_text import entry_line, facts, parse_added
+from minikafka.cli.cluster.config_text import entry_line, facts, parse_added
 from minikafka.cli.connect import add_bootstrap_argument, client_config, run_client
 from minikafka.cli.output import add_json_argument
 from minikafka.client.admin.admin import Admin

@@ -18,7 +18,7 @@ from minikafka.cli.connect import (
     pairs,
     run_client,
 )
-from minikafka.cli.record_text import (
+from minikafka.cli.records.record_text import (
     FORMATTER_PROPERTIES,
     check_properties,
     json_line,

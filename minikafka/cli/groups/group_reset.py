@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeAlias
 
-from minikafka.cli.group_text import parse_reset_csv
+from minikafka.cli.groups.group_text import parse_reset_csv
 from minikafka.client.admin.admin import Admin
 from minikafka.client.consumer.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from minikafka.kernel.cluster import TopicPartition

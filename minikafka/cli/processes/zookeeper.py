@@ -7,7 +7,7 @@ import asyncio
 import os
 import sys
 
-from minikafka.cli.embedded_zookeeper import (
+from minikafka.cli.processes.embedded_zookeeper import (
     ZookeeperError,
     ZookeeperOptions,
     class_path,

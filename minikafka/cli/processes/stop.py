@@ -8,9 +8,9 @@ import os
 import signal
 from pathlib import Path
 
-from minikafka.cli.broker import load_config
 from minikafka.cli.connect import run_client
-from minikafka.cli.pid_file import Holder
+from minikafka.cli.processes.broker import load_config
+from minikafka.cli.processes.pid_file import Holder
 from minikafka.kernel.config import Config, ConfigError
 from minikafka.kernel.ports import Clock
 from minikafka.node.config_views import log_dirs

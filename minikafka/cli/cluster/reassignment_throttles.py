@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from minikafka.cli.reassignment_text import numbers
+from minikafka.cli.cluster.reassignment_text import numbers
 from minikafka.client.admin.admin import Admin
 from minikafka.client.admin.configs import AlterOperation, ConfigAlteration, ResourceType
 from minikafka.kernel.cluster import ReplicaAssignment, TopicPartition

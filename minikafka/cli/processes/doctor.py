@@ -12,8 +12,13 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import NamedTuple
 
-from minikafka.cli.embedded_zookeeper import ZookeeperError, class_path, find_java, jar_folders
 from minikafka.cli.output import add_json_argument, show
+from minikafka.cli.processes.embedded_zookeeper import (
+    ZookeeperError,
+    class_path,
+    find_java,
+    jar_folders,
+)
 from minikafka.spark.java import JavaError, default_cache, find_java_home, java_version
 
 FOR_SPARK = "pip install 'minikafka[spark]'"

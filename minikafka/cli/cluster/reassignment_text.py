@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from minikafka.cli.replica_moves import Replica
+from minikafka.cli.cluster.replica_moves import Replica
 from minikafka.kernel.cluster import ReplicaAssignment, TopicPartition
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import KafkaError

@@ -17,7 +17,7 @@ from minikafka.cli.connect import (
     pairs,
     run_client,
 )
-from minikafka.cli.perf_stats import Measurement
+from minikafka.cli.records.perf_stats import Measurement
 from minikafka.client.config import ClientConfig
 from minikafka.client.consumer.consumer import Consumer, ConsumerConfig
 from minikafka.client.producer.producer import Producer, ProducerConfig, RecordMetadata

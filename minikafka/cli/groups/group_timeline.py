@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from minikafka.cli.debug import eviction_text, fetch
-from minikafka.cli.group_text import MISSING, table
+from minikafka.cli.cluster.debug import eviction_text, fetch
+from minikafka.cli.groups.group_text import MISSING, table
 from minikafka.client.admin.admin import Admin
 from minikafka.client.admin.groups import GroupDescription
 from minikafka.kernel.config import ConfigError

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from minikafka.cli import output
+from minikafka.cli.cluster.debug import ASK_ANOTHER_AFTER_MS, fetch, find_listener
 from minikafka.cli.connect import add_bootstrap_argument, client_config, run_client
-from minikafka.cli.debug import ASK_ANOTHER_AFTER_MS, fetch, find_listener
 from minikafka.cli.output import Table
 from minikafka.client.admin.admin import Admin
 from minikafka.kernel.config import ConfigError

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from minikafka.cli.broker import parse_overrides
-from minikafka.cli.children import Child, describe_exit
-from minikafka.cli.embedded_zookeeper import server_status
+from minikafka.cli.processes.broker import parse_overrides
+from minikafka.cli.processes.children import Child, describe_exit
+from minikafka.cli.processes.embedded_zookeeper import server_status
 from minikafka.kernel import events
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.listeners import DEBUG_LISTENER

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from minikafka.cli import output
-from minikafka.cli.connect import add_bootstrap_argument, client_config, pairs, run_client
-from minikafka.cli.topic_text import (
+from minikafka.cli.cluster.topic_text import (
     Moving,
     describe_text,
     parse_replica_assignment,
@@ -21,6 +20,7 @@ from minikafka.cli.topic_text import (
     topic_facts,
     topic_text,
 )
+from minikafka.cli.connect import add_bootstrap_argument, client_config, pairs, run_client
 from minikafka.client.admin.admin import Admin, NewTopic
 from minikafka.client.admin.configs import ResourceType
 from minikafka.core.client.cluster_view import PartitionView, TopicView

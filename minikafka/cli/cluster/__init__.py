@@ -1,0 +1,1 @@
+"""Verbs that show and change topics, configurations, replicas, leaders and log directories."""

@@ -1,0 +1,1 @@
+"""Verbs that show and change consumer groups and transactions."""

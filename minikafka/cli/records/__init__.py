@@ -1,0 +1,1 @@
+"""Verbs that write, read, measure and verify records."""
