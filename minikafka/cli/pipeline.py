@@ -11,8 +11,8 @@ from pathlib import Path
 
 from minikafka.cli.output import add_json_argument, show
 from minikafka.kernel.config import ConfigError
-from minikafka.spark.given import OptionError
 from minikafka.spark.java import JavaError
+from minikafka.spark.option_parsing import OptionError
 from minikafka.spark.options import duration_ms
 from minikafka.spark.pipeline.engine import Engine, load_engine
 from minikafka.spark.pipeline.failures import PipelineError, spark_told_in_a_line

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from minikafka.spark.given import OptionError, Options
+from minikafka.spark.option_parsing import OptionError, Options
 
 _SECURITY: Final = ("sasl.", "ssl.")
 

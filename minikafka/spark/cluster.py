@@ -21,8 +21,8 @@ from minikafka.protocol.messages.metadata import MetadataRequest, MetadataReques
 from minikafka.protocol.schema import Message
 from minikafka.spark.client_options import ClientOptions
 from minikafka.spark.connection import Connection
-from minikafka.spark.offsets import Offsets, names
 from minikafka.spark.options import Subscription
+from minikafka.spark.read.offsets import Offsets, names
 from minikafka.world.real.wall_clock import WallClock
 
 T = TypeVar("T")

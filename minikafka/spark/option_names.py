@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from typing import Final
 
-from minikafka.spark.given import OptionError, Options
+from minikafka.spark.option_parsing import OptionError, Options
 
 _OF_SOURCES: Final = """
     subscribe subscribePattern assign path pushdown includeHeaders failOnDataLoss groupIdPrefix

@@ -10,9 +10,9 @@ from typing import Final, TypeAlias
 
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.spark.client_options import ClientOptions, client_options
-from minikafka.spark.given import OptionError, Options
-from minikafka.spark.offsets import EARLIEST, LATEST, Offsets, parse_offsets, parse_partitions
 from minikafka.spark.option_names import check_option_names
+from minikafka.spark.option_parsing import OptionError, Options
+from minikafka.spark.read.offsets import EARLIEST, LATEST, Offsets, parse_offsets, parse_partitions
 
 STRATEGIES: Final = ("subscribe", "subscribePattern", "assign")
 _REFUSED: Final = {

@@ -12,7 +12,7 @@ from pyspark.sql.datasource import (
     DataSourceStreamReader,
 )
 
-from minikafka.spark.given import OptionError
+from minikafka.spark.option_parsing import OptionError
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -49,31 +49,31 @@ class DefaultSource(DataSource):
         return ", ".join(f"{name} {kind}" for name, kind in columns.items())
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from minikafka.spark.batch_reader import batch_reader
         from minikafka.spark.options import batch_options
+        from minikafka.spark.read.batch_reader import batch_reader
 
         check_schema(schema)
         return batch_reader(schema, batch_options(self.options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from minikafka.spark.options import stream_options
-        from minikafka.spark.stream_reader import StreamReader
+        from minikafka.spark.read.stream_reader import StreamReader
 
         check_schema(schema)
         return StreamReader(schema, stream_options(self.options))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        from minikafka.spark.write_options import write_options
-        from minikafka.spark.writers import BatchWriter
+        from minikafka.spark.write.write_options import write_options
+        from minikafka.spark.write.writers import BatchWriter
 
         if overwrite:
             raise OptionError("save mode overwrite is not allowed for Kafka: use append")
         return BatchWriter(write_options(self.options, types_of(schema)))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
-        from minikafka.spark.lasting import spare_the_collector
-        from minikafka.spark.write_options import write_options
-        from minikafka.spark.writers import StreamWriter
+        from minikafka.spark.gc_tuning import spare_the_collector
+        from minikafka.spark.write.write_options import write_options
+        from minikafka.spark.write.writers import StreamWriter
 
         spare_the_collector()
         return StreamWriter(write_options(self.options, types_of(schema), streaming=True))

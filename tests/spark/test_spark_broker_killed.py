@@ -15,13 +15,13 @@ from tests.spark.kafka_side import consume
 
 pa = pytest.importorskip("pyarrow")
 
-from minikafka.spark import routing  # noqa: E402
 from minikafka.spark.cluster import Cluster as SparkCluster  # noqa: E402
-from minikafka.spark.exactly_once import Task, commit_batch, write_task  # noqa: E402
-from minikafka.spark.fetching import RangeReader  # noqa: E402
 from minikafka.spark.options import batch_options  # noqa: E402
-from minikafka.spark.resolving import batch_ranges  # noqa: E402
-from minikafka.spark.write_options import write_options  # noqa: E402
+from minikafka.spark.read.fetching import RangeReader  # noqa: E402
+from minikafka.spark.read.resolving import batch_ranges  # noqa: E402
+from minikafka.spark.write import routing  # noqa: E402
+from minikafka.spark.write.exactly_once import Task, commit_batch, write_task  # noqa: E402
+from minikafka.spark.write.write_options import write_options  # noqa: E402
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 

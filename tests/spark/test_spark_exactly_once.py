@@ -14,8 +14,8 @@ pa = pytest.importorskip("pyarrow")
 
 from minikafka.kernel.errors import ErrorCode, KafkaError  # noqa: E402
 from minikafka.spark.cluster import Cluster as SparkCluster  # noqa: E402
-from minikafka.spark.coordination import Transactions  # noqa: E402
-from minikafka.spark.exactly_once import (  # noqa: E402
+from minikafka.spark.write.coordination import Transactions  # noqa: E402
+from minikafka.spark.write.exactly_once import (  # noqa: E402
     PlanChangedError,
     Task,
     TaskResult,
@@ -23,7 +23,7 @@ from minikafka.spark.exactly_once import (  # noqa: E402
     commit_batch,
     write_task,
 )
-from minikafka.spark.write_options import WriteOptions, write_options  # noqa: E402
+from minikafka.spark.write.write_options import WriteOptions, write_options  # noqa: E402
 
 pytestmark = [
     pytest.mark.spark,
@@ -98,7 +98,7 @@ def test_a_driver_dies_between_two_commits(query: Query) -> None:
     with SparkCluster(query.options.client) as cluster:
         transactions = Transactions(cluster)
         first, _ = query.write(0, 0), query.write(0, 1)
-        from minikafka.spark.coordination import Marker
+        from minikafka.spark.write.coordination import Marker
 
         marker = Marker(query.topic, 0, 2, first.rows, query.options.plan)
         assert first.identity is not None

@@ -14,8 +14,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 @pytest.mark.mission("SPK-1")
 def test_equal_to_what_the_broker_serves(spark: Any, cluster: Cluster, topic: str) -> None:
-    from minikafka.spark.offline import segment_ranges
     from minikafka.spark.options import batch_options
+    from minikafka.spark.read.offline import segment_ranges
 
     messages = [
         {"key": b"%d" % n, "value": b"v" * n, "partition": n % 3, "headers": [("n", b"%d" % n)]}

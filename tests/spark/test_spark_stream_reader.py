@@ -15,10 +15,10 @@ pytest.importorskip("pyspark")
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from minikafka.spark.offsets import offsets_of, start_in
 from minikafka.spark.options import stream_options
-from minikafka.spark.planning import DataLossError
-from minikafka.spark.stream_reader import StreamReader
+from minikafka.spark.read.offsets import offsets_of, start_in
+from minikafka.spark.read.planning import DataLossError
+from minikafka.spark.read.stream_reader import StreamReader
 
 pytestmark = [
     pytest.mark.spark,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from minikafka.spark.offsets import Offsets, offsets_of
+from minikafka.spark.read.offsets import Offsets, offsets_of
 
 ROOT: Final = "_checkpoints"
 _NOTHING_READ: Final = "-"  # of a source, in Spark's offset log

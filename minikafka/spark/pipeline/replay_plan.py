@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from minikafka.kernel.config import ConfigError
 from minikafka.spark.cluster import Cluster
-from minikafka.spark.offsets import offsets_json
 from minikafka.spark.options import ReadOptions, batch_options
 from minikafka.spark.pipeline.replay_range import (
     ReplayRange,
@@ -18,7 +17,8 @@ from minikafka.spark.pipeline.replay_range import (
     parse_range,
     without_range,
 )
-from minikafka.spark.resolving import resolve
+from minikafka.spark.read.offsets import offsets_json
+from minikafka.spark.read.resolving import resolve
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 

@@ -11,8 +11,8 @@ from typing import Final
 
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError
-from minikafka.spark.offsets import Offsets, offsets_json, parse_offsets
 from minikafka.spark.options import Subscription
+from minikafka.spark.read.offsets import Offsets, offsets_json, parse_offsets
 
 _EDGES: Final = ("earliest", "latest")
 # Options that say where a stream starts, or how much of it a batch takes.

@@ -11,8 +11,8 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.spark.client_options import client_options
 from minikafka.spark.cluster import Cluster
-from minikafka.spark.offsets import LATEST, Offsets
 from minikafka.spark.pipeline.checkpoints import Checkpoint, find_checkpoints
+from minikafka.spark.read.offsets import LATEST, Offsets
 
 
 class FlowStatus(NamedTuple):

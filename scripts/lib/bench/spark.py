@@ -18,9 +18,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from minikafka.spark.cluster import Cluster as SparkCluster
-from minikafka.spark.fetching import RangeReader
 from minikafka.spark.options import batch_options
-from minikafka.spark.resolving import batch_ranges
+from minikafka.spark.read.fetching import RangeReader
+from minikafka.spark.read.resolving import batch_ranges
 from scripts.lib.bench.report import Report
 from scripts.lib.cluster import Cluster
 

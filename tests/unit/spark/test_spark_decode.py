@@ -25,7 +25,7 @@ from minikafka.protocol.records.control import (  # noqa: E402
     encode_end_txn_marker,
 )
 from minikafka.protocol.records.record import decode_records  # noqa: E402
-from minikafka.spark.decode import Slice, decode_to_arrow, next_offset  # noqa: E402
+from minikafka.spark.read.decode import Slice, decode_to_arrow, next_offset  # noqa: E402
 
 SCHEMA = pa.schema(
     [

@@ -16,10 +16,10 @@ from minikafka.protocol.messages.fetch import (  # noqa: E402
     PartitionData,
 )
 from minikafka.protocol.records.builder import build_batch  # noqa: E402
-from minikafka.spark import fetching as module  # noqa: E402
 from minikafka.spark.client_options import ClientOptions  # noqa: E402
-from minikafka.spark.fetching import RangeReader  # noqa: E402
-from minikafka.spark.planning import DataLossError, OffsetRange  # noqa: E402
+from minikafka.spark.read import fetching as module  # noqa: E402
+from minikafka.spark.read.fetching import RangeReader  # noqa: E402
+from minikafka.spark.read.planning import DataLossError, OffsetRange  # noqa: E402
 
 pytestmark = pytest.mark.mission("SPK-2")
 

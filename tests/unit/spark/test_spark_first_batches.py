@@ -14,10 +14,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.spark import stream_reader
-from minikafka.spark.offsets import EARLIEST, LATEST, Offsets
 from minikafka.spark.options import Subscription, stream_options
-from minikafka.spark.stream_reader import StartUnknownError, StreamReader
+from minikafka.spark.read import stream_reader
+from minikafka.spark.read.offsets import EARLIEST, LATEST, Offsets
+from minikafka.spark.read.stream_reader import StartUnknownError, StreamReader
 
 pytestmark = pytest.mark.mission("SPK-2")
 

@@ -17,9 +17,9 @@ from minikafka.protocol.records.control import (  # noqa: E402
     EndTxnMarker,
     encode_end_txn_marker,
 )
-from minikafka.spark.offline import read_segment, segment_ranges  # noqa: E402
 from minikafka.spark.options import batch_options, stream_options  # noqa: E402
-from minikafka.spark.planning import DataLossError  # noqa: E402
+from minikafka.spark.read.offline import read_segment, segment_ranges  # noqa: E402
+from minikafka.spark.read.planning import DataLossError  # noqa: E402
 from minikafka.storage.checkpoints import encode_offsets  # noqa: E402
 
 pytestmark = pytest.mark.mission("SPK-1")

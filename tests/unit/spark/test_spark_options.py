@@ -7,8 +7,7 @@ import re
 import pytest
 
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.spark.given import OptionError
-from minikafka.spark.offsets import offsets_json, parse_offsets, parse_partitions
+from minikafka.spark.option_parsing import OptionError
 from minikafka.spark.options import (
     AtOffsets,
     AtTimestamp,
@@ -19,7 +18,8 @@ from minikafka.spark.options import (
     duration_ms,
     stream_options,
 )
-from minikafka.spark.write_options import write_options
+from minikafka.spark.read.offsets import offsets_json, parse_offsets, parse_partitions
+from minikafka.spark.write.write_options import write_options
 
 pytestmark = pytest.mark.mission("SPK-1")
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.spark.planning import (
+from minikafka.spark.read.planning import (
     OffsetRange,
     check_same_partitions,
     check_start_within,

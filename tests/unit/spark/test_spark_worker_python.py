@@ -87,12 +87,12 @@ def test_a_worker_imports_no_more_than_it_needs(modules: str) -> None:
     )
     loaded = set(done.stdout.split())
     heavy = {"asyncio", "ssl", "pandas", "minikafka.protocol.messages.registry",
-             "minikafka.spark.offline"}  # fmt: skip
+             "minikafka.spark.read.offline"}  # fmt: skip
     assert heavy & loaded == set()
     if modules == "pyspark_minikafka":  # every session looks for data sources with it
         assert loaded <= {
             "pyspark_minikafka", "minikafka", "minikafka.spark", "minikafka.spark.source",
-            "minikafka.spark.given",
+            "minikafka.spark.option_parsing",
         }  # fmt: skip
 
 

@@ -15,9 +15,10 @@ from pyspark.sql.streaming.datasource import (
 
 from minikafka.kernel.cluster import ZERO_UUID, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.spark.batch_reader import RangePartition, read_range
 from minikafka.spark.cluster import Cluster, pause
-from minikafka.spark.offsets import (
+from minikafka.spark.options import ReadOptions
+from minikafka.spark.read.batch_reader import RangePartition, read_range
+from minikafka.spark.read.offsets import (
     EARLIEST,
     LATEST,
     UNRESOLVED_START,
@@ -28,8 +29,7 @@ from minikafka.spark.offsets import (
     start_in,
     with_start,
 )
-from minikafka.spark.options import ReadOptions
-from minikafka.spark.planning import (
+from minikafka.spark.read.planning import (
     ADVICE_FAIL,
     DataLossError,
     check_start_within,
@@ -38,7 +38,7 @@ from minikafka.spark.planning import (
     rate_limit,
     split_ranges,
 )
-from minikafka.spark.resolving import may_start_at_latest, resolve
+from minikafka.spark.read.resolving import may_start_at_latest, resolve
 from minikafka.world.real.wall_clock import WallClock
 
 if TYPE_CHECKING:

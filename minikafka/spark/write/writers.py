@@ -14,11 +14,17 @@ from pyspark.sql.datasource import (
 )
 
 from minikafka.spark.cluster import Cluster
-from minikafka.spark.exactly_once import Task, TaskResult, abort_batch, commit_batch, write_task
-from minikafka.spark.lasting import spare_the_collector
-from minikafka.spark.producing import Identity, Producing, idempotent_identity
-from minikafka.spark.sending import send_rows
-from minikafka.spark.write_options import WriteOptions
+from minikafka.spark.gc_tuning import spare_the_collector
+from minikafka.spark.write.exactly_once import (
+    Task,
+    TaskResult,
+    abort_batch,
+    commit_batch,
+    write_task,
+)
+from minikafka.spark.write.producing import Identity, Producing, idempotent_identity
+from minikafka.spark.write.sending import send_rows
+from minikafka.spark.write.write_options import WriteOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa

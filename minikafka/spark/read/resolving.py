@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.spark.cluster import Cluster
-from minikafka.spark.offsets import EARLIEST, LATEST, Offsets
 from minikafka.spark.options import AtOffsets, AtTimestamp, AtTimestamps, Edge, Limit, ReadOptions
-from minikafka.spark.planning import (
+from minikafka.spark.read.offsets import EARLIEST, LATEST, Offsets
+from minikafka.spark.read.planning import (
     OffsetRange,
     check_same_partitions,
     check_start_within,

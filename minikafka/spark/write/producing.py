@@ -20,8 +20,8 @@ from minikafka.protocol.records.batch import NO_SEQUENCE
 from minikafka.protocol.records.compression import Compression
 from minikafka.spark.cluster import Cluster, pause
 from minikafka.spark.connection import Connection
-from minikafka.spark.encode import EncodedBatch, ProducerStamp, encode_batches
-from minikafka.spark.offsets import names
+from minikafka.spark.read.offsets import names
+from minikafka.spark.write.encode import EncodedBatch, ProducerStamp, encode_batches
 from minikafka.world.real.wall_clock import WallClock
 
 if TYPE_CHECKING:

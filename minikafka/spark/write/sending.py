@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.spark.cluster import Cluster
 from minikafka.spark.options import Subscription
-from minikafka.spark.producing import Producing
-from minikafka.spark.routing import Router, chunks_of
+from minikafka.spark.write.producing import Producing
+from minikafka.spark.write.routing import Router, chunks_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

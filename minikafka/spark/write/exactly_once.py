@@ -26,10 +26,10 @@ from typing import TYPE_CHECKING, Final
 
 from minikafka.kernel.errors import KafkaError
 from minikafka.spark.cluster import ASK_AGAIN, Cluster
-from minikafka.spark.coordination import Marker, Transactions
-from minikafka.spark.producing import Identity, Producing
-from minikafka.spark.sending import send_rows
-from minikafka.spark.write_options import WriteOptions
+from minikafka.spark.write.coordination import Marker, Transactions
+from minikafka.spark.write.producing import Identity, Producing
+from minikafka.spark.write.sending import send_rows
+from minikafka.spark.write.write_options import WriteOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from minikafka.core.log.aborted_txn import ENTRY, ENTRY_BYTES, AbortedTxn
 from minikafka.kernel.cluster import INTERNAL_TOPICS, TopicPartition
 from minikafka.protocol.records.batch import iterate_batches
-from minikafka.spark.decode import Slice, decode_to_arrow
-from minikafka.spark.offsets import EARLIEST, Offsets, names
 from minikafka.spark.options import AtOffsets, Edge, Limit, ReadOptions, Subscription
-from minikafka.spark.planning import (
+from minikafka.spark.read.decode import Slice, decode_to_arrow
+from minikafka.spark.read.offsets import EARLIEST, Offsets, names
+from minikafka.spark.read.planning import (
     ADVICE_FAIL,
     DataLossError,
     check_same_partitions,

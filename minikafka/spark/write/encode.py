@@ -20,8 +20,8 @@ from minikafka.protocol.records.batch import (
 )
 from minikafka.protocol.records.builder import assemble_batch
 from minikafka.protocol.records.compression import Compression, compress
-from minikafka.spark.murmur2 import buffers_of
 from minikafka.spark.varints import Ints, put_varints, varint_sizes, zigzag
+from minikafka.spark.write.murmur2 import buffers_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

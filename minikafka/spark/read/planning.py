@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.spark.offsets import Offsets, names
+from minikafka.spark.read.offsets import Offsets, names
 
 _MAX_OFFSET = (1 << 63) - 1
 ADVICE_FAIL = (

@@ -19,17 +19,17 @@ from pyspark.sql.datasource import (
 )
 
 from minikafka.spark.cluster import Cluster
-from minikafka.spark.fetching import RangeReader
-from minikafka.spark.lasting import spare_the_collector
+from minikafka.spark.gc_tuning import spare_the_collector
 from minikafka.spark.options import ReadOptions
-from minikafka.spark.planning import OffsetRange
-from minikafka.spark.resolving import batch_ranges
+from minikafka.spark.read.fetching import RangeReader
+from minikafka.spark.read.planning import OffsetRange
+from minikafka.spark.read.resolving import batch_ranges
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from minikafka.spark.offline import SegmentRange
+    from minikafka.spark.read.offline import SegmentRange
 
 _NO_END = (1 << 63) - 1
 
@@ -51,7 +51,7 @@ def read_range(
         return
     arrow_schema = to_arrow_schema(schema, timezone="UTC")
     if not isinstance(partition.value, OffsetRange):
-        from minikafka.spark.offline import read_segment
+        from minikafka.spark.read.offline import read_segment
 
         yield from read_segment(partition.value, arrow_schema, options.client.check_crcs)
         return
@@ -81,7 +81,7 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         if self._options.path is not None:
-            from minikafka.spark.offline import segment_ranges
+            from minikafka.spark.read.offline import segment_ranges
 
             return [
                 RangePartition(each)

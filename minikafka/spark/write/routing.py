@@ -9,8 +9,8 @@ import numpy as np
 
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.spark.murmur2 import partitions_of_keys
 from minikafka.spark.varints import Ints
+from minikafka.spark.write.murmur2 import partitions_of_keys
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -17,7 +17,7 @@ from minikafka.protocol.records.batch import (
     iterate_batches,
 )
 from minikafka.protocol.records.compression import Compression, decompress
-from minikafka.spark.columns import binary_column, headers_column
+from minikafka.spark.read.columns import binary_column, headers_column
 from minikafka.spark.varints import Bytes, Ints, decode_varints
 
 if TYPE_CHECKING:

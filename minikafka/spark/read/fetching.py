@@ -18,9 +18,9 @@ from minikafka.protocol.messages.fetch import (
 )
 from minikafka.spark.cluster import Cluster, pause
 from minikafka.spark.connection import Connection
-from minikafka.spark.decode import Slice, decode_to_arrow, next_offset
-from minikafka.spark.offsets import EARLIEST, LATEST
-from minikafka.spark.planning import ADVICE_FAIL, DataLossError, OffsetRange
+from minikafka.spark.read.decode import Slice, decode_to_arrow, next_offset
+from minikafka.spark.read.offsets import EARLIEST, LATEST
+from minikafka.spark.read.planning import ADVICE_FAIL, DataLossError, OffsetRange
 from minikafka.world.real.wall_clock import WallClock
 
 if TYPE_CHECKING:

@@ -20,9 +20,9 @@ from minikafka.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from minikafka.spark.coordinators import CoordinatorKind, Coordinators
-from minikafka.spark.encode import ProducerStamp
-from minikafka.spark.producing import Identity
+from minikafka.spark.write.coordinators import CoordinatorKind, Coordinators
+from minikafka.spark.write.encode import ProducerStamp
+from minikafka.spark.write.producing import Identity
 
 _OFFSETS_OF_ONE_GROUP = 7
 _PARTITIONS_OF_ONE_TRANSACTION = 3
