@@ -33,26 +33,64 @@ from minikafka.storage.log.producer_store import ProducerStore
 from minikafka.storage.log.reader import Extent, FoundOffset, LogRead, LogReader
 from minikafka.storage.log.segment import LogSegment, LogSegments
 
+__all__ = ["AppendOrigin", "FoundOffset", "LogAppendInfo", "LogConfig", "LogRead", "UnifiedLog"]
 
-class ReadableLog:
-    """Records from ``log_start_offset`` up to ``log_end_offset`` (exclusive) in ``segments``.
+_NO_EPOCH: Final = -1
+NO_CUT: Final = 2**63 - 1
+CUT_UNFLUSHED: Final = "cut-unflushed"  # a file that a crash leaves behind
 
-    ``cuts`` counts truncations. ``cleaned_offset`` is where the cleaner has to go on: None before
-    its first time here.
+
+class UnifiedLog:
+    """One partition's records from ``log_start_offset`` up to ``log_end_offset`` (exclusive).
+
+    Everything before ``recovery_point`` is on disk. The directory exists from the beginning; the
+    files of a segment appear with the first append. A call that raises OSError has changed nothing
+    visible, and the log stays usable. Kafka: ``UnifiedLog`` and ``LocalLog``.
+
+    ``cuts`` counts truncations, and ``cut_to`` is the lowest offset truncated to since a copy of
+    this log was truncated as well. ``cleaned_offset`` is where the cleaner continues, None before
+    its first run. The log manager sets the four callbacks; each is None where nobody needs it.
     """
 
     def __init__(
-        self, topic_partition: TopicPartition, segments: LogSegments, epochs: LeaderEpochStore
+        self,
+        files: Files,
+        directory: str,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        topic_id: UUID | None = None,
     ) -> None:
         self.topic_partition = topic_partition
+        self.directory = directory
+        self.config = config
+        self.topic_id = topic_id
         self.log_start_offset = 0
         self.log_end_offset = 0
-        self.segments = segments
-        self.epochs = epochs
+        self.recovery_point = 0
         self.cuts = 0
+        self.cut_to = NO_CUT
         self.cleaned_offset: int | None = None
-        self._reader = LogReader(segments)
+        self.last_flush_ms = 0  # monotonic; the last flush of the whole log
+        self.closed = False
+        self.segments = LogSegments()
+        self.epochs = LeaderEpochStore(files, directory)
+        self.producers = ProducerStore(files, directory)
+        self.transactions = self.producers.states.transactions
+        # A lowered recovery point is written before a segment is added, since recovery would skip
+        # segments that were never flushed, and the next flush makes it survive a power loss. The
+        # same holds for a lowered log start, which would hide what is appended below the old one.
+        self.recovery_point_lowered = False
+        self.write_recovery_point: Callable[[], None] | None = None
+        self.flush_recovery_point: Callable[[], Awaitable[None]] | None = None
+        self.start_moved: Callable[[], None] | None = None  # after ``log_start_offset`` changes
+        self.put_aside: Callable[[LogSegment], None] | None = None  # removes a dead segment later
+        self.unflushed_names = False  # files were created or removed since the last flush
+        self._files = files
+        self._reader = LogReader(self.segments)
         self._truncations = 0
+        self._lowering_unflushed = False
+        self._unflushed_cut = 0  # the last of ``cuts`` that dropped anything, or 0
+        self._assigned_epoch = _NO_EPOCH  # the epoch of the last append, if it is the latest one
 
     @property
     def latest_epoch(self) -> int | None:
@@ -62,288 +100,6 @@ class ReadableLog:
     @property
     def size_bytes(self) -> int:
         return self.segments.size_bytes
-
-    def _forget_places(self) -> None:
-        """Segments have been truncated or removed."""
-        self._truncations += 1
-        self._reader.forget()
-
-    def _cut_at(self, offset: int) -> None:
-        self._forget_places()
-        self.cuts += 1
-        if self.cleaned_offset is not None:
-            self.cleaned_offset = min(self.cleaned_offset, offset)
-
-    def replace_segments(self, cleaned: LogSegment, replaced: Sequence[LogSegment]) -> None:
-        """Let a cleaned segment stand for neighbours. As ``swap_in``."""
-        try:
-            swap_in(self.segments, cleaned, replaced)
-        finally:
-            self._forget_places()
-
-    def read(
-        self,
-        start_offset: int,
-        max_bytes: int,
-        upper_bound_offset: int,
-        min_one_message: bool,
-        include_aborted: bool = False,
-        may_wait: bool = True,
-    ) -> LogRead:
-        """Whole batches from the one that holds ``start_offset`` on, below ``upper_bound_offset``.
-
-        At most ``max_bytes``, unless ``min_one_message`` and the first batch alone is larger.
-        Raises KafkaError(OFFSET_OUT_OF_RANGE), NotInPageCache unless it ``may_wait`` for the disk,
-        and what LogReader raises.
-        """
-        extent = self._extent(
-            start_offset, max_bytes, upper_bound_offset, min_one_message, may_wait
-        )
-        if extent is None:
-            return LogRead(b"", start_offset, start_offset)
-        found = self._reader.read(extent, start_offset)
-        return self._reader.with_aborted(found, extent) if include_aborted else found
-
-    async def read_cold(
-        self,
-        start_offset: int,
-        max_bytes: int,
-        upper_bound_offset: int,
-        min_one_message: bool,
-        include_aborted: bool = False,
-    ) -> LogRead:
-        """As ``read``, without stalling the loop when the records are not in the page cache.
-
-        Only what is in the log when it returns is returned.
-        """
-        while True:
-            extent = self._extent(start_offset, max_bytes, upper_bound_offset, min_one_message)
-            if extent is None:
-                return LogRead(b"", start_offset, start_offset)
-            truncations = self._truncations
-            try:
-                data = await self._reader.read_cold(extent)
-            except OSError:
-                if truncations == self._truncations:
-                    raise
-                continue  # it was the file of a segment that is gone by now
-            if truncations == self._truncations:
-                found = self._reader.trim(extent, data, start_offset)
-                if include_aborted:
-                    found = self._reader.with_aborted(found, extent)
-                return found
-
-    def aborted_transactions(self, start_offset: int, bound: int) -> list[AbortedTxn]:
-        """Those that touch ``[start_offset, bound)``. Raises OSError. Kafka:
-        ``collectAbortedTransactions``."""
-        found: list[AbortedTxn] = []
-        self._reader.collect_aborted(start_offset, bound, found)
-        return found
-
-    def available_bytes(self, start_offset: int, upper_bound_offset: int) -> int:
-        """How many bytes ``read`` could give in all, without reading them."""
-        bound = self._bound(start_offset, upper_bound_offset)
-        if bound is None:
-            return 0
-        return self._reader.available_bytes(start_offset, bound, self.log_end_offset)
-
-    def _extent(
-        self,
-        start_offset: int,
-        max_bytes: int,
-        upper_bound_offset: int,
-        min_one_message: bool,
-        may_wait: bool = True,
-    ) -> Extent | None:
-        bound = self._bound(start_offset, upper_bound_offset)
-        end = self.log_end_offset
-        if bound is None:
-            if start_offset == end:
-                self._reader.remember_end(end)
-            return None
-        return self._reader.extent(start_offset, bound, end, max_bytes, min_one_message, may_wait)
-
-    def _bound(self, start_offset: int, upper_bound_offset: int) -> int | None:
-        """Where reading ends; None when it would end before it starts."""
-        end = self.log_end_offset
-        if not self.log_start_offset <= start_offset <= end:
-            raise KafkaError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"offset {start_offset} of {self.topic_partition} is outside "
-                f"[{self.log_start_offset}, {end}]",
-            )
-        bound = min(upper_bound_offset, end)
-        return bound if start_offset < bound else None
-
-    def offset_by_timestamp(self, timestamp: int, upper_bound_offset: int) -> FoundOffset | None:
-        """The first record whose timestamp (ms) is not below ``timestamp``; None when there is
-        none below ``upper_bound_offset``. Raises what LogReader raises."""
-        found = self._reader.find_timestamp(timestamp, self.log_start_offset)
-        return found if found is not None and found.offset < upper_bound_offset else None
-
-    def offset_of_max_timestamp(self, upper_bound_offset: int) -> FoundOffset | None:
-        """The first record with the largest timestamp; None when there is none, or it is not below
-        ``upper_bound_offset``. Raises what LogReader raises."""
-        found = self._reader.find_max_timestamp(self.log_start_offset)
-        return found if found is not None and found.offset < upper_bound_offset else None
-
-    def end_offset_for_epoch(self, epoch: int) -> EpochEntry:
-        """(epoch, end offset) as ``LeaderEpochCache.end_offset_for``; (-1, -1) when unknown."""
-        return self.epochs.end_offset_for(epoch, self.log_end_offset)
-
-
-CUT_UNFLUSHED: Final = "cut-unflushed"  # a file that tells the next process, should this one die
-
-
-class FlushableLog(ReadableLog):
-    """Everything before ``recovery_point`` is on disk. What the owner of the log binds is called
-    back: None where nobody has."""
-
-    def __init__(
-        self,
-        files: Files,
-        directory: str,
-        topic_partition: TopicPartition,
-        config: LogConfig,
-        topic_id: UUID | None = None,
-    ) -> None:
-        super().__init__(topic_partition, LogSegments(), LeaderEpochStore(files, directory))
-        self.directory = directory
-        self.config = config
-        self.topic_id = topic_id
-        self.recovery_point = 0
-        self.last_flush_ms = 0  # monotonic; of the last flush of everything
-        self.closed = False
-        self.producers = ProducerStore(files, directory)
-        self.transactions = self.producers.states.transactions
-        # When the recovery point has been lowered since it was last written down, it is written
-        # before a segment is added (else recovery would skip segments that were never flushed),
-        # and made to survive a power loss by the next flush. The same goes for the log start: else
-        # what is appended below the old one would be hidden.
-        self.recovery_point_lowered = False
-        self.write_recovery_point: Callable[[], None] | None = None
-        self.flush_recovery_point: Callable[[], Awaitable[None]] | None = None
-        self.start_moved: Callable[[], None] | None = None  # told whenever ``log_start_offset`` is
-        self.put_aside: Callable[[LogSegment], None] | None = None  # removes it later
-        self.unflushed_names = False  # files have been made or removed since the last flush
-        self._files = files
-        self._lowering_unflushed = False
-        self._unflushed_cut = 0  # the last of ``cuts`` that dropped anything, or 0
-
-    def remove_dead_segment(self) -> bool:
-        """Delete the first segment if all of it lies below the log start, which has to be on disk;
-        True if so. Its files go when ``put_aside`` removes them: readers may still hold it. Raises
-        OSError, and whatever is left then goes at the next start."""
-        if not self.segments.first_ends_below(self.log_start_offset):
-            return False
-        dead = self.segments.first
-        assert dead is not None
-        dead.put_aside()
-        self.segments.pop_first()
-        self._forget_places()
-        self.unflushed_names = True
-        if self.put_aside is None:
-            dead.remove()
-        else:
-            self.put_aside(dead)
-        self.producers.remove_snapshot(dead.base_offset)
-        return True
-
-    def moved_to(self, directory: str) -> None:
-        """The directory has been renamed; what is open stays so."""
-        self.directory = directory
-        self.epochs.moved_to(directory)
-        self.producers.moved_to(directory)
-        for segment in self.segments:
-            segment.moved_to(directory)
-
-    @property
-    def flush_due(self) -> bool:
-        """Whether ``flush.messages`` wants a flush before what was appended is acknowledged."""
-        return self.log_end_offset - self.recovery_point >= self.config.flush_messages
-
-    @property
-    def cut_unflushed(self) -> bool:
-        """Whether a power loss may bring back what was dropped: nothing is appended till then."""
-        return self._unflushed_cut > 0
-
-    def hold_appends(self) -> None:
-        """Something was thrown away: refuse appends until a flush has made that last."""
-        self.cuts += 1
-        self._unflushed_cut = self.cuts
-
-    async def flush(self, before_offset: int | None = None) -> None:
-        """Return when all that was appended before the call is on disk; raises the recovery point.
-
-        With ``before_offset``, only segments that start before it. Raises OSError.
-        """
-        end = self.log_end_offset if before_offset is None else before_offset
-        truncations, cut = self._truncations, self._unflushed_cut
-        for segment in self.segments.since(self.recovery_point):
-            if before_offset is None or segment.base_offset < before_offset:
-                await segment.flush()
-        await self.epochs.flush()
-        if self.unflushed_names and not self.closed:
-            self.unflushed_names = False
-            await self._flush_names()
-        if truncations == self._truncations and not self.closed:
-            self.recovery_point = max(self.recovery_point, end)
-        if self._lowering_unflushed and self.flush_recovery_point is not None:
-            await self.flush_recovery_point()
-            self._lowering_unflushed = truncations != self._truncations
-        if cut and before_offset is None and cut == self._unflushed_cut and not self.closed:
-            self._files.remove(f"{self.directory}/{CUT_UNFLUSHED}")
-            self._unflushed_cut = 0
-
-    async def _flush_names(self) -> None:
-        try:
-            await self._files.flush_directory(self.directory)
-            await self._files.flush_directory(self.directory.rpartition("/")[0])
-        except OSError:
-            self.unflushed_names = True
-            raise
-
-    def persist(self) -> None:
-        """Bring what is in memory into the files, as a clean shutdown does. Raises OSError."""
-        active = self.segments.active
-        if active is not None:
-            active.persist()
-            self.producers.take_snapshot(self.log_end_offset)
-            self.unflushed_names = True
-
-    def close(self) -> None:
-        """Close the files; writes nothing. The log cannot be used any more."""
-        self.closed = True
-        self._forget_places()
-        while self.segments.active is not None:
-            self.segments.pop().close()
-
-
-__all__ = ["AppendOrigin", "FoundOffset", "LogAppendInfo", "LogConfig", "LogRead", "UnifiedLog"]
-
-_NO_EPOCH: Final = -1
-NO_CUT: Final = 2**63 - 1
-
-
-class UnifiedLog(FlushableLog):
-    """One partition's records from ``log_start_offset`` up to ``log_end_offset`` (exclusive).
-
-    Everything before ``recovery_point`` is on disk. The directory is there from the beginning, the
-    files of a segment appear with the first append. A call that raises OSError has changed nothing
-    that can be seen, and the log can be used on. Kafka: ``UnifiedLog`` and ``LocalLog``.
-    """
-
-    def __init__(
-        self,
-        files: Files,
-        directory: str,
-        topic_partition: TopicPartition,
-        config: LogConfig,
-        topic_id: UUID | None = None,
-    ) -> None:
-        super().__init__(files, directory, topic_partition, config, topic_id)
-        self.cut_to = NO_CUT  # the lowest truncation since a copy of this log was cut as well
-        self._assigned_epoch = _NO_EPOCH  # the epoch of the last append, if it is the latest one
 
     # ---- appending
 
@@ -545,6 +301,118 @@ class UnifiedLog(FlushableLog):
         """Let ``epoch`` start at ``offset`` (a new leader: at its log end)."""
         self.epochs.begin(epoch, offset)
 
+    # ---- reading
+
+    def read(
+        self,
+        start_offset: int,
+        max_bytes: int,
+        upper_bound_offset: int,
+        min_one_message: bool,
+        include_aborted: bool = False,
+        may_wait: bool = True,
+    ) -> LogRead:
+        """Whole batches from the one that holds ``start_offset`` on, below ``upper_bound_offset``.
+
+        At most ``max_bytes``, unless ``min_one_message`` and the first batch alone is larger.
+        Raises KafkaError(OFFSET_OUT_OF_RANGE), NotInPageCache unless it ``may_wait`` for the disk,
+        and what LogReader raises.
+        """
+        extent = self._extent(
+            start_offset, max_bytes, upper_bound_offset, min_one_message, may_wait
+        )
+        if extent is None:
+            return LogRead(b"", start_offset, start_offset)
+        found = self._reader.read(extent, start_offset)
+        return self._reader.with_aborted(found, extent) if include_aborted else found
+
+    async def read_cold(
+        self,
+        start_offset: int,
+        max_bytes: int,
+        upper_bound_offset: int,
+        min_one_message: bool,
+        include_aborted: bool = False,
+    ) -> LogRead:
+        """As ``read``, without stalling the loop when the records are not in the page cache.
+
+        Only what is in the log when it returns is returned.
+        """
+        while True:
+            extent = self._extent(start_offset, max_bytes, upper_bound_offset, min_one_message)
+            if extent is None:
+                return LogRead(b"", start_offset, start_offset)
+            truncations = self._truncations
+            try:
+                data = await self._reader.read_cold(extent)
+            except OSError:
+                if truncations == self._truncations:
+                    raise
+                continue  # it was the file of a segment that is gone by now
+            if truncations == self._truncations:
+                found = self._reader.trim(extent, data, start_offset)
+                if include_aborted:
+                    found = self._reader.with_aborted(found, extent)
+                return found
+
+    def aborted_transactions(self, start_offset: int, bound: int) -> list[AbortedTxn]:
+        """Those that touch ``[start_offset, bound)``. Raises OSError. Kafka:
+        ``collectAbortedTransactions``."""
+        found: list[AbortedTxn] = []
+        self._reader.collect_aborted(start_offset, bound, found)
+        return found
+
+    def available_bytes(self, start_offset: int, upper_bound_offset: int) -> int:
+        """How many bytes ``read`` could give in all, without reading them."""
+        bound = self._bound(start_offset, upper_bound_offset)
+        if bound is None:
+            return 0
+        return self._reader.available_bytes(start_offset, bound, self.log_end_offset)
+
+    def _extent(
+        self,
+        start_offset: int,
+        max_bytes: int,
+        upper_bound_offset: int,
+        min_one_message: bool,
+        may_wait: bool = True,
+    ) -> Extent | None:
+        bound = self._bound(start_offset, upper_bound_offset)
+        end = self.log_end_offset
+        if bound is None:
+            if start_offset == end:
+                self._reader.remember_end(end)
+            return None
+        return self._reader.extent(start_offset, bound, end, max_bytes, min_one_message, may_wait)
+
+    def _bound(self, start_offset: int, upper_bound_offset: int) -> int | None:
+        """Where reading ends; None when it would end before it starts."""
+        end = self.log_end_offset
+        if not self.log_start_offset <= start_offset <= end:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {start_offset} of {self.topic_partition} is outside "
+                f"[{self.log_start_offset}, {end}]",
+            )
+        bound = min(upper_bound_offset, end)
+        return bound if start_offset < bound else None
+
+    def offset_by_timestamp(self, timestamp: int, upper_bound_offset: int) -> FoundOffset | None:
+        """The first record whose timestamp (ms) is not below ``timestamp``; None when there is
+        none below ``upper_bound_offset``. Raises what LogReader raises."""
+        found = self._reader.find_timestamp(timestamp, self.log_start_offset)
+        return found if found is not None and found.offset < upper_bound_offset else None
+
+    def offset_of_max_timestamp(self, upper_bound_offset: int) -> FoundOffset | None:
+        """The first record with the largest timestamp; None when there is none, or it is not below
+        ``upper_bound_offset``. Raises what LogReader raises."""
+        found = self._reader.find_max_timestamp(self.log_start_offset)
+        return found if found is not None and found.offset < upper_bound_offset else None
+
+    def end_offset_for_epoch(self, epoch: int) -> EpochEntry:
+        """(epoch, end offset) as ``LeaderEpochCache.end_offset_for``; (-1, -1) when unknown."""
+        return self.epochs.end_offset_for(epoch, self.log_end_offset)
+
     # ---- truncation
 
     def truncate_to(self, offset: int) -> bool:
@@ -606,6 +474,17 @@ class UnifiedLog(FlushableLog):
             self.recovery_point = offset
             self.recovery_point_lowered = self._lowering_unflushed = True
 
+    def _forget_places(self) -> None:
+        """Segments have been truncated or removed."""
+        self._truncations += 1
+        self._reader.forget()
+
+    def _cut_at(self, offset: int) -> None:
+        self._forget_places()
+        self.cuts += 1
+        if self.cleaned_offset is not None:
+            self.cleaned_offset = min(self.cleaned_offset, offset)
+
     # ---- the start
 
     def increment_log_start_offset(self, offset: int) -> bool:
@@ -625,6 +504,103 @@ class UnifiedLog(FlushableLog):
             self.log_start_offset = offset
             if self.start_moved is not None:
                 self.start_moved()
+
+    def remove_dead_segment(self) -> bool:
+        """Delete the first segment if all of it lies below the log start, which has to be on disk;
+        True if so. Its files go when ``put_aside`` removes them: readers may still hold it. Raises
+        OSError, and whatever is left then goes at the next start."""
+        if not self.segments.first_ends_below(self.log_start_offset):
+            return False
+        dead = self.segments.first
+        assert dead is not None
+        dead.put_aside()
+        self.segments.pop_first()
+        self._forget_places()
+        self.unflushed_names = True
+        if self.put_aside is None:
+            dead.remove()
+        else:
+            self.put_aside(dead)
+        self.producers.remove_snapshot(dead.base_offset)
+        return True
+
+    def replace_segments(self, cleaned: LogSegment, replaced: Sequence[LogSegment]) -> None:
+        """Let a cleaned segment stand for neighbours. As ``swap_in``."""
+        try:
+            swap_in(self.segments, cleaned, replaced)
+        finally:
+            self._forget_places()
+
+    # ---- flushing and closing
+
+    @property
+    def flush_due(self) -> bool:
+        """Whether ``flush.messages`` wants a flush before what was appended is acknowledged."""
+        return self.log_end_offset - self.recovery_point >= self.config.flush_messages
+
+    @property
+    def cut_unflushed(self) -> bool:
+        """Whether a power loss may bring back what was dropped: nothing is appended till then."""
+        return self._unflushed_cut > 0
+
+    def hold_appends(self) -> None:
+        """Something was thrown away: refuse appends until a flush has made that last."""
+        self.cuts += 1
+        self._unflushed_cut = self.cuts
+
+    async def flush(self, before_offset: int | None = None) -> None:
+        """Return when all that was appended before the call is on disk; raises the recovery point.
+
+        With ``before_offset``, only segments that start before it. Raises OSError.
+        """
+        end = self.log_end_offset if before_offset is None else before_offset
+        truncations, cut = self._truncations, self._unflushed_cut
+        for segment in self.segments.since(self.recovery_point):
+            if before_offset is None or segment.base_offset < before_offset:
+                await segment.flush()
+        await self.epochs.flush()
+        if self.unflushed_names and not self.closed:
+            self.unflushed_names = False
+            await self._flush_names()
+        if truncations == self._truncations and not self.closed:
+            self.recovery_point = max(self.recovery_point, end)
+        if self._lowering_unflushed and self.flush_recovery_point is not None:
+            await self.flush_recovery_point()
+            self._lowering_unflushed = truncations != self._truncations
+        if cut and before_offset is None and cut == self._unflushed_cut and not self.closed:
+            self._files.remove(f"{self.directory}/{CUT_UNFLUSHED}")
+            self._unflushed_cut = 0
+
+    async def _flush_names(self) -> None:
+        try:
+            await self._files.flush_directory(self.directory)
+            await self._files.flush_directory(self.directory.rpartition("/")[0])
+        except OSError:
+            self.unflushed_names = True
+            raise
+
+    def moved_to(self, directory: str) -> None:
+        """The directory has been renamed; what is open stays so."""
+        self.directory = directory
+        self.epochs.moved_to(directory)
+        self.producers.moved_to(directory)
+        for segment in self.segments:
+            segment.moved_to(directory)
+
+    def persist(self) -> None:
+        """Bring what is in memory into the files, as a clean shutdown does. Raises OSError."""
+        active = self.segments.active
+        if active is not None:
+            active.persist()
+            self.producers.take_snapshot(self.log_end_offset)
+            self.unflushed_names = True
+
+    def close(self) -> None:
+        """Close the files; writes nothing. The log cannot be used any more."""
+        self.closed = True
+        self._forget_places()
+        while self.segments.active is not None:
+            self.segments.pop().close()
 
     # ---- producers
 
