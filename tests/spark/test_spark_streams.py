@@ -181,7 +181,7 @@ def test_two_topics_are_written_once_from_within_a_batch(
     streams: Any, cluster: Cluster, make_topic: Callable[..., str], tmp_path: Path
 ) -> None:
     """The driver fails after it has written a batch to one of two topics, and then after both."""
-    from minikafka.spark.write.foreach_batch import write_once
+    from minikafka.spark.foreach_batch import write_once
 
     source, small, large = make_topic(3), make_topic(3), make_topic(3)
     produce(cluster.bootstrap, source, numbered(0, 120))
