@@ -10,14 +10,14 @@ from minikafka.client.consumer.consumer import (
     OffsetAndMetadata,
     RebalanceListener,
 )
-from minikafka.client.consumer.group_offsets import GroupMetadata
-from minikafka.client.consumer.offsets import (
+from minikafka.client.consumer.truncation import LogTruncationError
+from minikafka.client.group_offsets import GroupMetadata
+from minikafka.client.offsets import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     MAX_TIMESTAMP,
     OffsetAndTimestamp,
 )
-from minikafka.client.consumer.truncation import LogTruncationError
 from minikafka.client.producer.producer import Producer, ProducerConfig, RecordMetadata
 from minikafka.client.serialization import RecordDeserializationError
 

@@ -11,7 +11,11 @@ from minikafka.broker.admin.auto_topic_creation import AutoTopicCreation
 from minikafka.broker.admin.dynamic_config import DynamicBrokerConfig
 from minikafka.broker.coordinator_log import CoordinatorLog
 from minikafka.broker.metadata.cache import MetadataCache
-from minikafka.broker.metadata.coordinators import CoordinatorLookup, InternalTopicSizes
+from minikafka.broker.metadata.coordinators import (
+    CoordinatorLookup,
+    CoordinatorType,
+    InternalTopicSizes,
+)
 from minikafka.broker.producer_ids import ProducerIdBlocks, ProducerIds
 from minikafka.broker.reaper import Reaper, expiration_reaper_name
 from minikafka.broker.replication.replica_manager import ReplicaManager
@@ -24,7 +28,6 @@ from minikafka.broker.replication.transactional_appends import (
     verification_request,
 )
 from minikafka.broker.requests.apis import Route
-from minikafka.broker.requests.cluster import CoordinatorType
 from minikafka.broker.requests.consumer_groups import refuse_description, refuse_heartbeat
 from minikafka.broker.requests.group_offsets import (
     OffsetCommitHandler,

@@ -27,8 +27,8 @@ from minikafka.protocol.messages.offset_commit import (
 )
 from minikafka.spark.client_options import client_options
 from minikafka.spark.cluster import Cluster
+from minikafka.spark.coordinators import CoordinatorKind, Coordinators
 from minikafka.spark.read.offsets import LATEST, Offsets, offsets_of
-from minikafka.spark.write.coordinators import CoordinatorKind, Coordinators
 
 _PATIENCE_MS: Final = "5000"  # the events of later batches wait meanwhile
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from minikafka.broker.fetch.reader import FetchEntry, ReadResult
-from minikafka.broker.requests.record_formats import FETCH_FORMATS, FetchFormat
+from minikafka.broker.record_formats import FETCH_FORMATS, FetchFormat
 from minikafka.core.replication.fetch_session import (
     FINAL_EPOCH,
     MAX_EPOCH,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
 from typing import Protocol, TypeAlias
 
-from minikafka.broker.admin.auto_topic_creation import Answer
 from minikafka.broker.metadata.cache import MetadataCache
-from minikafka.broker.requests.cluster import NOT_AVAILABLE, CoordinatorType, Found
 from minikafka.core.coordinator_partition import partition_for
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
@@ -71,8 +71,35 @@ class InternalTopicSizes:
                 return self._sizes[topic]
 
 
+class CoordinatorType(IntEnum):
+    GROUP = 0
+    TRANSACTION = 1
+    SHARE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A coordinator, or an error in its place."""
+
+    error: ErrorCode = ErrorCode.NONE
+    node_id: int = -1
+    host: str = ""
+    port: int = -1
+
+    @property
+    def message(self) -> str | None:
+        return None if self.error is ErrorCode.NONE else self.error.name
+
+
+NOT_AVAILABLE = Found(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+
 class TopicCreation(Protocol):
-    def create(self, topics: Sequence[str], answer: Answer) -> None: ...
+    """Creates missing topics. ``answer`` is called with the error of each."""
+
+    def create(
+        self, topics: Sequence[str], answer: Callable[[Mapping[str, ErrorCode]], None]
+    ) -> None: ...
 
 
 class CoordinatorLookup:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
-from typing import Protocol, TypeAlias
+from typing import Protocol
 from uuid import UUID
 
 from minikafka.broker.admin.auto_topic_creation import Answer
 from minikafka.broker.metadata.cache import MetadataCache
+from minikafka.broker.metadata.coordinators import (
+    NOT_AVAILABLE,
+    CoordinatorLookup,
+    CoordinatorType,
+    Found,
+)
+from minikafka.broker.requests.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from minikafka.broker.requests.context import Reply, RequestContext
 from minikafka.core.metadata_image import MetadataImage, PartitionState
 from minikafka.core.topic_names import name_problem
@@ -32,48 +38,6 @@ from minikafka.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-
-
-class AclOperation(IntEnum):
-    """Kafka's codes; an operation is bit ``1 << code`` of a field."""
-
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
-
-
-def bit_field(*operations: AclOperation) -> int:
-    return sum(1 << operation for operation in operations)
-
-
-TOPIC_OPERATIONS = bit_field(
-    AclOperation.READ,
-    AclOperation.WRITE,
-    AclOperation.CREATE,
-    AclOperation.DELETE,
-    AclOperation.ALTER,
-    AclOperation.DESCRIBE,
-    AclOperation.DESCRIBE_CONFIGS,
-    AclOperation.ALTER_CONFIGS,
-)
-CLUSTER_OPERATIONS = bit_field(
-    AclOperation.CREATE,
-    AclOperation.ALTER,
-    AclOperation.DESCRIBE,
-    AclOperation.CLUSTER_ACTION,
-    AclOperation.DESCRIBE_CONFIGS,
-    AclOperation.ALTER_CONFIGS,
-    AclOperation.IDEMPOTENT_WRITE,
-)
-GROUP_OPERATIONS = bit_field(AclOperation.READ, AclOperation.DESCRIBE, AclOperation.DELETE)
-
 
 NO_CONTROLLER = -1
 
@@ -281,32 +245,6 @@ class DescribeClusterHandler:
 
 FIRST_VERSION_WITH_MANY_KEYS = 4
 FIRST_VERSION_WITH_SHARE_GROUPS = 6
-
-
-class CoordinatorType(IntEnum):
-    GROUP = 0
-    TRANSACTION = 1
-    SHARE = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A coordinator, or an error in its place."""
-
-    error: ErrorCode = ErrorCode.NONE
-    node_id: int = -1
-    host: str = ""
-    port: int = -1
-
-    @property
-    def message(self) -> str | None:
-        return None if self.error is ErrorCode.NONE else self.error.name
-
-
-NOT_AVAILABLE = Found(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-
-# (type, key, listener) -> who coordinates it.
-CoordinatorLookup: TypeAlias = Callable[[CoordinatorType, str, str], Found]
 
 
 class FindCoordinatorHandler:

@@ -14,10 +14,10 @@ from minikafka.broker.fetch.sessions import (
     FetchVersion,
 )
 from minikafka.broker.metadata.cluster_view import ClusterView
-from minikafka.broker.metadata.current_leader import leader_hint, name_leader
+from minikafka.broker.record_formats import FetchFormat, in_format, limited
 from minikafka.broker.replication.replica_manager import ReplicaManager
 from minikafka.broker.requests.context import Reply, RequestContext
-from minikafka.broker.requests.record_formats import FetchFormat, in_format, limited
+from minikafka.broker.requests.current_leader import leader_hint, name_leader
 from minikafka.core.replication.fetch_session import FINAL_EPOCH, NO_SESSION
 from minikafka.kernel.cluster import CONSUMER_REPLICA_ID, ZERO_UUID, TopicPartition
 from minikafka.kernel.errors import ErrorCode

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from minikafka.broker.metadata.cluster_view import ClusterView
-from minikafka.broker.metadata.current_leader import leader_hint, name_leader
+from minikafka.broker.record_formats import refusal_of
 from minikafka.broker.replication.delayed_produce import AppendReply, AppendResult
 from minikafka.broker.replication.replica_manager import ReplicaManager
 from minikafka.broker.replication.transactional_appends import (
@@ -13,7 +13,7 @@ from minikafka.broker.replication.transactional_appends import (
     is_transactional,
 )
 from minikafka.broker.requests.context import Reply, RequestContext
-from minikafka.broker.requests.record_formats import refusal_of
+from minikafka.broker.requests.current_leader import leader_hint, name_leader
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import Buffer

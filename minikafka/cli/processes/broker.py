@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from minikafka.cli.processes import pid_file
-from minikafka.cli.processes.stopping import call_when_asked_to_stop
+from minikafka.cli.stopping import call_when_asked_to_stop
 from minikafka.kernel import events
 from minikafka.kernel.config import (
     Config,

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from minikafka.cli.processes.stopping import call_when_asked_to_stop
+from minikafka.cli.stopping import call_when_asked_to_stop
 
 MAIN_CLASS = "org.apache.zookeeper.server.ZooKeeperServerMain"
 DEBIAN_JARS = Path("/usr/share/java")

@@ -10,7 +10,6 @@ from functools import partial
 
 from minikafka.cli.client_properties import with_properties
 from minikafka.cli.connect import add_bootstrap_argument, client_config, pairs, run_client
-from minikafka.cli.processes.stopping import call_once_when_asked_to_stop
 from minikafka.cli.records.input_lines import InputLines
 from minikafka.cli.records.record_text import (
     READER_PROPERTIES,
@@ -19,6 +18,7 @@ from minikafka.cli.records.record_text import (
     parse_json_line,
     parse_line,
 )
+from minikafka.cli.stopping import call_once_when_asked_to_stop
 from minikafka.client.producer.producer import Producer, ProducerConfig, RecordMetadata
 from minikafka.kernel.ports import World
 from minikafka.protocol.records.compression import Compression

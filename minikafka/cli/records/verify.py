@@ -7,7 +7,7 @@ import json
 import sys
 
 from minikafka.cli.connect import add_bootstrap_argument, client_config, pairs, run_client
-from minikafka.cli.processes.stopping import call_once_when_asked_to_stop
+from minikafka.cli.stopping import call_once_when_asked_to_stop
 from minikafka.kernel.ports import World
 from minikafka.verify.run import Progress, Run, RunConfig
 

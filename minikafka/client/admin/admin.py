@@ -19,7 +19,7 @@ from minikafka.client.admin.placement import PlacementAdmin
 from minikafka.client.admin.record_deletion import DeletionOutcome, delete_records
 from minikafka.client.admin.transactions import TransactionAdmin
 from minikafka.client.config import ClientConfig
-from minikafka.client.consumer.offsets import OffsetAndTimestamp, list_offsets
+from minikafka.client.offsets import OffsetAndTimestamp, list_offsets
 from minikafka.client.session import Client, raise_for
 from minikafka.core.client.cluster_view import Node, TopicView, topic_view
 from minikafka.kernel.cluster import ZERO_UUID, TopicPartition

@@ -10,19 +10,19 @@ from minikafka.client.config import ClientConfig
 from minikafka.client.consumer.config import ConsumerConfig
 from minikafka.client.consumer.fetcher import Fetcher, FetcherConfig
 from minikafka.client.consumer.group_consumer import GroupConsumer
-from minikafka.client.consumer.group_offsets import (
+from minikafka.client.consumer.subscription import RebalanceListener, TopicSubscription
+from minikafka.client.group_offsets import (
     CommitFailedError,
     GroupMetadata,
     OffsetAndMetadata,
     with_metadata,
 )
-from minikafka.client.consumer.offsets import (
+from minikafka.client.offsets import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     OffsetAndTimestamp,
     list_offsets,
 )
-from minikafka.client.consumer.subscription import RebalanceListener, TopicSubscription
 from minikafka.client.serialization import record_deserializer
 from minikafka.client.session import Client
 from minikafka.client.waiting import wait_for_event

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from minikafka.client.consumer.fetch_requests import FetchLimits, FetchRequests
-from minikafka.client.consumer.offsets import look_up_once
 from minikafka.client.consumer.truncation import TruncationCheck
+from minikafka.client.offsets import look_up_once
 from minikafka.client.session import ClusterSession
 from minikafka.core.client.cluster_view import ClusterView
 from minikafka.core.client.fetched import Convert, FetchedChunk

@@ -8,12 +8,8 @@ from typing import Any
 
 from minikafka.client.consumer.config import ConsumerConfig
 from minikafka.client.consumer.group_member import GroupMember
-from minikafka.client.consumer.group_offsets import (
-    CommitFailedError,
-    GroupOffsets,
-    OffsetAndMetadata,
-)
 from minikafka.client.consumer.subscription import RebalanceListener, TopicSubscription
+from minikafka.client.group_offsets import CommitFailedError, GroupOffsets, OffsetAndMetadata
 from minikafka.client.session import ClusterSession
 from minikafka.core.client.fetched import Place
 from minikafka.core.client.membership import GroupConfig, Membership

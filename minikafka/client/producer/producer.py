@@ -9,7 +9,7 @@ from functools import partial
 from typing import NamedTuple, TypeAlias, cast
 
 from minikafka.client.config import ClientConfig
-from minikafka.client.consumer.group_offsets import GroupMetadata, OffsetAndMetadata, with_metadata
+from minikafka.client.group_offsets import GroupMetadata, OffsetAndMetadata, with_metadata
 from minikafka.client.producer.config import Partitioner, ProducerConfig
 from minikafka.client.producer.sender import Promise, RecordMetadata, Sender, SenderConfig
 from minikafka.client.producer.transactions import Transactions

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import Enum, auto
 from typing import Any
 
-from minikafka.client.consumer.group_offsets import GroupMetadata, OffsetAndMetadata
 from minikafka.client.coordinators import GROUP, TRANSACTION, find_coordinator
+from minikafka.client.group_offsets import GroupMetadata, OffsetAndMetadata
 from minikafka.client.session import ClusterSession, raise_for
 from minikafka.core.client.sequences import Sequences
 from minikafka.kernel.cluster import TopicPartition

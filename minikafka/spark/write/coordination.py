@@ -20,7 +20,7 @@ from minikafka.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from minikafka.spark.write.coordinators import CoordinatorKind, Coordinators
+from minikafka.spark.coordinators import CoordinatorKind, Coordinators
 from minikafka.spark.write.encode import ProducerStamp
 from minikafka.spark.write.producing import Identity
 

@@ -18,14 +18,14 @@ from minikafka.storage.checkpoints import (
     decode_offsets,
     encode_offsets,
 )
-from minikafka.storage.directories.metadata_files import (
+from minikafka.storage.durable import flush_path, write_durably
+from minikafka.storage.log.unified_log import UnifiedLog
+from minikafka.storage.metadata_files import (
     META_PROPERTIES,
     MetaProperties,
     decode_meta_properties,
     encode_meta_properties,
 )
-from minikafka.storage.durable import flush_path, write_durably
-from minikafka.storage.log.unified_log import UnifiedLog
 from minikafka.storage.names import (
     DELETE_DIR_SUFFIX,
     parse_directory_name,

@@ -19,11 +19,11 @@ from minikafka.storage.directories.delayed_removal import DelayedRemoval
 from minikafka.storage.directories.loading import DirectoryLoading
 from minikafka.storage.directories.log_directories import LogDirectories, is_out_of_space
 from minikafka.storage.directories.log_directory import LogDirectory
+from minikafka.storage.directories.log_starts import LogStarts
 from minikafka.storage.directories.moves import LogMoves
 from minikafka.storage.directories.upkeep import LogUpkeep
 from minikafka.storage.log.flushes import LogFlushes, bring_to_disk
 from minikafka.storage.log.loader import assign_topic_id, create_log
-from minikafka.storage.log.starts import LogStarts
 from minikafka.storage.log.unified_log import UnifiedLog
 from minikafka.storage.names import delete_directory_name, directory_name, stray_directory_name
 

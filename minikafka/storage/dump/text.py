@@ -37,8 +37,8 @@ from minikafka.storage.checkpoints import (
     decode_epochs,
     decode_offsets,
 )
-from minikafka.storage.directories.metadata_files import PARTITION_METADATA
 from minikafka.storage.dump import files as dump
+from minikafka.storage.metadata_files import PARTITION_METADATA
 from minikafka.storage.names import (
     INDEX_SUFFIX,
     LOG_SUFFIX,

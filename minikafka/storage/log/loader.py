@@ -21,15 +21,15 @@ from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.events import EventLog
 from minikafka.kernel.ports import Files
 from minikafka.protocol.records.batch import CorruptRecordError, RecordBatch
-from minikafka.storage.cleaner.segment_swap import SWAP_SUFFIX, finish_swaps
-from minikafka.storage.directories.metadata_files import (
+from minikafka.storage.log.segment import LogSegment
+from minikafka.storage.log.segment_swap import SWAP_SUFFIX, finish_swaps
+from minikafka.storage.log.unified_log import CUT_UNFLUSHED, UnifiedLog
+from minikafka.storage.metadata_files import (
     PARTITION_METADATA,
     PartitionMetadataError,
     decode_partition_metadata,
     encode_partition_metadata,
 )
-from minikafka.storage.log.segment import LogSegment
-from minikafka.storage.log.unified_log import CUT_UNFLUSHED, UnifiedLog
 from minikafka.storage.names import (
     APART_SUFFIX,
     CLEANED_SUFFIX,

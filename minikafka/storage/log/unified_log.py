@@ -27,11 +27,11 @@ from minikafka.protocol.records.batch import (
     stamp,
     stamp_log_append_time,
 )
-from minikafka.storage.cleaner.segment_swap import swap_in
 from minikafka.storage.log.epoch_store import LeaderEpochStore
 from minikafka.storage.log.producer_store import ProducerStore
 from minikafka.storage.log.reader import Extent, FoundOffset, LogRead, LogReader
 from minikafka.storage.log.segment import LogSegment, LogSegments
+from minikafka.storage.log.segment_swap import swap_in
 
 __all__ = ["AppendOrigin", "FoundOffset", "LogAppendInfo", "LogConfig", "LogRead", "UnifiedLog"]
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from minikafka.broker.metadata.coordinators import CoordinatorLookup, InternalTopicSizes
-from minikafka.broker.requests.cluster import NOT_AVAILABLE, CoordinatorType
+from minikafka.broker.metadata.coordinators import (
+    NOT_AVAILABLE,
+    CoordinatorLookup,
+    CoordinatorType,
+    InternalTopicSizes,
+)
 from minikafka.core.coordinator_partition import partition_for
 from minikafka.kernel.cluster import GROUP_METADATA_TOPIC, TopicPartition
 from minikafka.kernel.ports import SessionExpired

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from minikafka.broker.metadata.topic_configs import TopicConfig
-from minikafka.broker.requests.record_formats import CONVERTED_BYTES
+from minikafka.broker.record_formats import CONVERTED_BYTES
 from minikafka.core.log.config import LogConfig
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic

@@ -9,13 +9,9 @@ import pytest
 from minikafka.broker.admin.broker_loggers import BrokerLoggers
 from minikafka.broker.admin.config_entries import ConfigEntries
 from minikafka.broker.admin.dynamic_config import DynamicBrokerConfig
-from minikafka.broker.requests.cluster import (
-    CLUSTER_OPERATIONS,
-    CoordinatorType,
-    DescribeClusterHandler,
-    FindCoordinatorHandler,
-    Found,
-)
+from minikafka.broker.metadata.coordinators import CoordinatorType, Found
+from minikafka.broker.requests.authorized_operations import CLUSTER_OPERATIONS
+from minikafka.broker.requests.cluster import DescribeClusterHandler, FindCoordinatorHandler
 from minikafka.broker.requests.configs import DescribeConfigsHandler
 from minikafka.broker.requests.context import RequestContext
 from minikafka.broker.requests.controller_orders import ControllerFence, UpdateMetadataHandler

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from minikafka.broker.requests.cluster import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, MetadataHandler
+from minikafka.broker.requests.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
+from minikafka.broker.requests.cluster import MetadataHandler
 from minikafka.broker.requests.context import RequestContext
 from minikafka.kernel.cluster import ZERO_UUID
 from minikafka.kernel.errors import ErrorCode

@@ -16,7 +16,7 @@ from minikafka.storage.checkpoints import (
     encode_epochs,
     encode_offsets,
 )
-from minikafka.storage.directories.metadata_files import (
+from minikafka.storage.metadata_files import (
     PartitionMetadataError,
     decode_partition_metadata,
     encode_partition_metadata,
