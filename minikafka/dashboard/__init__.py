@@ -1,1 +1,0 @@
-"""A view of a cluster, over the wire only (to come)."""
