@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 
 PROGRAM = """
 import asyncio, sys
-from minikafka.cli.embedded_zookeeper import ZookeeperOptions, run_foreground
+from minikafka.cli.processes.embedded_zookeeper import ZookeeperOptions, run_foreground
 sys.exit(asyncio.run(run_foreground(ZookeeperOptions(sys.argv[1], int(sys.argv[2])))))
 """
 

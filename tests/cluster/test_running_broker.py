@@ -42,13 +42,14 @@ pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 
 PRODUCE_VERSION, FETCH_VERSION = 8, 11
 ANSWER_LIMIT_S = 20.0
-LONG_MS = 120_000  # who waited so long would be too late for ANSWER_LIMIT_S
+LONG_MS = 120_000  # a response after that time would come too late for ANSWER_LIMIT_S
+SHORT_MS = 400
 BATCH = build_batch([(0, None, b"v", [])])
 
 PROBE = """
 import asyncio, sys
 from minikafka.cli import main
-from minikafka.node import BrokerNode
+from minikafka.node.broker import BrokerNode
 register = BrokerNode._register
 
 async def register_and_tell(self, store):
@@ -174,10 +175,23 @@ def test_controlled_shutdown_in_plain_bytes(trio: RealCluster) -> None:
 
 @pytest.mark.mission("CRD-1", "CRD-4", "DOP-2")
 def test_a_parked_fetch_is_woken_by_a_produce(trio: RealCluster) -> None:
-    """One connection: the fetch is parked before the produce is read, and answered before it."""
-    with to_leader(trio, "woken") as connection:
-        connection.send(fetch("woken", 0, LONG_MS, 1) + produce("woken"))
-        assert bytes(connection.fetched().records or b"").endswith(BATCH[16:])
+    """Two connections, as a request waits for the responses to earlier ones of its connection."""
+    with to_leader(trio, "woken") as reader, wire(trio, trio.state("woken")["leader"]) as writer:
+        reader.send(fetch("woken", 0, LONG_MS, 1))
+        # The broker reads what arrived first no later than this: then the fetch above is parked.
+        writer.send(fetch("woken", 0, 0, 1))
+        assert not writer.fetched().records
+        writer.send(produce("woken"))
+        assert bytes(reader.fetched().records or b"").endswith(BATCH[16:])
+        assert writer.produced().error_code == ErrorCode.NONE
+
+
+@pytest.mark.mission("ORD-1")
+def test_a_produce_waits_for_the_response_to_the_fetch_before_it(trio: RealCluster) -> None:
+    """On one connection the fetch times out empty, and only then the records are appended."""
+    with to_leader(trio, "in-order") as connection:
+        connection.send(fetch("in-order", 0, SHORT_MS, 1) + produce("in-order"))
+        assert not connection.fetched().records
         assert connection.produced().error_code == ErrorCode.NONE
 
 

@@ -146,7 +146,7 @@ def test_a_hanging_zookeeper_does_not_keep_a_broker(
 
 BUG = """
 import asyncio, sys
-from minikafka.cli import broker, main
+from minikafka.cli.processes import broker, main
 from minikafka.node import BrokerNode
 register = BrokerNode._register
 

@@ -14,7 +14,7 @@ from minikafka.cli.processes.pid_file import NAME, Holder, held
 HOLDER = """
 import sys, signal
 from pathlib import Path
-from minikafka.cli.pid_file import held
+from minikafka.cli.processes.pid_file import held
 with held(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
