@@ -146,8 +146,9 @@ def test_a_hanging_zookeeper_does_not_keep_a_broker(
 
 BUG = """
 import asyncio, sys
-from minikafka.cli.processes import broker, main
-from minikafka.node import BrokerNode
+from minikafka.cli import main
+from minikafka.cli.processes import broker
+from minikafka.node.broker import BrokerNode
 register = BrokerNode._register
 
 async def register_and_arm(self, store):
