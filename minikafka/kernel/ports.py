@@ -210,6 +210,10 @@ class RolledBack(CoordinationError):
     """This operation of a failed multi was fine, or was not looked at: another one failed."""
 
 
+class BadPath(CoordinationError):
+    """A path that no ZooKeeper accepts, as a name in it is ``.`` or ``..``; it was not sent."""
+
+
 class TooLarge(CoordinationError):
     """More bytes than a server takes (``jute.maxbuffer``); they were not sent."""
 
@@ -220,6 +224,12 @@ class ConnectionLost(CoordinationError):
 
 class SessionExpired(CoordinationError):
     """The session is over; its ephemeral nodes are gone or going."""
+
+
+def require_path(path: str) -> None:
+    """Raises BadPath. ZooKeeper knows no relative paths."""
+    if "/." in path and not {".", ".."}.isdisjoint(path.split("/")):
+        raise BadPath(path)
 
 
 class SessionState(Enum):

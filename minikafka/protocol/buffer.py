@@ -23,7 +23,7 @@ class EncodeError(ValueError):
 
 
 class FieldOverflow(EncodeError):
-    """By a text over 32 KB in a version that is not flexible; one that is may have brought it."""
+    """A text over 32,767 bytes in a version that is not flexible: ZooKeeper may hold one."""
 
 
 def read_uvarint(data: Buffer, position: int) -> tuple[int, int]:

@@ -7,15 +7,13 @@ from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar
 
 from minikafka.protocol.buffer import Buffer, DecodeError, EncodeError, FieldOverflow
-from minikafka.protocol.decoder import compile_decoder
+from minikafka.protocol.decoder import MAX_TEXT_BYTES, compile_decoder
 from minikafka.protocol.encoder import compile_encoder
 from minikafka.protocol.schema import Decoder, Encoder, Message
 
 __all__ = ["DecodeError", "EncodeError", "FieldOverflow", "decode", "encode", "encode_parts"]
 
 M = TypeVar("M", bound=Message)
-
-MAX_TEXT_BYTES = 0x7FFF  # in versions that are not flexible
 
 
 def encode(message: Message, version: int) -> bytes:

@@ -52,6 +52,10 @@ def _too_long(name: str, length: int) -> None:
     raise DecodeError(f"{name}: {length} elements cannot be in so few bytes")
 
 
+def _long_text(name: str, length: int) -> None:
+    raise DecodeError(f"{name}: a text of {length} bytes is longer than {MAX_TEXT_BYTES}")
+
+
 def _tag_mismatch(name: str) -> None:
     raise DecodeError(f"tagged field {name} is not as long as it says")
 
@@ -68,6 +72,10 @@ def _skip_tags(buf: bytes | memoryview, pos: int, end: int) -> int:
     return pos
 
 
+# Kafka's generated readers refuse longer texts also where an unsigned varint measures them.
+MAX_TEXT_BYTES = 0x7FFF
+
+
 class _DecoderSource:
     def __init__(self, cls: type[Message], version: int) -> None:
         self.writer = SourceWriter()
@@ -82,6 +90,7 @@ class _DecoderSource:
             overrun=_overrun,
             null=_null,
             too_long=_too_long,
+            long_text=_long_text,
             tag_mismatch=_tag_mismatch,
             skip_tags=_skip_tags,
         )
@@ -200,8 +209,9 @@ class _DecoderSource:
         inner = self._struct(layout_of(wire.cls, self.version, self.flexible))
         self.writer.line(f"{target} = {inner}")
 
-    def _length(self, code: str, size: int) -> str:
-        """Reads a length; null is negative afterwards, in flexible versions too."""
+    def _length(self, code: str, size: int, text: str | None = None) -> str:
+        """Read a length; in flexible versions it is one more than the value has. ``text``: the
+        field's name if it is that of a string, which has a limit."""
         w = self.writer
         length = w.fresh("n")
         self._fixed(_UVARINT if self.flexible else Fixed("length", code, size), length)
@@ -209,11 +219,15 @@ class _DecoderSource:
         if self.flexible:
             with w.block(f"if {length} > 127:"):
                 w.line(f"{length}, pos = uvarint(buf, pos - 1)")
+                if text is not None:
+                    with w.block(f"if {length} > {MAX_TEXT_BYTES + 1}:"):
+                        w.line(f"long_text({text!r}, {length} - 1)")
         return length
 
     def _sized(self, wire: Sized, target: str, field: Field) -> None:
         w = self.writer
-        length = self._length(wire.code, wire.prefix_size)
+        text = field.name if wire is STRING else None
+        length = self._length(wire.code, wire.prefix_size, text)
         with w.block(f"if {length}{'' if self.flexible else ' >= 0'}:"):
             w.line(f"stop = pos + {length}{' - 1' if self.flexible else ''}")
             with w.block("if stop > end:"):

@@ -37,6 +37,8 @@ MAX_OPS_PER_MULTI = 500  # beside the check; ten times faster than as many singl
 MAX_MULTI_BYTES = 512 * 1024  # a server refuses packets over 1 MB (jute.maxbuffer)
 # By no server: not by ours, nor by the limit (jute.maxbuffer) that Kafka sets for its own client.
 NEVER_TAKEN_BYTES = 4 * 1024 * 1024
+SMALLEST_LIMIT_BYTES = 1_000_000  # a little below ZooKeeper's default of jute.maxbuffer
+LARGE_ATTEMPTS = 5
 MULTIS_IN_FLIGHT = 4
 MAX_READS_PER_REQUEST = 500  # of nodes of some hundred bytes: the answer's size is not limited
 MAX_IN_FLIGHT = 256  # requests of one call that are on the wire at the same time
@@ -147,17 +149,23 @@ class Requests:
     async def multi(self, ops: Group, *, may_be_done: bool = False) -> Outcome:
         """All or nothing. Where the answer to a first try was lost (or ``may_be_done``) and this
         try fails only because the first was done, the outcome is that of a success. Raises
-        TooLarge: sent, it would cost the session, as no server answers so many bytes."""
+        TooLarge: sent, it would cost the session, as no server answers so many bytes; or the
+        server, which may take 1 MB only, has hung up on it ``LARGE_ATTEMPTS`` times."""
         lost = may_be_done
-        if sum(map(_size, ops)) > NEVER_TAKEN_BYTES:
+        losses = 0
+        size = sum(map(_size, ops))
+        if size > NEVER_TAKEN_BYTES:
             raise TooLarge(max(ops, key=_size).path)
 
         async def attempt() -> list[OpResult]:
-            nonlocal lost
+            nonlocal lost, losses
             try:
                 return await self.session.multi(ops)
             except ConnectionLost:
                 lost = True
+                losses += 1
+                if size > SMALLEST_LIMIT_BYTES and losses >= LARGE_ATTEMPTS:
+                    raise TooLarge(max(ops, key=_size).path) from None
                 raise
 
         results = await self.until_answered(attempt)

@@ -150,6 +150,11 @@ class ConfigStore:
             removals = [DeleteOp(path, expected_version), *await self._empty_parents(path)]
         announce = _notice(f"{entity_type}/{entity_name}")
         outcome = await self._requests.multi([*removals, announce])
+        if outcome.error is not None and outcome.error is outcome.results[-1]:
+            if not isinstance(outcome.error, NoNode):
+                raise outcome.error
+            await self._requests.create_if_missing(paths.CONFIG_CHANGES)
+            outcome = await self._requests.multi([*removals, announce])
         if isinstance(outcome.error, NoNode | NotEmpty):
             raise BadVersion(path)
         raise_error(outcome.results)

@@ -11,6 +11,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from minikafka.kernel.ports import (
+    BadPath,
     BadVersion,
     CheckOp,
     ConnectionLost,
@@ -396,5 +397,34 @@ def test_no_server_is_connection_lost(play: Play) -> None:
             await lab.open()
         await lab.start()
         await (await lab.open()).close()
+
+    play(body)
+
+
+@pytest.mark.parametrize("path", ["/a/..", "/a/.", "/./a", "/..", "/a/../b"])
+def test_relative_paths_are_refused(play: Play, path: str) -> None:
+    """Clients choose names that become paths; kazoo would raise a ValueError."""
+
+    async def body(lab: Lab) -> None:
+        session = await lab.open()
+        await session.create("/a")
+        calls: list[Callable[[], Coroutine[Any, Any, object]]] = [
+            lambda: session.create(path),
+            lambda: session.get(path),
+            lambda: session.get_many(["/a", path]),
+            lambda: session.exists(path),
+            lambda: session.children(path),
+            lambda: session.set(path, b""),
+            lambda: session.delete(path),
+            lambda: session.multi([CheckOp("/a", 0), CreateOp(path, b"")]),
+            lambda: session.multi([CheckOp("/a", 0), SetOp(path, b"")]),
+        ]
+        for call in calls:
+            with pytest.raises(BadPath):
+                await call()
+        assert await session.get("/a") == (b"", await session.exists("/a"))
+        await session.create("/a/.b")
+        assert await session.children("/a") == [".b"]
+        await session.close()
 
     play(body)

@@ -12,6 +12,8 @@ from minikafka.network.channel import Channel, ChannelConfig
 from minikafka.protocol.messages.client_quotas import (
     AlterClientQuotasRequest,
     AlteredQuotas,
+    ComponentData,
+    DescribeClientQuotasRequest,
     QuotaAlteration,
     QuotaEntity,
 )
@@ -229,3 +231,44 @@ def test_only_the_controller_alters_credentials_and_every_broker_describes_them(
         ] == ["users/bob"]
 
     SimCluster(5).run(scenario)
+
+
+@pytest.mark.mission("SEC-2", "SEC-3")
+@pytest.mark.parametrize("name", [".", ".."])
+def test_names_that_no_znode_can_have_are_refused(name: str) -> None:
+    """A relative path is an error of the request, and the broker serves on."""
+
+    async def scenario(cluster: SimCluster) -> None:
+        await up(cluster)
+        controller = cluster.controller_id()
+        assert controller is not None
+        entries = [
+            quota("producer_byte_rate", 1.0, user=name),
+            quota("x", None, user="u", client_id=name),
+        ]
+        for validate_only in (False, True):
+            altered = await request(
+                cluster, controller, AlterClientQuotasRequest(entries, validate_only), 0
+            )
+            assert altered.entries[0].error_code == -1
+        component = ComponentData("user", 0, name)
+        described = await request(
+            cluster, controller, DescribeClientQuotasRequest([component], False), 0
+        )
+        assert described.error_code == -1
+        upsertion = ScramCredentialUpsertion(name, 1, 4096, b"salt", b"p")
+        for alter in (
+            AlterUserScramCredentialsRequest([], [upsertion]),
+            AlterUserScramCredentialsRequest([ScramCredentialDeletion(name, 1)], []),
+        ):
+            done = await request(cluster, controller, alter, 0)
+            assert [row.error_code for row in done.results] == [-1]
+        ordinary = await request(
+            cluster,
+            controller,
+            AlterClientQuotasRequest([quota("producer_byte_rate", 1.0, user="u")], False),
+            0,
+        )
+        assert [row.error_code for row in ordinary.entries] == [0]
+
+    SimCluster(6).run(scenario)

@@ -108,15 +108,23 @@ class ProduceHandler:
         if refusal is not None:
             answer([AppendResult(topic_partition, refusal) for topic_partition, _ in entries])
             return
-        self._transactional.append(
-            context.connection,
-            request.transactional_id or "",
-            entries,
-            request.acks,
-            max(0, request.timeout_ms),
-            context.version >= FIRST_VERSION_WITH_ABORTABLE,
-            answer,
-        )
+        try:
+            self._transactional.append(
+                context.connection,
+                request.transactional_id or "",
+                entries,
+                request.acks,
+                max(0, request.timeout_ms),
+                context.version >= FIRST_VERSION_WITH_ABORTABLE,
+                answer,
+            )
+        except KafkaError as error:
+            answer(
+                [
+                    AppendResult(topic_partition, error.code, error_message=error.message)
+                    for topic_partition, _ in entries
+                ]
+            )
 
     @staticmethod
     def _after_acks_0(results: Sequence[AppendResult], reply: Reply) -> None:

@@ -15,6 +15,7 @@ from minikafka.kernel.errors import ErrorCode
 
 MIN_ITERATIONS = 4096
 MAX_ITERATIONS = 16384
+MAX_SALT_BYTES = 65_535  # Kafka has no limit; ZooKeeper refuses znodes over 1 MB
 _FIELDS = {"salt", "stored_key", "server_key", "iterations"}
 
 NO_USER_NAME = "Username must not be empty"
@@ -96,7 +97,11 @@ def refusals(deletions: Sequence[Deletion], upsertions: Sequence[Upsertion]) -> 
         if problem is not None:
             refused[deletion.user] = problem
     for upsertion in upsertions:
-        problem = _problem(upsertion.user, upsertion.mechanism) or _bad_count(upsertion.iterations)
+        problem = (
+            _problem(upsertion.user, upsertion.mechanism)
+            or _bad_count(upsertion.iterations)
+            or _bad_salt(upsertion.salt)
+        )
         if problem is not None:
             refused[upsertion.user] = problem
     pairs = [(entry.user, entry.mechanism) for entry in upsertions]
@@ -125,6 +130,15 @@ def _bad_count(iterations: int) -> Refusal | None:
         return None
     amount = "few" if iterations < MIN_ITERATIONS else "many"
     return Refusal(ErrorCode.UNACCEPTABLE_CREDENTIAL, f"Too {amount} iterations")
+
+
+def _bad_salt(salt: bytes) -> Refusal | None:
+    if len(salt) <= MAX_SALT_BYTES:
+        return None
+    return Refusal(
+        ErrorCode.UNACCEPTABLE_CREDENTIAL,
+        f"The salt has {len(salt)} bytes, more than {MAX_SALT_BYTES}",
+    )
 
 
 def altered(

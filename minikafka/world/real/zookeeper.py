@@ -31,6 +31,7 @@ from minikafka.kernel.ports import (
     WatchEvent,
     WatchKind,
     ZnodeStat,
+    require_path,
 )
 from minikafka.world.real.zookeeper_multi_read import MultiRead
 from minikafka.world.real.zookeeper_values import (
@@ -207,6 +208,8 @@ class _Session:
     async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, ZnodeStat] | None]:
         if not paths:
             return []
+        for path in paths:
+            require_path(path)
         if self._reads_singly:
             return list(await asyncio.gather(*map(self._get_or_none, paths)))
         try:
@@ -255,6 +258,7 @@ class _Session:
             return []
         transaction = self._client.transaction()
         for op in ops:
+            require_path(op.path)
             add_operation(transaction, op)
         results = await self._ask(ops[0].path, lambda _: transaction.commit_async())
         return op_results(ops, results)
@@ -267,6 +271,7 @@ class _Session:
             raise SessionExpired(path)
         if self._state is SessionState.SUSPENDED:
             raise ConnectionLost(path)
+        require_path(path)
         answer: asyncio.Future[Any] = self._loop.create_future()
         self._waiting.add(answer)
         result = call(path, *args, **options)

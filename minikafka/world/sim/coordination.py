@@ -24,6 +24,7 @@ from minikafka.kernel.ports import (
     WatchEvent,
     WatchKind,
     ZnodeStat,
+    require_path,
 )
 from minikafka.world.sim.process import Process
 from minikafka.world.sim.zookeeper import (
@@ -239,6 +240,8 @@ class SimSession:
         return self._next_number
 
     def _outside(self, path: str) -> str:
+        """The path with the chroot. Raises BadPath."""
+        require_path(path)
         if path == "/":
             return self._chroot or "/"
         return self._chroot + path

@@ -255,3 +255,24 @@ async def test_a_retried_batch_is_answered_with_its_first_offset() -> None:
             offsets.append(response.responses[0].partition_responses[0].base_offset)
         assert offsets == [1, 1]
         assert cluster[1].held() == ["a", "v"]
+
+
+async def test_transactional_batches_of_two_producers_are_refused_partition_by_partition() -> None:
+    """The connection stays open: Kafka answers INVALID_PRODUCER_ID_MAPPING for each."""
+    async with ReplicaCluster([1]) as cluster:
+        await cluster.elect(1, isr=[1], replicas=[1], partitions=[0, 1], topic="a")
+        batches = {
+            index: build_batch(
+                [RECORD],
+                producer_id=7 + index,
+                producer_epoch=0,
+                base_sequence=0,
+                transactional=True,
+            )
+            for index in (0, 1)
+        }
+        asked = request(("a", batches), acks=-1)
+        asked.transactional_id = "tx"
+        response = cluster[1].ask(asked, 9)[0]
+        rows = response.responses[0].partition_responses
+        assert [row.error_code for row in rows] == [ErrorCode.INVALID_PRODUCER_ID_MAPPING] * 2

@@ -12,6 +12,10 @@ from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.codec import DecodeError, decode, encode
 from minikafka.protocol.headers import decode_request_header
 from minikafka.protocol.messages.registry import REQUESTS, RESPONSES
+from minikafka.protocol.messages.scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    UserName,
+)
 from minikafka.protocol.schema import Message
 from tests.support.golden import golden
 from tests.support.messages import ALL_VERSIONS, messages, title
@@ -114,3 +118,15 @@ def test_the_error_says_where() -> None:
         decode(REQUESTS[ApiKey.METADATA], 9, golden("02 00 00 00 00"))
     with pytest.raises(DecodeError, match="topics: 2147483647 elements cannot be in so few bytes"):
         decode(REQUESTS[ApiKey.METADATA], 0, golden("7fffffff"))
+
+
+@pytest.mark.parametrize("length", [32_767, 32_768])
+def test_a_text_is_as_long_in_a_flexible_version_as_in_others(length: int) -> None:
+    """Kafka's generated readers refuse more, so no other client could read it back."""
+    request = DescribeUserScramCredentialsRequest([UserName("u" * length)])
+    data = encode(request, 0)
+    if length == 32_767:
+        assert decode(DescribeUserScramCredentialsRequest, 0, data) == request
+    else:
+        with pytest.raises(DecodeError, match="name: a text of 32768 bytes"):
+            decode(DescribeUserScramCredentialsRequest, 0, data)

@@ -242,3 +242,29 @@ async def test_an_error_among_many_calls_is_raised_when_all_have_ended() -> None
     with pytest.raises(CoordinationError):
         await in_chunks([lambda n=n: call(n) for n in range(4)])  # type: ignore[misc]
     assert ended == [0, 1, 2, 3]
+
+
+async def test_the_last_setting_is_removed_where_the_notices_have_no_parent(
+    session: FakeSession, store: ZkStore
+) -> None:
+    await store.change_entity_config("users", "u", {"k": "1"})
+    for name in await store.config_changes():
+        await session.delete(f"/config/changes/{name}")
+    await session.delete("/config/changes")
+    _, version = await store.entity_config_version("users", "u")
+    await store.change_or_remove_entity("users", "u", {}, version)
+    assert await store.entity_config_version("users", "u") == ({}, -1)
+    assert len(await store.config_changes()) == 1
+
+
+async def test_a_large_write_is_given_up_when_the_server_hangs_up_on_it(
+    session: FakeSession, store: ZkStore
+) -> None:
+    """A server with the default ``jute.maxbuffer`` takes 1 MB and never says why it hangs up."""
+    session.lose_requests = 1_000
+    with pytest.raises(TooLarge, match="/config/topics/a"):
+        await store.change_entity_config("topics", "a", {"k": "x" * 1_500_000})
+    assert session.lose_requests > 900
+    session.lose_requests = 20
+    await store.change_entity_config("topics", "a", {"k": "small"})
+    assert await store.entity_config("topics", "a") == {"k": "small"}

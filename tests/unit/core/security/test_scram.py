@@ -99,6 +99,16 @@ TWICE = Refusal(
                 "v": Refusal(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations"),
             },
         ),
+        ([], [up()._replace(salt=bytes(65_535))], {}),
+        (
+            [],
+            [up()._replace(salt=bytes(65_536)), up("v")],
+            {
+                "u": Refusal(
+                    ErrorCode.UNACCEPTABLE_CREDENTIAL, "The salt has 65536 bytes, more than 65535"
+                )
+            },
+        ),
         ([Deletion("u", 1)], [up()], {"u": TWICE}),
         ([Deletion("u", 2), Deletion("v", 2)] * 2, [up()], {"u": TWICE, "v": TWICE}),
     ],
