@@ -8,7 +8,7 @@ from heapq import nsmallest
 from typing import Any, TypeVar
 from uuid import UUID
 
-from minikafka.core.controller.assignment import NO_REPLICAS, is_being_reassigned
+from minikafka.core.controller.assignment import NO_REPLICAS
 from minikafka.core.controller.states import PartitionState, ReplicaState
 from minikafka.kernel.cluster import (
     EPOCH_DURING_DELETE,
@@ -253,7 +253,7 @@ class ControllerContext:
         if not assignment.replicas:
             return True
         preferred = assignment.replicas[0]
-        if is_being_reassigned(assignment) and preferred in assignment.adding:
+        if preferred in assignment.adding:
             # A replica that is still catching up cannot lead: no imbalance until it is in sync.
             return preferred not in known.leader_and_isr.isr
         return known.leader_and_isr.leader == preferred

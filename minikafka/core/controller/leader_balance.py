@@ -50,7 +50,7 @@ def _is_fine(
     leader = NO_LEADER if known is None else known.leader_and_isr.leader
     if election_type is ElectionType.PREFERRED:
         return leader == first
-    return leader != NO_LEADER and context.is_live_broker(leader)
+    return context.is_live_broker(leader)
 
 
 def out_of_balance(context: ControllerContext, percentage: int) -> dict[int, list[TopicPartition]]:

@@ -6,10 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from minikafka.core.controller.request_batch import ControlRequest
-from minikafka.protocol.messages.leader_and_isr import (
-    LeaderAndIsrPartitionState,
-    LeaderAndIsrRequest,
-)
+from minikafka.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from minikafka.protocol.messages.stop_replica import (
     StopReplicaPartitionV0,
     StopReplicaRequest,
@@ -42,7 +39,11 @@ def _leader_and_isr(request: LeaderAndIsrRequest, version: int) -> LeaderAndIsrR
     if version >= LEADER_RECOVERY:
         return request
     topics = [
-        replace(topic, partition_states=[_recovered(state) for state in topic.partition_states])
+        replace(
+            topic,
+            # Brokers from before KIP-704 do not know whether a leader has to recover.
+            partition_states=[replace(s, leader_recovery_state=0) for s in topic.partition_states],
+        )
         for topic in request.topic_states
     ]
     if version >= LEADER_AND_ISR_BY_TOPIC:
@@ -53,11 +54,6 @@ def _leader_and_isr(request: LeaderAndIsrRequest, version: int) -> LeaderAndIsrR
         for state in topic.partition_states
     ]
     return replace(request, topic_states=[], ungrouped_partition_states=flat)
-
-
-def _recovered(state: LeaderAndIsrPartitionState) -> LeaderAndIsrPartitionState:
-    """Brokers of before KIP-704 do not ask whether a leader has to recover."""
-    return replace(state, leader_recovery_state=0) if state.leader_recovery_state else state
 
 
 def _stop_replica(request: StopReplicaRequest, version: int) -> Iterable[StopReplicaRequest]:
@@ -95,12 +91,12 @@ def _update_metadata(request: UpdateMetadataRequest, version: int) -> UpdateMeta
         for topic in request.topic_states
         for state in topic.partition_states
     ]
-    brokers = request.live_brokers if version else [_one_address(b) for b in request.live_brokers]
+    brokers = [_one_address(broker) for broker in request.live_brokers]
     return replace(request, topic_states=[], ungrouped_partition_states=flat, live_brokers=brokers)
 
 
 def _one_address(broker: UpdateMetadataBroker) -> UpdateMetadataBroker:
-    """Version 0 knows one address of a broker, that of its plain listener."""
+    """Fill the fields that version 0 alone encodes: the address of the plaintext listener."""
     for endpoint in broker.endpoints:
         if endpoint.security_protocol == PLAINTEXT_ID:
             return replace(broker, v0_host=endpoint.host, v0_port=endpoint.port)

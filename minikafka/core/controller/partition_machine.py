@@ -106,8 +106,8 @@ def plan(
     context: ControllerContext,
     partitions: Sequence[TopicPartition],
     target: PartitionState,
-    strategy: ElectionStrategy | None = None,
-    read: States | None = None,
+    strategy: ElectionStrategy | None,
+    read: States,
     unclean_topics: Collection[str] = (),
 ) -> PartitionPlan:
     """What taking ``partitions`` to ``target`` means. Touches nothing.
@@ -134,7 +134,7 @@ def plan(
     unclean: set[TopicPartition] = set()
     for partition in valid:
         before = context.partition_state(partition)
-        state = (read or {}).get(partition)
+        state = read.get(partition)
         if before is PartitionState.NEW and state is None:  # case B
             first = _first_leadership(context, partition)
             if isinstance(first, str):
@@ -146,16 +146,18 @@ def plan(
         # case C
         if strategy is None:
             raise ValueError("an election strategy is needed to take a partition online")
-        reason = _cannot_elect(context, state)
-        if state is None or reason is not None:
-            refusals.append(Refusal(partition, before, target, reason or ""))
+        if state is None:
+            reason = "LeaderAndIsr information doesn't exist"
+            refusals.append(Refusal(partition, before, target, reason))
+            continue
+        if fenced := newer_controller(context, state):
+            refusals.append(Refusal(partition, before, target, fenced))
             continue
         result = elect(
             context, partition, state.leader_and_isr, strategy, partition.topic in unclean_topics
         )
         if result.leader_and_isr is None:
-            reason = _nobody_can_lead(context, partition, state.leader_and_isr)
-            reason = f"no leader could be elected under strategy {strategy}: {reason}"
+            reason = _nobody_can_lead(context, partition, strategy, state.leader_and_isr)
             refusals.append(Refusal(partition, before, target, reason))
             continue
         updates[partition] = LeaderIsrAndControllerEpoch(result.leader_and_isr, context.epoch)
@@ -189,11 +191,15 @@ def _first_leadership(context: ControllerContext, partition: TopicPartition) -> 
 
 
 def _nobody_can_lead(
-    context: ControllerContext, partition: TopicPartition, known: LeaderAndIsr
+    context: ControllerContext,
+    partition: TopicPartition,
+    strategy: ElectionStrategy,
+    known: LeaderAndIsr,
 ) -> str:
     replicas = context.assignment(partition).replicas
     return (
-        f"assigned replicas are {_ids(replicas)}, live ones among them "
+        f"no leader could be elected under strategy {strategy}: assigned replicas are "
+        f"{_ids(replicas)}, live ones among them "
         f"{_ids(live_isr(context, partition, replicas))}, the ISR is {_ids(known.isr)}, "
         f"live brokers are {_ids(context.live_broker_ids())}"
     )
@@ -201,14 +207,6 @@ def _nobody_can_lead(
 
 def _ids(broker_ids: Iterable[int]) -> str:
     return f"[{','.join(map(str, broker_ids))}]"
-
-
-def _cannot_elect(
-    context: ControllerContext, state: LeaderIsrAndControllerEpoch | None
-) -> str | None:
-    if state is None:
-        return "LeaderAndIsr information doesn't exist"
-    return newer_controller(context, state)
 
 
 # -------------------------------------------------------------------------------- after the write

@@ -118,7 +118,7 @@ def plan(
     broker_id: int,
     replicas: Sequence[PartitionAndReplica],
     target: ReplicaState,
-    read: States | None = None,
+    read: States,
 ) -> ReplicaPlan:
     """What taking ``replicas`` (all on ``broker_id``) to ``target`` means. Touches nothing.
 
@@ -143,7 +143,7 @@ def plan(
             reason = "it is being requested to become leader"  # case A
             refusals.append(Refusal(replica, before, target, reason))
         elif target is ReplicaState.OFFLINE and known is not None:
-            state = (read or {}).get(partition)
+            state = read.get(partition)
             if state is None and context.is_queued_for_deletion(partition.topic):
                 moves.append(replica)  # case D
             elif state is None:  # case C

@@ -102,11 +102,9 @@ class RequestBatch:
         Once new, a replica stays new within the batch."""
         state = _leader_and_isr_state(partition, leadership, assignment, is_new)
         for broker_id in broker_ids:
-            if broker_id not in self._context.brokers:
-                continue
             states = self._leader_and_isr.setdefault(broker_id, {})
             earlier = states.get(partition)
-            still_new = earlier is not None and earlier.is_new and not is_new
+            still_new = earlier is not None and earlier.is_new
             states[partition] = replace(state, is_new=True) if still_new else state
         self.add_update_metadata(self._context.brokers, (partition,))
 
@@ -117,8 +115,6 @@ class RequestBatch:
         so."""
         leader_epoch = self._context.leader_epoch(partition)
         for broker_id in broker_ids:
-            if broker_id not in self._context.brokers:
-                continue
             states = self._stop_replica.setdefault(broker_id, {})
             earlier = states.get(partition)
             states[partition] = StopReplicaPartitionState(
