@@ -70,11 +70,17 @@ def test_only_deletions_are_answered():
 
 
 @pytest.mark.mission("RSM-15")
-def test_a_refusal_of_the_whole_request_is_one_of_every_deletion():
-    event = answer_event(1, stop_replica(True, True), stopped(error=ErrorCode.STALE_BROKER_EPOCH))
-    assert event.error is ErrorCode.STALE_BROKER_EPOCH
-    assert set(event.partition_errors) == {A, B}
-    assert set(event.partition_errors.values()) == {ErrorCode.STALE_BROKER_EPOCH}
+@pytest.mark.parametrize("error", [ErrorCode.STALE_BROKER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR])
+def test_a_refusal_of_the_whole_request_is_one_of_every_deletion(error):
+    event = answer_event(1, stop_replica(True, True), stopped(error=error))
+    assert event.error is error
+    assert event.partition_errors == {A: error, B: error}
+
+
+@pytest.mark.mission("RSM-14", "RSM-15")
+def test_a_deletion_that_the_response_does_not_name_has_no_result():
+    event = answer_event(1, stop_replica(True, True), stopped(0))
+    assert event.partition_errors == {A: ErrorCode.NONE}
 
 
 def test_errors_by_topic_id_and_by_name():

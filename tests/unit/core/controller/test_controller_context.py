@@ -5,6 +5,7 @@ from uuid import UUID
 import pytest
 
 from minikafka.core.controller.context import ControllerContext
+from minikafka.core.controller.leader_balance import out_of_balance
 from minikafka.core.controller.states import PartitionState, ReplicaState
 from minikafka.kernel.cluster import ReplicaAssignment
 
@@ -87,12 +88,39 @@ def test_figures(cluster):
     assert cluster.context.offline_partition_count() == 1
 
 
+def test_a_preferred_replica_that_was_there_before_a_reassignment_should_lead(cluster):
+    (tp,) = cluster.topic("t", (1, 2))
+    cluster.context.set_assignment(tp, ReplicaAssignment((1, 3, 2), adding=(3,), removing=(2,)))
+    cluster.led(tp, 1, (1, 2))
+    assert cluster.context.preferred_replica_imbalance_count() == 0
+    cluster.led(tp, 2, (1, 2))
+    assert cluster.context.preferred_replica_imbalance_count() == 1
+
+
+def test_a_partition_without_replicas_is_not_out_of_balance(cluster):
+    """A topic znode that was written by hand may list no replica."""
+    (tp,) = cluster.topic("t", ())
+    cluster.led(tp, 1, (1,))
+    assert cluster.context.preferred_replica_imbalance_count() == 0
+    assert out_of_balance(cluster.context, 0) == {}
+
+
+def test_the_replicas_of_some_brokers(cluster):
+    a, b = cluster.topic("t", (1, 2), (3, 1))
+    assert cluster.context.partitions_on_broker(2) == [a]
+    assert cluster.context.replicas_on_brokers({3, 2}) == [
+        cluster.replica(a, 2),
+        cluster.replica(b, 3),
+    ]
+
+
 def test_a_removed_topic_leaves_nothing(cluster):
     empty = cluster.context.dump()
     (tp,) = cluster.topic("t", (1, 2))
     cluster.led(tp, 1, (1, 2))
     cluster.context.partition_states[tp] = PartitionState.ONLINE
     cluster.context.replica_states[cluster.replica(tp, 1)] = ReplicaState.ONLINE
+    cluster.context.partitions_being_reassigned.add(tp)
     for topics in (
         cluster.context.topics_to_be_deleted,
         cluster.context.topics_with_deletion_started,

@@ -19,7 +19,8 @@ S = ElectionStrategy
         ((1, 2, 3), (1,), {2, 3}, False, None),
         ((1, 2, 3), (1,), {2, 3}, True, 2),
         ((3, 1, 2), (2,), {1, 3}, True, 3),
-        ((1, 2, 3), (2,), {2}, True, 2),  # unclean is a last resort
+        ((1, 2, 3), (2,), {2}, True, 2),
+        ((1, 2, 3), (2,), {1, 2, 3}, True, 2),  # unclean is a last resort
         ((1, 2, 3), (1, 2, 3), set(), True, None),
         ((), (), {1}, True, None),
     ],
@@ -154,6 +155,16 @@ def test_controlled_shutdown_takes_the_broker_out_of_the_isr(cluster):
     result = elect(cluster.context, tp, LeaderAndIsr(1, 4, (1, 2, 3)), S.CONTROLLED_SHUTDOWN)
     assert result.leader_and_isr == LeaderAndIsr(2, 5, (2, 3))
     assert result.recipients == (1, 2, 3)  # also the one that goes: it must stop leading
+
+
+@pytest.mark.mission("LEL-7")
+def test_a_dead_replica_takes_nothing_over_at_a_controlled_shutdown(cluster):
+    (tp,) = cluster.topic("t", (1, 2, 3))
+    cluster.context.shutting_down_broker_ids.add(1)
+    cluster.context.remove_brokers([2])
+    result = elect(cluster.context, tp, LeaderAndIsr(1, 4, (1, 2, 3)), S.CONTROLLED_SHUTDOWN)
+    assert result.leader_and_isr.leader == 3
+    assert result.recipients == (1, 3)
 
 
 @pytest.mark.mission("LEL-9")

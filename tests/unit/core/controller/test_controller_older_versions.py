@@ -8,9 +8,11 @@ import pytest
 
 from minikafka.broker.requests.controller_orders import instructions, stops
 from minikafka.controller.channel_manager import SpokenChannel
+from minikafka.core.controller.context import ControllerContext
 from minikafka.core.controller.older_versions import for_version
+from minikafka.core.controller.request_batch import RequestBatch
 from minikafka.core.metadata_image import MetadataImage, apply
-from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.cluster import Broker, Endpoint, TopicPartition
 from minikafka.protocol.codec import decode, encode
 from minikafka.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from minikafka.protocol.messages.leader_and_isr import (
@@ -96,6 +98,32 @@ def test_stop_replica(version: int) -> None:
         (TopicPartition("t", 1), True),
         (TopicPartition("u", 7), True),
     ]
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_a_stop_replica_without_deletions_is_one_request(version: int) -> None:
+    topic = StopReplicaTopicState("t", [StopReplicaPartitionState(0, 4, False)])
+    (sent,) = over_the_wire(StopReplicaRequest(topic_states=[topic]), version)
+    assert [(s.topic_partition, s.delete) for s in stops(sent)] == [(TopicPartition("t", 0), False)]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_stop_replica_names_only_topics_it_has_partitions_of(version: int) -> None:
+    stopping, deleting = over_the_wire(stop_replica(), version)
+    assert [topic.name for topic in stopping.topics] == ["t"]
+    assert [topic.name for topic in deleting.topics] == ["t", "u"]
+
+
+def test_the_oldest_update_metadata_has_the_plaintext_address() -> None:
+    both = Broker(1, (Endpoint("s", 1, "SSL", "SSL"), Endpoint("p", 2)), None, 5)
+    secure = Broker(2, (Endpoint("s", 3, "SSL", "SSL"),), None, 6)
+    context = ControllerContext()
+    context.set_brokers([both, secure])
+    batch = RequestBatch(1, context, "SSL")
+    batch.add_update_metadata((1,), ())
+    (request,) = batch.send_requests_to_brokers(3)
+    (sent,) = over_the_wire(request.message, 0)
+    assert [(b.id, b.v0_host, b.v0_port) for b in sent.live_brokers] == [(1, "p", 2), (2, "", 0)]
 
 
 @pytest.mark.parametrize("version", range(9))

@@ -34,6 +34,7 @@ def test_new_to_online_the_first_live_replica_leads(cluster, summary):
     )
     assert cluster.context.leadership[tp] == cluster.znodes[tp]
     assert outcome.elected == {tp: cluster.znodes[tp].leader_and_isr}
+    assert outcome.refusals == ()
     assert summary(cluster.sent()) == [
         ("LeaderAndIsr", 1, {"t-0": (2, (2, 1), True)}),
         ("LeaderAndIsr", 2, {"t-0": (2, (2, 1), True)}),
@@ -49,7 +50,8 @@ def test_new_to_online_without_a_live_replica_stays_new(cluster):
     cluster.context.partition_states[tp] = P.NEW
     (outcome,) = cluster.move([tp], P.ONLINE, OFFLINE)
     assert cluster.context.partition_state(tp) is P.NEW
-    assert "No assigned replica is alive" in outcome.refusals[0].reason
+    (refusal,) = outcome.refusals
+    assert "No assigned replica is alive" in refusal.reason
     assert cluster.sent() == []
 
 
@@ -93,7 +95,7 @@ def test_a_version_that_moved_on_is_read_again(cluster):
     cluster.context.remove_brokers([1])
     first, second = cluster.move([tp], P.ONLINE, OFFLINE, stale={tp: stale})
     assert first.retry == (tp,)
-    assert first.changes == ()
+    assert (first.changes, first.refusals) == ((), ())
     assert second.elected == {tp: LeaderAndIsr(3, 4, (3,), 9)}
 
 
@@ -125,6 +127,16 @@ def test_failures_leave_the_partition_where_it_was(cluster):
     assert set(cluster.context.partition_states.values()) == {P.OFFLINE}
 
 
+@pytest.mark.mission("PSM-9", "PSM-10", "PSM-11")
+def test_znodes_are_read_for_elections_only(cluster):
+    """A mark needs no znode, and a new partition has none."""
+    new, online, offline = partitions = cluster.topic("t", (1, 2), (1, 2), (1, 2))
+    cluster.context.partition_states = {new: P.NEW, online: P.ONLINE, offline: P.OFFLINE}
+    assert partition_machine.to_read(cluster.context, partitions, P.ONLINE) == [online, offline]
+    for target in (P.NEW, P.OFFLINE, P.NON_EXISTENT):
+        assert partition_machine.to_read(cluster.context, partitions, target) == []
+
+
 @pytest.mark.mission("LEL-4", "R-4")
 def test_unclean_election_where_the_topic_allows_it(cluster):
     (strict,) = cluster.topic("strict", (1, 2))
@@ -133,6 +145,8 @@ def test_unclean_election_where_the_topic_allows_it(cluster):
         cluster.led(tp, 1, (1,))
         cluster.context.partition_states[tp] = P.OFFLINE
     cluster.context.remove_brokers([1])
+    (clean,) = cluster.topic("clean", (1, 2))
+    cluster.led(clean, 1, (1, 2))
     assert partition_machine.without_live_isr(cluster.context, cluster.znodes) == [strict, lax]
     plan = partition_machine.plan(
         cluster.context, [strict, lax], P.ONLINE, OFFLINE, cluster.znodes, {"lax"}

@@ -53,6 +53,13 @@ def test_kafkas_rack_table():
     }  # fmt: skip
 
 
+def test_with_as_many_replicas_as_brokers_each_has_one():
+    """Also where two brokers share a rack: both go round the ring before either is taken twice."""
+    brokers = [BrokerRack(0, "a"), BrokerRack(1, "a"), BrokerRack(2, "b"), BrokerRack(3, "c")]
+    placed = assign_replicas(brokers, 4, 4, start_index=0, replica_shift=0)
+    assert [sorted(replicas) for replicas in placed.values()] == [[0, 1, 2, 3]] * 4
+
+
 def test_racks_count_only_when_every_broker_has_one():
     some = broker_racks([Broker(2, (), "a"), Broker(1, ())])
     assert some == [BrokerRack(1), BrokerRack(2)]

@@ -85,6 +85,8 @@ def test_a_partition_at_rest_is_complete(cluster):
         (1, (1, 2), (1,), (1, 2), True),
         (2, (1, 2), (1,), (1, 2), True),  # it hands over
         (2, (1, 2), (1,), (2,), False),  # to whom?
+        (0, (0, 1), (1,), (0,), False),
+        (1, (1, 2), (1,), (2,), True),  # its leader goes on, whatever becomes of its broker
         (2, (2,), (1,), (1, 2), False),  # only 2 has everything
         (-1, (1, 2), (1,), (), True),  # offline it stays, until 1 is back
         (-1, (2,), (1,), (), False),
@@ -101,6 +103,39 @@ def test_what_may_be_dropped(new_cluster, leader, isr, kept, live, fine):
     with pytest.raises(KafkaError) as refused:
         reassignment.check_nothing_is_lost(cluster.context, tp, wanted, known)
     assert refused.value.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+
+
+def problem_of(cluster, tp, target):
+    with pytest.raises(KafkaError) as refused:
+        reassignment.check_target(cluster.context, tp, target)
+    assert refused.value.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    return refused.value.message
+
+
+@pytest.mark.mission("REA-1")
+def test_a_target_may_be_every_live_broker(new_cluster):
+    cluster = new_cluster().brokers(0, 5)
+    (tp,) = cluster.topic("t", (1, 2))
+    reassignment.check_target(cluster.context, tp, (0, 5))
+    assert "not alive" in problem_of(cluster, tp, (0, 4))
+
+
+@pytest.mark.mission("REA-1")
+def test_a_target_that_cannot_be(cluster):
+    (tp,) = cluster.topic("t", (1, 2))
+    assert "Empty replica list" in problem_of(cluster, tp, ())
+    assert "Duplicate replica ids" in problem_of(cluster, tp, (3, 3))
+    assert "Invalid broker id" in problem_of(cluster, tp, (3, -1))
+
+
+@pytest.mark.mission("REA-1")
+def test_only_partitions_that_exist_are_reassigned(cluster):
+    (doomed,) = cluster.topic("doomed", (1, 2))
+    cluster.context.topics_to_be_deleted.add("doomed")
+    for tp in (TopicPartition("none", 0), doomed):
+        with pytest.raises(KafkaError) as refused:
+            reassignment.wanted_assignment(cluster.context, tp, (1, 3))
+        assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_new_replicas_are_started_once(cluster):
@@ -123,6 +158,7 @@ def test_raising_a_leader_epoch(cluster, summary):
     }
     raised, refused = reassignment.plan_epochs(cluster.context, states)
     assert list(refused) == [c]
+    assert list(raised) == [a, b]
     results = {a: raised[a].leader_and_isr, b: BadVersion("b")}
     written, retry = reassignment.apply_epochs(cluster.context, cluster.batch, results)
     assert retry == [b]

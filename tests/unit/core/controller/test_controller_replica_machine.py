@@ -125,6 +125,31 @@ def test_out_of_the_isr_already_means_no_write(cluster, summary):
     ]  # fmt: skip
 
 
+@pytest.mark.mission("RSM-12")
+def test_only_replicas_that_may_leave_an_isr_have_their_znode_read(cluster):
+    led, never, gone = cluster.topic("t", (1, 2), (1, 2), (1, 2))
+    cluster.led(led, 1, (1, 2))
+    cluster.led(gone, 1, (1, 2))
+    replicas = [cluster.replica(tp, 2) for tp in (led, never, gone)]
+    for replica in replicas[:2]:
+        at(cluster, replica, R.ONLINE)
+    assert replica_machine.to_read(cluster.context, replicas, R.OFFLINE) == [led]
+    assert replica_machine.to_read(cluster.context, replicas, R.ONLINE) == []
+
+
+@pytest.mark.mission("RSM-12")
+def test_after_an_election_others_hear_of_an_isr_that_changes_again_only(cluster, summary):
+    """The election left the replica out of the one ISR, and told so; in the other it still was."""
+    without, still_in = cluster.topic("t", (1, 2), (1, 2))
+    read = {without: cluster.led(without, 1, (1,)), still_in: cluster.led(still_in, 1, (1, 2))}
+    replicas = [at(cluster, cluster.replica(tp, 2), R.ONLINE) for tp in read]
+    plan = replica_machine.plan(cluster.context, 2, replicas, R.OFFLINE, read)
+    results = cluster.write({}, plan.updates)
+    replica_machine.apply(cluster.context, cluster.batch, plan, results, {without, still_in})
+    assert summary(cluster.sent())[0] == ("LeaderAndIsr", 1, {"t-1": (1, (1,), False)})
+    assert {cluster.context.replica_state(replica) for replica in replicas} == {R.OFFLINE}
+
+
 @pytest.mark.mission("RSM-12", "R-6")
 def test_an_isr_that_changed_meanwhile_is_read_again(cluster):
     (tp,) = cluster.topic("t", (1, 2, 3))
@@ -208,9 +233,10 @@ def test_the_end_of_a_deletion_is_only_a_mark(cluster, after):
 
 
 @pytest.mark.mission("RSM-16")
-def test_non_existent_is_forgotten(cluster):
+@pytest.mark.parametrize("moving", [{}, {"adding": (2,)}, {"removing": (2,)}])
+def test_non_existent_is_forgotten(cluster, moving):
     (tp,) = cluster.topic("t", (1, 2))
-    cluster.context.set_assignment(tp, ReplicaAssignment((1, 2), adding=(2,)))
+    cluster.context.set_assignment(tp, ReplicaAssignment((1, 2), **moving))
     replica = at(cluster, cluster.replica(tp, 2), R.DELETION_SUCCESSFUL)
     cluster.move_replicas([replica], R.NON_EXISTENT)
     assert cluster.context.assignment(tp) == ReplicaAssignment((1,))

@@ -81,6 +81,57 @@ def test_new_and_delete_stick_within_a_batch(cluster, summary):
     assert sent[-1] == ("StopReplica", 1, {"t-0": (3, True)})
 
 
+@pytest.mark.mission("CTX-6")
+def test_what_is_said_twice_is_neither_new_nor_to_be_deleted_for_that(cluster, summary):
+    (tp,) = cluster.topic("t", (1,))
+    state = cluster.led(tp, 1, (1,))
+    for _ in range(2):
+        cluster.batch.add_leader_and_isr((1,), tp, state, cluster.context.assignment(tp), False)
+        cluster.batch.add_stop_replica((1,), tp, delete=False)
+    sent = summary(cluster.sent())
+    assert sent[0] == ("LeaderAndIsr", 1, {"t-0": (1, (1,), False)})
+    assert sent[-1] == ("StopReplica", 1, {"t-0": (3, False)})
+
+
+@pytest.mark.mission("CTX-6")
+def test_metadata_of_an_unfinished_topic_wait_for_the_next_batch(cluster, summary):
+    """No broker learns a part of the topic; every broker that waits learns the whole."""
+    a, b = cluster.topic("t", (1,), (1,))
+    (other,) = cluster.topic("other", (1,))
+    for tp in (a, b, other):
+        cluster.led(tp, 1, (1,))
+    cluster.batch.add_update_metadata((1,), (a,))
+    assert cluster.batch.send_requests_to_brokers(5, unfinished={"t"}) == []
+    cluster.batch.add_update_metadata((2,), (other,))
+    sent = summary(cluster.batch.send_requests_to_brokers(5, unfinished={"t"}))
+    assert sent == [("UpdateMetadata", broker, {"other-0": (1, (1,))}) for broker in (1, 2)]
+    cluster.batch.add_update_metadata((3,), (b,))
+    sent = summary(cluster.sent())
+    whole = {"t-0": (1, (1,)), "t-1": (1, (1,))}
+    assert sent == [("UpdateMetadata", broker, whole) for broker in (1, 2, 3)]
+    assert cluster.sent() == []
+
+
+@pytest.mark.mission("CTX-6", "CFO-2")
+def test_a_cleared_batch_holds_nothing_back(cluster):
+    (tp,) = cluster.topic("t", (1,))
+    cluster.led(tp, 1, (1,))
+    cluster.batch.add_update_metadata((1,), (tp,))
+    cluster.batch.send_requests_to_brokers(5, unfinished={"t"})
+    cluster.batch.clear()
+    assert cluster.sent() == []
+
+
+@pytest.mark.mission("CTX-6")
+def test_a_leader_without_the_inter_broker_listener_has_no_address(cluster):
+    elsewhere = Broker(2, (Endpoint("out", 2, "EXTERNAL"),), epoch=8)
+    cluster.context.add_brokers([elsewhere])
+    (tp,) = cluster.topic("t", (2, 1))
+    state = cluster.led(tp, 2, (2, 1))
+    cluster.batch.add_leader_and_isr((1,), tp, state, cluster.context.assignment(tp), False)
+    assert cluster.sent()[0].message.live_leaders == []
+
+
 @pytest.mark.mission("CTX-6", "CDU-9")
 def test_the_contents(cluster):
     (tp,) = cluster.topic("t", (1, 2, 4))
@@ -109,7 +160,12 @@ def test_brokers_are_described_with_every_listener(cluster):
         [
             Broker(
                 7,
-                (Endpoint("in", 1), Endpoint("out", 2, "EXTERNAL", "SASL_SSL")),
+                (
+                    Endpoint("in", 1),
+                    Endpoint("out", 2, "EXTERNAL", "SASL_SSL"),
+                    Endpoint("tls", 3, "SSL", "SSL"),
+                    Endpoint("sasl", 4, "SASL", "SASL_PLAINTEXT"),
+                ),
                 rack="r1",
                 epoch=44,
             )
@@ -122,6 +178,8 @@ def test_brokers_are_described_with_every_listener(cluster):
     assert [(e.host, e.port, e.listener, e.security_protocol) for e in broker.endpoints] == [
         ("in", 1, "PLAINTEXT", 0),
         ("out", 2, "EXTERNAL", 3),
+        ("tls", 3, "SSL", 1),
+        ("sasl", 4, "SASL", 2),
     ]
 
 

@@ -57,3 +57,20 @@ def test_what_is_on_the_move_or_doomed_is_left_alone():
     doomed = context([1, 2, 3], [(1,)])
     doomed.topics_to_be_deleted.add(TOPIC)
     assert missing_replicas(doomed, FACTORS) == {}
+
+
+def test_a_new_replica_goes_to_the_broker_with_the_fewest():
+    found = missing_replicas(context([1, 2, 3], [(1, 2), (1,)]), {TOPIC: 2})
+    assert sorted(found[TopicPartition(TOPIC, 1)]) == [1, 3]
+
+
+def test_a_new_replica_goes_to_another_broker():
+    """Even where the broker that has one holds no more replicas than the others."""
+    found = missing_replicas(context([1, 2, 3], [(2, 3), (1,)]), {TOPIC: 2})
+    assert sorted(found[TopicPartition(TOPIC, 1)]) == [1, 2]
+
+
+def test_partitions_that_lack_nothing_count_when_preferred_leaders_are_spread():
+    whole, lacking = [(1, 2)] * 2, [(1,)] * 4
+    found = missing_replicas(context([1, 2], whole + lacking), {TOPIC: 2})
+    assert Counter(replicas[0] for replicas in (*whole, *found.values())) == {1: 3, 2: 3}
