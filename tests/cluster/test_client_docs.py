@@ -12,7 +12,8 @@ import pytest
 
 from minikafka.testing.processes import ClusterProcesses
 
-pytestmark = pytest.mark.cluster
+# One worker: later examples read what earlier ones wrote, and each worker has a cluster of its own.
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("client-docs")]
 
 ROOT = Path(__file__).parents[2]
 BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs/client.md").read_text(), re.DOTALL)
