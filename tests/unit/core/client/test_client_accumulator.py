@@ -39,6 +39,7 @@ def test_size_is_an_upper_bound_with_headers_and_nulls():
 def test_a_batch_goes_at_once_without_linger():
     acc = accumulator()
     assert put(acc, A, "a")
+    assert not acc.is_empty
     ready = acc.ready(0, LEADERS)
     assert ready.partitions_by_leader == {1: [A]}
     (batch,) = acc.drain(ready.partitions_by_leader[1])
@@ -243,6 +244,163 @@ def test_memory_is_bounded():
     assert acc.has_memory(100)
 
 
+def test_a_record_goes_on_with_the_open_batch_as_long_as_it_fits():
+    acc = accumulator(batch_size=BATCH_OVERHEAD_BYTES + 300)
+    assert not acc.fits_open_batch(A, 1), "no batch is open"
+    assert acc.append_to_open(A, record(), 100, "a") is None
+    put(acc, A, "a")
+    assert acc.fits_open_batch(A, 200)
+    assert not acc.fits_open_batch(A, 201)
+    assert acc.append_to_open(A, record(), 201, "large") is None
+    assert acc.append_to_open(A, record(), 100, "b") is False
+    assert acc.append_to_open(A, record(), 100, "c") is True, "full"
+    assert acc.append_to_open(A, record(), 1, "d") is None
+    assert acc.used_bytes == BATCH_OVERHEAD_BYTES + 300
+    assert [batch.tokens for batch in acc.drain([A])] == [["a", "b", "c"]]
+
+
+def test_an_open_batch_takes_no_more_than_the_memory_holds():
+    acc = accumulator(buffer_memory=BATCH_OVERHEAD_BYTES + 200)
+    put(acc, A, "a")
+    assert acc.append_to_open(A, record(), 101, "large") is None
+    assert acc.append_to_open(A, record(), 100, "b") is False
+    assert acc.append_to_open(A, record(), 1, "c") is None
+    assert acc.used_bytes == BATCH_OVERHEAD_BYTES + 200
+
+
+def test_several_batches_of_a_partition_are_in_flight_until_one_at_a_time_is_asked_for():
+    acc = accumulator(batch_size=50, in_flight=2)
+    for token in "abcd":
+        put(acc, A, token)
+    (first,), (second,) = acc.drain([A]), acc.drain([A])
+    assert (first.tokens, second.tokens) == (["a"], ["b"])
+    assert acc.drain([A]) == [], "two are on their way"
+    acc.one_in_flight()
+    acc.complete(first)
+    assert acc.drain([A]) == [], "one is on its way"
+    acc.complete(second)
+    assert [batch.tokens for batch in acc.drain([A])] == [["c"]]
+    assert acc.drain([A]) == []
+
+
+def test_a_retried_batch_goes_alone_and_is_not_passed():
+    acc = accumulator(batch_size=50, in_flight=3)
+    for token in "abc":
+        put(acc, A, token)
+    (first,), (second,) = acc.drain([A]), acc.drain([A])
+    assert acc.retry(second, 0)
+    assert acc.drain([A]) == []
+    assert acc.retry(first, 0)
+    assert acc.drain([A]) == [first]
+    assert acc.drain([A]) == []
+    acc.complete(first)
+    assert acc.drain([A]) == [second]
+    assert [batch.tokens for batch in acc.drain([A])] == [["c"]]
+
+
+def test_halves_keep_their_place_and_go_one_by_one():
+    acc = accumulator(batch_size=BATCH_OVERHEAD_BYTES + 200, in_flight=5)
+    put(acc, B, "other")
+    for token in "abcd":
+        put(acc, A, token)
+    (first,), (second,) = acc.drain([A]), acc.drain([A])
+    assert acc.split(second)
+    assert acc.retry(first, 0)
+    order = []
+    while drained := acc.drain([A]):
+        order.append(drained[0].tokens)
+        assert acc.drain([A]) == []
+        acc.complete(drained[0])
+    assert order == [["a", "b"], ["c"], ["d"]]
+
+
+def test_a_flush_does_not_wait_for_batches_that_began_after_it():
+    acc = accumulator()
+    put(acc, A, "before")
+    (before,) = acc.drain([A])
+    mark = acc.begin_flush()
+    put(acc, B, "after")
+    put(acc, B, "after, too")
+    acc.complete(before)
+    assert acc.is_flushed(mark), "queued"
+    (after,) = acc.drain([B])
+    assert acc.is_flushed(mark), "on its way"
+    assert acc.split(after)
+    assert acc.is_flushed(mark), "in halves"
+
+
+def test_a_batch_does_not_linger_when_the_next_has_begun():
+    acc = accumulator(linger_ms=1_000, batch_size=BATCH_OVERHEAD_BYTES + 150)
+    put(acc, A, "a")
+    assert acc.ready(0, LEADERS).partitions_by_leader == {}
+    put(acc, A, "b")
+    assert acc.ready(0, LEADERS).partitions_by_leader == {1: [A]}
+
+
+def test_a_retried_batch_does_not_linger():
+    acc = accumulator(linger_ms=1_000, retry_backoff_ms=100)
+    put(acc, A, "a")
+    (batch,) = acc.drain([A])
+    assert acc.retry(batch, 0)
+    assert acc.ready(0, LEADERS).next_ms == 100
+    assert acc.ready(100, LEADERS).partitions_by_leader == {1: [A]}
+
+
+@pytest.mark.parametrize("later_first", [False, True])
+def test_the_next_look_is_for_the_partition_that_is_due_first(later_first: bool):
+    acc = accumulator(linger_ms=20)
+    for tp, now_ms in ((A, 7), (B, 3)) if later_first else ((A, 3), (B, 7)):
+        put(acc, tp, "x", now_ms)
+    assert acc.ready(10, LEADERS).next_ms == 23
+
+
+def test_no_linger_outlasts_the_delivery_time_out():
+    acc = accumulator(linger_ms=200, delivery_timeout_ms=150)
+    put(acc, A, "a")
+    assert acc.ready(0, LEADERS).next_ms == 150
+
+
+def test_a_request_may_be_filled_to_the_last_byte():
+    acc = accumulator(max_request_size=2 * (BATCH_OVERHEAD_BYTES + 100))
+    put(acc, A, "a")
+    put(acc, B, "b")
+    assert len(acc.drain([A, B])) == 2
+
+
+def test_the_first_batch_of_a_request_goes_whatever_its_size():
+    acc = accumulator(max_request_size=10)
+    put(acc, A, "a")
+    put(acc, B, "b")
+    assert [batch.tokens for batch in acc.drain([A, B])] == [["a"]]
+
+
+def test_retries_end_with_their_number_or_with_the_delivery_time_out():
+    acc = accumulator(retries=1)
+    put(acc, A, "a")
+    (batch,) = acc.drain([A])
+    assert acc.retry(batch, 0)
+    (batch,) = acc.drain([A])
+    assert not acc.retry(batch, 0), "one retry, no more"
+    acc.complete(batch)
+    acc = accumulator(delivery_timeout_ms=150, retry_backoff_ms=100)
+    put(acc, A, "a")
+    (batch,) = acc.drain([A])
+    assert not acc.retry(batch, 50), "it would be sent again when its time is up"
+
+
+def test_what_is_queued_can_be_taken_out_without_what_is_on_its_way():
+    acc = accumulator(batch_size=BATCH_OVERHEAD_BYTES + 150)
+    put(acc, A, "a")
+    (flying,) = acc.drain([A])
+    put(acc, A, "b")
+    put(acc, B, "c")
+    assert [batch.tokens for batch in acc.take_queued()] == [["b"], ["c"]]
+    assert acc.used_bytes == flying.size_bytes
+    put(acc, B, "d")
+    assert [batch.tokens for batch in acc.drain([A, B])] == [["d"]], "no batch was left open"
+    acc.complete(flying)
+
+
 def test_closing_takes_what_is_in_flight_and_what_is_queued():
     acc = accumulator(batch_size=50)
     put(acc, A, "a")
@@ -251,6 +409,7 @@ def test_closing_takes_what_is_in_flight_and_what_is_queued():
     assert [taken.tokens for taken in acc.take_all()] == [["a"], ["b"]]
     assert acc.is_empty
     assert acc.used_bytes == 0
+    assert acc.append_to_open(A, record(), 0, "c") is None, "no batch was left open"
 
 
 @settings(max_examples=150, deadline=None)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from minikafka.core.client.cluster_view import ClusterView, merge
+from minikafka.core.client.cluster_view import ClusterView, merge, partition_counts
 from minikafka.kernel.cluster import ZERO_UUID, TopicPartition
 from minikafka.kernel.errors import ErrorCode
 
@@ -88,3 +88,31 @@ def test_a_topic_made_anew_starts_afresh():
     new = TopicRow("t", [PartitionRow(0, 1, 0)], topic_id=UUID(int=2))
     view = merge(merge(ClusterView(), Answer([old]), ["t"]), Answer([new]), ["t"])
     assert view.leaders == {TopicPartition("t", 0): 1}
+
+
+def test_an_answer_of_the_same_epoch_replaces_what_is_known():
+    view = merge(ClusterView(), Answer([TopicRow("t", [PartitionRow(0, 2, 5)])]), ["t"])
+    row = PartitionRow(0, 2, 5, isr_nodes=[1, 2])
+    found = merge(view, Answer([TopicRow("t", [row])]), ["t"]).partition(TopicPartition("t", 0))
+    assert found is not None
+    assert found.isr == (1, 2)
+
+
+def test_partitions_that_an_answer_does_not_name_are_gone():
+    rows = [PartitionRow(0, 1), PartitionRow(1, 1)]
+    view = merge(ClusterView(), Answer([TopicRow("t", rows)]), ["t"])
+    view = merge(view, Answer([TopicRow("t", rows[:1])]), ["t"])
+    assert list(view.topics["t"].partitions) == [0]
+
+
+def test_a_topic_that_was_asked_for_by_an_unknown_id_has_no_name():
+    view = merge(ClusterView(), Answer([TopicRow(None, error_code=100)]), [])
+    assert view.topics[""].error is ErrorCode.UNKNOWN_TOPIC_ID
+
+
+def test_partitions_are_counted_of_topics_that_are_there():
+    rows = [PartitionRow(0, 1), PartitionRow(1, -1)]
+    answer = Answer([TopicRow("there", rows), TopicRow("refused", rows, error_code=29)])
+    view = merge(ClusterView(), answer, [])
+    counts = partition_counts(view, ["there", "refused", "unknown"])
+    assert counts == {"there": 2, "refused": 0, "unknown": 0}

@@ -146,3 +146,70 @@ def test_the_place_follows_what_is_taken():
     assert chunk.take(1)[1] == (7, 3)
     assert chunk.is_used_up
     assert FetchedChunk(TP, b"", Place(5, 1)).end == (5, 1)
+
+
+def test_batches_are_handed_out_in_parts():
+    chunk = FetchedChunk(TP, batch(0, b"a", b"b", b"c") + batch(3, b"d", b"e"), Place(0))
+    for offsets in ([0, 1], [2, 3], [4]):
+        assert not chunk.is_used_up
+        taken, place = chunk.take(2)
+        assert [record.offset for record in taken] == offsets
+        assert place == (offsets[-1] + 1, -1)
+    assert chunk.is_used_up
+
+
+def test_records_before_a_batch_with_a_wrong_crc_come_first():
+    broken = bytearray(batch(1, b"b"))
+    broken[-2] ^= 1
+    chunk = FetchedChunk(TP, batch(0, b"a") + bytes(broken), Place(0))
+    taken, place = chunk.take(9)
+    assert ([record.offset for record in taken], place) == ([0], (1, -1))
+    with pytest.raises(KafkaError):
+        chunk.take(9)
+
+
+def test_records_before_one_that_cannot_be_converted_come_first():
+    def convert(record: ConsumerRecord) -> ConsumerRecord:
+        if record.value == b"bad":
+            raise KafkaError(ErrorCode.INVALID_RECORD)
+        return record
+
+    data = batch(0, b"a", b"b", leader_epoch=2) + batch(2, b"bad", b"d", leader_epoch=3)
+    chunk = FetchedChunk(TP, data, Place(0), convert=convert)
+    taken, place = chunk.take(9)
+    assert ([record.offset for record in taken], place) == ([0, 1], (2, 2))
+    with pytest.raises(KafkaError):
+        chunk.take(9)
+
+
+@pytest.mark.parametrize("first", [0, 4])
+def test_a_chunk_that_ends_before_its_start_moves_nothing(first: int):
+    chunk = FetchedChunk(TP, batch(first, b"a", leader_epoch=2), Place(5, 1))
+    assert chunk.end == (5, 1)
+    assert chunk.take(9) in (([], None), ([], (5, 1)))
+    assert chunk.is_used_up
+
+
+def test_only_the_transactional_batches_of_a_producer_are_aborted():
+    plain = batch(1, b"plain", producer_id=1, producer_epoch=0)
+    data = transactional(0, 1, b"x") + plain + marker(2, 1, ControlRecordType.ABORT)
+    assert values(data, aborted=[(1, 0)]) == ([(1, b"plain")], 3)
+
+
+def test_nothing_but_an_abort_marker_ends_an_aborted_transaction():
+    unknown = build_batch(
+        [(0, b"\0\0\0\x63", b"\0\0\0\0\0\0", [])],
+        base_offset=2,
+        producer_id=1,
+        producer_epoch=0,
+        transactional=True,
+        control=True,
+    )
+    data = (
+        transactional(0, 1, b"x")
+        + marker(1, 1, ControlRecordType.COMMIT)
+        + unknown
+        + transactional(3, 1, b"y")
+        + marker(4, 1, ControlRecordType.ABORT)
+    )
+    assert values(data, aborted=[(1, 0)]) == ([], 5)

@@ -15,6 +15,7 @@ from minikafka.core.client.membership import GroupConfig, Membership, MemberStat
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
+from minikafka.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from minikafka.protocol.messages.sync_group import SyncGroupResponse
 
 E = ErrorCode
@@ -48,6 +49,10 @@ def stable(membership: Membership, generation: int = 5) -> Membership:
 def test_a_member_joins_syncs_and_is_stable():
     membership = member()
     assert (membership.state, membership.rejoin_needed) == (MemberState.UNJOINED, True)
+    assert (membership.assignor, membership.is_leader, membership.beats) == (None, False, False)
+    assert membership.subscriptions() == {}
+    membership.join_request(["t"], [])
+    assert (membership.state, membership.beats) == (MemberState.JOINING, False)
     assert joined(membership) is Next.GO_ON
     assert (membership.state, membership.beats) == (MemberState.SYNCING, True)
     assert (membership.member_id, membership.generation) == ("me", 5)
@@ -145,6 +150,7 @@ def test_what_cannot_be_helped_is_raised(code: ErrorCode):
     ("code", "step", "member_id", "lost"),
     [
         (E.REBALANCE_IN_PROGRESS, Next.JOIN_AGAIN, "me", False),
+        (E.COORDINATOR_LOAD_IN_PROGRESS, Next.JOIN_AGAIN, "me", False),
         (E.ILLEGAL_GENERATION, Next.JOIN_AGAIN, "me", True),
         (E.UNKNOWN_MEMBER_ID, Next.JOIN_AGAIN, "", True),
         (E.NOT_COORDINATOR, Next.OTHER_COORDINATOR, "me", False),
@@ -154,6 +160,7 @@ def test_syncs_that_failed(code: ErrorCode, step: Next, member_id: str, lost: bo
     membership = member()
     joined(membership)
     assert membership.on_sync(SyncGroupResponse(error_code=code)) is step
+    assert membership.state is MemberState.UNJOINED
     assert membership.rejoin_needed
     assert (membership.member_id, membership.lost) == (member_id, lost)
 
@@ -193,6 +200,7 @@ def test_an_answer_to_an_older_generation_says_nothing():
         (E.ILLEGAL_GENERATION, Next.JOIN_AGAIN, True),
         (E.UNKNOWN_MEMBER_ID, Next.JOIN_AGAIN, True),
         (E.COORDINATOR_LOAD_IN_PROGRESS, Next.LATER, False),
+        (E.UNKNOWN_TOPIC_OR_PARTITION, Next.LATER, False),
         (E.NOT_COORDINATOR, Next.OTHER_COORDINATOR, False),
     ],
 )
@@ -200,6 +208,8 @@ def test_commits_that_were_refused(code: ErrorCode, step: Next, lost: bool):
     membership = stable(member())
     assert membership.on_commit(code, 5) is step
     assert membership.lost is lost
+    assert membership.rejoin_needed is (step is Next.JOIN_AGAIN)
+    assert membership.member_id == ("" if code is E.UNKNOWN_MEMBER_ID else "me")
     later = stable(member(), 6)
     assert later.on_commit(E.ILLEGAL_GENERATION, 5) is Next.JOIN_AGAIN
     assert not later.lost, "that was an older one"
@@ -213,6 +223,39 @@ def test_who_lost_its_generation_while_syncing_has_to_join_again():
     assert membership.state is MemberState.UNJOINED
 
 
+def test_a_rebalance_met_while_syncing_is_the_one_it_takes_part_in():
+    membership = member()
+    joined(membership)
+    membership.on_heartbeat(E.REBALANCE_IN_PROGRESS, membership.heartbeat_request())
+    assert not membership.rejoin_needed
+
+
+def test_a_follower_sends_no_shares():
+    membership = member()
+    joined(membership, leader="you")
+    assert not membership.is_leader
+    assert membership.sync_request().assignments == []
+
+
+def test_a_lost_generation_leaves_nothing_of_the_membership_but_its_loss():
+    membership = stable(member())
+    membership.lose("no poll")
+    assert (membership.generation, membership.is_leader, membership.lost) == (-1, False, True)
+    membership.lose("no poll, again")
+    assert membership.lost, "until the owner has seen it"
+    assert membership.join_request(["t"], []).reason == "no poll, again"
+    membership.lose("x" * 300)
+    assert membership.join_request(["t"], []).reason == "x" * 255
+
+
+def test_a_member_that_the_group_has_forgotten_joins_as_a_new_one():
+    membership = stable(member())
+    membership.want_rejoin("new topics")
+    membership.join_request(["t"], [])
+    membership.on_join(JoinGroupResponse(error_code=E.UNKNOWN_MEMBER_ID))
+    assert (membership.member_id, membership.lost) == ("", True)
+
+
 def test_leaving():
     assert member().leave_request("why", 5) is None, "no member yet"
     assert stable(member(instance="static")).leave_request("why", 5) is None
@@ -220,6 +263,9 @@ def test_leaving():
     new = membership.leave_request("x" * 300, 5)
     assert new is not None
     assert [(each.member_id, len(each.reason or "")) for each in new.members] == [("me", 255)]
+    assert membership.leave_request("why", 3) == LeaveGroupRequest(
+        "g", members=[MemberIdentity("me", None, "why")]
+    )
     old = membership.leave_request("why", 2)
     assert old is not None
     assert (old.member_id, old.members) == ("me", [])

@@ -255,3 +255,142 @@ def test_what_a_paused_partition_holds_keeps_nobody_from_fetching():
     positions.resume(A)
     assert [record.partition for record in positions.take(9)] == [0, 1]
     assert positions.fetchable() == {B: 1, A: 1}
+
+
+def test_offsets_of_the_last_fetch_are_remembered():
+    positions = assigned((A, 0))
+    assert (positions.high_watermark(A), positions.last_stable_offset(A)) == (-1, -1)
+    positions.fetched(A, chunk(A, 0), high_watermark=9, last_stable_offset=7)
+    assert (positions.high_watermark(A), positions.last_stable_offset(A)) == (9, 7)
+
+
+def test_a_fetch_that_brings_nothing_changes_nothing():
+    positions = assigned((A, 4), (B, 0))
+    positions.fetched(A, chunk(A, 4, 5), 6)
+    positions.fetched(A, FetchedChunk(A, b"", Place(6)), 6)
+    positions.fetched(B, FetchedChunk(B, b"", Place(0)), 0)
+    assert (positions.position(A), positions.position(B)) == (4, 0)
+    assert positions.fetchable() == {A: 6, B: 0}
+    assert [record.offset for record in positions.take(9)] == [4, 5]
+
+
+def test_turns_are_taken_in_the_order_of_the_last_arrival():
+    positions = assigned((A, 0), (B, 0))
+    positions.fetched(A, chunk(A, 0), 1)
+    positions.fetched(A, chunk(A, 1), 2)
+    assert [record.offset for record in positions.take(2)] == [0, 1]
+    positions.fetched(B, chunk(B, 0), 1)
+    positions.fetched(A, chunk(A, 2), 3)
+    assert [record.partition for record in positions.take(1)] == [1], "B has waited longer"
+    positions.seek(A, 0)
+    positions.fetched(B, chunk(B, 1), 2)
+    positions.fetched(A, chunk(A, 0), 3)
+    assert [record.partition for record in positions.take(1)] == [1], "what A had is dropped"
+
+
+def test_bytes_are_counted_until_they_are_dropped_and_no_longer():
+    positions = assigned((A, 0), (B, 0))
+    positions.fetched(A, chunk(A, 0), 1)
+    positions.fetched(B, chunk(B, 0), 1)
+    buffered = positions.buffered_bytes
+    positions.assign([A, B], None)
+    assert positions.buffered_bytes == buffered, "both are kept"
+    positions.seek(A, 10)
+    assert positions.buffered_bytes == chunk(B, 0).size_bytes
+
+
+def test_a_poll_between_takes_no_more_of_an_iteration_than_it_may():
+    positions = assigned((A, 0))
+    positions.fetched(A, chunk(A, 0, 1, 2), 3)
+    positions.unread.extend(positions.take(3))
+    assert [record.offset for record in positions.take(2)] == [0, 1]
+    assert [record.offset for record in positions.take(2)] == [2]
+
+
+def test_a_batch_that_cannot_be_read_is_fetched_again():
+    positions = assigned((A, 0))
+    broken = bytearray(build_batch([(0, None, b"value", [])]))
+    broken[-2] ^= 1
+    positions.fetched(A, FetchedChunk(A, bytes(broken), Place(0)), 1)
+    assert positions.fetchable() == {A: 1}, "the next fetch"
+    with pytest.raises(KafkaError):
+        positions.take(5)
+    assert positions.fetchable() == {A: 0}
+
+
+def in_doubt() -> Positions:
+    """A is at 3, after records of epoch 3, and a leader of epoch 4 has come. 2 was taken last."""
+    positions = assigned((A, 0))
+    positions.fetched(A, chunk(A, 0, 1, 2, epoch=3), 3)
+    positions.take(9)
+    positions.note_leader_epoch(A, 4)
+    return positions
+
+
+def test_answers_are_for_the_place_where_the_consumer_is_now():
+    positions = in_doubt()
+    assert not positions.is_at(A, 3), "in doubt"
+    positions.unvalidated(A)
+    assert positions.is_at(A, 3)
+    assert positions.fetch_place(A) == Place(3, 3)
+    assert positions.fetchable() == {A: 3}
+    positions.reset(A, LATEST_TIMESTAMP)
+    assert not positions.is_at(A, 3), "nowhere"
+
+
+def test_late_answers_for_partitions_that_are_gone_say_nothing():
+    positions = in_doubt()
+    (doubt,) = positions.to_validate().values()
+    positions.assign([B], EARLIEST_TIMESTAMP, committed_wanted=True)
+    positions.initialize(A, Place(5), None)
+    positions.note_leader_epoch(A, 9)
+    positions.note_leader_epoch(B, 9)
+    positions.unvalidated(A)
+    assert positions.validated(A, doubt, Place(0)) == 0
+    assert positions.to_initialize() == [B]
+    assert positions.to_validate() == {}
+
+
+@pytest.mark.parametrize(
+    ("end", "lost", "place"),
+    [(None, 0, Place(3, 3)), (Place(3, 2), 0, Place(3, 3)), (Place(2, 2), 1, Place(2, 2))],
+)
+def test_where_a_validated_consumer_goes_on(end: Place | None, lost: int, place: Place):
+    positions = in_doubt()
+    (doubt,) = positions.to_validate().values()
+    assert positions.validated(A, doubt, end) == lost
+    assert positions.place(A) == place
+    assert positions.fetchable() == {A: place.offset}
+
+
+def test_a_log_cut_where_the_application_stands_loses_only_what_is_buffered():
+    positions = assigned((A, 0))
+    positions.fetched(A, chunk(A, 0, 1, 2, epoch=3), 3)
+    positions.take(2)
+    positions.note_leader_epoch(A, 4)
+    (doubt,) = positions.to_validate().values()
+    assert positions.validated(A, doubt, Place(2, 1)) == 0
+    assert positions.place(A) == Place(2, 3), "the epoch of what was read"
+    assert positions.fetchable() == {A: 2}
+
+
+def test_a_seek_ends_a_doubt():
+    positions = in_doubt()
+    positions.seek(A, 1)
+    assert positions.to_validate() == {}
+    assert positions.fetchable() == {A: 1}
+
+
+def test_a_seek_with_an_epoch_is_checked_against_the_leader_that_is_known():
+    positions = in_doubt()
+    positions.seek(A, 1, epoch=2)
+    positions.note_leader_epoch(A, 4)
+    assert positions.to_validate() == {A: (Place(1, 2), 4)}
+
+
+def test_after_a_seek_without_an_epoch_the_known_leader_is_not_doubted():
+    positions = in_doubt()
+    positions.seek(A, 1)
+    positions.fetched(A, chunk(A, 1, epoch=3), 3)
+    positions.note_leader_epoch(A, 4)
+    assert positions.to_validate() == {}

@@ -10,7 +10,12 @@ from minikafka.core.client import record_list
 from minikafka.core.client.producer_batch import ProducerBatch
 from minikafka.core.client.record_list import ConsumerRecord
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.protocol.records.batch import CorruptRecordError, RecordBatch, parse_batches
+from minikafka.protocol.records.batch import (
+    TIMESTAMP_TYPE_FLAG,
+    CorruptRecordError,
+    RecordBatch,
+    parse_batches,
+)
 from minikafka.protocol.records.builder import build_batch
 from minikafka.protocol.records.compression import Compression
 from minikafka.protocol.records.record import Record, decode_batch
@@ -70,6 +75,50 @@ def test_what_a_producer_encodes_is_what_the_builder_builds(rows: list):
         batch.append(row, number, 1)
     assert batch.build(Compression.NONE) == build_batch(rows)
     assert [record[1:] for record in batch.records()] == [tuple(row) for row in rows]
+
+
+@pytest.mark.parametrize("size", range(4_070, 4_100))
+def test_a_producer_encodes_sizes_around_the_end_of_its_table(size: int):
+    content = b"x" * size
+    for row in ((0, content, None, []), (0, None, content, []), (size, b"k", b"v", [])):
+        batch: ProducerBatch[int] = ProducerBatch(TP, 0)
+        for number, each in enumerate([(0, None, None, []), row]):
+            batch.append(each, number, 1)
+        assert batch.build(Compression.NONE) == build_batch([(0, None, None, []), row])
+
+
+def test_a_producer_encodes_more_records_than_its_table_has():
+    rows = [(0, None, b"v", [])] * 4_100
+    batch: ProducerBatch[int] = ProducerBatch(TP, 0)
+    for number, row in enumerate(rows):
+        batch.append(row, number, 1)
+    assert batch.build(Compression.NONE) == build_batch(rows)
+
+
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP])
+@pytest.mark.parametrize("transactional", [False, True])
+def test_a_producer_says_codec_and_transaction(codec: Compression, transactional: bool):
+    batch: ProducerBatch[int] = ProducerBatch(TP, 0)
+    batch.append((7, None, b"v", []), 0, 1)
+    (built,) = parse_batches(batch.build(codec, transactional=transactional))
+    assert (built.compression, built.is_transactional) == (codec, transactional)
+    assert not built.is_control
+    assert (built.base_timestamp, built.max_timestamp) == (7, 7)
+
+
+@pytest.mark.parametrize("log_append", [False, True])
+def test_records_carry_the_time_that_the_topic_wants(log_append: bool):
+    (batch,) = parse_batches(build_batch([(10, None, b"a", []), (13, None, b"b", [])]))
+    if log_append:
+        batch = batch._replace(attributes=TIMESTAMP_TYPE_FLAG, max_timestamp=50)
+    wanted = [50, 50] if log_append else [10, 13]
+    assert [record.timestamp for record in record_list.consumer_records(TP, batch)] == wanted
+
+
+def test_bytes_after_the_last_record_are_an_error():
+    (batch,) = parse_batches(build_batch([(0, None, b"a", []), (0, None, b"b", [])]))
+    with pytest.raises(CorruptRecordError, match="after its last record"):
+        record_list.consumer_records(TP, batch._replace(record_count=1, last_offset_delta=0))
 
 
 @given(rows=rows, at=st.floats(0, 0.999), byte=st.integers(0, 255), cut=st.integers(0, 3))

@@ -65,6 +65,8 @@ def test_a_full_answer_has_all_partitions() -> None:
     handler.build({A: 1, B: 1}, False)
     assert not handler.answered(ErrorCode.NONE, 9, [A])
     assert is_full(handler.build({A: 1, B: 1}, False).session_epoch)
+    assert not handler.answered(ErrorCode.NONE, 9, [A, C]), "C is a stranger"
+    assert is_full(handler.build({A: 1, B: 1}, False).session_epoch)
 
 
 def test_names_and_ids_do_not_mix() -> None:

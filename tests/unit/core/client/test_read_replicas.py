@@ -42,3 +42,9 @@ def test_after_an_error_the_leader() -> None:
     assert sources.clear([TP, TopicPartition("t", 1)]) == [TP]
     assert sources.clear([TP]) == []
     assert sources.source(TP, ClusterView(), 0) is None
+
+
+def test_a_named_replica_of_a_topic_that_metadata_do_not_name_any_more() -> None:
+    sources = ReadReplicas(LEASE_MS)
+    sources.prefer(TP, 2, 0)
+    assert sources.source(TP, ClusterView(nodes={2: Node(2, "h", 2)}), 0) == 2
