@@ -293,7 +293,7 @@ class Accumulator(Generic[Token]):
             or first.size_bytes >= self.config.batch_size
         ):
             return first.not_before_ms
-        return max(first.not_before_ms, first.created_ms + self.config.linger_ms)
+        return first.created_ms + self.config.linger_ms
 
     def _may_send(self, topic_partition: TopicPartition, first: ProducerBatch[Token]) -> bool:
         flying = self._in_flight.get(topic_partition)

@@ -111,7 +111,7 @@ class FetchedChunk:
         return not (self._ready or self._batches or self._error)
 
     def take(self, limit: int) -> tuple[list[ConsumerRecord], Place | None]:
-        """Up to ``limit`` records, and the place after them; None when no batch was opened.
+        """Up to ``limit`` records, and the place after them; None when all lay before the start.
 
         Raises CorruptRecordError (a KafkaError) for bytes that are no batches or fail their CRC,
         and what ``convert`` raises, unless there are records before them to hand out first.
@@ -142,8 +142,6 @@ class FetchedChunk:
                 raise self._error
             else:
                 break
-        if not self._ready and not self._batches and self._error is None:
-            place = self.end
         return taken, place
 
     @staticmethod

@@ -262,9 +262,7 @@ class Positions:
         state.high_watermark = high_watermark
         state.last_stable_offset = last_stable_offset
         state.fetch_place = chunk.end
-        if chunk.is_used_up:
-            if not state.chunks:
-                state.place = chunk.end
+        if chunk.is_used_up:  # nothing came: its end is its start
             return
         if not state.chunks:
             self._arrived.append(topic_partition)

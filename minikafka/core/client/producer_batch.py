@@ -8,12 +8,7 @@ from typing import Final, Generic, TypeAlias, TypeVar
 from minikafka.core.client.sequences import Stamp
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.protocol.buffer import write_uvarint, write_varlong
-from minikafka.protocol.records.batch import (
-    BATCH_OVERHEAD,
-    LOG_OVERHEAD,
-    NO_LEADER_EPOCH,
-    RecordBatch,
-)
+from minikafka.protocol.records.batch import NO_LEADER_EPOCH, parse_batches
 from minikafka.protocol.records.builder import assemble_batch
 from minikafka.protocol.records.compression import Compression, compress
 from minikafka.protocol.records.record import Header, Record, decode_batch, encode_record
@@ -120,15 +115,9 @@ class ProducerBatch(Generic[Token]):
         )
 
     def records(self) -> list[Record]:
-        """Decoded again."""
-        data = self.build(Compression.NONE)
-        length = len(data) - LOG_OVERHEAD
-        header = RecordBatch(
-            0, length, -1, 2, 0, 0, self.record_count - 1, self.timestamps[0],
-            self.max_timestamp, -1, -1, -1, self.record_count, 0, data,
-        )  # fmt: skip
-        assert header.size_bytes >= BATCH_OVERHEAD
-        return list(decode_batch(header))
+        """Decode the records again."""
+        (batch,) = parse_batches(self.build(Compression.NONE))
+        return list(decode_batch(batch))
 
 
 def _plain_record(offset: bytes, timestamp: bytes, key: bytes | None, value: bytes | None) -> bytes:

@@ -99,7 +99,7 @@ def _read(user_data: bytes) -> Memory:
             for row in found.previous_assignment
             for number in row.partitions
         )
-        return Memory(partitions, found.generation if version else NO_GENERATION)
+        return Memory(partitions, found.generation)
     return Memory()
 
 

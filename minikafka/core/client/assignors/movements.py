@@ -18,11 +18,8 @@ class PartitionMovements:
 
     def best_to_move(self, partition: TopicPartition, source: str, target: str) -> TopicPartition:
         """What to move from ``source`` to ``target``: one that came the other way, if there is."""
-        first = self._moved[partition][0] if partition in self._moved else source
-        came = self._by_way.get((partition.topic, target, first))
-        if not came or first != source:
-            return partition
-        return next(iter(came))
+        came = self._by_way.get((partition.topic, target, source))
+        return next(iter(came)) if came else partition
 
     def record(self, partition: TopicPartition, source: str, target: str) -> None:
         earlier = self._moved.pop(partition, None)

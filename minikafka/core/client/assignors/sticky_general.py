@@ -35,9 +35,6 @@ class _ByLoad:
         del self._rows[bisect_left(self._rows, (before, member))]
         insort(self._rows, (after, member))
 
-    def remove(self, member: str, load: int) -> None:
-        del self._rows[bisect_left(self._rows, (load, member))]
-
     def lightest(self, among: frozenset[str]) -> str:
         return next(member for _, member in self._rows if member in among)
 
@@ -113,22 +110,9 @@ class GeneralAssignment:
         for tp in unassigned:
             self._give(tp, self._by_load.lightest(self.topic_to_all_potential_consumers[tp.topic]))
         movable = [tp for tp in order if len(self.topic_to_all_potential_consumers[tp.topic]) > 1]
-        fixed: Shares = {}
-        for member in self._by_load.members():
-            if not self._can_change(member):
-                self._by_load.remove(member, len(self.current_assignment[member]))
-                fixed[member] = self.current_assignment.pop(member)
         new = set(unassigned)
         self._reassign([tp for tp in movable if tp in new])  # rather than those that somebody has
         self._reassign(movable)
-        self.current_assignment.update(fixed)
-
-    def _can_change(self, member: str) -> bool:
-        """Whether it could have more, or could lose what it has."""
-        share = self.current_assignment[member]
-        if len(share) < len(self.consumer_to_all_potential_partitions[member]):
-            return True
-        return any(len(self.topic_to_all_potential_consumers[tp.topic]) > 1 for tp in share)
 
     def _reassign(self, partitions: Sequence[TopicPartition]) -> None:
         """Move partitions from a member that has at least two more than another that could take

@@ -36,6 +36,20 @@ def test_size_is_an_upper_bound_with_headers_and_nulls():
     assert record_size_bytes((0, b"key", b"v", [("h", b"12"), ("i", None)])) == 21 + 4 + 13 + 11
 
 
+def test_the_defaults_are_those_of_kafka():
+    assert AccumulatorConfig() == AccumulatorConfig(
+        batch_size=16_384,
+        linger_ms=0,
+        buffer_memory=33_554_432,
+        max_request_size=1_048_576,
+        delivery_timeout_ms=120_000,
+        retry_backoff_ms=100,
+        retry_backoff_max_ms=1_000,
+        retries=2_147_483_647,
+        in_flight=1,
+    )
+
+
 def test_a_batch_goes_at_once_without_linger():
     acc = accumulator()
     assert put(acc, A, "a")

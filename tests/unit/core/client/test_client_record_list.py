@@ -16,7 +16,7 @@ from minikafka.protocol.records.batch import (
     RecordBatch,
     parse_batches,
 )
-from minikafka.protocol.records.builder import build_batch
+from minikafka.protocol.records.builder import assemble_batch, build_batch
 from minikafka.protocol.records.compression import Compression
 from minikafka.protocol.records.record import Record, decode_batch
 
@@ -134,3 +134,34 @@ def test_broken_bytes_are_an_error_or_other_records(rows: list, at: float, byte:
     except CorruptRecordError:
         return
     assert cut == 0
+
+
+@pytest.mark.parametrize("dense", [True, False])
+@pytest.mark.parametrize(
+    ("after_offset", "problem"),
+    [
+        (b"\x0ax\x01\x00", "a field of 5 bytes reaches past its record"),
+        (b"\x01\x0ax\x00", "a field of 5 bytes reaches past its record"),
+        (b"\x01\x01\x01", "a record with -1 headers"),
+        (b"\x01\x01\x02\x01\x01", "a header without a name"),
+        (b"\x01\x01\x00?", "a record ends 1 bytes early"),
+    ],
+)
+def test_what_a_malformed_record_is_refused_for(after_offset: bytes, problem: str, dense: bool):
+    record = b"\0\0\0" + after_offset  # attributes, timestamp and offset deltas
+    data = assemble_batch(
+        bytes([2 * len(record)]) + record + (b"x" * 9 if "field" in problem else b""),
+        base_offset=0,
+        leader_epoch=0,
+        attributes=0,
+        last_offset_delta=0 if dense else 3,
+        base_timestamp=0,
+        max_timestamp=0,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+        record_count=1,
+    )
+    (batch,) = parse_batches(data)
+    with pytest.raises(CorruptRecordError, match=problem):
+        record_list.consumer_records(TP, batch)

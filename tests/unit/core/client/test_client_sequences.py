@@ -99,6 +99,9 @@ def test_a_broker_that_lost_its_log():
     assert sequences.stamp(b, False)
     assert b.stamp == Stamp(7, 2, 0)
     assert sequences.refused(b, ErrorCode.DUPLICATE_SEQUENCE_NUMBER, False) is Verdict.DELIVERED
+    c = batch()
+    assert sequences.stamp(c, False)
+    assert c.stamp == Stamp(7, 2, 1), "b is written"
 
 
 def test_the_last_epoch_is_followed_by_another_producer_id():
@@ -131,6 +134,79 @@ def test_what_was_refused_before_the_append_leaves_its_numbers(code: ErrorCode):
     sequences.given_up(a)
     assert sequences.stamp(b, False)
     assert b.stamp == Stamp(7, 0, 1)
+
+
+def test_a_producer_id_may_be_zero():
+    sequences = Sequences()
+    assert (sequences.producer_id, sequences.epoch, sequences.is_ready) == (-1, -1, False)
+    sequences.set_producer(0, 0)
+    a = batch()
+    assert sequences.is_ready
+    assert sequences.stamp(a, False)
+    assert a.stamp == Stamp(0, 0, 0)
+
+
+def test_with_a_new_producer_id_nothing_of_the_old_one_counts():
+    a, b = batch(), batch()
+    sequences = ready(a)
+    sequences.set_producer(8, 0)
+    assert not sequences.stamp(b, True), "the first goes alone"
+    sequences.acknowledged(a)
+    sequences.given_up(a)
+    assert sequences.stamp(b, False)
+    assert b.stamp == Stamp(8, 0, 0)
+
+
+def test_a_batch_that_was_sent_before_waits_for_the_others():
+    a, b = batch(3), batch(2)
+    sequences = ready(a, b)
+    sequences.refused(b, ErrorCode.NOT_ENOUGH_REPLICAS, True)
+    assert not sequences.stamp(b, True)
+    sequences.acknowledged(a)
+    assert sequences.stamp(b, False)
+    assert b.stamp == Stamp(7, 0, 4)
+
+
+def test_behind_a_gap_nothing_is_in_doubt():
+    a, b = batch(3), batch(2)
+    sequences = ready(a, b)
+    sequences.refused(a, ErrorCode.MESSAGE_TOO_LARGE, False)
+    sequences.given_up(a)
+    sequences.refused(b, ErrorCode.NETWORK_EXCEPTION, True)
+    assert sequences.stamp(b, False)
+    assert b.stamp == Stamp(7, 0, 1)
+
+
+def test_a_transaction_does_not_make_up_an_epoch():
+    sequences = Sequences(transactional=True)
+    sequences.set_producer(7, 3)
+    a = batch()
+    sequences.stamp(a, False)
+    sequences.refused(a, ErrorCode.NETWORK_EXCEPTION, True)
+    sequences.given_up(a)
+    assert not sequences.stamp(batch(), False)
+    assert (sequences.producer_id, sequences.epoch) == (7, 3)
+
+
+@pytest.mark.parametrize("in_doubt", [False, True])
+def test_the_epoch_that_one_partition_brought_is_the_next_of_all(in_doubt: bool):
+    a = batch()
+    sequences = ready(a)
+    other: ProducerBatch[int] = ProducerBatch(TopicPartition("t", 1), 0)
+    other.append((0, None, b"v", []), 0, 30)
+    sequences.stamp(other, False)
+    code = ErrorCode.NETWORK_EXCEPTION if in_doubt else ErrorCode.NOT_ENOUGH_REPLICAS
+    sequences.refused(other, code, True)
+    sequences.refused(a, ErrorCode.UNKNOWN_PRODUCER_ID, False)
+    sequences.stamp(a, False)
+    assert a.stamp == Stamp(7, 1, 0)
+    assert sequences.stamp(other, False)
+    assert other.stamp == (Stamp(7, 0, 0) if in_doubt else Stamp(7, 1, 0))
+    sequences.acknowledged(other)
+    later: ProducerBatch[int] = ProducerBatch(TopicPartition("t", 1), 0)
+    later.append((0, None, b"v", []), 0, 30)
+    assert sequences.stamp(later, False)
+    assert later.stamp == Stamp(7, 1, 0 if in_doubt else 1)
 
 
 # What happens to a request: the answer, and whether the batch is appended before.

@@ -423,3 +423,28 @@ def test_the_generation_of_the_subscription_counts_before_that_of_the_user_data(
         "b": Subscription(("t",), owned=tuple(tps("t-0 t-1")), generation=6),
     }
     assert named(assign_cooperative_sticky({"t": 2}, wanted)) == {"a": "t-0", "b": "t-1"}
+
+
+def test_pairs_that_share_nothing_are_balanced_each_for_itself():
+    counts = {"u": 4, "v": 4, "w": 8}
+    wanted = {"a": ("v", "w"), "b": ("u",), "c": ("u",), "d": ("w",)}
+    held = {"a": "v", "b": "u", "c": "", "d": "w"}
+    subscriptions = {
+        member: Subscription(
+            topics,
+            user_data=sticky_user_data(
+                [TopicPartition(held[member], n) for n in range(counts.get(held[member], 0))], 1
+            ),
+        )
+        for member, topics in wanted.items()
+    }
+    shares = assign_sticky(counts, subscriptions)
+    assert {member: len(share) for member, share in shares.items()} == {
+        "a": 6, "b": 2, "c": 2, "d": 6,
+    }  # fmt: skip
+
+
+def test_what_is_not_wanted_any_more_is_not_kept():
+    counts = {"t": 2, "u": 2}
+    shares = {"a": tps("t-0 u-0"), "b": tps("t-1 u-1")}
+    assert same(assign_sticky(counts, after(shares, "t"))) == {"a": tps("t-0"), "b": tps("t-1")}

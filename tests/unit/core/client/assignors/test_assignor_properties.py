@@ -268,3 +268,34 @@ def test_movements_cancel_each_other():
     assert movements.best_to_move(q, "c", "a") == p
     movements.record(q, "c", "a")
     assert not movements.is_sticky
+
+
+def test_a_partition_goes_home_only_from_where_it_is():
+    p, q, r = (TopicPartition("t", number) for number in range(3))
+    movements = PartitionMovements()
+    movements.record(p, "c", "b")
+    movements.record(q, "a", "c")
+    assert movements.best_to_move(p, "b", "a") == p, "q is with c, not with b"
+    movements.record(r, "a", "b")
+    assert movements.best_to_move(p, "b", "a") == r
+
+
+def test_one_of_two_that_went_the_same_way_may_move_on():
+    p, q, r = (TopicPartition("t", number) for number in range(3))
+    movements = PartitionMovements()
+    movements.record(p, "a", "b")
+    movements.record(q, "a", "b")
+    movements.record(p, "b", "c")
+    assert movements.best_to_move(r, "b", "a") == q
+
+
+def test_partitions_that_are_home_again_or_went_on_have_changed_no_places():
+    p, q = TopicPartition("t", 0), TopicPartition("t", 1)
+    movements = PartitionMovements()
+    movements.record(p, "a", "b")
+    movements.record(p, "b", "a")
+    assert movements.is_sticky
+    movements.record(p, "a", "b")
+    movements.record(p, "b", "c")
+    movements.record(q, "b", "a")
+    assert movements.is_sticky
