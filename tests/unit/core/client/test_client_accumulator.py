@@ -403,7 +403,7 @@ def test_retries_end_with_their_number_or_with_the_delivery_time_out():
 
 
 def test_what_is_queued_can_be_taken_out_without_what_is_on_its_way():
-    acc = accumulator(batch_size=BATCH_OVERHEAD_BYTES + 150)
+    acc = accumulator()
     put(acc, A, "a")
     (flying,) = acc.drain([A])
     put(acc, A, "b")
@@ -416,10 +416,10 @@ def test_what_is_queued_can_be_taken_out_without_what_is_on_its_way():
 
 
 def test_closing_takes_what_is_in_flight_and_what_is_queued():
-    acc = accumulator(batch_size=50)
+    acc = accumulator()
     put(acc, A, "a")
-    put(acc, A, "b")
     acc.drain([A])
+    put(acc, A, "b")
     assert [taken.tokens for taken in acc.take_all()] == [["a"], ["b"]]
     assert acc.is_empty
     assert acc.used_bytes == 0

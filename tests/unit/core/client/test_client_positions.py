@@ -394,3 +394,11 @@ def test_after_a_seek_without_an_epoch_the_known_leader_is_not_doubted():
     positions.fetched(A, chunk(A, 1, epoch=3), 3)
     positions.note_leader_epoch(A, 4)
     assert positions.to_validate() == {}
+
+
+def test_a_fetch_that_brings_only_earlier_batches_leaves_the_position():
+    positions = assigned((A, 5))
+    data = build_batch([(0, None, b"", [])], base_offset=4)
+    positions.fetched(A, FetchedChunk(A, data, Place(5)), 5)
+    assert positions.take(9) == []
+    assert positions.position(A) == 5

@@ -447,4 +447,4 @@ def test_pairs_that_share_nothing_are_balanced_each_for_itself():
 def test_what_is_not_wanted_any_more_is_not_kept():
     counts = {"t": 2, "u": 2}
     shares = {"a": tps("t-0 u-0"), "b": tps("t-1 u-1")}
-    assert same(assign_sticky(counts, after(shares, "t"))) == {"a": tps("t-0"), "b": tps("t-1")}
+    assert same(assign_sticky(counts, after(shares, "u"))) == {"a": tps("u-0"), "b": tps("u-1")}
