@@ -34,9 +34,6 @@ class Watchers(Generic[OpT]):
         self._counter = counter
         self.operations: list[OpT] = []
 
-    def __len__(self) -> int:
-        return len(self.operations)
-
     def watch(self, operation: OpT) -> None:
         self.operations.append(operation)
         self._counter.places += 1

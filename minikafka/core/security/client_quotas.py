@@ -116,16 +116,12 @@ def _text(key: str, value: float, kind: ConfigType) -> str:
     if kind is ConfigType.DOUBLE:
         return java_double(value)
     bound = _BOUNDS[kind]
-    whole = 0 if math.isnan(value) else max(-bound, min(bound - 1, _truncated(value + EPSILON)))
+    whole = 0
+    if math.isfinite(value):
+        whole = max(-bound, min(bound - 1, int(value + EPSILON)))
     if abs(float(whole) - value) > EPSILON:
         raise _invalid(f"Configuration {key} must be a {kind.name} value")
     return str(whole)
-
-
-def _truncated(value: float) -> int:
-    if math.isinf(value):
-        return 2**63 if value > 0 else -(2**63)
-    return int(value)
 
 
 def java_double(value: float) -> str:
@@ -147,7 +143,7 @@ def _decimal(value: float) -> tuple[str, str, int]:
     whole, _, fraction = mantissa.partition(".")
     stripped = (whole + fraction).lstrip("0")
     first = len(whole) - 1 - (len(whole + fraction) - len(stripped))
-    return sign, stripped.rstrip("0") or "0", first + int(exponent or 0)
+    return sign, stripped.rstrip("0"), first + int(exponent or 0)
 
 
 class MatchType:

@@ -76,7 +76,7 @@ def iterations_of(text: str) -> int:
     fields: dict[str, str] = {}
     for token in text.split(","):
         name, separator, value = token.partition("=")
-        if not separator or not name:
+        if not separator:
             raise ValueError("the stored credential is malformed")
         fields[name] = value
     if fields.keys() != _FIELDS:

@@ -22,6 +22,15 @@ class Twin:
         return False
 
 
+def test_nobody_waits_at_first() -> None:
+    order: ArrivalOrder[str] = ArrivalOrder()
+    assert order.empty
+    order.enter("item", ["k"])
+    assert not order.empty
+    assert order.leave("item", ["k"]) == []
+    assert order.empty
+
+
 @pytest.mark.mission("ORD-2")
 @pytest.mark.parametrize("seed", range(20))
 def test_items_go_in_order_of_arrival_by_key(seed: int) -> None:

@@ -175,6 +175,26 @@ def test_an_event_on_many_keys_tries_each_operation_once():
     assert purgatory.watched == 2 * len(many)
 
 
+def test_an_event_on_many_keys_drops_the_lists_that_it_empties():
+    purgatory = Purgatory[Operation]("Test")
+    purgatory.try_complete_else_watch(operation := Operation("a"), ["k1", "k2"], 0)
+    operation.ready = True
+    assert purgatory.check_all_and_complete(["k1", "k2"]) == 1
+    assert (purgatory.watched, purgatory.watched_keys) == (0, 0)
+
+
+def test_an_event_on_many_keys_does_not_try_what_a_completion_before_has_completed():
+    purgatory = Purgatory[Operation]("Test")
+    first, second = Operation("a"), Operation("b")
+    for operation in (first, second):
+        purgatory.try_complete_else_watch(operation, ["k"], 0)
+    first.ready = True
+    first.after = second.force_complete
+    tries = second.tries
+    assert purgatory.check_all_and_complete(["k"]) == 1
+    assert (second.tries, second.completions) == (tries, 1)
+
+
 @pytest.mark.mission("PUR-5")
 def test_completed_operations_are_purged_from_the_lists_of_other_keys():
     purgatory = Purgatory[Operation]("Test")

@@ -51,6 +51,13 @@ def test_waiting_follows_the_hand_of_the_wheel() -> None:
     assert [at_ms for at_ms, _ in purgatory.waiting(10)] == [1_039, 1_050, 1_390]
 
 
+def test_an_operation_names_no_keys_unless_its_kind_does() -> None:
+    purgatory = purgatory_with(5)
+    ((_, operation),) = purgatory.waiting(1)
+    assert tuple(operation.watched_keys()) == ()
+    assert purgatory.name == "Test"
+
+
 @pytest.mark.mission("TW-3")
 def test_every_wheel_shows_its_tick_size_and_interval() -> None:
     rows = purgatory_with(500).levels()

@@ -38,6 +38,19 @@ def test_operations_that_have_left_all_their_lists_are_no_reason_to_purge():
         purgatory.check_and_complete("k")
         assert not purgatory.purge_due
     assert purgatory.watched_keys == 0
+    for _ in range(4):  # those that came before do not make up for these
+        park(purgatory, "hot", "cold").ready = True
+        purgatory.check_and_complete("hot")
+    assert purgatory.purge_due
+
+
+@pytest.mark.mission("PUR-5")
+def test_operations_that_were_cancelled_are_no_reason_to_purge():
+    purgatory = Purgatory[Parked]("Test", purge_interval=3)
+    for _ in range(20):
+        park(purgatory, "k")
+        purgatory.cancel_for_key("k")
+    assert not purgatory.purge_due
 
 
 @pytest.mark.mission("PUR-5")
@@ -176,3 +189,24 @@ def test_places_of_what_still_waits_do_not_make_the_next_purge_due_again():
     purgatory.advance(1)
     assert purgatory.watched == len(keys)
     assert not purgatory.purge_due
+
+
+@pytest.mark.mission("PUR-5")
+def test_the_next_purge_is_due_above_twice_the_places_that_the_last_one_left(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr("minikafka.core.purgatory.purgatory.LINGERING_PLACES", 10)
+    purgatory = Purgatory[Parked]("Test")
+    park(purgatory, *map(str, range(11)), delay_ms=10_000)
+    purgatory.advance(1)
+    park(purgatory, *map(str, range(11 + 10)), delay_ms=10_000)
+    assert (purgatory.watched, purgatory.purge_due) == (2 * 11 + 10, False)
+    park(purgatory, "one more", delay_ms=10_000)
+    assert purgatory.purge_due
+
+
+def test_an_operation_parked_at_time_zero_gets_its_whole_delay():
+    purgatory = Purgatory[Parked]("Test")
+    park(purgatory, "k", delay_ms=1, now_ms=0)
+    assert purgatory.advance(0) == 0
+    assert purgatory.advance(1) == 1

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from minikafka.core.replication.fetch_session import (
     FINAL_EPOCH,
     MAX_EPOCH,
+    UNTOLD,
     FetchSession,
     PartitionKey,
     is_full,
@@ -76,6 +77,7 @@ def held(cache: FetchSessionCache[str]) -> set[int]:
 
 @pytest.mark.mission("FET-5")
 def test_epochs() -> None:
+    assert (FINAL_EPOCH, MAX_EPOCH, UNTOLD) == (-1, 2_147_483_647, -1)
     assert [next_epoch(epoch) for epoch in (0, 1, MAX_EPOCH, FINAL_EPOCH)] == [1, 2, 1, FINAL_EPOCH]
     assert [is_full(epoch) for epoch in (FINAL_EPOCH, 0, 1)] == [True, True, False]
 
@@ -241,6 +243,26 @@ def test_only_news_are_told_and_errors_are_told_again() -> None:
     assert news([Told(0, 6, 0), quiet, Told(0, 5, 1)]) == [1]
     urgent = Told(0, 5, 0, is_urgent=True)
     assert news([Told(0, 6, 0), urgent, Told(0, 5, 1)]) == [1]
+
+
+@pytest.mark.mission("FET-7")
+def test_a_partition_is_told_after_an_error_and_as_often_as_it_has_records() -> None:
+    session: FetchSession[str] = FetchSession(1, False, False, 0)
+    quiet = Told(0, 5, 0)
+    session.fill(list(wanted(1).items()), [quiet])
+
+    def is_told(told: Told) -> bool:
+        return session.news(list(session.partitions.items()), [told]) == [0]
+
+    failed = Told(0, 5, 0, is_error=True, is_urgent=True)
+    one_byte = Told(1, 5, 0)
+    assert is_told(failed)
+    assert is_told(failed), "the very same error"
+    assert is_told(quiet), "the error is over, though no offset has changed"
+    assert not is_told(quiet)
+    assert is_told(one_byte)
+    assert is_told(one_byte), "the very same records, as when the first answer got lost"
+    assert not is_told(quiet)
 
 
 # ------------------------------------------------------------------------ beside a cache that scans

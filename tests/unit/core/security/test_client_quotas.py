@@ -15,6 +15,7 @@ from minikafka.core.security.client_quotas import (
     USER_KEYS,
     QuotaFilter,
     QuotaOp,
+    QuotaPlace,
     altered,
     check_stored,
     java_double,
@@ -110,6 +111,55 @@ def test_alterations_leave_the_rest_alone() -> None:
         limits_of({"consumer_byte_rate": "much"}, CLIENT_KEYS)
 
 
+IP = place_of({"ip": "10.0.0.1"})
+
+
+@pytest.mark.parametrize(
+    ("place", "key", "value", "text"),
+    [
+        (BOB, "request_percentage", 5.0, "5.0"),
+        (BOB, "controller_mutation_rate", 1.5, "1.5"),
+        (BOB, "producer_byte_rate", 1e-6, "0"),
+        (BOB, "producer_byte_rate", float("nan"), "0"),
+        (BOB, "producer_byte_rate", 2.0**63, str(2**63 - 1)),
+        (BOB, "producer_byte_rate", -(2.0**63), str(-(2**63))),
+        (IP, "connection_creation_rate", 2**31 - 1, str(2**31 - 1)),
+    ],
+)
+def test_a_value_is_stored_as_java_writes_its_type(
+    place: QuotaPlace, key: str, value: float, text: str
+) -> None:
+    """As Java's casts have it, a number that is none is 0, and 2^63 is the greatest long."""
+    assert altered({}, [QuotaOp(key, value)], place) == {key: text}
+
+
+@pytest.mark.parametrize(
+    ("place", "key", "value"),
+    [
+        *((BOB, "producer_byte_rate", x) for x in (1.5, 1e20, -1e20, float("inf"), -float("inf"))),
+        *((IP, "connection_creation_rate", x) for x in (0.5, 2**31, -(2**31) - 1, 2**32)),
+    ],
+)
+def test_a_value_of_another_type_is_refused(place: QuotaPlace, key: str, value: float) -> None:
+    with pytest.raises(KafkaError) as caught:
+        altered({}, [QuotaOp(key, value)], place)
+    kind = "LONG" if place is BOB else "INT"
+    message = f"Configuration {key} must be a {kind} value"
+    assert (caught.value.code, caught.value.message) == (ErrorCode.INVALID_REQUEST, message)
+
+
+def test_an_unknown_key_and_a_credential_are_no_quotas() -> None:
+    with pytest.raises(KafkaError) as caught:
+        altered({}, [QuotaOp("never_heard_of", 1)], BOB)
+    assert (caught.value.code, caught.value.message) == (
+        ErrorCode.INVALID_REQUEST,
+        "Invalid configuration key never_heard_of",
+    )
+    with pytest.raises(KafkaError) as caught:
+        altered({}, [QuotaOp("SCRAM-SHA-256", 1)], BOB)
+    assert caught.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
 def test_a_foreign_key_in_the_znode_is_an_error() -> None:
     check_stored({"SCRAM-SHA-256": "x"}, USER_KEYS)
     with pytest.raises(KafkaError):
@@ -118,6 +168,7 @@ def test_a_foreign_key_in_the_znode_is_an_error() -> None:
 
 def test_numbers_as_java_writes_them() -> None:
     texts = ["2.0", "0.001", "9999999.0", "1.0E7", "1.2345E-5", "-1.23456789125E8", "0.0", "1.0E16"]
+    texts += ["1.2E-4"]
     for text in texts:
         assert java_double(float(text)) == text
     assert [java_double(float(t)) for t in ("inf", "-inf", "nan")] == [
@@ -180,3 +231,80 @@ def test_filters(strict: bool) -> None:
                 wanted.only(kind) in (None, sanitized(name)) for kind, name in entity.items()
             )
             assert read or not expected
+
+
+BAD_IP = (
+    "Invalid entity filter component combination, IP filter component should not be used with "
+    "user or clientId filter component."
+)
+
+
+@pytest.mark.parametrize(
+    ("components", "code", "message"),
+    [
+        (
+            [("user", SPECIFIED, None), ("user", DEFAULT, None)],
+            ErrorCode.INVALID_REQUEST,
+            "Duplicate user filter component entity type",
+        ),
+        (
+            [("client-id", SPECIFIED, None), ("client-id", DEFAULT, None)],
+            ErrorCode.INVALID_REQUEST,
+            "Duplicate client filter component entity type",
+        ),
+        (
+            [("", SPECIFIED, None)],
+            ErrorCode.INVALID_REQUEST,
+            "Unexpected empty filter component entity type",
+        ),
+        (
+            [("group", SPECIFIED, None)],
+            ErrorCode.UNSUPPORTED_VERSION,
+            "Custom entity type 'group' not supported",
+        ),
+        ([("ip", SPECIFIED, None), ("user", SPECIFIED, None)], ErrorCode.INVALID_REQUEST, BAD_IP),
+        ([("user", 3, "a")], ErrorCode.UNKNOWN_SERVER_ERROR, None),
+        ([("user", EXACT, None)], ErrorCode.UNKNOWN_SERVER_ERROR, None),
+    ],
+)
+def test_a_filter_that_is_refused(
+    components: list[tuple[str, int, str | None]], code: ErrorCode, message: str | None
+) -> None:
+    with pytest.raises(KafkaError) as caught:
+        QuotaFilter.of(components, strict=False)
+    assert caught.value.code is code
+    if message is not None:
+        assert caught.value.message == message
+
+
+@pytest.mark.parametrize(
+    ("components", "strict", "refused"),
+    [
+        ([("user", EXACT, "")], False, False),
+        ([("user", EXACT, "")], True, True),
+        ([("ip", EXACT, "")], False, True),
+        ([("user", EXACT, ""), ("client-id", EXACT, "a")], False, True),
+        ([("user", EXACT, ""), ("client-id", SPECIFIED, None)], False, False),
+        ([("user", EXACT, "a")], True, False),
+    ],
+)
+def test_an_empty_name_is_an_error_where_it_names_the_one_znode(
+    components: list[tuple[str, int, str | None]], strict: bool, refused: bool
+) -> None:
+    if refused:
+        with pytest.raises(KafkaError) as caught:
+            QuotaFilter.of(components, strict)
+        assert caught.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+    else:
+        assert not QuotaFilter.of(components, strict).matches({"user": "b"})
+
+
+def test_a_filter_leaves_unread_what_cannot_match() -> None:
+    user = QuotaFilter.of([("user", EXACT, "b b")], strict=True)
+    assert user.only("user") == "b%20b"
+    assert user.only("client-id") is None
+    assert QuotaFilter.of([("user", SPECIFIED, None)], strict=True).only("user") is None
+    assert user.may_match("user")
+    assert not user.may_match("client-id")
+    assert not user.may_match("user", "client-id")
+    assert QuotaFilter.of([("user", EXACT, "b b")], strict=False).may_match("user", "client-id")

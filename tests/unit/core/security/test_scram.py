@@ -62,6 +62,7 @@ GOOD = credential_text(MECHANISMS[1], b"s", b"p", 4096)
         "",
         "salt",
         "=x",
+        "salt" + GOOD[GOOD.index(",") :],
         GOOD.rpartition(",")[0],
         GOOD + ",more=1",
         GOOD.replace("4096", "many"),

@@ -110,6 +110,14 @@ def test_a_clock_that_stands_still_or_goes_back_fires_nothing():
     assert timer.advance(1_010) == ["a"]
 
 
+def test_after_an_advance_the_hand_stands_at_now_even_if_nothing_was_due():
+    timer = Timer[str](start_ms=0)
+    timer.add("far", 100_000)
+    assert timer.advance(1_000) == []
+    entry = timer.add("near", 1_005)
+    assert entry.bucket is timer.wheel.buckets[1_005 % 20], "on the finest wheel"
+
+
 TIMER_SOURCES = str(Path(timer_package.__file__).parent)
 
 

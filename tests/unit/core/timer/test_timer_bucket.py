@@ -51,7 +51,9 @@ def test_removal_unlinks_without_walking(gone: int, by_bucket: bool):
         else:
             entries[gone].cancel()
     assert counter.value == 2
-    assert tasks(bucket) == [name for name in "abc" if name != "abc"[gone]]
+    left = [name for name in "abc" if name != "abc"[gone]]
+    assert tasks(bucket) == left
+    assert [bucket.root.prev.task, bucket.root.prev.prev.task] == left[::-1]
     assert entries[gone].bucket is None
     # It keeps no neighbour alive.
     assert not hasattr(entries[gone], "next")
@@ -75,7 +77,9 @@ def test_draining_leaves_the_bucket_ready_for_its_next_lap():
     bucket = TimerTaskList[str](counter)
     news = [bucket.add(TimerTaskEntry(name, 7), 7) for name in "abc"]
     assert news == [True, False, False]
-    assert [entry.task for entry in bucket.drain()] == ["a", "b", "c"]
+    drained = bucket.drain()
+    assert [entry.task for entry in drained] == ["a", "b", "c"]
+    assert not any(hasattr(entry, link) for entry in drained for link in ("next", "prev"))
     assert not bucket
     assert counter.value == 0
     assert bucket.expiration_ms == NOT_QUEUED
