@@ -55,6 +55,7 @@ class Replacement:
     """A static member under a new id, stored without a rebalance; and how it was before."""
 
     member: Member
+    member_id: str
     old_member_id: str
     old_protocols: Protocols
     old_rebalance_timeout_ms: int
@@ -88,8 +89,6 @@ class Joining:
             group.remove(facts.member_id)
             self._result.timers.append(CheckHeartbeat(group, facts.member_id))
             self._refuse(ErrorCode.GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER)
-        elif group.is_dead:
-            self._refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE, facts.member_id)
         elif not group.supports(facts.protocol_type, facts.protocols):
             self._refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, facts.member_id)
         elif facts.member_id == UNKNOWN_MEMBER:
@@ -110,9 +109,7 @@ class Joining:
         if group.state is GroupState.PREPARING_REBALANCE:
             joined = known is not None and known.awaiting_join is not None
             return joined or group.awaiting_join < limit
-        if group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
-            return known is not None or len(group.members) < limit
-        return True
+        return known is not None or len(group.members) < limit
 
     # -- who has no id
 
@@ -165,6 +162,7 @@ class Joining:
         group, facts, result = self._group, self._facts, self._result
         before = Replacement(
             member,
+            facts.new_member_id,
             member.member_id,
             member.protocols,
             member.rebalance_timeout_ms,
@@ -220,8 +218,7 @@ class Joining:
             self._update(member)
         else:
             leads = group.leader_id == member.member_id
-            with_members = leads and group.state is GroupState.COMPLETING_REBALANCE
-            self._result.reply(self._ticket, join_answer(group, member.member_id, with_members))
+            self._result.reply(self._ticket, join_answer(group, member.member_id, leads))
 
     def _has_to_rebalance(self, member: Member) -> bool:
         """Not for who repeats a request whose answer got lost. A leader may ask for it: topics may
@@ -252,8 +249,8 @@ def replacement_stored(
 ) -> None:
     """The write of a static member under its new id has ended."""
     member = before.member
-    if group.members.get(member.member_id) is not member:
-        return  # put out meanwhile, and told so
+    if group.members.get(before.member_id) is not member:
+        return  # removed or replaced again meanwhile, which has answered its JoinGroup
     if error is not ErrorCode.NONE:
         _take_back(group, before, error, result)
     elif group.state is GroupState.STABLE:

@@ -30,6 +30,108 @@ def test_a_quick_restart_rebalances_nobody(lab: GroupLab) -> None:
     assert lab.group.state is GroupState.STABLE
     assert lab.sync("a2", 1, instance="i")[0].assignment == b"x"
     assert lab.heartbeats.purgatory.delayed == 2
+    assert "static_member_replaced" in lab.said()
+
+
+def test_a_follower_that_restarts_is_not_made_the_leader() -> None:
+    lab = GroupLab()
+    lab.join(new_id="a")
+    lab.join(new_id="b", instance="i")
+    lab.clock.advance(6_000)
+    lab.sync("b", 1, instance="i")
+    lab.sync("a", 1, {"a": b"x", "b": b"y"})
+    answer = lab.join(instance="i", new_id="b2", can_skip=True)[0]
+    assert (answer.leader, answer.skip_assignment, answer.members) == ("a", False, [])
+    assert lab.group.leader_id == "a"
+
+
+def test_a_request_that_waits_under_the_old_id_is_fenced() -> None:
+    lab = GroupLab()
+    lab.join(new_id="a")
+    lab.join(new_id="b", instance="i")
+    lab.clock.advance(6_000)
+    syncing = lab.sync("b", 1, instance="i")
+    joining = lab.join(instance="i", new_id="b2")
+    assert [answer.error_code for answer in syncing] == [FENCED]
+    again = lab.join(instance="i", new_id="b3")
+    assert [(answer.error_code, answer.member_id) for answer in joining] == [(FENCED, "b2")]
+    assert again == []
+    lab.join("a")
+    assert (again[0].generation_id, again[0].member_id) == (2, "b3")
+
+
+def test_who_restarts_before_it_has_synced_is_the_one_that_is_waited_for() -> None:
+    """Static members are put out by the sync time-out, too: under the id that they have now."""
+    lab = GroupLab()
+    times = {"session_ms": 60_000, "rebalance_ms": 9_000}
+    lab.join(new_id="a", **times)  # type: ignore[arg-type]
+    lab.join(new_id="b", instance="i", **times)  # type: ignore[arg-type]
+    lab.clock.advance(6_000)
+    lab.sync("a", 1, {"a": b"x", "b": b"y"})
+    assert lab.group.state is GroupState.STABLE
+    lab.join(instance="i", new_id="b2", **times)  # type: ignore[arg-type]
+    assert list(lab.group.pending_sync) == ["b2"]
+    lab.clock.advance(9_000)
+    assert list(lab.group.members) == ["a"]
+
+
+class TestWhileTheNewIdIsStored:
+    """The record of the new id is on its way to the followers."""
+
+    def test_a_rebalance_goes_before_the_answer(self, lab: GroupLab) -> None:
+        lab.log.held = True
+        answer = lab.join(instance="i", new_id="a2")
+        lab.join(new_id="c")
+        lab.log.release()
+        assert answer == []
+        lab.join("b")
+        assert [(a.generation_id, a.error_code) for a in answer] == [(2, ErrorCode.NONE)]
+
+    def test_a_member_that_leaves_stays_away(self, lab: GroupLab) -> None:
+        lab.log.held = True
+        answer = lab.join(instance="i", new_id="a2")
+        lab.service.leave(GROUP, [MemberIdentity("", "i")])
+        lab.log.release(ErrorCode.NOT_ENOUGH_REPLICAS)
+        assert [a.error_code for a in answer] == [ErrorCode.UNKNOWN_MEMBER_ID]
+        assert (list(lab.group.members), lab.group.static_members) == (["b"], {})
+
+    def test_a_failure_after_the_next_generation_is_not_answered_again(self, lab: GroupLab) -> None:
+        lab.log.held = True
+        answer = lab.join(instance="i", new_id="a2")
+        lab.join(new_id="c")
+        lab.join("b")
+        assert [a.generation_id for a in answer] == [2]
+        lab.log.release(ErrorCode.NOT_ENOUGH_REPLICAS)
+        assert len(answer) == 1
+
+    @pytest.mark.parametrize("first_error", [ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT])
+    def test_it_may_restart_again(self, lab: GroupLab, first_error: ErrorCode) -> None:
+        """The write of the second id alone decides, whatever becomes of the first one."""
+        lab.log.held = True
+        first = lab.join(instance="i", new_id="a2")
+        second = lab.join(instance="i", new_id="a3", can_skip=True)
+        assert [a.error_code for a in first] == [FENCED]
+        done, offset = lab.log.waiting.popleft()
+        done(first_error, offset)
+        assert second == []
+        lab.log.release()
+        assert [(a.error_code, a.member_id, a.leader) for a in second] == [
+            (ErrorCode.NONE, "a3", "a3")
+        ]
+        assert lab.group.static_members == {"i": "a3"}
+        assert lab.beat("a3", 1, "i") is ErrorCode.NONE
+        assert lab.heartbeats.purgatory.delayed == 2
+
+    def test_what_is_taken_back_has_its_session_again(self, lab: GroupLab) -> None:
+        lab.log.held = True
+        answer = lab.join(instance="i", new_id="a2")
+        lab.log.release(ErrorCode.NOT_ENOUGH_REPLICAS)
+        assert answer[0].error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+        assert lab.heartbeats.purgatory.delayed == 2
+        for _ in range(2):
+            lab.clock.advance(5_000)
+            lab.beat("b", 1)
+        assert list(lab.group.members) == ["b"], "a has not come back"
 
 
 def test_before_version_9_it_is_told_that_the_old_one_leads(lab: GroupLab) -> None:
