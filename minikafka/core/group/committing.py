@@ -86,8 +86,6 @@ def commit(
 def _refusal(group: Group, facts: CommitFacts) -> ErrorCode | None:
     """Members commit in their generation; anybody else only while there are no members, or in a
     transaction, as its producer did not say who it is before KIP-447."""
-    if group.is_dead:
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE
     empty = group.state is GroupState.EMPTY
     if facts.generation_id < 0 and empty:
         return None

@@ -108,8 +108,8 @@ class Group:
         """A member or one that was to become one. The lead goes to the first of those who stay."""
         member = self.members.pop(member_id, None)
         if member is not None:
+            assert member.awaiting_join is None, "its JoinGroup is answered first"
             self._count(member.protocols, -1)
-            self.awaiting_join -= member.awaiting_join is not None
             if member.group_instance_id is not None:
                 del self.static_members[member.group_instance_id]
         if self.leader_id == member_id:
@@ -241,10 +241,6 @@ class Group:
             return offsets.expired(now_ms, retention_ms, None)  # C
         if self.state is GroupState.EMPTY:
             return offsets.expired(now_ms, retention_ms, self.state_since_ms)  # A
-        if (
-            self.is_consumer_group
-            and self.subscribed is not None
-            and self.state is GroupState.STABLE
-        ):
+        if self.subscribed is not None and self.state is GroupState.STABLE:
             return offsets.expired(now_ms, retention_ms, None, self.subscribed)  # B
         return ()

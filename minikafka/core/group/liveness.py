@@ -27,8 +27,6 @@ def heartbeat(
     result: CoordinatorResult,
 ) -> ErrorCode:
     """REBALANCE_IN_PROGRESS is a sign of life, too: the member is to join again."""
-    if group.is_dead:
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE
     error = current_member_error(group, member_id, group_instance_id)
     if error is not None:
         return error

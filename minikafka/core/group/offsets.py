@@ -30,9 +30,6 @@ class GroupOffsets:
     def __len__(self) -> int:
         return len(self._committed)
 
-    def __contains__(self, topic_partition: object) -> bool:
-        return topic_partition in self._committed
-
     def __iter__(self) -> Iterator[TopicPartition]:
         return iter(self._committed)
 

@@ -57,7 +57,6 @@ def prepare_rebalance(
     """Enter the joining phase. A group that was empty waits a while for more members to come."""
     if group.state is GroupState.COMPLETING_REBALANCE:
         reset_assignments(group, ErrorCode.REBALANCE_IN_PROGRESS, result)
-    group.pending_sync.clear()
     result.timers.append(CheckSync(group))
     patience_ms = group.rebalance_timeout_ms
     timer = JoinTimer(group, patience_ms)
@@ -207,7 +206,6 @@ def take_out(group: Group, member: Member, error: ErrorCode, result: Coordinator
         result.reply(ticket, join_error(error))
     if member.awaiting_sync is not None:
         result.reply(member.awaiting_sync, sync_error(error))
-        member.awaiting_sync = None
     group.remove(member.member_id)
     result.timers.append(CheckHeartbeat(group, member.member_id))
 

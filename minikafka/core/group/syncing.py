@@ -65,8 +65,6 @@ def sync(group: Group, facts: SyncFacts, ticket: Ticket, result: CoordinatorResu
 
 
 def _refusal(group: Group, facts: SyncFacts) -> ErrorCode | None:
-    if group.is_dead:
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE
     error = current_member_error(group, facts.member_id, facts.group_instance_id)
     if error is not None:
         return error

@@ -66,3 +66,40 @@ def test_a_group_that_never_was_is_forgotten(lab: GroupLab) -> None:
     lab.expire()
     assert lab.service.group(GROUP) is None
     assert lab.log.batches == []
+
+
+@pytest.mark.parametrize("metadata", [b"", SUBSCRIBED_TO_T], ids=["unreadable", "rebalancing"])
+def test_offsets_of_members_expire_only_while_it_is_known_what_they_read(
+    lab: GroupLab, metadata: bytes
+) -> None:
+    lab.commit({("t", 0): 1, ("u", 0): 1})
+    generation, _ = lab.stable("a", "b", metadata=metadata, session_ms=1_800_000)
+    for _ in range(7 * 24 * 3):
+        lab.clock.advance(1_200_000)
+        for name in "ab":
+            assert lab.beat(name, generation) is NONE
+    if metadata:
+        lab.join("a", session_ms=1_800_000)
+        assert lab.group.state is GroupState.PREPARING_REBALANCE
+    lab.expire()
+    assert lab.committed() == {("t", 0): 1, ("u", 0): 1}
+
+
+def test_a_time_that_the_client_asked_for_is_waited_for(lab: GroupLab) -> None:
+    lab.commit({("t", 0): 1}, expire_ms=lab.clock.wall_ms() + 8 * DAY_MS)
+    lab.clock.advance(8 * DAY_MS - 1)
+    lab.expire()
+    assert lab.committed() == {("t", 0): 1}
+    lab.clock.advance(1)
+    lab.expire()
+    assert lab.service.group(GROUP) is None
+
+
+def test_an_offset_with_a_newer_commit_on_its_way_does_not_expire(lab: GroupLab) -> None:
+    lab.commit({("t", 0): 1})
+    lab.clock.advance(8 * DAY_MS)
+    lab.log.held = True
+    lab.commit({("t", 0): 2})
+    lab.expire()
+    lab.log.release()
+    assert lab.committed() == {("t", 0): 2}

@@ -15,6 +15,7 @@ from minikafka.core.group.states import GroupState
 from minikafka.core.tombstones import BATCH_BYTES
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.protocol.messages.leave_group import MemberIdentity
 from minikafka.protocol.messages.offsets_log import GroupMetadataValue, MemberMetadata
 from minikafka.protocol.records.batch import parse_batch
 from minikafka.protocol.records.builder import build_batch
@@ -223,6 +224,78 @@ def test_offsets_that_cannot_be_deleted(lab: GroupLab) -> None:
     assert refusal() is ErrorCode.GROUP_ID_NOT_FOUND
     lab.stable("a", protocol_type="connect")
     assert refusal() is ErrorCode.NON_EMPTY_GROUP
+
+
+def deleted_offsets(lab: GroupLab, *topic_partitions: TopicPartition) -> list[ErrorCode]:
+    answers: list[ErrorCode] = []
+    lab.service.delete_offsets(
+        GROUP, topic_partitions, lambda answer: answers.extend(answer.values())
+    )
+    return answers
+
+
+def test_of_an_offset_that_is_not_there_nothing_is_stored(lab: GroupLab) -> None:
+    lab.commit({("t", 0): 1})
+    before = len(lab.log.batches)
+    assert deleted_offsets(lab, T1) == [NONE]
+    assert len(lab.log.batches) == before
+
+
+@pytest.mark.parametrize("why", ["members", "somebody is to join", "a commit", "another offset"])
+def test_a_group_that_still_has_something_outlives_its_offsets(lab: GroupLab, why: str) -> None:
+    lab.stable("a", metadata=SUBSCRIBED_TO_T)
+    if why != "members":
+        lab.service.leave(GROUP, [MemberIdentity("a")])
+        lab.commit({("u", 0): 1})
+    else:
+        lab.commit({("u", 0): 1}, "a", 1)
+    generation = lab.group.generation_id
+    if why == "somebody is to join":
+        lab.join(new_id="p", must_know_id=True)
+    elif why == "a commit":
+        lab.log.held = True
+        lab.commit({("w", 0): 1})
+    elif why == "another offset":
+        lab.commit({("w", 0): 1})
+    assert deleted_offsets(lab, TopicPartition("u", 0)) == [NONE]
+    assert lab.service.group(GROUP) is not None
+    lab.log.release()
+    lab.resign()
+    lab.elect()
+    assert lab.group.generation_id == generation, "its own record is still there"
+
+
+def test_a_deletion_in_several_batches_is_answered_once_after_the_last(lab: GroupLab) -> None:
+    topic = "t" * 249
+    lab.commit({(topic, n): n for n in range(2 * BATCH_BYTES // len(topic))})
+    before = len(lab.log.batches)
+    batches_by_then: list[int] = []
+    lab.service.delete_groups([GROUP], lambda _: batches_by_then.append(len(lab.log.batches)))
+    assert batches_by_then == [before + 3]
+
+
+def test_an_offset_that_was_deleted_does_not_come_back_by_a_commit_before(lab: GroupLab) -> None:
+    lab.commit({("t", 0): 1})
+    lab.log.held = True
+    lab.commit({("t", 0): 2})
+    assert deleted_offsets(lab, T0) == [NONE]
+    lab.log.release()
+    live = lab.committed()
+    assert live == {}
+    lab.resign()
+    lab.elect()
+    assert lab.committed() == live
+
+
+def test_what_a_refused_commit_is_told_depends_on_who_commits_first(lab: GroupLab) -> None:
+    where = {("t", 0): 1}
+    lab.commit(where)
+    assert lab.commit(where, "a", 0) == {T0: ErrorCode.UNKNOWN_MEMBER_ID}
+    lab.join(new_id="a")
+    lab.clock.advance(6_000)
+    assert lab.commit(where, "stranger", 1) == {T0: ErrorCode.UNKNOWN_MEMBER_ID}
+    assert lab.commit(where, "a", 0) == {T0: ErrorCode.ILLEGAL_GENERATION}
+    assert lab.commit(where, "a", 1) == {T0: ErrorCode.REBALANCE_IN_PROGRESS}
 
 
 # -- what is told

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from minikafka.core.group.offsets import GroupOffsets
+from minikafka.core.group.records import CommittedOffset
 from minikafka.core.group.result import InTransaction
+from minikafka.core.group.states import GroupState
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.records.batch import parse_batch, stamp
@@ -271,3 +273,90 @@ def test_a_group_with_a_transaction_under_way_is_not_forgotten() -> None:
     lab.expire()
     ended(lab, committed=True)
     assert lab.committed() == {WHERE: 5}
+
+
+def test_who_names_a_generation_or_an_instance_says_who_he_is() -> None:
+    lab = GroupLab()
+    generation, (member,) = lab.stable("a")
+    for claimed in (0, generation):
+        assert lab.commit({WHERE: 1}, "", claimed, transaction=TXN) == {TP: E.UNKNOWN_MEMBER_ID}
+    by_instance = lab.commit({WHERE: 1}, "", -1, instance="i", transaction=TXN)
+    assert by_instance == {TP: E.UNKNOWN_MEMBER_ID}
+    lab.join(member, protocols=["range", "other"])
+    assert lab.group.state is GroupState.COMPLETING_REBALANCE
+    assert lab.commit({WHERE: 1}, member, generation + 1, transaction=TXN) == {TP: E.NONE}
+
+
+def test_offsets_that_are_all_refused_wait_for_no_marker() -> None:
+    lab = GroupLab()
+    told = lab.commit({WHERE: 1}, metadata="x" * 4097, transaction=TXN)
+    assert told == {TP: E.OFFSET_METADATA_TOO_LARGE}
+    assert not lab.group.offsets.has_pending
+
+
+def test_a_deleted_group_takes_back_what_it_has_in_transactions() -> None:
+    lab = GroupLab()
+    lab.commit({("flights", 1): 1})
+    lab.commit({WHERE: 5}, transaction=TXN)
+    lab.log.held = True
+    lab.commit({("flights", 2): 5}, transaction=InTransaction(8, 0))
+    before = lab.log.end
+    lab.service.delete_groups([GROUP], lambda _: None)
+    tombstones = {record.topic_partition.partition for record in list(lab.log.records())[before:]}
+    assert tombstones == {0, 1, 2}
+
+
+class TestOffsetsOfOneTransaction:
+    NEW, OLD = CommittedOffset(9), CommittedOffset(5)
+    OTHER = TopicPartition("flights", 1)
+
+    def test_a_deletion_in_the_transaction_takes_its_offset_back(self) -> None:
+        offsets = GroupOffsets()
+        offsets.replay_in_transaction(PID, TP, 1, self.NEW)
+        offsets.replay_in_transaction(PID, TP, 2, None)
+        assert not offsets.awaits(PID)
+        offsets.end_transaction(PID, 3, committed=True)
+        assert offsets.get(TP) is None
+
+    def test_the_later_record_counts_though_it_is_told_of_first(self) -> None:
+        offsets = GroupOffsets()
+        offsets.replay_in_transaction(PID, TP, 9, self.NEW)
+        offsets.replay_in_transaction(PID, TP, 5, self.OLD)
+        offsets.end_transaction(PID, 10, committed=True)
+        assert offsets.get(TP) == self.NEW
+
+    def test_the_others_stay_when_one_is_deleted(self) -> None:
+        offsets = GroupOffsets()
+        for topic_partition in (TP, self.OTHER):
+            offsets.replay_in_transaction(PID, topic_partition, 1, self.NEW)
+        offsets.remove(TP)
+        offsets.end_transaction(PID, 3, committed=True)
+        assert (offsets.get(TP), offsets.get(self.OTHER)) == (None, self.NEW)
+
+    def test_a_marker_told_of_first_ends_what_is_before_it_alone(self) -> None:
+        offsets = GroupOffsets()
+        offsets.begin_in_transaction(PID, [TP, self.OTHER])
+        offsets.end_transaction(PID, 10, committed=True)
+        offsets.replay_in_transaction(PID, TP, 5, self.OLD)
+        offsets.replay_in_transaction(PID, self.OTHER, 11, self.NEW)
+        assert (offsets.get(TP), offsets.get(self.OTHER)) == (self.OLD, None)
+        assert offsets.awaits(PID)
+
+    def test_each_kind_of_pending_commit_is_pending(self) -> None:
+        offsets = GroupOffsets()
+        assert not offsets.has_pending
+        offsets.begin({TP: self.NEW})
+        assert offsets.has_pending
+        offsets.fail(TP, self.NEW)
+        offsets.begin_in_transaction(PID, [TP])
+        assert offsets.has_pending
+        offsets.leave_way(PID, TP)
+        offsets.replay_in_transaction(PID, TP, 1, self.NEW)
+        assert offsets.has_pending
+        offsets.end_transaction(PID, 2, committed=False)
+        assert not offsets.has_pending
+
+    def test_a_record_at_the_end_of_the_log_is_not_older_than_it(self) -> None:
+        offsets = GroupOffsets()
+        offsets.replay(TP, 5, self.OLD)
+        assert (offsets.is_older(TP, 5), offsets.is_older(TP, 6)) == (False, True)

@@ -1,0 +1,296 @@
+"""From one generation to the next: who is waited for, who leads, what is told and stored."""
+
+import pytest
+
+from minikafka.core.group.member import Member
+from minikafka.core.group.records import GroupStored
+from minikafka.core.group.states import GroupState
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.errors import ErrorCode
+from minikafka.protocol.messages.join_group import JoinGroupResponse
+from minikafka.protocol.messages.leave_group import MemberIdentity
+from tests.support.group_lab import GROUP, GroupLab
+
+UNKNOWN = ErrorCode.UNKNOWN_MEMBER_ID
+PATIENT = {"session_ms": 60_000, "rebalance_ms": 60_000}
+
+
+@pytest.fixture
+def lab() -> GroupLab:
+    return GroupLab()
+
+
+def joined(lab: GroupLab, *names: str, **options: int) -> list[list[JoinGroupResponse]]:
+    """Members that have joined and are to sync; the first one leads."""
+    answers = [lab.join(new_id=name, **options) for name in names]  # type: ignore[arg-type]
+    lab.clock.advance(6_000)
+    assert all(answers)
+    return answers
+
+
+def leave(lab: GroupLab, name: str, reason: str | None = None) -> None:
+    assert lab.service.leave(GROUP, [MemberIdentity(name, None, reason)])[0].error_code == 0
+
+
+def facts_of(lab: GroupLab, event: str) -> list[dict[str, object]]:
+    return [facts for _, said, facts in lab.events.events if said == event]
+
+
+# -- requests that are repeated
+
+
+def test_a_join_repeated_before_the_sync_gets_the_generation_again(lab: GroupLab) -> None:
+    joined(lab, "a", "b")
+    assert [member.member_id for member in lab.join("a")[0].members] == ["a", "b"]
+    again = lab.join("b")[0]
+    assert (again.generation_id, again.members) == (1, [])
+    assert lab.group.state is GroupState.COMPLETING_REBALANCE
+
+
+def test_of_two_joins_of_one_member_the_later_is_answered(lab: GroupLab) -> None:
+    generation, _ = lab.stable("a", "b")
+    first, second = lab.join("a"), lab.join("a")
+    assert (first[0].error_code, first[0].member_id) == (ErrorCode.REBALANCE_IN_PROGRESS, "a")
+    assert not second
+    assert lab.group.awaiting_join == 1
+    third = lab.join("b")
+    assert second[0].generation_id == third[0].generation_id == generation + 1
+    assert len(first) == len(second) == 1
+
+
+def test_a_pending_id_is_of_no_static_member(lab: GroupLab) -> None:
+    lab.join(new_id="a", must_know_id=True)
+    refused = lab.join("a", instance="i")[0]
+    assert (refused.error_code, refused.member_id) == (UNKNOWN, "a")
+    assert not lab.group.members
+
+
+def test_a_member_may_change_its_protocols_and_times(lab: GroupLab) -> None:
+    lab.stable("a")
+    again = lab.join("a", protocols=["sticky", "range"], session_ms=20_000, rebalance_ms=30_000)
+    assert again[0].protocol_name == "sticky"
+    assert lab.group.rebalance_timeout_ms == 30_000
+    lab.sync("a", 2, {"a": b"x"})
+    lab.clock.advance(19_999)
+    assert lab.group.members
+    lab.clock.advance(1)
+    assert not lab.group.members
+
+
+# -- who is waited for, and how long
+
+
+def test_a_group_that_was_emptied_begins_again_without_prolonging_its_delay(lab: GroupLab) -> None:
+    """Kafka prolongs the initial delay of the very first generation alone."""
+    lab.stable("a")
+    leave(lab, "a")
+    assert lab.group.state is GroupState.EMPTY
+    answers = [lab.join(new_id="b")]
+    lab.clock.advance(2_000)
+    answers.append(lab.join(new_id="c"))
+    lab.clock.advance(999)
+    assert not any(answers)
+    lab.clock.advance(1)
+    assert all(answers)
+
+
+def test_the_initial_delay_is_not_prolonged_beyond_the_rebalance_time_out(lab: GroupLab) -> None:
+    answers = [lab.join(new_id="a", rebalance_ms=1_000)]
+    lab.clock.advance(2_000)
+    answers.append(lab.join(new_id="b", rebalance_ms=1_000))
+    assert not any(answers)
+    lab.clock.advance(1_000)
+    assert all(answers)
+
+
+def test_the_most_patient_member_is_waited_for(lab: GroupLab) -> None:
+    lab.join(new_id="a", session_ms=60_000, rebalance_ms=8_000)
+    lab.join(new_id="b", session_ms=60_000, rebalance_ms=20_000)
+    lab.clock.advance(6_000)
+    lab.sync("b", 1)
+    lab.sync("a", 1, {"a": b"x", "b": b"y"})
+    answer = lab.join("a", session_ms=60_000, rebalance_ms=8_000)
+    lab.clock.advance(19_999)
+    assert not answer
+    lab.clock.advance(1)
+    assert [member.member_id for member in answer[0].members] == ["a"]
+    assert facts_of(lab, "member_removed") == [
+        {
+            "group": GROUP,
+            "member": "b",
+            "reason": "did not rejoin within the rebalance timeout",
+        }
+    ]
+
+
+def test_a_member_that_waits_for_its_assignment_is_not_missed(lab: GroupLab) -> None:
+    joined(lab, "a", "b")
+    waiting = lab.sync("b", 1)
+    for _ in range(4):
+        lab.clock.advance(5_000)
+        assert lab.beat("a", 1) is ErrorCode.NONE
+    assert list(lab.group.members) == ["a", "b"]
+    lab.sync("a", 1, {"a": b"x", "b": b"y"})
+    assert waiting[0].assignment == b"y"
+
+
+def test_a_loaded_member_that_waits_for_the_others_to_join_is_not_missed(lab: GroupLab) -> None:
+    generation, _ = lab.stable("a", "b")
+    lab.resign()
+    lab.elect()
+    answer = lab.join("a")
+    for _ in range(4):
+        lab.clock.advance(5_000)
+        assert lab.beat("b", generation) is ErrorCode.REBALANCE_IN_PROGRESS
+    assert list(lab.group.members) == ["a", "b"]
+    lab.join("b")
+    assert answer[0].generation_id == generation + 1
+
+
+def test_who_left_before_syncing_is_not_waited_for(lab: GroupLab) -> None:
+    joined(lab, "a", "b", **PATIENT)
+    leave(lab, "b")
+    assert lab.rebalances.purgatory.delayed == 1, "the joining phase; no sync is waited for"
+    lab.join("a", **PATIENT)  # type: ignore[arg-type]
+    assert lab.rebalances.purgatory.delayed == 1, "the sync of the next generation"
+    lab.sync("a", 2, {"a": b"x"})
+    lab.clock.advance(59_999)
+    assert list(lab.group.members) == ["a"]
+    assert lab.rebalances.purgatory.delayed == 0
+
+
+def test_a_group_that_is_too_large_keeps_those_who_join_first() -> None:
+    before = GroupLab()
+    before.stable("a", "b", "c")
+    lab = GroupLab(elect=False, group_max_size=2)
+    lab.log.batches, lab.log.end = before.log.batches, before.log.end
+    lab.elect()
+    first = lab.join("a")
+    lab.join("b")
+    again = lab.join("a")
+    assert first[0].error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    assert not again, "it has a place already"
+    assert lab.join("c")[0].error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert [member.member_id for member in again[0].members] == ["a", "b"]
+    assert lab.heartbeats.purgatory.delayed == 2, "c is not waited for"
+
+
+# -- who leads
+
+
+def test_the_lead_stays_with_one_who_is_not_the_first(lab: GroupLab) -> None:
+    """A static leader that is away keeps its place among the members, but not the lead."""
+    times = {"session_ms": 60_000, "rebalance_ms": 8_000}
+    lab.join(new_id="away", instance="i", **times)  # type: ignore[arg-type]
+    for name in "bc":
+        lab.join(new_id=name, **times)  # type: ignore[arg-type]
+    lab.clock.advance(6_000)
+    assigned = {"away": b"x", "b": b"y", "c": b"z"}
+    lab.sync("away", 1, assigned, instance="i")
+    lab.sync("b", 1)
+    lab.sync("c", 1)
+    lab.join(new_id="d", **times)  # type: ignore[arg-type]
+    answers = [lab.join(name, **times) for name in "bc"]  # type: ignore[arg-type]
+    lab.clock.advance(8_000)
+    assert [answer[0].leader for answer in answers] == ["b", "b"]
+    assert [m.member_id for m in answers[0][0].members] == ["away", "b", "c", "d"]
+    leave(lab, "c")
+    assert lab.group.leader_id == "b"
+    leave(lab, "b")
+    assert lab.group.leader_id == "away"
+
+
+# -- protocols
+
+
+def test_a_protocol_that_not_all_know_is_neither_enough_nor_voted_for(lab: GroupLab) -> None:
+    first = lab.join(new_id="a", protocols=["odd", "range"])
+    lab.join(new_id="b", protocols=["range"])
+    lab.clock.advance(6_000)
+    assert first[0].protocol_name == "range"
+    refused = lab.join(new_id="c", protocols=["odd"])[0]
+    assert refused.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    leave(lab, "b")
+    assert lab.join(new_id="c", protocols=["new"])[0].error_code == (
+        ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    )
+
+
+def test_a_member_says_something_else_under_each_protocol() -> None:
+    member = Member("a", None, "c", "/h", 1, 1, "consumer", (("range", b"r"), ("sticky", b"s")))
+    assert (member.metadata("range"), member.metadata("sticky")) == (b"r", b"s")
+
+
+# -- what is told and stored
+
+
+def test_the_life_of_a_group_is_logged(lab: GroupLab) -> None:
+    lab.stable("a")
+    leave(lab, "a", "closed")
+    lab.join(new_id="p", must_know_id=True)
+    leave(lab, "p")
+    assert lab.said()[2:] == [
+        "rebalance_prepared",
+        "group_stabilized",
+        "assignment_received",
+        "rebalance_prepared",
+        "member_left",
+        "group_empty",
+        "pending_member_left",
+    ]
+    assert [facts["reason"] for facts in facts_of(lab, "member_left")] == ["closed"]
+    lab.stable("b")
+    leave(lab, "b")
+    assert [facts["reason"] for facts in facts_of(lab, "member_left")][1:] == ["not provided"]
+
+
+def test_a_group_is_stored_with_the_time_of_its_last_change(lab: GroupLab) -> None:
+    lab.stable("a")
+    changed_ms = lab.clock.wall_ms()
+    leave(lab, "a")
+    values = [record.value for record in lab.log.records() if isinstance(record, GroupStored)]
+    assert [(value.generation, value.protocol, value.leader) for value in values if value] == [
+        (1, "range", "a"),
+        (2, None, None),
+    ]
+    assert values[1] is not None
+    assert values[1].current_state_timestamp == changed_ms
+    assert lab.group.protocol_name is None
+
+
+def test_a_group_that_is_left_before_its_first_generation_is_stored_and_deleted(
+    lab: GroupLab,
+) -> None:
+    lab.join(new_id="a")
+    leave(lab, "a")
+    lab.clock.advance(6_000)
+    assert (lab.group.state, lab.group.generation_id) == (GroupState.EMPTY, 1)
+    lab.resign()
+    lab.elect()
+    assert lab.group.generation_id == 1
+    told: dict[str, ErrorCode] = {}
+    lab.service.delete_groups([GROUP], told.update)
+    assert told == {GROUP: ErrorCode.NONE}
+    lab.resign()
+    lab.elect()
+    assert lab.service.group(GROUP) is None
+
+
+def test_a_group_that_rebalances_shows_no_assignments(lab: GroupLab) -> None:
+    lab.stable("a", "b", metadata=b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff")
+    stable = lab.service.describe(GROUP).members[0]
+    assert (stable.member_assignment, stable.member_metadata[:6]) == (b"a", b"\0\0\0\0\0\1")
+    lab.join("a")
+    found = lab.service.describe(GROUP)
+    assert found.group_state == "PreparingRebalance"
+    assert {(m.member_assignment, m.member_metadata) for m in found.members} == {(b"", b"")}
+
+
+def test_a_group_of_offsets_alone_has_no_protocol(lab: GroupLab) -> None:
+    lab.commit({("t", 0): 1})
+    found = lab.service.describe(GROUP)
+    assert (found.group_state, found.protocol_type, found.protocol_data) == ("Empty", "", "")
+    group = lab.group
+    assert (group.protocol_name, group.subscribed, group.last_eviction) == (None, None, None)
+    assert group.may_be_subscribed_to("t"), "nobody knows"
+    assert not lab.group.offsets.is_unstable(TopicPartition("t", 0))
