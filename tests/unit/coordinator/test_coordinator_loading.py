@@ -292,3 +292,84 @@ def test_loading_comes_to_the_same_as_replaying_every_record(steps: list[tuple[A
         _append(log, number, step)
     assert [parse_batch(batch, 0).base_offset for batch in log.batches] == list(range(len(steps)))
     assert _seen(load(log, RecordingLog())) == _seen(_replayed(steps))
+
+
+# -- what a loaded group is
+
+
+def loaded(stored: GroupMetadataValue) -> GroupLab:
+    lab = GroupLab()
+    write(lab, encode_record(GroupStored("g", stored)))
+    reload(lab)
+    return lab
+
+
+def test_a_group_is_loaded_with_its_leader_protocol_and_time() -> None:
+    group = loaded(value(("a", None), ("b", None), leader="b")).group
+    assert (group.leader_id, group.protocol_name, group.state_since_ms) == ("b", "range", 0)
+
+
+def test_the_time_of_a_group_may_be_unknown() -> None:
+    stored = value(leader=None, protocol=None)
+    stored.current_state_timestamp = -1
+    assert loaded(stored).group.state_since_ms is None
+
+
+def test_a_group_of_offsets_alone_counts_from_its_loading() -> None:
+    lab = GroupLab()
+    lab.commit({("t", 0): 1})
+    lab.clock.advance(1_000)
+    reload(lab)
+    assert (lab.group.protocol_type, lab.group.state_since_ms) == (None, lab.clock.wall_ms())
+    stored = value(leader=None, protocol=None)
+    stored.protocol_type, stored.current_state_timestamp = "", 5
+    write(lab, encode_record(GroupStored("g", stored)))
+    reload(lab)
+    assert (lab.group.protocol_type, lab.group.state_since_ms) == (None, 5)
+    assert lab.group.state is GroupState.EMPTY
+
+
+def test_a_loaded_group_knows_what_it_subscribes_to() -> None:
+    lab = GroupLab()
+    lab.commit({("t", 0): 1, ("u", 0): 1})
+    lab.stable("a", metadata=b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff")
+    reload(lab)
+    told: dict[TopicPartition, ErrorCode] = {}
+    t, u = TopicPartition("t", 0), TopicPartition("u", 0)
+    lab.service.delete_offsets("g", [t, u], told.update)
+    assert told == {t: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, u: ErrorCode.NONE}
+
+
+def test_the_offsets_of_a_group_outlive_its_own_record() -> None:
+    lab = GroupLab()
+    lab.commit({("t", 0): 1})
+    lab.stable("a")
+    write(lab, encode_record(GroupStored("g", None)))
+    reload(lab)
+    assert (lab.committed(), lab.group.generation_id) == ({("t", 0): 1}, 0)
+    lab = loaded(value(("a", None), leader="a"))
+    write(lab, encode_record(GroupStored("g", None)))
+    reload(lab)
+    assert lab.service.group("g") is None
+
+
+def test_a_group_that_does_not_exist_has_no_members() -> None:
+    refused = GroupLab().join("stranger", protocols=[])[0]
+    assert (refused.error_code, refused.member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, "stranger")
+
+
+def test_a_loaded_group_of_the_greatest_size_stays_stable() -> None:
+    lab = GroupLab(group_max_size=2)
+    lab.stable("a", "b")
+    reload(lab)
+    assert lab.group.state is GroupState.STABLE
+
+
+def test_a_sync_that_waits_for_a_coordinator_that_resigns_is_answered() -> None:
+    lab = GroupLab()
+    for name in "ab":
+        lab.join(new_id=name)
+    lab.clock.advance(6_000)
+    waiting = lab.sync("b", 1)
+    lab.resign()
+    assert [answer.error_code for answer in waiting] == [ErrorCode.NOT_COORDINATOR]
