@@ -58,6 +58,15 @@ def test_of_two_joins_of_one_member_the_later_is_answered(lab: GroupLab) -> None
     assert len(first) == len(second) == 1
 
 
+def test_of_two_syncs_of_one_member_the_later_is_answered(lab: GroupLab) -> None:
+    joined(lab, "a", "b")
+    first, second = lab.sync("b", 1), lab.sync("b", 1)
+    assert [answer.error_code for answer in first] == [ErrorCode.REBALANCE_IN_PROGRESS]
+    lab.sync("a", 1, {"a": b"x", "b": b"y"})
+    assert [answer.assignment for answer in second] == [b"y"]
+    assert len(first) == 1
+
+
 def test_a_pending_id_is_of_no_static_member(lab: GroupLab) -> None:
     lab.join(new_id="a", must_know_id=True)
     refused = lab.join("a", instance="i")[0]
