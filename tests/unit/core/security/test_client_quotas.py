@@ -307,4 +307,6 @@ def test_a_filter_leaves_unread_what_cannot_match() -> None:
     assert user.may_match("user")
     assert not user.may_match("client-id")
     assert not user.may_match("user", "client-id")
-    assert QuotaFilter.of([("user", EXACT, "b b")], strict=False).may_match("user", "client-id")
+    loose = QuotaFilter.of([("user", EXACT, "b b")], strict=False)
+    assert loose.may_match("user", "client-id")
+    assert not loose.may_match("client-id")
