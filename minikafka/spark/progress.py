@@ -28,6 +28,7 @@ from minikafka.protocol.messages.offset_commit import (
 from minikafka.spark.client_options import client_options
 from minikafka.spark.cluster import Cluster
 from minikafka.spark.coordinators import CoordinatorKind, Coordinators
+from minikafka.spark.failure_text import cause_of
 from minikafka.spark.read.offsets import LATEST, Offsets, offsets_of
 
 _PATIENCE_MS: Final = "5000"  # the events of later batches wait meanwhile
@@ -82,9 +83,9 @@ class ProgressListener(StreamingQueryListener):
         """Nothing new is to be told."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        failure = (event.exception or "").splitlines()
         name = self._names.pop(str(event.id), str(event.id))
-        self._show(f"query={name} ended" + (f" failed={failure[0]}" if failure else ""))
+        failure = f" failed={cause_of(event.exception)}" if event.exception else ""
+        self._show(f"query={name} ended{failure}")
 
 
 def progress_line(

@@ -11,10 +11,11 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
+from minikafka.spark.failure_text import cause_of
 from minikafka.spark.pipeline.checkpoints import checkpoint_folder
 from minikafka.spark.pipeline.definitions import load_graph
 from minikafka.spark.pipeline.engine import Engine
-from minikafka.spark.pipeline.failures import PipelineError, cause_of
+from minikafka.spark.pipeline.failures import PipelineError
 from minikafka.spark.pipeline.graph import Flow, Graph, MaterializedView, Sink, StreamingTable
 from minikafka.spark.pipeline.progress import FlowsListener, bootstrap_servers_of
 from minikafka.spark.pipeline.resolving import Resolved, Resolver, reads

@@ -11,7 +11,8 @@ from typing import Any
 from pyspark.errors import PySparkException
 from pyspark.pipelines.graph_element_registry import graph_element_registration_context
 
-from minikafka.spark.pipeline.failures import PipelineError, cause_of
+from minikafka.spark.failure_text import cause_of
+from minikafka.spark.pipeline.failures import PipelineError
 from minikafka.spark.pipeline.graph import Graph, GraphElements
 from minikafka.spark.pipeline.spec import Spec
 from minikafka.spark.pipeline.sql_files import sql_reader

@@ -11,9 +11,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from minikafka.kernel.config import ConfigError
+from minikafka.spark.failure_text import cause_of
 from minikafka.spark.pipeline.definitions import load_graph
 from minikafka.spark.pipeline.engine import Engine
-from minikafka.spark.pipeline.failures import PipelineError, cause_of
+from minikafka.spark.pipeline.failures import PipelineError
 from minikafka.spark.pipeline.graph import Flow, Graph, Sink, StreamingTable, TemporaryView
 from minikafka.spark.pipeline.ordering import resolve_all
 from minikafka.spark.pipeline.replay_plan import ReplayPlan

@@ -11,7 +11,8 @@ from typing import Any, Final, NamedTuple
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame
 
-from minikafka.spark.pipeline.failures import PipelineError, cause_of
+from minikafka.spark.failure_text import cause_of
+from minikafka.spark.pipeline.failures import PipelineError
 from minikafka.spark.pipeline.graph import (
     Flow,
     Graph,

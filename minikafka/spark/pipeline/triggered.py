@@ -15,9 +15,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from minikafka.spark.failure_text import cause_of
 from minikafka.spark.java import prepare_environment
 from minikafka.spark.pipeline.engine import Engine
-from minikafka.spark.pipeline.failures import PipelineError, cause_of
+from minikafka.spark.pipeline.failures import PipelineError
 from minikafka.spark.pipeline.settings import static_settings
 from minikafka.spark.pipeline.signals import asked_to_stop
 from minikafka.spark.pipeline.spec import Spec

@@ -71,6 +71,19 @@ def test_the_end_of_a_query_has_its_name() -> None:
         assert lines[-2:] == [f"query={shown} started", f"query={shown} ended failed=Boom"]
 
 
+def test_a_query_that_failed_ends_with_the_reason() -> None:
+    """Spark's first line says only that Python raised something."""
+    lines: list[str] = []
+    raised = (
+        "org.apache.spark.SparkException: Error from python worker: Traceback (most recent call "
+        'last):\n  File "/x.py", line 1, in f\n    raise OptionError(text)\n'
+        "minikafka.spark.option_parsing.OptionError: unknown option 'topics'\n SQLSTATE: 38000\n"
+    )
+    ended = SimpleNamespace(exception=raised, id=uuid4())
+    ProgressListener("127.0.0.1:1", lines.append).onQueryTerminated(ended)  # type: ignore[arg-type]
+    assert lines == [f"query={ended.id} ended failed=OptionError: unknown option 'topics'"]
+
+
 def test_brokers_that_are_gone_leave_the_lag_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     """The line of the batch is shown all the same, and why no offsets were committed."""
     monkeypatch.setattr("minikafka.spark.progress._PATIENCE_MS", "1")

@@ -18,7 +18,7 @@ from pyspark.pipelines.graph_element_registry import (
     graph_element_registration_context,
 )
 
-from minikafka.spark.pipeline.failures import PipelineError, cause_of, spark_told_in_a_line
+from minikafka.spark.pipeline.failures import PipelineError, spark_told_in_a_line
 from minikafka.spark.pipeline.graph import (
     Graph,
     GraphElements,
@@ -122,21 +122,7 @@ FAILED = """\
   File "/x/cluster.py", line 189, in partitions
     raise KafkaError(code, f"topic {name}: {_reason(code)}")
 minikafka.kernel.errors.KafkaError: UNKNOWN_TOPIC_OR_PARTITION: topic t: does not exist
- SQLSTATE: 38000 SQLSTATE: XXKST
-=== Streaming Query ===
 """
-
-
-def test_the_cause_is_one_line() -> None:
-    assert cause_of(FAILED) == "KafkaError: UNKNOWN_TOPIC_OR_PARTITION: topic t: does not exist"
-    text = "[TABLE_OR_VIEW_NOT_FOUND] The table `x` cannot be found. SQLSTATE: 42P01; line 1\nmore"
-    assert cause_of(text) == "[TABLE_OR_VIEW_NOT_FOUND] The table `x` cannot be found.; line 1"
-    assert cause_of(KeyError()) == "KeyError"
-    text = (
-        "An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext.\n"
-        ": org.apache.spark.SparkException: Could not parse Master URL: 'x'\n\tat org.apache"
-    )
-    assert cause_of(text) == "SparkException: Could not parse Master URL: 'x'"
 
 
 def test_what_spark_raises_is_told_in_a_line(tmp_path: Path) -> None:
