@@ -65,8 +65,10 @@ def check_option_names(given: Options) -> None:
             continue
         what = "Kafka client option" if name.startswith(_KAFKA) else "option"
         near = _nearest(name)
+        # Spark has put the name in lower case. Say so unless the user wrote it so, too.
+        cased = "" if near and near.islower() else " (Spark passes names of options in lower case)"
         hint = f": did you mean '{near}'?" if near else ""
-        raise OptionError(f"unknown {what} '{name}'{hint}")
+        raise OptionError(f"unknown {what} '{name}'{cased}{hint}")
 
 
 def _nearest(name: str) -> str | None:

@@ -119,8 +119,24 @@ def test_unknown_options_are_refused_with_the_nearest_name(name: str, near: str 
     for options in (batch_options, stream_options, lambda it: write_options(it, {"value": "x"})):
         with pytest.raises(OptionError, match=re.escape(f"option '{name.lower()}'")) as refusal:
             options(given)
+        cased = "" if near and near.islower() else " (Spark passes names of options in lower case)"
         hint = f": did you mean '{near}'?" if near else ""
-        assert str(refusal.value).endswith(f"option '{name.lower()}'{hint}")
+        assert str(refusal.value).endswith(f"option '{name.lower()}'{cased}{hint}")
+
+
+def test_a_user_who_wrote_capitals_is_told_where_they_went() -> None:
+    with pytest.raises(OptionError) as refusal:
+        stream_options({**BASE, "startingOffset": "earliest"})
+    assert str(refusal.value) == (
+        "unknown option 'startingoffset' (Spark passes names of options in lower case): "
+        "did you mean 'startingOffsets'?"
+    )
+    with pytest.raises(OptionError) as refusal:
+        stream_options({**BASE, "kafka.max.poll.recrds": "5"})
+    assert str(refusal.value) == (
+        "unknown Kafka client option 'kafka.max.poll.recrds': "
+        "did you mean 'kafka.max.poll.records'?"
+    )
 
 
 def test_options_of_spark_and_of_the_java_client_are_known() -> None:
