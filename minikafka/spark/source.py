@@ -57,10 +57,13 @@ class DefaultSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from minikafka.spark.options import stream_options
-        from minikafka.spark.read.stream_reader import StreamReader
+        from minikafka.spark.read.stream_reader import RefusedStreamReader, StreamReader
 
-        check_schema(schema)
-        return StreamReader(schema, stream_options(self.options))
+        try:
+            check_schema(schema)
+            return StreamReader(schema, stream_options(self.options))
+        except OptionError as error:
+            return RefusedStreamReader(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         from minikafka.spark.write.write_options import write_options

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -16,6 +16,7 @@ from pyspark.sql.streaming.datasource import (
 from minikafka.kernel.cluster import ZERO_UUID, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.spark.cluster import Cluster, pause
+from minikafka.spark.option_parsing import OptionError
 from minikafka.spark.options import ReadOptions
 from minikafka.spark.read.batch_reader import RangePartition, read_range
 from minikafka.spark.read.offsets import (
@@ -244,3 +245,34 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return True
         self._triggered_at_ms = now_ms
         return False
+
+
+class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """The reader of a query with wrong options: every method that Spark calls raises ``error``.
+
+    PySpark 4.3 expects ``DataSource.streamReader`` to return. If it raises, PySpark calls ``stop``
+    on a variable without a value, and the user sees an UnboundLocalError last."""
+
+    def __init__(self, error: OptionError) -> None:
+        self._error = error
+
+    def initialOffset(self) -> NoReturn:
+        raise self._error
+
+    def getDefaultReadLimit(self) -> NoReturn:
+        raise self._error
+
+    def prepareForTriggerAvailableNow(self) -> NoReturn:
+        raise self._error
+
+    def reportLatestOffset(self) -> NoReturn:
+        raise self._error
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> NoReturn:
+        raise self._error
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> NoReturn:
+        raise self._error
+
+    def read(self, partition: InputPartition) -> NoReturn:
+        raise self._error
