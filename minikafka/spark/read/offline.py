@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from minikafka.core.log.aborted_txn import ENTRY, ENTRY_BYTES, AbortedTxn
 from minikafka.kernel.cluster import INTERNAL_TOPICS, TopicPartition
 from minikafka.protocol.records.batch import iterate_batches
+from minikafka.spark.option_parsing import OptionError
 from minikafka.spark.options import AtOffsets, Edge, Limit, ReadOptions, Subscription
 from minikafka.spark.read.decode import Slice, decode_to_arrow
 from minikafka.spark.read.offsets import EARLIEST, Offsets, names
@@ -22,6 +23,7 @@ from minikafka.spark.read.planning import (
     check_start_within,
 )
 from minikafka.storage.checkpoints import LOG_START_OFFSET, REPLICATION_OFFSET, decode_offsets
+from minikafka.storage.metadata_files import META_PROPERTIES
 from minikafka.storage.names import (
     LOG_SUFFIX,
     TXN_INDEX_SUFFIX,
@@ -62,8 +64,10 @@ def segment_ranges(directory: Path, options: ReadOptions) -> list[SegmentRange]:
     """One range per segment, up to the high watermark that the broker has written down (it does so
     every few seconds), or for readers of committed records up to the last stable offset.
 
-    Raises ValueError for an unknown partition and for a start beyond the end; DataLossError for
-    offsets named below a log's start or beyond its end."""
+    Raises OptionError if ``directory`` is not a log directory; ValueError for an unknown partition
+    and for a start beyond the end; DataLossError for offsets named below a log's start or beyond
+    its end."""
+    _check_log_directory(directory)
     committed = options.client.read_committed
     logs = _logs(directory, options.subscription)
     starts = {each: log.start for each, log in logs.items()}
@@ -104,6 +108,21 @@ def _mapped(file: Path) -> memoryview:
         if opened.seek(0, 2) == 0:  # an empty file cannot be mapped
             return memoryview(b"")
         return memoryview(mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ))
+
+
+def _check_log_directory(directory: Path) -> None:
+    """Raise OptionError unless a broker has written its files to this directory.
+
+    A copy without meta.properties will do: only the checkpoint of high watermarks is read."""
+    if any((directory / name).is_file() for name in (META_PROPERTIES, REPLICATION_OFFSET)):
+        return
+    if not directory.is_dir():
+        raise OptionError(f"option path: there is no directory {directory}")
+    children = sorted(each.parent for each in directory.glob(f"*/{META_PROPERTIES}"))
+    hint = f": did you mean {' or '.join(map(str, children))}?" if children else ""
+    raise OptionError(
+        f"option path: {directory} is not a log directory (no {META_PROPERTIES}){hint}"
+    )
 
 
 def _logs(directory: Path, wanted: Subscription) -> dict[TopicPartition, _Log]:

@@ -17,6 +17,7 @@ from minikafka.protocol.records.control import (  # noqa: E402
     EndTxnMarker,
     encode_end_txn_marker,
 )
+from minikafka.spark.option_parsing import OptionError  # noqa: E402
 from minikafka.spark.options import batch_options, stream_options  # noqa: E402
 from minikafka.spark.read.offline import read_segment, segment_ranges  # noqa: E402
 from minikafka.spark.read.planning import DataLossError  # noqa: E402
@@ -63,14 +64,16 @@ def log_dir(tmp_path: Path) -> Path:
         + plain(11, b"not replicated")
         + plain(12, b"torn")[:-3]
     )
-    partition = tmp_path / "t-0"
-    partition.mkdir()
+    log_dir = tmp_path / "data"
+    partition = log_dir / "t-0"
+    partition.mkdir(parents=True)
     (partition / f"{0:020d}.log").write_bytes(first)
     (partition / f"{4:020d}.log").write_bytes(second)
     (partition / f"{4:020d}.txnindex").write_bytes(ENTRY.pack(0, 1, 2, 6, 7))
-    (tmp_path / "u-0.0123456789abcdef0123456789abcdef-delete").mkdir()
-    (tmp_path / "replication-offset-checkpoint").write_bytes(encode_offsets({P0: 11}))
-    return tmp_path
+    (log_dir / "meta.properties").write_text("version=0\nbroker.id=1\n")
+    (log_dir / "u-0.0123456789abcdef0123456789abcdef-delete").mkdir()
+    (log_dir / "replication-offset-checkpoint").write_bytes(encode_offsets({P0: 11}))
+    return log_dir
 
 
 def rows(directory: Path, **more: str) -> list[tuple[int, bytes]]:
@@ -146,6 +149,36 @@ def test_a_pattern_leaves_kafkas_own_topics_out(log_dir: Path) -> None:
 def test_what_is_not_there(log_dir: Path, more: dict[str, Any], complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         rows(log_dir, **more)
+
+
+def test_a_directory_that_is_no_log_directory_is_refused(log_dir: Path) -> None:
+    with pytest.raises(OptionError) as refusal:
+        rows(log_dir / "t-0")
+    assert str(refusal.value) == (
+        f"option path: {log_dir / 't-0'} is not a log directory (no meta.properties)"
+    )
+    with pytest.raises(OptionError, match=f"there is no directory {log_dir}/nowhere$"):
+        rows(log_dir / "nowhere")
+
+
+def test_a_copy_without_meta_properties_is_read(log_dir: Path) -> None:
+    (log_dir / "meta.properties").unlink()
+    assert rows(log_dir)[0] == (0, b"a")
+
+
+def test_the_log_directories_in_a_brokers_folder_are_suggested(log_dir: Path) -> None:
+    folder = log_dir.parent
+    not_log_directory = f"option path: {folder} is not a log directory (no meta.properties)"
+    with pytest.raises(OptionError) as refusal:
+        rows(folder)
+    assert str(refusal.value) == f"{not_log_directory}: did you mean {log_dir}?"
+    (folder / "second").mkdir()
+    (folder / "second" / "meta.properties").touch()
+    with pytest.raises(OptionError) as refusal:
+        rows(folder)
+    assert str(refusal.value) == (
+        f"{not_log_directory}: did you mean {log_dir} or {folder / 'second'}?"
+    )
 
 
 def test_a_stream_needs_brokers(log_dir: Path) -> None:
