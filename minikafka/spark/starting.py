@@ -24,19 +24,23 @@ def start_query(
     name: str,
     attempts: int = ATTEMPTS,
 ) -> StreamingQuery:
-    """Start a query and wait until it has done a batch or has none to do. Call this for one query
-    after the other: queries that start at once compete for the processor.
+    """Start a query and return it when it has done a batch or has none to do. Call this for one
+    query after the other: queries that start at once compete for the processor.
 
     If Spark gave up on the query's Python process because it was not up within 10 s, start the
-    query again, at most ``attempts`` times in all, and give a line with the reason to ``show``. Any
-    other failure is left in the query that is returned, and so is that of the last attempt. Nothing
-    is read or written before that process is up, so another start repeats nothing."""
+    query again, at most ``attempts`` times in all, and call ``show`` with a line that says why.
+    Nothing is read or written before that process is up, so another start repeats nothing.
+
+    Raises StreamingQueryException if the query failed for another reason or in the last attempt. A
+    query that takes longer than 30 s for its first batch is returned and may fail later."""
     for attempt in range(1, attempts + 1):
         query = start()
         _let_settle(query)
         failure = None if query.isActive else query.exception()
-        if failure is None or _TOO_SLOW not in str(failure) or attempt == attempts:
+        if failure is None:
             return query
+        if _TOO_SLOW not in str(failure) or attempt == attempts:
+            raise failure
         show(
             f"query={name} started again attempt={attempt + 1} of={attempts}: its Python process "
             "was not up within the 10 s that Spark waits (the machine is busy)"

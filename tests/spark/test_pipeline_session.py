@@ -101,7 +101,11 @@ def running(session: Any, spec: Spec, **settings: str) -> Iterator[list[str]]:
     engine = parse_engine(spec.folder, {"trigger.interval.ms": "200", **keys})
     run = ContinuousRun(session, spec, engine, lines.append)
     asked = StopRequest()
-    run.start()
+    try:
+        run.start()
+    except PipelineError:
+        run.stop()
+        raise
 
     def watch() -> None:
         try:
@@ -109,6 +113,8 @@ def running(session: Any, spec: Spec, **settings: str) -> Iterator[list[str]]:
         except BaseException as error:  # whatever it is, the test shall see it
             failures.append(error)
             lines.append(f"failed {error}")
+        finally:
+            run.stop()
 
     thread = threading.Thread(target=watch)
     thread.start()

@@ -43,6 +43,33 @@ def copy_query(
     )
 
 
+@pytest.mark.mission("SPK-2")
+@pytest.mark.parametrize("trigger", [{"processingTime": "1 second"}, {"availableNow": True}])
+def test_a_wrong_option_is_the_last_error_that_the_user_reads(
+    streams: Any, tmp_path: Path, trigger: dict[str, Any]
+) -> None:
+    from pyspark.errors import StreamingQueryException
+
+    from minikafka.spark.starting import start_query
+
+    frame = (
+        streams.readStream.format("minikafka")
+        .option("kafka.bootstrap.servers", "127.0.0.1:1")
+        .option("subscribe", "t")
+        .option("startingOffset", "earliest")
+        .load()
+    )
+    writer = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path))
+    with pytest.raises(StreamingQueryException) as failure:
+        start_query(writer.trigger(**trigger).start, print, "wrong")
+    traceback = str(failure.value).partition("=== Streaming Query ===")[0]
+    last = [line for line in traceback.splitlines() if line and not line[0].isspace()][-1]
+    assert last == (
+        "minikafka.spark.option_parsing.OptionError: unknown option 'startingoffset' "
+        "(Spark passes names of options in lower case): did you mean 'startingOffsets'?"
+    )
+
+
 @pytest.mark.mission("SPK-2", "SPK-3")
 def test_a_restart_goes_on_exactly(
     streams: Any, cluster: Cluster, make_topic: Callable[..., str], tmp_path: Path

@@ -47,8 +47,11 @@ def run_continuously(spec: Spec, engine: Engine, show: Show) -> None:
     try:
         with asked_to_stop() as asked:
             run = ContinuousRun(session, spec, engine, show)
-            run.start()
-            run.watch(asked)
+            try:
+                run.start()
+                run.watch(asked)
+            finally:
+                run.stop()
     finally:
         _quietly(session.stop)
 
@@ -70,7 +73,7 @@ class ContinuousRun:
 
     def start(self) -> None:
         """Make tables and views, then start a query for each flow to a table or a sink.
-        Raises PipelineError."""
+        Raises PipelineError, also for a flow whose query fails at once."""
         self._tables.use(self._spec.catalog, self._spec.database)
         graph = load_graph(self._spec, self._session)
         self._resolver = Resolver(self._session, graph, self._tables, self._spec.folder)
@@ -84,8 +87,8 @@ class ContinuousRun:
             raise PipelineError("no flow is a stream: there is nothing to run continuously")
 
     def watch(self, asked: StopRequest) -> None:
-        """Until it was asked to stop, and has stopped. Raises PipelineError for a flow that ended,
-        or a materialized view that could not be refreshed."""
+        """Return when a stop was requested and running batches have ended. Raises PipelineError
+        for a flow that ended, or a materialized view that could not be refreshed."""
         refresh_at_ms = self._next_refresh_ms()
         try:
             while not asked.wait(LOOK_S):
@@ -98,11 +101,13 @@ class ContinuousRun:
         except Py4JError as error:
             if not asked.count:
                 raise PipelineError(f"Spark has gone away: {cause_of(error)}") from error
-        finally:
-            for query in self._queries.values():
-                _quietly(query.stop)
-            self._listener.wait(TELL_S)
-            _quietly(lambda: self._session.streams.removeListener(self._listener))
+
+    def stop(self) -> None:
+        """Stop the queries of all flows, running batches too, after a failed start as well."""
+        for query in self._queries.values():
+            _quietly(query.stop)
+        self._listener.wait(TELL_S)
+        _quietly(lambda: self._session.streams.removeListener(self._listener))
 
     def _to_refresh(self, graph: Graph, resolved: Resolved) -> list[Flow]:
         """Not the views that a stream joins: it goes on reading the files that were there when it
@@ -153,7 +158,7 @@ class ContinuousRun:
             with self._tables.settings(flow.spark_conf):
                 self._queries[flow.name] = start_query(start, self._show, flow.name)
         except PySparkException as error:
-            raise PipelineError(f"flow {flow.name}: {cause_of(error)}") from error
+            raise PipelineError(f"flow {flow.name} failed: {cause_of(error)}") from error
 
     def _checkpoint(self, target: list[str], flow: str) -> str:
         """The newest folder of the flow; 0 if there is none."""
