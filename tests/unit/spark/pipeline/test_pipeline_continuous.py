@@ -1,0 +1,45 @@
+"""A continuous run whose start fails leaves no query running."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from minikafka.spark.pipeline import continuous
+from minikafka.spark.pipeline.failures import PipelineError
+
+pytestmark = pytest.mark.mission("SPK-5")
+
+
+def test_flows_that_were_started_are_stopped_when_a_later_one_fails(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    calls: list[str] = []
+
+    class Run:
+        def __init__(self, *_: Any) -> None:
+            """Starts one query, and fails at the second."""
+
+        def start(self) -> None:
+            calls.append("start")
+            raise PipelineError("flow b failed: KafkaError: gone")
+
+        def stop(self) -> None:
+            calls.append("stop")
+
+    session = SimpleNamespace(stop=lambda: calls.append("stop session"))
+    monkeypatch.setattr(continuous, "ContinuousRun", Run)
+    monkeypatch.setattr(continuous, "local_session", lambda *_: session)
+    monkeypatch.setattr(continuous, "static_settings", lambda _: {})
+    spec: Any = SimpleNamespace(name="shop", configuration={})
+    engine: Any = SimpleNamespace(
+        metastore_dir=tmp_path / "metastore", state_dir=tmp_path, master="local"
+    )
+    with pytest.raises(PipelineError, match="flow b failed: KafkaError: gone"):
+        continuous.run_continuously(spec, engine, print)
+    assert calls == ["start", "stop", "stop session"]
