@@ -71,8 +71,8 @@ def test_it_is_the_python_of_workers_unless_one_is_named(
     "modules",
     [
         "pyspark_minikafka",
-        "minikafka.spark.stream_reader, minikafka.spark.options",
-        "minikafka.spark.writers, minikafka.spark.write_options",
+        "minikafka.spark.read.stream_reader, minikafka.spark.options",
+        "minikafka.spark.write.writers, minikafka.spark.write.write_options",
     ],
 )
 def test_a_worker_imports_no_more_than_it_needs(modules: str) -> None:
