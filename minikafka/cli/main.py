@@ -45,7 +45,7 @@ VERBS = {
         "show groups of consumers, reset or delete their offsets",
     ),
     "transactions": (
-        "minikafka.cli.groups.groups.transactions",
+        "minikafka.cli.groups.transactions",
         "show transactions, end those that hang",
     ),
     "verify": (
