@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
+from difflib import get_close_matches
 from typing import Any, TypeVar, cast
 
 from minikafka import client
@@ -61,7 +63,7 @@ class Producer(client.Producer):
     def __init__(
         self, bootstrap_servers: str = "localhost:9092", *, world: World | None = None, **keys: Any
     ) -> None:
-        common, own = _sorted_out(bootstrap_servers, ProducerConfig(), keys)
+        common, own = _sorted_out("Producer", bootstrap_servers, ProducerConfig(), keys)
         super().__init__(world or _world(), common, own)
 
 
@@ -80,7 +82,9 @@ class Consumer(client.Consumer):
     ) -> None:
         if isinstance(topics, str):
             raise TypeError("topics is a list: [name]")
-        common, own = _sorted_out(bootstrap_servers, ConsumerConfig(), keys)
+        common, own = _sorted_out(
+            "Consumer", bootstrap_servers, ConsumerConfig(), keys, ("topics",)
+        )
         super().__init__(world or _world(), common, own)
         self._wanted = tuple(topics)
 
@@ -103,13 +107,33 @@ class Admin(client.Admin):
     def __init__(
         self, bootstrap_servers: str = "localhost:9092", *, world: World | None = None, **keys: Any
     ) -> None:
+        _check_known("Admin", keys, _names(ClientConfig))
         common = replace(ClientConfig(bootstrap_servers), **keys)
         super().__init__(world or _world(), common)
 
 
-def _sorted_out(bootstrap_servers: str, own: T, keys: dict[str, Any]) -> tuple[ClientConfig, T]:
-    """Each key to the configuration that knows it."""
-    names = {field.name for field in fields(own)}
+def _sorted_out(
+    client: str, bootstrap_servers: str, own: T, keys: dict[str, Any], others: Sequence[str] = ()
+) -> tuple[ClientConfig, T]:
+    """Each key to the configuration that knows it. ``others`` are further keywords of the client,
+    which a message may propose. Raises TypeError."""
+    names = _names(type(own))
+    _check_known(client, keys, names | _names(ClientConfig), others)
     mine = {key: value for key, value in keys.items() if key in names}
     rest = {key: value for key, value in keys.items() if key not in names}
     return replace(ClientConfig(bootstrap_servers), **rest), replace(own, **mine)
+
+
+def _names(config: type[T]) -> set[str]:
+    return {field.name for field in fields(config)}
+
+
+def _check_known(
+    client: str, keys: Iterable[str], known: set[str], others: Sequence[str] = ()
+) -> None:
+    """Raises TypeError for a key that the client does not have, with the most similar one."""
+    for key in keys:
+        if key not in known:
+            near = get_close_matches(key, [*known, *others], n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise TypeError(f"{client}() got an unexpected keyword argument {key!r}{hint}")

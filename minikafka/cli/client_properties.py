@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
-from minikafka.kernel.config import ConfigError
+from minikafka.client.config import ClientConfig
+from minikafka.kernel.config import ConfigError, parse_properties
 from minikafka.protocol.records.compression import Compression
 
 # Keys whose values are not those of our fields.
@@ -30,6 +32,17 @@ def with_properties(given: Mapping[str, str], *configs: Any) -> list[Any]:
         return [replace(config, **values) for config, values in zip(configs, wanted, strict=True)]
     except ValueError as error:  # no such value, or none that goes with the others
         raise ConfigError(str(error)) from None
+
+
+def with_command_config(config: ClientConfig, file: str | None) -> ClientConfig:
+    """Return ``config`` with the client keys of a --command-config file. As in Kafka's tools,
+    --bootstrap-server wins over bootstrap.servers in the file. Raises ConfigError, OSError."""
+    if file is None:
+        return config
+    given = parse_properties(Path(file).read_text(encoding="utf-8"))
+    given.pop("bootstrap.servers", None)
+    (changed,) = with_properties(given, config)
+    return changed  # type: ignore[no-any-return]
 
 
 def _value(key: str, text: str, default: Any) -> Any:

@@ -6,8 +6,22 @@ from collections.abc import Sequence
 
 # kafka-topics has these as options, of which exactly one must be given; here they are sub-verbs.
 TOPIC_ACTIONS = ("list", "describe", "create", "alter", "delete")
-# The tools behind these verbs took --zookeeper before Kafka 3.0.
-ASKED_ZOOKEEPER = frozenset({"topics", "configs", "reassign", "elect-leaders", "consume", "groups"})
+# Shown at the end of a verb's --help.
+KAFKA_FORMS = {
+    "topics": "The form of kafka-topics works as well: --create, --list, --describe, --alter and "
+    "--delete instead of create, list, describe, alter and delete. In that form --topic is a "
+    "pattern (what --matching is here), except with --create."
+}
+# What became of --zookeeper in the Kafka tool that each verb stands for.
+ZOOKEEPER_OPTION = {
+    "topics": "kafka-topics removed --zookeeper in Kafka 3.0",
+    "reassign": "kafka-reassign-partitions removed --zookeeper in Kafka 3.0",
+    "elect-leaders": "kafka-leader-election never had --zookeeper, and Kafka 3.0 removed "
+    "kafka-preferred-replica-election, which did",
+    "consume": "kafka-console-consumer removed --zookeeper in Kafka 2.0",
+    "groups": "kafka-consumer-groups removed --zookeeper in Kafka 2.0",
+    "configs": "--zookeeper is deprecated in Kafka 3.9's kafka-configs, and missing here",
+}
 
 
 class WrongUsage(Exception):
@@ -16,9 +30,9 @@ class WrongUsage(Exception):
 
 def translate(verb: str, words: Sequence[str]) -> list[str]:
     """Return the words that ``verb`` takes. Raises WrongUsage."""
-    if verb in ASKED_ZOOKEEPER and any(word.split("=")[0] == "--zookeeper" for word in words):
+    if verb in ZOOKEEPER_OPTION and any(word.split("=")[0] == "--zookeeper" for word in words):
         raise WrongUsage(
-            "--zookeeper is gone since Kafka 3.0: name brokers instead, "
+            f"{ZOOKEEPER_OPTION[verb]}: name brokers instead, "
             "e.g. --bootstrap-server localhost:9092"
         )
     return _topic_words(words) if verb == "topics" else list(words)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Protocol
 
-from minikafka.cli.kafka_form import WrongUsage, translate
+from minikafka.cli.kafka_form import KAFKA_FORMS, WrongUsage, translate
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.ports import CoordinationError
@@ -26,7 +26,10 @@ VERBS = {
     "stop": ("minikafka.cli.processes.stop", "ask a broker of this machine to stop in order"),
     "zookeeper": ("minikafka.cli.processes.zookeeper", "run a ZooKeeper server in the foreground"),
     "topics": ("minikafka.cli.cluster.topics", "create, list, describe, grow, delete topics"),
-    "configs": ("minikafka.cli.cluster.configs", "show and alter settings of topics and brokers"),
+    "configs": (
+        "minikafka.cli.cluster.configs",
+        "show and alter settings of topics, brokers and brokers' loggers",
+    ),
     "controller": ("minikafka.cli.cluster.controller", "show what the controller is and does"),
     "reassign": ("minikafka.cli.cluster.reassign", "move partitions to other replicas"),
     "elect-leaders": (
@@ -105,7 +108,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return USAGE
     module, text = VERBS[words[0]]
     verb: Verb = importlib.import_module(module)
-    parser = argparse.ArgumentParser(prog=f"minikafka {words[0]}", description=text)
+    parser = argparse.ArgumentParser(
+        prog=f"minikafka {words[0]}", description=text, epilog=KAFKA_FORMS.get(words[0])
+    )
     verb.add_arguments(parser)
     return run_verb(verb, parser.parse_args(given))
 

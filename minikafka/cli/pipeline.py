@@ -87,7 +87,9 @@ def _add_range(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
-        raise ConfigError(f"not installed: {', '.join(missing)} (pip install 'minikafka[spark]')")
+        raise ConfigError(
+            f"not installed: {', '.join(missing)} (in a checkout: pip install '.[spark]')"
+        )
     do: Callable[[argparse.Namespace], None] = args.do
     try:
         do(args)

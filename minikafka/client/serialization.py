@@ -52,8 +52,14 @@ class RecordDeserializationError(KafkaError):
 
 def check_serialization(key: str, given: object, method: str) -> None:
     """Raises ValueError unless ``given`` is None, a function, or has the ``method`` of Kafka's
-    interface."""
-    if not (given is None or callable(given) or callable(getattr(given, method, None))):
+    interface. A class has it only unbound, and no class makes bytes of the data; but ``int`` is a
+    function of bytes, so a class without the method may deserialize."""
+    has_method = callable(getattr(given, method, None))
+    if isinstance(given, type):
+        valid = method == "deserialize" and not has_method
+    else:
+        valid = given is None or callable(given) or has_method
+    if not valid:
         raise ValueError(f"{key} must be a function or have a method {method}, not {given!r}")
 
 

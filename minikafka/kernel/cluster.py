@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import NamedTuple
@@ -99,3 +100,13 @@ class ReplicaAssignment:
     replicas: tuple[int, ...]
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
+
+
+def topic_id_text(topic_id: UUID) -> str:
+    """Return 22 characters of URL-safe base64 without padding, as Kafka prints its ids."""
+    return urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
+
+
+def parse_topic_id(text: str) -> UUID:
+    """Read what ``topic_id_text`` returns. Raises ValueError."""
+    return UUID(bytes=urlsafe_b64decode(text + "=="))

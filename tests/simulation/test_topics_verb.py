@@ -66,6 +66,7 @@ def test_describe_prints_what_kafka_topics_prints(capsys: pytest.CaptureFixture[
         assert shell.out == "Created topic T.\n"
         await shell.cluster.until_whole(*(TopicPartition("T", p) for p in range(3)))
         assert await shell("--describe --topic T") == 0
+        by_name = shell.out
         view = (await shell.admin.describe_topics(["T"]))["T"]
         assert not isinstance(view, KafkaError)
         topic_id = base64.urlsafe_b64encode(view.topic_id.bytes).decode().rstrip("=")
@@ -85,6 +86,14 @@ def test_describe_prints_what_kafka_topics_prints(capsys: pytest.CaptureFixture[
             "\tTopic: T\tPartition: 1\tLeader: 1\tReplicas: 1,2,3\tIsr: 1,2,3",
             "\tTopic: T\tPartition: 2\tLeader: 2\tReplicas: 2,3,1\tIsr: 2,3,1",
         ]
+        assert await shell("--create --topic other --partitions 1") == 0
+        assert await shell(f"--describe --topic-id {topic_id}") == 0
+        assert shell.out == by_name
+        unknown = "A" * 22
+        with pytest.raises(ConfigError, match=f"TopicId '{unknown}' does not exist as expected"):
+            await shell(f"--describe --topic-id {unknown}")
+        assert await shell(f"--describe --topic-id {unknown} --if-exists") == 0
+        assert shell.out == ""
 
     play(capsys, scene, 31)
 

@@ -35,25 +35,39 @@ OTHER_TYPES = ("users", "clients", "ips", "client-metrics")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_bootstrap_argument(parser)
     action = parser.add_mutually_exclusive_group(required=True)
-    action.add_argument("--describe", action="store_true", help="show what is set")
-    action.add_argument("--alter", action="store_true", help="set, and unset")
+    action.add_argument("--describe", action="store_true", help="show settings")
+    action.add_argument("--alter", action="store_true", help="change settings")
     parser.add_argument("--entity-type", choices=[*TYPES, *OTHER_TYPES], metavar="|".join(TYPES))
     name = parser.add_mutually_exclusive_group()
     name.add_argument("--entity-name", metavar="NAME", help="a topic, or a broker's id")
-    name.add_argument("--entity-default", action="store_true", help="what counts for all brokers")
+    name.add_argument("--entity-default", action="store_true", help="the defaults of all brokers")
     name.add_argument("--topic", metavar="NAME", help="short for --entity-type topics ...")
     name.add_argument("--broker", metavar="ID", help="short for --entity-type brokers ...")
-    name.add_argument("--broker-logger", metavar="ID", help="short for broker-loggers ...")
-    name.add_argument("--broker-defaults", action="store_true", help="short for both of brokers")
-    parser.add_argument("--all", action="store_true", help="describe defaults, too")
+    name.add_argument(
+        "--broker-logger", metavar="ID", help="short for --entity-type broker-loggers ..."
+    )
+    name.add_argument(
+        "--broker-defaults",
+        action="store_true",
+        help="short for --entity-type brokers --entity-default",
+    )
+    parser.add_argument("--all", action="store_true", help="describe default values as well")
     add_json_argument(parser)
     parser.add_argument(
         "--add-config",
         metavar="K=V,...",
-        help="to set; a value with commas stands in brackets: K=[V1,V2]",
+        help="settings to add or change; put a value with commas in brackets: K=[V1,V2]",
     )
-    parser.add_argument("--add-config-file", metavar="FILE", help="to set, a .properties file")
-    parser.add_argument("--delete-config", metavar="K,...", action="append", default=[])
+    parser.add_argument(
+        "--add-config-file", metavar="FILE", help="a .properties file of settings to add or change"
+    )
+    parser.add_argument(
+        "--delete-config",
+        metavar="K,...",
+        action="append",
+        default=[],
+        help="settings to remove; the default applies again",
+    )
 
 
 def run(args: argparse.Namespace) -> int:

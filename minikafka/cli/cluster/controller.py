@@ -28,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "what the controller knows of the cluster, as JSON with Kafka's field names"
     context = actions.add_parser("context", help=text, description=text)
     _add_arguments(context, CONTEXT_LIMIT, "entries of each list")
+    context.add_argument("--json", action="store_true", help="the output is JSON in any case")
 
 
 def _add_arguments(parser: argparse.ArgumentParser, limit: int, of_what: str) -> None:

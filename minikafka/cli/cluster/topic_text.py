@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from minikafka.core.client.cluster_view import PartitionView, TopicView
-from minikafka.kernel.cluster import ReplicaAssignment, TopicPartition
+from minikafka.kernel.cluster import ReplicaAssignment, TopicPartition, topic_id_text
 from minikafka.kernel.config import ConfigError
 
 # Partitions that are being reassigned.
@@ -40,7 +39,7 @@ def topic_facts(
     """A topic as JSON."""
     return {
         "topic": topic.name,
-        "topicId": topic_id_text(topic),
+        "topicId": topic_id_text(topic.topic_id),
         "partitionCount": len(topic.partitions),
         "replicationFactor": topic_replication_factor(topic, moving),
         "configs": dict(configs),
@@ -70,7 +69,7 @@ def describe_text(
 def topic_text(topic: TopicView, configs: Mapping[str, str], moving: Moving) -> str:
     settings = ",".join(f"{key}={value}" for key, value in sorted(configs.items()))
     return (
-        f"Topic: {topic.name}\tTopicId: {topic_id_text(topic)}"
+        f"Topic: {topic.name}\tTopicId: {topic_id_text(topic.topic_id)}"
         f"\tPartitionCount: {len(topic.partitions)}"
         f"\tReplicationFactor: {topic_replication_factor(topic, moving)}\tConfigs: {settings}"
     )
@@ -107,8 +106,3 @@ def topic_replication_factor(topic: TopicView, moving: Moving) -> int:
 
 def _ids(broker_ids: Iterable[int]) -> str:
     return ",".join(map(str, broker_ids))
-
-
-def topic_id_text(topic: TopicView) -> str:
-    """Kafka's form of a UUID: url-safe base64 without padding."""
-    return base64.urlsafe_b64encode(topic.topic_id.bytes).rstrip(b"=").decode()

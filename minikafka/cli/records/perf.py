@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     consume.add_argument("--group", help="as a member of this group (by assignment)")
     consume.add_argument("--timeout", type=positive, default=10_000, help="ms without a record")
     e2e = ways.add_parser("e2e", help="send one record, wait until it is read, again and again")
-    e2e.add_argument("--messages", type=positive, required=True)
+    e2e.add_argument("--num-records", "--messages", dest="messages", type=positive, required=True)
     for way in (produce, e2e):
         way.add_argument("--record-size", type=positive, default=100, help="bytes")
         way.add_argument("--producer-property", metavar="KEY=VALUE", action="append", default=[])

@@ -18,6 +18,7 @@ from minikafka.kernel.cluster import (
     PartitionAndReplica,
     ReplicaAssignment,
     TopicPartition,
+    topic_id_text,
 )
 
 K = TypeVar("K", int, str, TopicPartition, PartitionAndReplica)
@@ -274,7 +275,9 @@ class ControllerContext:
             "liveBrokersUnderlying": [asdict(self.brokers[i]) for i in first(self.brokers)],
             "shuttingDownBrokerIds": first(self.shutting_down_broker_ids),
             "allTopics": first(self.all_topics),
-            "topicIds": {topic: str(self.topic_ids[topic]) for topic in first(self.topic_ids)},
+            "topicIds": {
+                topic: topic_id_text(self.topic_ids[topic]) for topic in first(self.topic_ids)
+            },
             "partitionReplicaAssignment": {
                 str(tp): asdict(self.assignment(tp)) for tp in partitions
             },

@@ -114,7 +114,8 @@ class Run:
             for mutant in mutants:
                 print(mutant)
             return 0
-        print(f"{len(mutants)} mutants in {len(self.part.files)} files", flush=True)
+        size = len(self.part.files)
+        print(f"{len(mutants)} mutants in {size} file{'s' * (size != 1)}", flush=True)
         accepted = listed.accepted(self.root / "docs" / "mission.md")
         counts: dict[str, Counter[str]] = {}
         still_open: list[Mutant] = []

@@ -17,6 +17,7 @@ import pytest
 from scripts.lib.mutants import forks
 from scripts.lib.mutants.coverage import Map, Reach, Tracer
 
+PROGRESS_TESTS = 200
 OPTIONS = [
     "-o",
     "addopts=--import-mode=importlib --strict-markers",
@@ -135,11 +136,15 @@ class Session:
                 part.save()
                 return forks.SURVIVED
 
+            done = 0
             for ended in forks.each(by_file, child, workers):
                 measured = Map(Path(directory) / f"{ended.note}.json", root).tests
                 known.tests.update(measured)
                 for test in set(by_file[ended.job]) - set(measured):
                     tell(f"not measured, status {ended.status}: {test}")
+                before, done = done, done + len(by_file[ended.job])
+                if done // PROGRESS_TESTS > before // PROGRESS_TESTS:
+                    tell(f"measured {done} of {len(missing)} tests")
         known.forget_others(set(self.items))
         known.save()
 

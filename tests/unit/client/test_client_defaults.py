@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from minikafka import aio
 from minikafka.client import ClientConfig, Consumer, ConsumerConfig, Producer, ProducerConfig
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.protocol.api_keys import ApiKey
@@ -110,3 +111,37 @@ def test_values_that_no_client_can_have():
     for keys in ({"request_timeout_ms": -1}, {"max_in_flight_requests_per_connection": 0}):
         with pytest.raises(ValueError, match="must be a whole number from"):
             ClientConfig(**keys)
+
+
+class Upper:
+    def serialize(self, topic: str, data: str) -> bytes:
+        return data.upper().encode()
+
+
+@pytest.mark.parametrize("given", [Upper, str, bytes])
+@pytest.mark.parametrize("name", ["key_serializer", "value_serializer"])
+def test_a_serializer_is_no_class(name, given):
+    key = name.replace("_", ".")
+    with pytest.raises(
+        ValueError, match=f"{key} must be a function or have a method serialize, not <class"
+    ):
+        ProducerConfig(**{name: given})
+
+
+@pytest.mark.parametrize(
+    ("client", "key", "hint"),
+    [
+        (aio.Producer, "linger", "; did you mean 'linger_ms'?"),
+        (aio.Consumer, "topic", "; did you mean 'topics'?"),
+        (aio.Consumer, "group", "; did you mean 'group_id'?"),
+        (aio.Admin, "client", "; did you mean 'client_id'?"),
+        (aio.Admin, "linger_ms", ""),
+        (aio.Producer, "zzz", ""),
+    ],
+)
+def test_an_unknown_keyword_names_the_client_and_the_nearest_key(client, key, hint):
+    with pytest.raises(TypeError) as refused:
+        client(**{key: 1})
+    assert str(refused.value) == (
+        f"{client.__name__}() got an unexpected keyword argument {key!r}{hint}"
+    )

@@ -127,5 +127,8 @@ async def test_other_partitions_are_read_on():
 
 @pytest.mark.parametrize("name", ["key_deserializer", "value_deserializer"])
 def test_a_deserializer_is_a_function_or_has_kafkas_method(name: str):
-    with pytest.raises(ValueError, match=name.replace("_", ".") + " must be a function .* not 3"):
+    key = name.replace("_", ".")
+    with pytest.raises(ValueError, match=f"{key} must be a function .* not 3"):
         ConsumerConfig(**{name: 3})  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=f"{key} must be a function .* not <class .*OfTopic'>"):
+        ConsumerConfig(**{name: OfTopic})  # type: ignore[arg-type]

@@ -160,7 +160,7 @@ def test_a_place_that_no_test_calls_well_is_all_killed_once_one_does(project: Pa
     tests = project / "tests/unit/test_rules.py"
     tests.write_text(TESTS.replace("smaller(1, 2) == 1", "smaller(1, 2) == smaller(2, 1) == 1"))
     again = mutants(project, "--again", "tiny/core")
-    assert again.stdout.startswith("1 mutants in 1 files\n")
+    assert again.stdout.startswith("1 mutants in 1 file\n")
     assert again.returncode == 0, again.stdout
 
 
@@ -194,6 +194,13 @@ def test_tests_are_measured_again_only_when_their_code_changed(project: Path) ->
     rules = project / "tiny/core/rules.py"
     rules.write_text(RULES + "\n")
     assert "measuring 5 of 6 tests" in mutants(project, "tiny/core/rules.py:22").stderr
+
+
+def test_measuring_many_tests_shows_progress(project: Path) -> None:
+    many = "import pytest\n\n@pytest.mark.parametrize('n', range(200))\ndef test(n):\n    pass\n"
+    (project / "tests/unit/test_many.py").write_text(many)
+    said = mutants(project, "tiny/core/rules.py:22", "-j", "1").stderr
+    assert "measuring 206 of 206 tests\nmeasured 200 of 206 tests\n" in said
 
 
 def test_a_test_that_fails_without_a_mutant_kills_none(project: Path) -> None:

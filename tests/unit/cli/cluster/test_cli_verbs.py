@@ -1,5 +1,6 @@
 """The command line without a cluster: usage, configuration, texts."""
 
+import argparse
 import io
 import json
 import os
@@ -13,6 +14,7 @@ import pytest
 from minikafka.cli import main, output
 from minikafka.cli.cluster.topic_text import describe_text, parse_replica_assignment, topic_facts
 from minikafka.cli.processes import broker
+from minikafka.cli.records import perf
 from minikafka.core.client.cluster_view import PartitionView, TopicView
 from minikafka.kernel.config import ConfigError
 from scripts.lib.cluster import free_ports
@@ -150,3 +152,11 @@ def test_rows_are_tab_separated_in_a_pipe(
     stream.seek(0)
     output.show(("name",), [("a",)], as_json=True)
     assert json.loads(stream.getvalue()) == [{"name": "a"}]
+
+
+@pytest.mark.parametrize("option", ["--num-records", "--messages"])
+def test_perf_e2e_takes_the_count_by_either_name(option: str) -> None:
+    parser = argparse.ArgumentParser()
+    perf.add_arguments(parser)
+    args = parser.parse_args(["e2e", "--bootstrap-server", "h:1", "--topic", "t", option, "7"])
+    assert args.messages == 7

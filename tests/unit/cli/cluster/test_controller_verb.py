@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
+import pytest
+
+from minikafka.cli import main
+from minikafka.cli.cluster import controller
 from minikafka.cli.cluster.controller import tables
 from minikafka.controller.event_history import MAX_TRANSITIONS, Journal
 from minikafka.core.controller.states import PartitionState, ReplicaState
@@ -83,3 +89,14 @@ def test_four_tables() -> None:
     ]
     for columns, rows in (now, brokers, events, transitions):
         assert all(len(row) == len(columns) for row in rows)
+
+
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_the_context_is_json_with_or_without_the_option(
+    more: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(controller, "find_listener", lambda args: None)
+    monkeypatch.setattr(controller, "fetch", lambda *asked: {"context": {"topicIds": {"t": "x"}}})
+    words = ["controller", "context", "--bootstrap-server", "h:1", "--broker", "1"]
+    assert main.main([*words, *more]) == main.OK
+    assert json.loads(capsys.readouterr().out) == {"topicIds": {"t": "x"}}

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from minikafka.cli import main
+from minikafka.cli.cluster import topics
 from minikafka.cli.cluster.topic_text import describe_text, topic_replication_factor
 from minikafka.cli.kafka_form import WrongUsage, translate
+from minikafka.client.config import ClientConfig
 from minikafka.core.client.cluster_view import PartitionView, TopicView
 from minikafka.kernel.cluster import ReplicaAssignment, TopicPartition
 
@@ -51,23 +55,130 @@ def test_exactly_one_action(given: str, capsys: pytest.CaptureFixture[str]) -> N
 @pytest.mark.mission("OPS-1")
 @pytest.mark.parametrize("option", ["--zookeeper localhost:2181", "--zookeeper=localhost:2181"])
 @pytest.mark.parametrize(
-    "verb", ["topics --describe", "topics list", "configs --describe", "consume"]
+    ("verb", "why"),
+    [
+        ("topics --describe", "kafka-topics removed --zookeeper in Kafka 3.0"),
+        ("topics list", "kafka-topics removed --zookeeper in Kafka 3.0"),
+        ("reassign", "kafka-reassign-partitions removed --zookeeper in Kafka 3.0"),
+        ("consume", "kafka-console-consumer removed --zookeeper in Kafka 2.0"),
+        ("groups list", "kafka-consumer-groups removed --zookeeper in Kafka 2.0"),
+        (
+            "elect-leaders",
+            (
+                "kafka-leader-election never had --zookeeper, and Kafka 3.0 removed "
+                "kafka-preferred-replica-election, which did"
+            ),
+        ),
+        (
+            "configs --describe",
+            "--zookeeper is deprecated in Kafka 3.9's kafka-configs, and missing here",
+        ),
+    ],
 )
 def test_who_names_zookeeper_is_told_what_to_name_instead(
-    verb: str, option: str, capsys: pytest.CaptureFixture[str]
+    verb: str, why: str, option: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main.main([*verb.split(), *option.split(), "--topic", "T"]) == main.USAGE
     told = capsys.readouterr()
     assert told.out == ""
     assert told.err == (
-        "minikafka: --zookeeper is gone since Kafka 3.0: name brokers instead, "
-        "e.g. --bootstrap-server localhost:9092\n"
+        f"minikafka: {why}: name brokers instead, e.g. --bootstrap-server localhost:9092\n"
     )
 
 
 def test_zookeeper_is_still_an_option_where_it_means_something() -> None:
     words = ["--zookeeper", "z:2181"]
     assert translate("up", words) == words
+
+
+@pytest.mark.mission("OPS-1")
+@pytest.mark.parametrize("form", ["create --topic T", "--create --topic T"])
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ("--partitions -1", "The partitions must be greater than 0"),
+        ("--partitions 0", "The partitions must be greater than 0"),
+        (
+            "--replication-factor -1",
+            "The replication factor must be between 1 and 32767 inclusive",
+        ),
+        ("--replication-factor 0", "The replication factor must be between 1 and 32767 inclusive"),
+        (
+            "--replication-factor 32768",
+            "The replication factor must be between 1 and 32767 inclusive",
+        ),
+    ],
+)
+def test_counts_below_one_are_refused_as_by_kafka(
+    form: str, wrong: str, why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main.main(["topics", *form.split(), *SERVER, *wrong.split()])
+    assert stop.value.code == main.USAGE
+    option = wrong.split()[0]
+    assert capsys.readouterr().err.endswith(f"error: argument {option}: {why}\n")
+
+
+@pytest.mark.parametrize("form", ["alter --topic T", "--alter --topic T"])
+def test_a_topic_cannot_grow_to_no_partitions(
+    form: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main.main(["topics", *form.split(), *SERVER, "--partitions", "0"])
+    assert stop.value.code == main.USAGE
+    assert capsys.readouterr().err.endswith("The partitions must be greater than 0\n")
+
+
+def test_help_names_the_form_with_dashes(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main.main(["topics", "--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "--create, --list, --describe, --alter and --delete" in shown
+
+
+@pytest.mark.parametrize("action", ["list", "describe", "delete", "create", "alter"])
+def test_client_settings_come_from_a_file(
+    action: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in Kafka, --bootstrap-server wins over the file's bootstrap.servers."""
+    seen = []
+
+    class NoAdmin(Exception):
+        pass
+
+    def admin(world: object, config: ClientConfig) -> None:
+        seen.append(config)
+        raise NoAdmin
+
+    monkeypatch.setattr(topics, "Admin", admin)
+    file = tmp_path / "client.properties"
+    file.write_text("bootstrap.servers=other:1\nclient.id=me\nrequest.timeout.ms=77\n")
+    more = {"list": "", "describe": "", "alter": "--topic T --partitions 1"}
+    rest = more.get(action, "--topic T").split()
+    with pytest.raises(NoAdmin):
+        main.main(["topics", f"--{action}", *SERVER, "--command-config", str(file), *rest])
+    (config,) = seen
+    assert (config.bootstrap_servers, config.client_id) == ("h:1", "me")
+    assert config.request_timeout_ms == 77
+
+
+def test_a_client_setting_that_does_not_exist_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("client.idd=me\n")
+    words = ["topics", "--list", *SERVER, "--command-config"]
+    assert main.main([*words, str(file)]) == main.FAILED
+    assert capsys.readouterr().err == "minikafka: unknown client setting client.idd\n"
+    assert main.main([*words, str(tmp_path / "none")]) == main.FAILED
+    assert "No such file" in capsys.readouterr().err
+
+
+def test_a_topic_id_that_is_none_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main.main(["topics", "--describe", *SERVER, "--topic-id", "short"])
+    assert stop.value.code == main.USAGE
+    assert "short is not 16 bytes in base64" in capsys.readouterr().err
 
 
 def test_an_option_of_another_action_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -28,7 +28,7 @@ def test_what_is_missing_comes_with_how_to_get_it(
     monkeypatch.setattr("minikafka.cli.processes.embedded_zookeeper.DEBIAN_JARS", tmp_path)
     rows = {row.what: row for row in doctor.examine({"PATH": str(tmp_path)})}
     for what in ("java of zookeeper", "jars of zookeeper", "java of spark", "data source"):
-        assert "pip install 'minikafka[" in rows[what].problem
+        assert "in a checkout: pip install '.[" in rows[what].problem
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def test_without_jars_one_line_says_what_to_install(tmp_path: Path) -> None:
     with pytest.raises(ZookeeperError) as raised:
         class_path([tmp_path])
     assert str(tmp_path) in str(raised.value)
-    assert "pip install 'minikafka[java]'" in str(raised.value)
+    assert "in a checkout: pip install '.[java]'" in str(raised.value)
     assert "apt-get install zookeeper" in str(raised.value)
     assert "\n" not in str(raised.value)
 
@@ -94,7 +94,7 @@ def test_without_java_one_line_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(embedded_zookeeper.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ZookeeperError, match=r"no Java .* pip install 'minikafka\[java\]'"):
+    with pytest.raises(ZookeeperError, match=r"no Java .* pip install '\.\[java\]'"):
         find_java({"PATH": str(tmp_path)})
 
 

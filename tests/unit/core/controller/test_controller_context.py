@@ -36,6 +36,12 @@ def test_the_dump_has_every_field(cluster):
     assert dump["replicasOnOfflineDirs"] == {2: ["t-0"]}
 
 
+def test_the_dump_shows_topic_ids_in_base64_as_kafka_does():
+    context = ControllerContext()
+    context.add_topic_id("t", UUID("12345678-9abc-def0-1234-56789abcdef0"))
+    assert context.dump()["topicIds"] == {"t": "EjRWeJq83vASNFZ4mrze8A"}
+
+
 def test_shutting_down_is_there_and_not_live(cluster):
     (tp,) = cluster.topic("t", (1, 2))
     cluster.context.shutting_down_broker_ids.add(2)

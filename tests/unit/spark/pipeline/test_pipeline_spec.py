@@ -183,6 +183,6 @@ def test_the_verb_says_in_one_line_what_is_wrong(
         "minikafka: shop is there already",
         "minikafka: --trigger often: no duration, e.g. 1s or 500ms",
         "minikafka: No such file or directory: nowhere",
-        "minikafka: not installed: no_such_package (pip install 'minikafka[spark]')",
+        "minikafka: not installed: no_such_package (in a checkout: pip install '.[spark]')",
     ]
     assert os.listdir(tmp_path) == ["shop"]
