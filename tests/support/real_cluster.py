@@ -167,15 +167,19 @@ class RealCluster(Cluster):
                     return False
                 if not client.exists("/controller"):
                     return False
-                for topic in client.get_children("/brokers/topics"):
-                    node = json.loads(client.get(f"/brokers/topics/{topic}")[0])
-                    for partition, replicas in node["partitions"].items():
-                        path = f"/brokers/topics/{topic}/partitions/{partition}/state"
-                        if not client.exists(path):
-                            return False
-                        isr = json.loads(client.get(path)[0])["isr"]
-                        if sorted(isr) != sorted(replicas):
-                            return False
+                try:
+                    return all(
+                        in_sync(client, topic) for topic in client.get_children("/brokers/topics")
+                    )
+                except NoNodeError:
+                    return False  # a topic on its way: created or deleted at this moment
+
+        def in_sync(client: KazooClient, topic: str) -> bool:
+            node = json.loads(client.get(f"/brokers/topics/{topic}")[0])
+            for partition, replicas in node["partitions"].items():
+                path = f"/brokers/topics/{topic}/partitions/{partition}/state"
+                if sorted(json.loads(client.get(path)[0])["isr"]) != sorted(replicas):
+                    return False
             return True
 
         until(whole, "the cluster is whole", 60)
