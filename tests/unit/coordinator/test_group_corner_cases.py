@@ -1,0 +1,359 @@
+"""Groups in rare moments: writes that end late or fail, repeated requests, defaults."""
+
+import pytest
+
+from minikafka.core.group.committing import CommitFacts, delete_group
+from minikafka.core.group.config import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupConfig
+from minikafka.core.group.joining import JoinFacts
+from minikafka.core.group.records import (
+    CommittedOffset,
+    GroupStored,
+    OffsetCommitted,
+    decode_record,
+    encode_record,
+)
+from minikafka.core.group.result import CoordinatorResult, InTransaction
+from minikafka.core.group.shard import GroupShard
+from minikafka.core.group.states import GroupState
+from minikafka.core.group.subscription import subscribed_topics
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.errors import ErrorCode
+from minikafka.protocol.messages.leave_group import MemberIdentity
+from minikafka.protocol.messages.offsets_log import GroupMetadataValue
+from tests.support.group_lab import GROUP, GroupLab
+
+NONE = ErrorCode.NONE
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+SUBSCRIBED_TO_T = b"\0\0" + b"\0\0\0\1" + b"\0\1t" + b"\xff\xff\xff\xff"
+
+
+@pytest.fixture
+def lab() -> GroupLab:
+    return GroupLab()
+
+
+def completing(lab: GroupLab, *names: str) -> None:
+    """The members have joined generation 1, and the leader, the first one, is to assign."""
+    for name in names:
+        lab.join(new_id=name)
+    lab.clock.advance(6_000)
+    assert lab.group.state is GroupState.COMPLETING_REBALANCE
+
+
+def end_first_write(lab: GroupLab, error: ErrorCode) -> None:
+    done, offset = lab.log.waiting.popleft()
+    done(error, offset)
+
+
+def leave(lab: GroupLab, name: str) -> None:
+    assert lab.service.leave(GROUP, [MemberIdentity(name)])[0].error_code == NONE
+
+
+def levels_of(lab: GroupLab, event: str) -> list[str]:
+    return [level for level, said, _ in lab.events.events if said == event]
+
+
+# -- SyncGroup
+
+
+def test_a_sync_of_a_stable_group_starts_the_session_again(lab: GroupLab) -> None:
+    generation, _ = lab.stable("a")
+    lab.clock.advance(9_000)
+    assert lab.sync("a", generation)[0].assignment == b"a"
+    lab.clock.advance(9_999)
+    assert list(lab.group.members) == ["a"]
+    lab.clock.advance(1)
+    assert not lab.group.members
+
+
+def test_a_sync_may_name_the_protocol_that_the_group_has(lab: GroupLab) -> None:
+    generation, _ = lab.stable("a")
+    answer = lab.sync("a", generation, protocol_type="consumer", protocol_name="range")[0]
+    assert (answer.error_code, answer.assignment) == (NONE, b"a")
+
+
+def test_a_sync_while_members_join_is_told_to_join_again(lab: GroupLab) -> None:
+    generation, _ = lab.stable("a", "b")
+    lab.join("a")
+    assert lab.group.state is GroupState.PREPARING_REBALANCE
+    assert lab.sync("b", generation)[0].error_code == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_members_that_the_leader_forgets_get_nothing_and_are_logged(lab: GroupLab) -> None:
+    completing(lab, "a", "b")
+    forgotten = lab.sync("b", 1)
+    lab.sync("a", 1, {"a": b"x"})
+    assert (forgotten[0].error_code, forgotten[0].assignment) == (NONE, b"")
+    found = [facts for _, event, facts in lab.events.events if event.startswith("members_without")]
+    assert found == [{"group": GROUP, "members": ["b"], "generation": 1}]
+    assert levels_of(lab, "members_without_assignment") == ["warning"]
+
+
+def test_no_warning_when_the_leader_assigns_to_everybody(lab: GroupLab) -> None:
+    lab.stable("a", "b")
+    assert levels_of(lab, "members_without_assignment") == []
+
+
+def test_an_assignment_that_is_stored_too_late_ends_no_rebalance(lab: GroupLab) -> None:
+    completing(lab, "a", "b")
+    lab.log.held = True
+    lab.sync("a", 1, {"a": b"x", "b": b"y"})
+    lab.join(new_id="c")
+    assert lab.group.state is GroupState.PREPARING_REBALANCE
+    lab.log.release()
+    assert lab.group.state is GroupState.PREPARING_REBALANCE
+
+
+def test_a_second_assignment_that_is_not_stored_does_not_disturb_the_first(lab: GroupLab) -> None:
+    completing(lab, "a")
+    lab.log.held = True
+    for _ in range(2):
+        answer = lab.sync("a", 1, {"a": b"x"})
+    end_first_write(lab, NONE)
+    assert answer[0].assignment == b"x"
+    end_first_write(lab, ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert lab.group.state is GroupState.STABLE
+    assert lab.beat("a", 1) is NONE
+
+
+def test_an_old_assignment_that_is_not_stored_does_not_disturb_the_next_generation(
+    lab: GroupLab,
+) -> None:
+    completing(lab, "a", "b")
+    lab.log.held = True
+    lab.sync("a", 1, {"a": b"x", "b": b"y"})
+    leave(lab, "b")
+    assert lab.join("a")[0].generation_id == 2
+    answer = lab.sync("a", 2, {"a": b"all"})
+    end_first_write(lab, ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert not answer
+    assert lab.group.state is GroupState.COMPLETING_REBALANCE
+    end_first_write(lab, NONE)
+    assert answer[0].assignment == b"all"
+
+
+# -- JoinGroup
+
+
+def test_a_leader_that_has_joined_keeps_the_lead_though_another_member_is_older(
+    lab: GroupLab,
+) -> None:
+    times = {"session_ms": 60_000, "rebalance_ms": 8_000}
+    lab.join(new_id="old", instance="i", **times)  # type: ignore[arg-type]
+    lab.join(new_id="b", **times)  # type: ignore[arg-type]
+    lab.clock.advance(6_000)
+    lab.sync("old", 1, {"old": b"x", "b": b"y"}, instance="i")
+    lab.sync("b", 1)
+    lab.join(new_id="c", **times)  # type: ignore[arg-type]
+    answer = lab.join("b", **times)  # type: ignore[arg-type]
+    lab.clock.advance(8_000)  # without the old leader
+    assert answer[0].leader == "b"
+    lab.sync("b", 2, {"old": b"x", "b": b"y", "c": b"z"})
+    answers = [lab.join(name, **times) for name in "bc"]  # type: ignore[arg-type]
+    answers.append(lab.join("old", instance="i", **times))  # type: ignore[arg-type]
+    assert [(found[0].generation_id, found[0].leader) for found in answers] == [(3, "b")] * 3
+
+
+def test_a_refused_join_leaves_an_empty_group_with_its_generation(lab: GroupLab) -> None:
+    lab.stable("a")
+    leave(lab, "a")
+    assert lab.join(protocols=[])[0].error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert (lab.group.state, lab.group.generation_id) == (GroupState.EMPTY, 2)
+
+
+def test_who_joins_is_to_assign(lab: GroupLab) -> None:
+    """Only a static leader that came back is told not to (KIP-814)."""
+    answer = lab.join(new_id="a", can_skip=True)
+    lab.clock.advance(6_000)
+    assert not answer[0].skip_assignment
+    assert not lab.join("a", can_skip=True)[0].skip_assignment
+
+
+def test_a_failed_replacement_leaves_no_session_of_the_new_id(lab: GroupLab) -> None:
+    lab.join(new_id="a", instance="i")
+    lab.join(new_id="b")
+    lab.clock.advance(6_000)
+    lab.sync("b", 1)
+    lab.sync("a", 1, {"a": b"x", "b": b"y"}, instance="i")
+    lab.log.held = True
+    answer = lab.join(instance="i", new_id="a2")
+    lab.join(new_id="c")
+    lab.join("b")
+    assert answer[0].generation_id == 2
+    lab.log.release(ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert list(lab.group.members) == ["a", "b", "c"]
+    assert lab.heartbeats.purgatory.delayed == 3
+
+
+# -- OffsetCommit
+
+
+def test_generation_0_of_an_unknown_group_is_illegal(lab: GroupLab) -> None:
+    assert lab.commit({("t", 0): 1}, "a", 0) == {T0: ErrorCode.ILLEGAL_GENERATION}
+    assert lab.service.group(GROUP) is None
+
+
+def test_each_offset_of_a_commit_has_its_own_error(lab: GroupLab) -> None:
+    offsets = {T0: CommittedOffset(1, metadata="x" * 4_097), T1: CommittedOffset(2)}
+    answer: dict[TopicPartition, ErrorCode] = {}
+    lab.service.commit(GROUP, CommitFacts("", None, -1, offsets), answer.update)
+    assert answer == {T0: ErrorCode.OFFSET_METADATA_TOO_LARGE, T1: NONE}
+    assert lab.committed() == {("t", 1): 2}
+
+
+def test_a_deleted_offset_does_not_come_back_while_the_group_has_others(lab: GroupLab) -> None:
+    lab.commit({("t", 0): 1, ("t", 1): 1})
+    lab.log.held = True
+    lab.commit({("t", 0): 2})
+    lab.service.delete_offsets(GROUP, [T0], lambda _: None)
+    lab.log.release()
+    assert lab.committed() == {("t", 1): 1}
+    lab.resign()
+    lab.elect()
+    assert lab.committed() == {("t", 1): 1}
+
+
+def test_an_offset_of_a_deleted_group_is_not_awaited_by_the_next_of_that_name(
+    lab: GroupLab,
+) -> None:
+    lab.log.held = True
+    lab.commit({("t", 0): 1}, transaction=InTransaction(7, 0))
+    lab.service.delete_groups([GROUP], lambda _: None)
+    lab.commit({("t", 1): 1})
+    lab.log.release()
+    assert lab.committed() == {("t", 1): 1}
+    (found,) = lab.service.fetch(GROUP, [T0], require_stable=True)
+    assert found.error is NONE
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.INVALID_FETCH_SIZE,
+    ],
+)
+def test_what_is_too_large_for_the_log(lab: GroupLab, refusal: ErrorCode) -> None:
+    lab.log.refusal = refusal
+    assert lab.commit({("t", 0): 1}) == {T0: ErrorCode.INVALID_COMMIT_OFFSET_SIZE}
+    completing(lab, "a")
+    answer = lab.sync("a", 1, {"a": b"x"})
+    assert answer[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+# -- deletion
+
+
+def test_a_group_of_one_generation_does_not_come_back_after_its_offsets(lab: GroupLab) -> None:
+    lab.join(new_id="a")
+    leave(lab, "a")
+    lab.clock.advance(6_000)
+    assert (lab.group.state, lab.group.generation_id) == (GroupState.EMPTY, 1)
+    lab.commit({("t", 0): 1})
+    lab.service.delete_offsets(GROUP, [T0], lambda _: None)
+    assert lab.service.group(GROUP) is None
+    lab.resign()
+    lab.elect()
+    assert lab.service.group(GROUP) is None
+
+
+def test_an_empty_group_stays_when_its_deletion_is_not_stored(lab: GroupLab) -> None:
+    lab.stable("a")
+    leave(lab, "a")
+    lab.log.refusal = ErrorCode.NOT_ENOUGH_REPLICAS
+    lab.expire()
+    assert (lab.group.state, lab.group.generation_id) == (GroupState.EMPTY, 2)
+
+
+def test_a_generation_without_members_that_is_not_stored_is_logged(lab: GroupLab) -> None:
+    lab.stable("a")
+    lab.log.refusal = ErrorCode.NOT_ENOUGH_REPLICAS
+    leave(lab, "a")
+    assert levels_of(lab, "empty_group_not_stored") == ["warning"]
+
+
+def test_the_log_says_with_how_many_offsets_a_group_was_deleted(lab: GroupLab) -> None:
+    lab.commit({("t", 0): 1, ("t", 1): 1})
+    lab.service.delete_groups([GROUP], lambda _: None)
+    found = [facts for _, event, facts in lab.events.events if event == "group_deleted"]
+    assert found == [{"group": GROUP, "offsets": 2}]
+
+
+class TestWhileADeletionIsWritten:
+    """The shard by itself: deletions are being appended."""
+
+    @pytest.fixture
+    def shard(self) -> GroupShard:
+        """With the empty group of generation 3."""
+        shard = GroupShard(GroupConfig())
+        shard.replay(GroupStored(GROUP, GroupMetadataValue("consumer", 3, None, None, 0, [])), 0)
+        shard.loaded(0)
+        return shard
+
+    def deletion(self, shard: GroupShard, ticket: str) -> CoordinatorResult:
+        result = CoordinatorResult()
+        delete_group(shard.groups[GROUP], ticket, result)
+        return result
+
+    def test_somebody_may_join_and_the_group_stays(self, shard: GroupShard) -> None:
+        (write,) = self.deletion(shard, "deletion").writes
+        facts = JoinFacts("", None, "c", "/h", 1, 1, "consumer", (("range", b""),), "a")
+        shard.join(GROUP, facts, "join", 0)
+        group = shard.groups[GROUP]
+        settled = shard.settle(write, NONE, 1, 0)
+        assert settled.replies == [("deletion", ErrorCode.NON_EMPTY_GROUP)]
+        assert shard.groups == {GROUP: group}
+        assert list(group.members) == ["a"]
+
+    def test_a_second_deletion_finds_the_work_done(self, shard: GroupShard) -> None:
+        (first,), (second,) = (self.deletion(shard, name).writes for name in ("first", "second"))
+        assert shard.settle(first, NONE, 1, 0).replies == [("first", NONE)]
+        assert shard.groups == {}
+        assert shard.settle(second, NONE, 2, 0).replies == [("second", NONE)]
+
+
+# -- subscriptions
+
+
+def test_the_topics_of_the_members_are_known_of_consumer_groups_alone() -> None:
+    assert subscribed_topics("consumer", "range", [SUBSCRIBED_TO_T]) == {"t"}
+    assert subscribed_topics("connect", "range", [SUBSCRIBED_TO_T]) is None
+    assert subscribed_topics("consumer", None, [SUBSCRIBED_TO_T]) is None
+
+
+def test_a_consumer_group_without_members_subscribes_to_nothing() -> None:
+    assert subscribed_topics("consumer", None, []) == frozenset()
+
+
+# -- defaults and bounds
+
+
+def test_a_group_has_kafkas_defaults() -> None:
+    assert GroupConfig() == GroupConfig(
+        group_min_session_timeout_ms=6_000,
+        group_max_session_timeout_ms=1_800_000,
+        group_initial_rebalance_delay_ms=3_000,
+        group_max_size=2_147_483_647,
+        offset_metadata_max_bytes=4_096,
+        offsets_retention_ms=604_800_000,
+    )
+    assert NEW_MEMBER_JOIN_TIMEOUT_MS == 300_000
+
+
+def test_a_join_of_an_old_version_asks_for_nothing_new() -> None:
+    """Versions below 4 get no id to come again with, those below 9 cannot skip assigning."""
+    facts = JoinFacts("", None, "c", "/h", 1, 1, "consumer", (), "a")
+    assert (facts.must_know_id, facts.can_skip_assignment) == (False, False)
+
+
+def test_an_offset_alone_has_no_epoch_metadata_or_times() -> None:
+    assert CommittedOffset(5) == CommittedOffset(5, -1, "", -1, -1)
+    assert decode_record(*encode_record(OffsetCommitted(GROUP, T0, CommittedOffset(5)))) == (
+        OffsetCommitted(GROUP, T0, CommittedOffset(5, -1, "", -1, -1))
+    )
+
+
+def test_the_last_generation_that_has_one_after_it_is_loaded() -> None:
+    record = GroupStored(GROUP, GroupMetadataValue("consumer", 2_147_483_646, None, None, 0, []))
+    assert decode_record(*encode_record(record)) == record
