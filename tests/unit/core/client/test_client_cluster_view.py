@@ -3,7 +3,13 @@
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from minikafka.core.client.cluster_view import ClusterView, merge, partition_counts
+from minikafka.core.client.cluster_view import (
+    ClusterView,
+    PartitionView,
+    TopicView,
+    merge,
+    partition_counts,
+)
 from minikafka.kernel.cluster import ZERO_UUID, TopicPartition
 from minikafka.kernel.errors import ErrorCode
 
@@ -42,6 +48,19 @@ class Answer:
     brokers: list[BrokerRow] = field(default_factory=lambda: [BrokerRow(2), BrokerRow(1)])
     cluster_id: str | None = "abc"
     controller_id: int = 1
+
+
+def test_before_the_first_answer_nothing_is_known():
+    view = ClusterView()
+    assert (view.version, view.cluster_id, view.controller_id) == (0, None, -1)
+    assert not view.nodes
+    assert not view.topics
+
+
+def test_views_without_news_are_of_plain_topics_without_errors():
+    topic, partition = TopicView("t"), PartitionView(0)
+    assert (topic.error, topic.is_internal) == (ErrorCode.NONE, False)
+    assert (partition.error, partition.leader) == (ErrorCode.NONE, -1)
 
 
 def test_a_first_answer():

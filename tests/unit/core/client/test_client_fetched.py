@@ -168,13 +168,20 @@ def test_records_before_a_batch_with_a_wrong_crc_come_first():
         chunk.take(9)
 
 
-def test_records_before_one_that_cannot_be_converted_come_first():
+@pytest.mark.parametrize(
+    "data",
+    [
+        batch(0, b"a", b"b", leader_epoch=2) + batch(2, b"bad", b"d", leader_epoch=3),
+        batch(0, b"a", b"b", b"bad", b"d", leader_epoch=2),
+    ],
+    ids=["of the batch before", "of the same batch"],
+)
+def test_records_before_one_that_cannot_be_converted_come_first(data: bytes):
     def convert(record: ConsumerRecord) -> ConsumerRecord:
         if record.value == b"bad":
             raise KafkaError(ErrorCode.INVALID_RECORD)
         return record
 
-    data = batch(0, b"a", b"b", leader_epoch=2) + batch(2, b"bad", b"d", leader_epoch=3)
     chunk = FetchedChunk(TP, data, Place(0), convert=convert)
     taken, place = chunk.take(9)
     assert ([record.offset for record in taken], place) == ([0, 1], (2, 2))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minikafka.core.client.assignors.catalogue import ASSIGNORS, resolve_strategy
+from minikafka.core.client.assignors.catalogue import ASSIGNORS, DEFAULT_STRATEGY, resolve_strategy
 from minikafka.core.client.assignors.claims import sticky_user_data
 from minikafka.core.client.assignors.wire import (
     decode_assignment,
@@ -65,6 +65,13 @@ def test_a_member_joins_syncs_and_is_stable():
     assert membership.state is MemberState.STABLE
 
 
+def test_the_defaults_are_those_of_kafka():
+    config = GroupConfig("g", resolve_strategy(DEFAULT_STRATEGY))
+    assert [assignor.name for assignor in config.strategy] == ["range", "cooperative-sticky"]
+    assert (config.session_timeout_ms, config.heartbeat_interval_ms) == (45_000, 3_000)
+    assert (config.max_poll_interval_ms, config.group_instance_id) == (300_000, None)
+
+
 def test_what_a_join_says():
     membership = member("sticky", "cooperative-sticky", instance="static")
     request = membership.join_request(["u", "t"], [], "rack")
@@ -121,6 +128,8 @@ def test_a_protocol_that_nobody_proposed_is_an_error():
         (E.REBALANCE_IN_PROGRESS, Next.LATER),
         (E.NOT_COORDINATOR, Next.OTHER_COORDINATOR),
         (E.COORDINATOR_NOT_AVAILABLE, Next.OTHER_COORDINATOR),
+        (E.NETWORK_EXCEPTION, Next.OTHER_COORDINATOR),
+        (E.REQUEST_TIMED_OUT, Next.OTHER_COORDINATOR),
     ],
 )
 def test_joins_that_are_tried_again(code: ErrorCode, step: Next):

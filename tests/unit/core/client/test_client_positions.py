@@ -54,6 +54,10 @@ def test_new_partitions_are_looked_up_and_kept_ones_go_on():
     assert positions.assigned == [B]
 
 
+def test_the_timestamps_that_ask_for_an_end_of_the_log_are_those_of_kafka():
+    assert (LATEST_TIMESTAMP, EARLIEST_TIMESTAMP) == (-1, -2)
+
+
 def test_a_late_answer_to_a_lookup_is_ignored():
     positions = assigned((A, 3))
     positions.resolve({A: (EARLIEST_TIMESTAMP, 0), B: (EARLIEST_TIMESTAMP, 0)})
@@ -262,6 +266,8 @@ def test_offsets_of_the_last_fetch_are_remembered():
     assert (positions.high_watermark(A), positions.last_stable_offset(A)) == (-1, -1)
     positions.fetched(A, chunk(A, 0), high_watermark=9, last_stable_offset=7)
     assert (positions.high_watermark(A), positions.last_stable_offset(A)) == (9, 7)
+    positions.fetched(A, chunk(A, 1), high_watermark=10)
+    assert positions.last_stable_offset(A) == -1, "a broker before 0.11 names none"
 
 
 def test_a_fetch_that_brings_nothing_changes_nothing():

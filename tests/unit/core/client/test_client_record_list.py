@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minikafka.core.client import record_list
-from minikafka.core.client.producer_batch import ProducerBatch
+from minikafka.core.client.producer_batch import BATCH_OVERHEAD_BYTES, ProducerBatch
 from minikafka.core.client.record_list import ConsumerRecord
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.protocol.records.batch import (
@@ -67,6 +67,13 @@ def test_offsets_are_counted_over_the_lengths_of_their_varints(count: int):
     assert consumer_records(TP, batch) == as_plain(data)
 
 
+@pytest.mark.parametrize("size", range(48, 72))
+def test_records_whose_length_takes_one_byte_or_two(size: int):
+    data = build_batch([(0, None, b"x" * size, []), (0, None, b"last", [])])
+    (batch,) = parse_batches(data)
+    assert consumer_records(TP, batch) == as_plain(data)
+
+
 @given(rows=rows)
 @settings(max_examples=60, deadline=None)
 def test_what_a_producer_encodes_is_what_the_builder_builds(rows: list):
@@ -104,6 +111,12 @@ def test_a_producer_says_codec_and_transaction(codec: Compression, transactional
     assert (built.compression, built.is_transactional) == (codec, transactional)
     assert not built.is_control
     assert (built.base_timestamp, built.max_timestamp) == (7, 7)
+
+
+def test_the_overhead_of_a_batch_is_its_header():
+    batch: ProducerBatch[int] = ProducerBatch(TP, 0)
+    batch.append((0, None, b"v", []), 0, 1)
+    assert len(batch.build(Compression.NONE)) == BATCH_OVERHEAD_BYTES + len(batch.body)
 
 
 @pytest.mark.parametrize("log_append", [False, True])
@@ -164,4 +177,13 @@ def test_what_a_malformed_record_is_refused_for(after_offset: bytes, problem: st
     )
     (batch,) = parse_batches(data)
     with pytest.raises(CorruptRecordError, match=problem):
+        record_list.consumer_records(TP, batch)
+
+
+def test_a_long_negative_length_of_a_value_is_refused():
+    data = build_batch([(0, None, b"x" * 64, [])])
+    broken = data.replace(b"\x80\x01x", b"\x81\x01x")  # the varint of -65 in place of that of 64
+    assert broken != data
+    (batch,) = parse_batches(broken)
+    with pytest.raises(CorruptRecordError, match="a length below zero"):
         record_list.consumer_records(TP, batch)

@@ -8,17 +8,18 @@ import pytest
 
 from minikafka.core.client.accumulator import Accumulator, AccumulatorConfig, ProducerBatch
 from minikafka.core.client.producer_batch import record_size_bytes
-from minikafka.core.client.sequences import MAX_EPOCH, Sequences, Stamp, Verdict
+from minikafka.core.client.sequences import Sequences, Stamp, Verdict
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.records.compression import Compression
 from tests.support.fake_partition import FakePartition
 
 TP = TopicPartition("t", 0)
+OTHER = TopicPartition("t", 1)
 
 
-def batch(count: int = 1) -> ProducerBatch[int]:
-    made: ProducerBatch[int] = ProducerBatch(TP, 0)
+def batch(count: int = 1, tp: TopicPartition = TP) -> ProducerBatch[int]:
+    made: ProducerBatch[int] = ProducerBatch(tp, 0)
     for number in range(count):
         made.append((0, None, b"v", []), number, 30)
     return made
@@ -107,26 +108,34 @@ def test_a_broker_that_lost_its_log():
 def test_the_last_epoch_is_followed_by_another_producer_id():
     a = batch()
     sequences = Sequences()
-    sequences.set_producer(7, MAX_EPOCH)
+    sequences.set_producer(7, 32_767)  # epochs have 16 bits
     sequences.stamp(a, False)
     sequences.refused(a, ErrorCode.UNKNOWN_PRODUCER_ID, False)
     assert not sequences.stamp(a, False)
-    assert not sequences.is_ready
+    assert (sequences.is_ready, sequences.producer_id, sequences.epoch) == (False, -1, -1)
     sequences.set_producer(8, 0)
     assert sequences.stamp(a, False)
     assert a.stamp == Stamp(8, 0, 0)
 
 
-def test_a_leader_that_stepped_down_may_have_written_before():
+@pytest.mark.parametrize("code", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_SERVER_ERROR])
+def test_a_broker_may_have_written_a_batch_that_it_refused(code: ErrorCode):
     a, b = batch(3), batch()
     sequences = ready(a)
-    sequences.refused(a, ErrorCode.NOT_LEADER_OR_FOLLOWER, True)
+    sequences.refused(a, code, code.retriable)
     sequences.given_up(a)
     assert sequences.stamp(b, False)
     assert b.stamp == Stamp(7, 1, 0), "with a's numbers it would be taken for a, and be lost"
 
 
-@pytest.mark.parametrize("code", [ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.CORRUPT_MESSAGE])
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+    ],
+)
 def test_what_was_refused_before_the_append_leaves_its_numbers(code: ErrorCode):
     a, b = batch(3), batch()
     sequences = ready(a)
@@ -207,6 +216,98 @@ def test_the_epoch_that_one_partition_brought_is_the_next_of_all(in_doubt: bool)
     later.append((0, None, b"v", []), 0, 30)
     assert sequences.stamp(later, False)
     assert later.stamp == Stamp(7, 1, 0 if in_doubt else 1)
+
+
+def test_a_duplicate_too_old_for_the_broker_to_remember_is_delivered():
+    a, b = batch(3), batch(2)
+    sequences = ready(a, b)
+    sequences.acknowledged(b)
+    code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert sequences.refused(a, code, False) is Verdict.DELIVERED
+    later = batch()
+    assert sequences.stamp(later, False)
+    assert later.stamp == Stamp(7, 0, 6)
+
+
+def test_a_batch_of_a_partition_that_starts_over_is_sent_again():
+    a, b = batch(3), batch(2)
+    sequences = ready(a, b)
+    assert sequences.refused(b, ErrorCode.UNKNOWN_PRODUCER_ID, False) is Verdict.RETRY
+    assert sequences.refused(a, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, False) is Verdict.RETRY
+    assert sequences.stamp(a, False)
+    assert a.stamp == Stamp(7, 1, 0)
+
+
+@pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_EPOCH])
+def test_a_broker_that_forgot_the_producer_has_not_written_a_batch_in_doubt(code: ErrorCode):
+    a = batch()
+    sequences = ready(a)
+    assert sequences.refused(a, ErrorCode.NETWORK_EXCEPTION, True) is Verdict.RETRY
+    assert sequences.refused(a, code, False) is Verdict.RETRY
+    assert sequences.stamp(a, False)
+    assert a.stamp == Stamp(7, 1, 0)
+
+
+@pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_EPOCH])
+def test_a_transaction_fails_when_the_broker_forgot_its_producer(code: ErrorCode):
+    sequences = Sequences(transactional=True)
+    sequences.set_producer(7, 3)
+    a = batch()
+    assert sequences.stamp(a, False)
+    assert sequences.refused(a, ErrorCode.NOT_ENOUGH_REPLICAS, True) is Verdict.RETRY
+    assert sequences.refused(a, code, False) is Verdict.FAIL
+
+
+@pytest.mark.parametrize("highest_first", [False, True])
+def test_every_batch_given_up_in_doubt_has_to_be_passed(highest_first: bool):
+    """An acknowledgement from between two of them says nothing about the second."""
+    a, between, b = batch(3), batch(2), batch(2)
+    sequences = ready(a, between, b)
+    for each in (b, a) if highest_first else (a, b):
+        sequences.refused(each, ErrorCode.REQUEST_TIMED_OUT, True)
+        sequences.given_up(each)
+    sequences.acknowledged(between)
+    later = batch()
+    assert sequences.stamp(later, False)
+    assert later.stamp == Stamp(7, 1, 0)
+
+
+@pytest.mark.parametrize("retriable", [False, True])
+def test_answers_under_an_old_producer_id_change_nothing(retriable: bool):
+    a, b = batch(3), batch()
+    sequences = ready(a)
+    sequences.set_producer(8, 0)
+    sequences.acknowledged(a)
+    verdict = sequences.refused(a, ErrorCode.NETWORK_EXCEPTION, retriable)
+    assert verdict is (Verdict.RETRY if retriable else Verdict.FAIL)
+    sequences.given_up(a)
+    assert sequences.stamp(b, False)
+    assert b.stamp == Stamp(8, 0, 0)
+
+
+def test_two_partitions_that_lost_their_logs_share_one_new_epoch():
+    a, other = batch(), batch(tp=OTHER)
+    sequences = ready(a)
+    sequences.stamp(other, False)
+    for each in (a, other):
+        sequences.refused(each, ErrorCode.UNKNOWN_PRODUCER_ID, False)
+    assert sequences.stamp(a, False)
+    assert sequences.stamp(other, False)
+    assert (a.stamp, other.stamp) == (Stamp(7, 1, 0), Stamp(7, 1, 0))
+
+
+def test_a_batch_in_doubt_keeps_its_stamp_when_another_partition_brings_an_epoch():
+    gone, in_doubt, other = batch(3), batch(2), batch(tp=OTHER)
+    sequences = ready(gone, in_doubt)
+    sequences.refused(gone, ErrorCode.MESSAGE_TOO_LARGE, False)
+    sequences.given_up(gone)
+    sequences.refused(in_doubt, ErrorCode.NETWORK_EXCEPTION, True)
+    sequences.stamp(other, False)
+    sequences.refused(other, ErrorCode.UNKNOWN_PRODUCER_ID, False)
+    assert sequences.stamp(other, False)
+    assert other.stamp == Stamp(7, 1, 0)
+    assert sequences.stamp(in_doubt, False)
+    assert in_doubt.stamp == Stamp(7, 0, 4), "the broker may have written it under this one"
 
 
 # What happens to a request: the answer, and whether the batch is appended before.

@@ -45,6 +45,17 @@ def test_a_session_from_its_first_request_to_its_loss() -> None:
     assert handler.saved == 2
 
 
+@pytest.mark.parametrize(
+    "code", [ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR]
+)
+def test_a_session_that_the_leader_gave_up_is_not_named_again(code: ErrorCode) -> None:
+    handler: FetchSessionHandler[int] = FetchSessionHandler()
+    handler.build({A: 1}, False)
+    handler.answered(ErrorCode.NONE, 9, [A])
+    assert not handler.answered(code, 9, [])
+    assert handler.build({A: 1}, False) == NextFetch(0, 0, {A: 1})
+
+
 @pytest.mark.parametrize("break_it", ["failed", "epoch", "stranger"])
 def test_what_is_in_doubt_is_closed_by_a_full_request(break_it: str) -> None:
     handler: FetchSessionHandler[int] = FetchSessionHandler()
