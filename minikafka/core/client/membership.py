@@ -67,18 +67,6 @@ class Next(Enum):
     OTHER_COORDINATOR = auto()  # find out who coordinates, then again
 
 
-# Errors after which nothing helps but another configuration.
-FATAL = frozenset(
-    {
-        ErrorCode.FENCED_INSTANCE_ID,
-        ErrorCode.GROUP_AUTHORIZATION_FAILED,
-        ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
-        ErrorCode.INVALID_SESSION_TIMEOUT,
-        ErrorCode.INVALID_GROUP_ID,
-        ErrorCode.GROUP_MAX_SIZE_REACHED,
-        ErrorCode.UNSUPPORTED_VERSION,
-    }
-)
 LOST_COORDINATOR = frozenset(
     {
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
