@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -130,6 +131,17 @@ class Shop:
         return found
 
 
+@pytest.fixture
+def default_connect_port_in_use() -> Iterator[None]:
+    """Another program listens on the default port of Spark Connect servers."""
+    with socket.socket() as other:
+        with suppress(OSError):  # then another program does
+            other.bind(("127.0.0.1", 15002))
+        other.listen()
+        yield
+
+
+@pytest.mark.usefixtures("default_connect_port_in_use")
 def test_once_for_ever_and_once_again(
     java_home: Path,
     cluster: Cluster,

@@ -1,4 +1,4 @@
-"""Runs or checks a pipeline once, by spark-pipelines: its events are shown, its noise is kept."""
+"""Check a pipeline or run it once, in a process whose events are shown and other lines logged."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import os
 import re
 import shlex
 import signal
-import socket
 import subprocess
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -17,6 +17,7 @@ from typing import BinaryIO, Final
 
 from minikafka.spark.failure_text import cause_of
 from minikafka.spark.java import prepare_environment
+from minikafka.spark.pipeline.connect_server import SERVER_SETTINGS
 from minikafka.spark.pipeline.engine import Engine
 from minikafka.spark.pipeline.failures import PipelineError
 from minikafka.spark.pipeline.settings import static_settings
@@ -33,7 +34,6 @@ _FAILED: Final = re.compile(r"Flow '?(?P<flow>[^' ]+)'? has FAILED.*")
 _UNRESOLVED: Final = re.compile(
     r"Failed to resolve flow: '(?P<flow>[^']+)'\.\s+Error: (?P<said>.+)"
 )
-_CONNECT_PORT: Final = 15002  # of the server that PySpark starts for a local run: it knows no other
 _LAST_WORDS: Final = 500  # lines: they hold the last traceback
 
 Show = Callable[[str], object]
@@ -47,11 +47,14 @@ def run_once(
     show: Show,
     keeps_tables: bool = True,
 ) -> None:
-    """``deed``: ``run`` or ``dry-run``, and options of spark-pipelines. Raises PipelineError if it
-    fails or is ended by a signal; JavaError, OSError."""
+    """Check or run the pipeline in a process and wait for its end.
+
+    ``deed`` is ``run`` or ``dry-run`` with options of ``pyspark.pipelines.cli``. ``show`` is called
+    with each event that the user should see, ``log`` receives every line.
+
+    Raises PipelineError if the run fails or is ended by a signal; JavaError, OSError."""
     prepare_environment(master=engine.master)
     if not engine.remote:
-        _check_port()
         engine.metastore_dir.mkdir(parents=True, exist_ok=True)
     with (
         log.open("ab") as noise,
@@ -76,16 +79,28 @@ def run_once(
 
 
 def command_line(spec: Spec, engine: Engine, deed: Sequence[str]) -> list[str]:
-    program = str(_spark_home() / "bin" / "spark-pipelines")
-    return [program, "--remote", engine.remote or engine.master, *deed, "--spec", str(spec.path)]
+    """PySpark's command for pipelines, beside a server of its own unless the engine names one. The
+    processes do not search the project's folder for modules (``-P``)."""
+    program = [sys.executable, "-P", "-m"]
+    command = [*program, "pyspark.pipelines.cli", *deed, "--spec", str(spec.path)]
+    if engine.remote:
+        return command
+    return [*program, "minikafka.spark.pipeline.connect_server", *command]
 
 
 def environment(spec: Spec, engine: Engine, keeps_tables: bool) -> dict[str, str]:
-    """Static settings are refused in a spec, and of ``--conf`` PySpark 4.3 hands only the last ten
-    or so on to the server that it starts: that server is told here."""
-    words = []
-    for key, value in static_settings(engine, keeps_tables).items():
-        words += ["--conf", f"{key}={value}"]
+    """The variables which tell the process where Spark is, or with which settings to start it.
+
+    Spark refuses static settings in a spec, so the server is given them at its start."""
+    if engine.remote:
+        return {"SPARK_REMOTE": engine.remote}
+    settings = {
+        "spark.master": engine.master,
+        "spark.app.name": spec.name,
+        **static_settings(engine, keeps_tables),
+        **SERVER_SETTINGS,
+    }
+    words = [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
     return {
         "SPARK_HOME": str(_spark_home()),
         "PYSPARK_SUBMIT_ARGS": shlex.join([*words, "pyspark-shell"]),
@@ -145,20 +160,7 @@ def _spark_home() -> Path:
     return Path(found.origin).parent
 
 
-def _check_port() -> None:
-    """Another run's server would be taken for ours, and refuse. Raises PipelineError."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", _CONNECT_PORT))
-        except OSError:
-            raise PipelineError(
-                f"port {_CONNECT_PORT} is in use, by another check or run? With --continuous, or "
-                "with remote=sc://... in config/spark.properties, it is not needed"
-            ) from None
-
-
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Of the shell, the JVM and the Python in it."""
+    """Send SIGTERM to the process group: the run, its JVM and Spark's Python workers."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGTERM)
