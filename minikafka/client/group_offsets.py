@@ -11,6 +11,7 @@ from minikafka.core.client.assignors.model import NO_GENERATION
 from minikafka.core.client.membership import LOST_COORDINATOR, Membership, MemberState, Next
 from minikafka.kernel.cluster import NO_EPOCH, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.grouping import grouped
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -111,15 +112,15 @@ class GroupOffsets:
                 raise CommitFailedError(
                     ErrorCode.UNKNOWN_MEMBER_ID, "this consumer is no member of its group now"
                 )
-        topics: dict[str, list[OffsetCommitRequestPartition]] = {}
-        for tp, wanted in sorted(offsets.items()):
-            row = OffsetCommitRequestPartition(
-                tp.partition,
-                wanted.offset,
-                wanted.leader_epoch,
-                committed_metadata=wanted.metadata,
+        topics = grouped(
+            (
+                topic,
+                OffsetCommitRequestPartition(
+                    index, wanted.offset, wanted.leader_epoch, committed_metadata=wanted.metadata
+                ),
             )
-            topics.setdefault(tp.topic, []).append(row)
+            for (topic, index), wanted in sorted(offsets.items())
+        )
         request = OffsetCommitRequest(
             group_id=membership.config.group_id,
             generation_id_or_member_epoch=generation,
@@ -156,9 +157,7 @@ class GroupOffsets:
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """None where nothing is committed. Raises KafkaError."""
         wanted = sorted(partitions)
-        topics: dict[str, list[int]] = {}
-        for tp in wanted:
-            topics.setdefault(tp.topic, []).append(tp.partition)
+        topics = grouped(wanted)
 
         async def attempt() -> dict[TopicPartition, OffsetAndMetadata | None]:
             stable = await self._knows_stable()

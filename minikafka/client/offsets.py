@@ -10,6 +10,7 @@ from minikafka.client.session import ClusterSession
 from minikafka.core.client.positions import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from minikafka.kernel.cluster import CONSUMER_REPLICA_ID, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.grouping import grouped
 from minikafka.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -112,20 +113,22 @@ async def _ask(
     deadline_ms: int,
 ) -> tuple[Found, list[KafkaError]]:
     """The answers of one broker, and what went wrong."""
-    topics: dict[str, list[ListOffsetsPartition]] = {}
+    rows: list[tuple[str, ListOffsetsPartition]] = []
     for tp, timestamp in timestamps.items():
         view = session.metadata.view.partition(tp)
-        topics.setdefault(tp.topic, []).append(
-            ListOffsetsPartition(
-                partition_index=tp.partition,
-                current_leader_epoch=-1 if view is None else view.leader_epoch,
-                timestamp=timestamp,
-            )
+        row = ListOffsetsPartition(
+            partition_index=tp.partition,
+            current_leader_epoch=-1 if view is None else view.leader_epoch,
+            timestamp=timestamp,
         )
+        rows.append((tp.topic, row))
     request = ListOffsetsRequest(
         replica_id=CONSUMER_REPLICA_ID,
         isolation_level=isolation_level,
-        topics=[ListOffsetsTopic(name=name, partitions=rows) for name, rows in topics.items()],
+        topics=[
+            ListOffsetsTopic(name=name, partitions=of_topic)
+            for name, of_topic in grouped(rows).items()
+        ],
     )
     try:
         timeout_ms = min(session.config.request_timeout_ms, session.remaining_ms(deadline_ms))

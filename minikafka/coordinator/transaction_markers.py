@@ -12,6 +12,7 @@ from minikafka.core.transaction.result import Markers
 from minikafka.kernel.cluster import NO_LEADER, TRANSACTION_STATE_TOPIC, TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.events import EventLog
+from minikafka.kernel.grouping import grouped
 from minikafka.kernel.ports import Clock
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.messages.write_txn_markers import (
@@ -148,16 +149,12 @@ def markers_request(
 
 
 def _marker(item: MarkerItem) -> WritableTxnMarker:
-    topics: dict[str, WritableTxnMarkerTopic] = {}
-    for topic, index in item.partitions:
-        of_topic = topics.setdefault(topic, WritableTxnMarkerTopic(topic))
-        of_topic.partition_indexes.append(index)
     markers = item.markers
     return WritableTxnMarker(
         markers.producer_id,
         markers.producer_epoch,
         markers.committed,
-        list(topics.values()),
+        [WritableTxnMarkerTopic(*of_topic) for of_topic in grouped(item.partitions).items()],
         item.runtime.epoch,
     )
 

@@ -12,6 +12,7 @@ from uuid import UUID
 from minikafka.core.client.answers import STALE_METADATA
 from minikafka.kernel.cluster import CONSUMER_REPLICA_ID, INTERNAL_TOPICS, ZERO_UUID, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.grouping import grouped
 from minikafka.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -288,9 +289,7 @@ class Cluster:
             left = [each for each in timestamps if each not in found]
             if any(each.topic not in self.topics for each in left):
                 self.describe({each.topic for each in left})
-            by_leader: dict[int, list[TopicPartition]] = {}
-            for each in left:
-                by_leader.setdefault(self.leader(each), []).append(each)
+            by_leader = grouped((self.leader(each), each) for each in left)
             for leader, partitions in by_leader.items():
                 self._list_offsets_of(leader, {p: timestamps[p] for p in partitions}, found)
             return found
@@ -301,10 +300,10 @@ class Cluster:
     def _list_offsets_of(
         self, leader: int, timestamps: Mapping[TopicPartition, int], found: Offsets
     ) -> None:
-        topics: dict[str, list[ListOffsetsPartition]] = {}
-        for (topic, partition), timestamp in timestamps.items():
-            row = ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
-            topics.setdefault(topic, []).append(row)
+        topics = grouped(
+            (topic, ListOffsetsPartition(partition_index=partition, timestamp=timestamp))
+            for (topic, partition), timestamp in timestamps.items()
+        )
         request = ListOffsetsRequest(
             replica_id=CONSUMER_REPLICA_ID,
             isolation_level=int(self.options.read_committed),

@@ -20,6 +20,7 @@ from pyspark.sql.streaming.listener import (
 
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import KafkaError
+from minikafka.kernel.grouping import grouped
 from minikafka.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -178,10 +179,10 @@ def _kafka_offsets(value: Any) -> Offsets:
 
 def commit_offsets(cluster: Cluster, group: str, offsets: Offsets) -> None:
     """To a group without members. Raises KafkaError."""
-    topics: dict[str, list[OffsetCommitRequestPartition]] = {}
-    for (topic, partition), offset in sorted(offsets.items()):
-        row = OffsetCommitRequestPartition(partition_index=partition, committed_offset=offset)
-        topics.setdefault(topic, []).append(row)
+    topics = grouped(
+        (topic, OffsetCommitRequestPartition(partition_index=partition, committed_offset=offset))
+        for (topic, partition), offset in sorted(offsets.items())
+    )
     request = OffsetCommitRequest(
         group_id=group,
         topics=[OffsetCommitRequestTopic(name=t, partitions=rows) for t, rows in topics.items()],

@@ -13,6 +13,7 @@ from minikafka.core.replication.fetch_state import PartitionFetchState
 from minikafka.core.replication.follower import UNDEFINED_EPOCH
 from minikafka.kernel.cluster import ZERO_UUID, TopicPartition
 from minikafka.kernel.errors import ErrorCode
+from minikafka.kernel.grouping import grouped
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.messages.fetch import (
     FetchPartition,
@@ -200,28 +201,28 @@ class LeaderSession:
         self, asked: Mapping[TopicPartition, PartitionFetchState]
     ) -> OffsetForLeaderEpochRequest:
         """Where the last epoch of each log ends at the leader; of no session."""
-        topics: dict[str, OffsetForLeaderTopic] = {}
-        for (name, partition), state in asked.items():
-            topic = topics.setdefault(name, OffsetForLeaderTopic(name))
-            epoch = (
-                UNDEFINED_EPOCH if state.last_fetched_epoch is None else state.last_fetched_epoch
-            )
-            topic.partitions.append(
+        rows = (
+            (
+                topic,
                 OffsetForLeaderPartition(
                     partition=partition,
                     current_leader_epoch=state.leader_epoch,
-                    leader_epoch=epoch,
-                )
+                    leader_epoch=(
+                        UNDEFINED_EPOCH
+                        if state.last_fetched_epoch is None
+                        else state.last_fetched_epoch
+                    ),
+                ),
             )
-        return OffsetForLeaderEpochRequest(replica_id=self._broker_id, topics=list(topics.values()))
+            for (topic, partition), state in asked.items()
+        )
+        topics = [OffsetForLeaderTopic(*of_topic) for of_topic in grouped(rows).items()]
+        return OffsetForLeaderEpochRequest(replica_id=self._broker_id, topics=topics)
 
     def _topics(self, fetch: NextFetch[_Wanted]) -> list[FetchTopic]:
-        topics: dict[str | UUID, FetchTopic] = {}
-        for (key, partition), want in fetch.named.items():
-            topic = topics.get(key)
-            if topic is None:
-                topic = topics[key] = FetchTopic(*_name_and_id(key))
-            topic.partitions.append(
+        rows = (
+            (
+                key,
                 FetchPartition(
                     partition=partition,
                     current_leader_epoch=want.current_leader_epoch,
@@ -229,18 +230,19 @@ class LeaderSession:
                     last_fetched_epoch=want.last_fetched_epoch,
                     log_start_offset=want.log_start_offset,
                     partition_max_bytes=self._config.replica_fetch_max_bytes,
-                )
+                ),
             )
-        return list(topics.values())
+            for (key, partition), want in fetch.named.items()
+        )
+        return [
+            FetchTopic(*_name_and_id(key), partitions) for key, partitions in grouped(rows).items()
+        ]
 
     def _forgotten(self, fetch: NextFetch[_Wanted]) -> list[ForgottenTopic]:
-        topics: dict[str | UUID, ForgottenTopic] = {}
-        for key, partition in fetch.forgotten:
-            topic = topics.get(key)
-            if topic is None:
-                topic = topics[key] = ForgottenTopic(*_name_and_id(key))
-            topic.partitions.append(partition)
-        return list(topics.values())
+        return [
+            ForgottenTopic(*_name_and_id(key), partitions)
+            for key, partitions in grouped(fetch.forgotten).items()
+        ]
 
     def answered(self, error: ErrorCode, response: FetchResponse) -> Answers | None:
         """What the answer says of each partition; None when it cannot be used. The next request

@@ -17,6 +17,7 @@ from minikafka.core.log.verification import Verification
 from minikafka.core.transaction.facts import ProducerIdAndEpoch
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.grouping import grouped
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import Buffer, Clock
 from minikafka.protocol.api_keys import ApiKey
@@ -235,15 +236,14 @@ def verification_request(items: Sequence[VerificationItem]) -> tuple[Message, in
 
 
 def _transaction(item: VerificationItem) -> AddPartitionsToTxnTransaction:
-    topics: dict[str, AddPartitionsToTxnTopic] = {}
-    for topic, index in item.partitions:
-        topics.setdefault(topic, AddPartitionsToTxnTopic(topic)).partitions.append(index)
     return AddPartitionsToTxnTransaction(
         item.transactional_id,
         item.producer.producer_id,
         item.producer.epoch,
         verify_only=True,
-        topics=list(topics.values()),
+        topics=[
+            AddPartitionsToTxnTopic(*of_topic) for of_topic in grouped(item.partitions).items()
+        ],
     )
 
 

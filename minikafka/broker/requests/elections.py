@@ -9,6 +9,7 @@ from minikafka.broker.admin.elections import LeaderElections
 from minikafka.broker.requests.context import RequestContext
 from minikafka.kernel.cluster import ElectionType, ReplicaAssignment, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.grouping import grouped
 from minikafka.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -56,11 +57,9 @@ class ElectLeadersHandler:
         )
         if request.topic_partitions is None:
             results = {tp: error for tp, error in results.items() if not _needless(error)}
-        topics: dict[str, ElectLeadersTopicResult] = {}
-        for tp, error in sorted(results.items(), key=lambda row: row[0]):
-            row = topics.setdefault(tp.topic, ElectLeadersTopicResult(tp.topic))
-            row.partition_result.append(_election_result(tp.partition, error))
-        return ElectLeadersResponse(replica_election_results=list(topics.values()))
+        rows = ((tp.topic, _election_result(tp.partition, results[tp])) for tp in sorted(results))
+        topics = [ElectLeadersTopicResult(*of_topic) for of_topic in grouped(rows).items()]
+        return ElectLeadersResponse(replica_election_results=topics)
 
 
 def _needless(error: KafkaError | None) -> bool:
@@ -109,13 +108,9 @@ class AlterPartitionReassignmentsHandler:
             return AlterPartitionReassignmentsResponse(
                 error_code=error.code, error_message=error.message
             )
-        topics: dict[str, ReassignableTopicResponse] = {}
-        for tp in targets:
-            row = topics.setdefault(tp.topic, ReassignableTopicResponse(tp.topic))
-            row.partitions.append(_reassignment_result(tp.partition, results[tp]))
-        return AlterPartitionReassignmentsResponse(
-            error_message=None, responses=list(topics.values())
-        )
+        rows = ((tp.topic, _reassignment_result(tp.partition, results[tp])) for tp in targets)
+        topics = [ReassignableTopicResponse(*of_topic) for of_topic in grouped(rows).items()]
+        return AlterPartitionReassignmentsResponse(error_message=None, responses=topics)
 
 
 def _reassignment_result(partition: int, error: KafkaError | None) -> ReassignablePartitionResponse:
@@ -148,15 +143,17 @@ class ListPartitionReassignmentsHandler:
             return ListPartitionReassignmentsResponse(
                 error_code=error.code, error_message=error.message
             )
-        topics: dict[str, OngoingTopicReassignment] = {}
-        for tp, assignment in found.items():
-            row = topics.setdefault(tp.topic, OngoingTopicReassignment(tp.topic))
-            row.partitions.append(
+        rows = (
+            (
+                tp.topic,
                 OngoingPartitionReassignment(
                     tp.partition,
                     list(assignment.replicas),
                     list(assignment.adding),
                     list(assignment.removing),
-                )
+                ),
             )
-        return ListPartitionReassignmentsResponse(error_message=None, topics=list(topics.values()))
+            for tp, assignment in found.items()
+        )
+        topics = [OngoingTopicReassignment(*of_topic) for of_topic in grouped(rows).items()]
+        return ListPartitionReassignmentsResponse(error_message=None, topics=topics)

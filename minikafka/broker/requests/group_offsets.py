@@ -24,6 +24,7 @@ from minikafka.core.topic_names import name_problem
 from minikafka.core.transaction.facts import ProducerIdAndEpoch
 from minikafka.kernel.cluster import GROUP_METADATA_TOPIC, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.grouping import grouped
 from minikafka.kernel.ports import Clock, CoordinationError
 from minikafka.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -130,11 +131,12 @@ class OffsetCommitHandler:
 
 
 def _commit_response(errors: Mapping[TopicPartition, ErrorCode]) -> OffsetCommitResponse:
-    topics: dict[str, OffsetCommitResponseTopic] = {}
-    for (name, index), error in errors.items():
-        topic = topics.setdefault(name, OffsetCommitResponseTopic(name))
-        topic.partitions.append(OffsetCommitResponsePartition(index, error))
-    return OffsetCommitResponse(topics=list(topics.values()))
+    rows = (
+        (topic, OffsetCommitResponsePartition(index, error))
+        for (topic, index), error in errors.items()
+    )
+    topics = [OffsetCommitResponseTopic(*of_topic) for of_topic in grouped(rows).items()]
+    return OffsetCommitResponse(topics=topics)
 
 
 FIRST_VERSION_WITH_ERROR = 2
@@ -175,19 +177,21 @@ class OffsetFetchHandler:
             found = self._groups.fetch(group_id, _wanted(topics), require_stable)
         except KafkaError as error:
             return OffsetFetchResponseGroup(group_id, error_code=error.code)
-        answers: dict[str, OffsetFetchResponseTopics] = {}
-        for (name, index), committed, error_code in found:
-            topic = answers.setdefault(name, OffsetFetchResponseTopics(name))
-            topic.partitions.append(
+        rows = (
+            (
+                topic,
                 OffsetFetchResponsePartitions(
                     index,
                     committed.offset,
                     committed.leader_epoch,
                     committed.metadata,
                     error_code,
-                )
+                ),
             )
-        return OffsetFetchResponseGroup(group_id, list(answers.values()))
+            for (topic, index), committed, error_code in found
+        )
+        by_topic = [OffsetFetchResponseTopics(*of_topic) for of_topic in grouped(rows).items()]
+        return OffsetFetchResponseGroup(group_id, by_topic)
 
     def _of_one_group(self, version: int, request: OffsetFetchRequest) -> OffsetFetchResponse:
         wanted = _wanted(request.topics)
@@ -231,15 +235,17 @@ def _wanted(
 
 
 def _fetch_response(found: Sequence[FetchedOffset]) -> OffsetFetchResponse:
-    topics: dict[str, OffsetFetchResponseTopic] = {}
-    for (name, index), committed, error in found:
-        topic = topics.setdefault(name, OffsetFetchResponseTopic(name))
-        topic.partitions.append(
+    rows = (
+        (
+            topic,
             OffsetFetchResponsePartition(
                 index, committed.offset, committed.leader_epoch, committed.metadata, error
-            )
+            ),
         )
-    return OffsetFetchResponse(topics=list(topics.values()))
+        for (topic, index), committed, error in found
+    )
+    topics = [OffsetFetchResponseTopic(*of_topic) for of_topic in grouped(rows).items()]
+    return OffsetFetchResponse(topics=topics)
 
 
 class OffsetDeleteHandler:
@@ -260,11 +266,12 @@ class OffsetDeleteHandler:
 
         def answer(deleted: Mapping[TopicPartition, ErrorCode]) -> None:
             errors.update(deleted)
-            topics: dict[str, OffsetDeleteResponseTopic] = {}
-            for (name, index), error in errors.items():
-                topic = topics.setdefault(name, OffsetDeleteResponseTopic(name))
-                topic.partitions.append(OffsetDeleteResponsePartition(index, error))
-            reply(OffsetDeleteResponse(topics=list(topics.values())))
+            rows = (
+                (topic, OffsetDeleteResponsePartition(index, error))
+                for (topic, index), error in errors.items()
+            )
+            topics = [OffsetDeleteResponseTopic(*of_topic) for of_topic in grouped(rows).items()]
+            reply(OffsetDeleteResponse(topics=topics))
 
         self._groups.delete_offsets(request.group_id, known, answer)
 
@@ -370,11 +377,12 @@ def _as_known_to(version: int, error: ErrorCode) -> ErrorCode:
 
 
 def _txn_commit_response(errors: Mapping[TopicPartition, ErrorCode]) -> TxnOffsetCommitResponse:
-    topics: dict[str, TxnOffsetCommitResponseTopic] = {}
-    for (name, index), error in errors.items():
-        topic = topics.setdefault(name, TxnOffsetCommitResponseTopic(name))
-        topic.partitions.append(TxnOffsetCommitResponsePartition(index, error))
-    return TxnOffsetCommitResponse(topics=list(topics.values()))
+    rows = (
+        (topic, TxnOffsetCommitResponsePartition(index, error))
+        for (topic, index), error in errors.items()
+    )
+    topics = [TxnOffsetCommitResponseTopic(*of_topic) for of_topic in grouped(rows).items()]
+    return TxnOffsetCommitResponse(topics=topics)
 
 
 class OffsetStore(Protocol):

@@ -9,6 +9,7 @@ from minikafka.broker.requests.context import RequestContext
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import event_log
+from minikafka.kernel.grouping import grouped
 from minikafka.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
@@ -67,16 +68,20 @@ class DescribeLogDirsHandler:
     def _topics(
         self, directory: LogDirectory, wanted: set[TopicPartition] | None
     ) -> list[DescribeLogDirsTopic]:
-        topics: dict[str, DescribeLogDirsTopic] = {}
-        for log, is_future in _logs(directory):
-            (topic, index) = log.topic_partition
-            if wanted is None or log.topic_partition in wanted:
-                found = topics.setdefault(topic, DescribeLogDirsTopic(topic))
-                lag = self._offset_lag(log, is_future)
-                found.partitions.append(
-                    DescribeLogDirsPartition(index, log.size_bytes, lag, is_future)
-                )
-        return list(topics.values())
+        rows = (
+            (
+                log.topic_partition.topic,
+                DescribeLogDirsPartition(
+                    log.topic_partition.partition,
+                    log.size_bytes,
+                    self._offset_lag(log, is_future),
+                    is_future,
+                ),
+            )
+            for log, is_future in _logs(directory)
+            if wanted is None or log.topic_partition in wanted
+        )
+        return [DescribeLogDirsTopic(*of_topic) for of_topic in grouped(rows).items()]
 
     def _offset_lag(self, log: UnifiedLog, is_future: bool) -> int:
         """How far a log is behind the high watermark, or a future log behind the current one; -1
@@ -106,14 +111,20 @@ class AlterReplicaLogDirsHandler:
     async def __call__(
         self, context: RequestContext, request: AlterReplicaLogDirsRequest
     ) -> AlterReplicaLogDirsResponse:
-        results: dict[str, AlterReplicaLogDirTopicResult] = {}
-        for directory in request.dirs:
-            for topic in directory.topics:
-                result = results.setdefault(topic.name, AlterReplicaLogDirTopicResult(topic.name))
-                for index in topic.partitions:
-                    error = self._move(TopicPartition(topic.name, index), directory.path)
-                    result.partitions.append(AlterReplicaLogDirPartitionResult(index, error))
-        return AlterReplicaLogDirsResponse(results=list(results.values()))
+        rows = (
+            (topic.name, self._begin_move(TopicPartition(topic.name, index), directory.path))
+            for directory in request.dirs
+            for topic in directory.topics
+            for index in topic.partitions
+        )
+        results = [AlterReplicaLogDirTopicResult(*of_topic) for of_topic in grouped(rows).items()]
+        return AlterReplicaLogDirsResponse(results=results)
+
+    def _begin_move(
+        self, topic_partition: TopicPartition, path: str
+    ) -> AlterReplicaLogDirPartitionResult:
+        error = self._move(topic_partition, path)
+        return AlterReplicaLogDirPartitionResult(topic_partition.partition, error)
 
     def _move(self, topic_partition: TopicPartition, path: str) -> ErrorCode:
         if self._hosted.is_offline(topic_partition):

@@ -14,6 +14,7 @@ from minikafka.broker.replication.replica_manager import ReplicaManager
 from minikafka.broker.requests.context import Reply, RequestContext
 from minikafka.kernel.cluster import CONSUMER_REPLICA_ID, DEBUGGING_REPLICA_ID, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.grouping import grouped
 from minikafka.kernel.ports import Clock
 from minikafka.protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,
@@ -239,11 +240,14 @@ class DeleteRecordsHandler:
 
 
 def _response(results: Sequence[DeletionResult]) -> DeleteRecordsResponse:
-    topics: dict[str, DeleteRecordsTopicResult] = {}
-    for result in results:
-        name, index = result.topic_partition
-        topic = topics.setdefault(name, DeleteRecordsTopicResult(name))
-        topic.partitions.append(
-            DeleteRecordsPartitionResult(index, result.low_watermark, result.error)
+    rows = (
+        (
+            result.topic_partition.topic,
+            DeleteRecordsPartitionResult(
+                result.topic_partition.partition, result.low_watermark, result.error
+            ),
         )
-    return DeleteRecordsResponse(topics=list(topics.values()))
+        for result in results
+    )
+    topics = [DeleteRecordsTopicResult(*of_topic) for of_topic in grouped(rows).items()]
+    return DeleteRecordsResponse(topics=topics)

@@ -15,6 +15,7 @@ from minikafka.core.transaction.facts import NO_EPOCH, NO_PRODUCER_ID, ProducerI
 from minikafka.core.transaction.result import Initialized
 from minikafka.kernel.cluster import GROUP_METADATA_TOPIC, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.grouping import grouped
 from minikafka.kernel.ports import Clock
 from minikafka.protocol.messages.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
@@ -216,11 +217,12 @@ def _partitions(topics: Iterable[AddPartitionsToTxnTopic]) -> Iterable[TopicPart
 def _result(
     transactional_id: str, errors: Mapping[TopicPartition, ErrorCode]
 ) -> AddPartitionsToTxnResult:
-    topics: dict[str, AddPartitionsToTxnTopicResult] = {}
-    for (name, index), error in errors.items():
-        topic = topics.setdefault(name, AddPartitionsToTxnTopicResult(name))
-        topic.results_by_partition.append(AddPartitionsToTxnPartitionResult(index, error))
-    return AddPartitionsToTxnResult(transactional_id, list(topics.values()))
+    rows = (
+        (topic, AddPartitionsToTxnPartitionResult(index, error))
+        for (topic, index), error in errors.items()
+    )
+    topics = [AddPartitionsToTxnTopicResult(*of_topic) for of_topic in grouped(rows).items()]
+    return AddPartitionsToTxnResult(transactional_id, topics)
 
 
 def _old_response(result: AddPartitionsToTxnResult) -> AddPartitionsToTxnResponse:

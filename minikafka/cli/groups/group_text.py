@@ -11,6 +11,7 @@ from typing import NamedTuple
 from minikafka.client.admin.groups import GroupDescription, GroupListing, GroupOffset
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError
+from minikafka.kernel.grouping import grouped
 
 MISSING = "-"
 NARROWEST = 15
@@ -114,9 +115,7 @@ def members_table(group: GroupDescription, verbose: bool) -> str:
 
 def partitions_text(partitions: Iterable[TopicPartition]) -> str:
     """``flights(0,2), trains(1)``. Kafka leaves the topics out."""
-    topics: dict[str, list[int]] = {}
-    for topic, number in sorted(partitions):
-        topics.setdefault(topic, []).append(number)
+    topics = grouped(sorted(partitions))
     return ", ".join(f"{t}({','.join(map(str, ns))})" for t, ns in topics.items()) or MISSING
 
 

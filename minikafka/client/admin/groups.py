@@ -12,6 +12,7 @@ from minikafka.client.session import ClusterSession, raise_for
 from minikafka.core.client.cluster_view import Node
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.grouping import grouped
 from minikafka.protocol.codec import DecodeError, decode
 from minikafka.protocol.messages.consumer_protocol import (
     PROTOCOL_TYPE,
@@ -154,7 +155,8 @@ class GroupAdmin:
         topics = None
         if partitions is not None:
             topics = [
-                OffsetFetchRequestTopic(topic, numbers) for topic, numbers in _by_topic(partitions)
+                OffsetFetchRequestTopic(topic, numbers)
+                for topic, numbers in grouped(partitions).items()
             ]
 
         def read(answer: Any) -> dict[TopicPartition, GroupOffset]:
@@ -199,7 +201,7 @@ class GroupAdmin:
                         for number in numbers
                     ],
                 )
-                for topic, numbers in _by_topic(offsets)
+                for topic, numbers in grouped(offsets).items()
             ],
         )
         return await self._ask_partitions(group_id, request, timeout_ms)
@@ -214,7 +216,7 @@ class GroupAdmin:
         """Raises KafkaError for the group as a whole, GROUP_ID_NOT_FOUND for one."""
         topics = [
             OffsetDeleteRequestTopic(topic, [OffsetDeleteRequestPartition(n) for n in numbers])
-            for topic, numbers in _by_topic(partitions)
+            for topic, numbers in grouped(partitions).items()
         ]
         request = OffsetDeleteRequest(group_id, topics)
         return await self._ask_partitions(group_id, request, timeout_ms)
@@ -305,13 +307,6 @@ async def _outcomes(
     wanted = list(dict.fromkeys(group_ids))
     found = await asyncio.gather(*(outcome(group_id) for group_id in wanted))
     return dict(zip(wanted, found, strict=True))
-
-
-def _by_topic(partitions: Iterable[TopicPartition]) -> list[tuple[str, list[int]]]:
-    topics: dict[str, list[int]] = {}
-    for topic, partition in partitions:
-        topics.setdefault(topic, []).append(partition)
-    return list(topics.items())
 
 
 def _description(row: DescribedGroup, coordinator: Node) -> GroupDescription:

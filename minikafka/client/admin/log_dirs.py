@@ -10,6 +10,7 @@ from typing import Any
 from minikafka.client.session import ClusterSession, raise_for
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.grouping import grouped
 from minikafka.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
@@ -83,13 +84,13 @@ async def alter_replica_log_dirs(
     deadline_ms: int,
 ) -> dict[TopicPartition, KafkaError | None]:
     """None for replicas whose move has begun, or that are there already. Raises KafkaError."""
-    dirs: dict[str, dict[str, list[int]]] = {}
-    for (topic, index), path in paths.items():
-        dirs.setdefault(path, {}).setdefault(topic, []).append(index)
+    dirs = grouped((path, topic_partition) for topic_partition, path in paths.items())
     request = AlterReplicaLogDirsRequest(
         dirs=[
-            AlterReplicaLogDir(path, [AlterReplicaLogDirTopic(*row) for row in topics.items()])
-            for path, topics in dirs.items()
+            AlterReplicaLogDir(
+                path, [AlterReplicaLogDirTopic(*of_topic) for of_topic in grouped(moved).items()]
+            )
+            for path, moved in dirs.items()
         ]
     )
     answer = await _ask(session, broker_id, request, deadline_ms)

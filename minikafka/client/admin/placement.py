@@ -8,6 +8,7 @@ from typing import Protocol, TypeAlias
 from minikafka.client.session import ClusterSession, raise_for
 from minikafka.kernel.cluster import ElectionType, ReplicaAssignment, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.grouping import grouped
 from minikafka.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -39,7 +40,8 @@ class PlacementAdmin:
         deadline_ms = self.session.deadline_ms(timeout_ms)
         topics = None
         if partitions is not None:
-            topics = [ElectLeadersTopic(t, numbers) for t, numbers in _by_topic(partitions)]
+            by_topic = grouped(partitions)
+            topics = [ElectLeadersTopic(*of_topic) for of_topic in by_topic.items()]
 
         async def attempt() -> PlacementOutcomes:
             request = ElectLeadersRequest(election_type, topics, self._wait_ms(deadline_ms))
@@ -67,16 +69,14 @@ class PlacementAdmin:
         under way. None as outcome: it has begun, and ``list_partition_reassignments`` tells when
         it is done."""
         deadline_ms = self.session.deadline_ms(timeout_ms)
-        topics: dict[str, ReassignableTopic] = {}
-        for tp, replicas in targets.items():
-            wanted = None if replicas is None else list(replicas)
-            topic = topics.setdefault(tp.topic, ReassignableTopic(tp.topic))
-            topic.partitions.append(ReassignablePartition(tp.partition, wanted))
+        rows = (
+            (topic, ReassignablePartition(index, None if replicas is None else list(replicas)))
+            for (topic, index), replicas in targets.items()
+        )
+        topics = [ReassignableTopic(*of_topic) for of_topic in grouped(rows).items()]
 
         async def attempt() -> PlacementOutcomes:
-            request = AlterPartitionReassignmentsRequest(
-                self._wait_ms(deadline_ms), list(topics.values())
-            )
+            request = AlterPartitionReassignmentsRequest(self._wait_ms(deadline_ms), topics)
             answer = await self.session.request_controller(request, deadline_ms)
             raise_for(ErrorCode(answer.error_code), answer.error_message)
             found = {
@@ -99,7 +99,8 @@ class PlacementAdmin:
         deadline_ms = self.session.deadline_ms(timeout_ms)
         topics = None
         if partitions is not None:
-            topics = [ListReassignmentsTopic(t, numbers) for t, numbers in _by_topic(partitions)]
+            by_topic = grouped(partitions)
+            topics = [ListReassignmentsTopic(*of_topic) for of_topic in by_topic.items()]
 
         async def attempt() -> dict[TopicPartition, ReplicaAssignment]:
             request = ListPartitionReassignmentsRequest(self._wait_ms(deadline_ms), topics)
@@ -129,10 +130,3 @@ class _Row(Protocol):
 def _outcome(row: _Row) -> KafkaError | None:
     code = ErrorCode(row.error_code)
     return None if code is ErrorCode.NONE else KafkaError(code, row.error_message)
-
-
-def _by_topic(partitions: Iterable[TopicPartition]) -> list[tuple[str, list[int]]]:
-    topics: dict[str, list[int]] = {}
-    for tp in partitions:
-        topics.setdefault(tp.topic, []).append(tp.partition)
-    return list(topics.items())

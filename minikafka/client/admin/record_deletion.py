@@ -10,6 +10,7 @@ from minikafka.client.session import ClusterSession
 from minikafka.core.client.cluster_view import topic_view
 from minikafka.kernel.cluster import NO_LEADER, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.grouping import grouped
 from minikafka.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -98,9 +99,10 @@ async def _ask(
     session: ClusterSession, leader: int, offsets: Mapping[TopicPartition, int], deadline_ms: int
 ) -> Outcomes:
     """The answers of one broker; its silence is the answer for all that it was asked for."""
-    topics: dict[str, list[DeleteRecordsPartition]] = {}
-    for tp, offset in offsets.items():
-        topics.setdefault(tp.topic, []).append(DeleteRecordsPartition(tp.partition, offset))
+    topics = grouped(
+        (topic, DeleteRecordsPartition(partition, offset))
+        for (topic, partition), offset in offsets.items()
+    )
     timeout_ms = min(session.config.request_timeout_ms, session.remaining_ms(deadline_ms))
     request = DeleteRecordsRequest(
         topics=[DeleteRecordsTopic(name, rows) for name, rows in topics.items()],

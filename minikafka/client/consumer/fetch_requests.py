@@ -10,6 +10,7 @@ from minikafka.core.client.fetch_session import FetchSessionHandler
 from minikafka.core.replication.fetch_session import PartitionKey
 from minikafka.kernel.cluster import CONSUMER_REPLICA_ID, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.grouping import grouped
 from minikafka.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -58,18 +59,19 @@ class FetchRequests:
             wanted[tp] = _Wanted(-1 if known is None else known.leader_epoch, offset)
         fetch = self._sessions.setdefault(broker_id, FetchSessionHandler()).build(wanted, False)
         limits = self._limits
-        topics: dict[str, FetchTopic] = {}
-        for (name, partition), want in fetch.named.items():
-            row = FetchPartition(
-                partition=partition,
-                current_leader_epoch=want.current_leader_epoch,
-                fetch_offset=want.fetch_offset,
-                partition_max_bytes=limits.max_partition_bytes,
+        topics = grouped(
+            (
+                str(name),
+                FetchPartition(
+                    partition=partition,
+                    current_leader_epoch=want.current_leader_epoch,
+                    fetch_offset=want.fetch_offset,
+                    partition_max_bytes=limits.max_partition_bytes,
+                ),
             )
-            topics.setdefault(str(name), FetchTopic(str(name))).partitions.append(row)
-        forgotten: dict[str, ForgottenTopic] = {}
-        for name, partition in fetch.forgotten:
-            forgotten.setdefault(str(name), ForgottenTopic(str(name))).partitions.append(partition)
+            for (name, partition), want in fetch.named.items()
+        )
+        forgotten = grouped((str(name), partition) for name, partition in fetch.forgotten)
         return FetchRequest(
             replica_id=CONSUMER_REPLICA_ID,
             max_wait_ms=limits.max_wait_ms,
@@ -78,8 +80,10 @@ class FetchRequests:
             isolation_level=limits.isolation_level,
             session_id=fetch.session_id,
             session_epoch=fetch.session_epoch,
-            topics=list(topics.values()),
-            forgotten_topics_data=list(forgotten.values()),
+            topics=[FetchTopic(name, partitions=rows) for name, rows in topics.items()],
+            forgotten_topics_data=[
+                ForgottenTopic(name, partitions=numbers) for name, numbers in forgotten.items()
+            ],
             rack_id=limits.rack,
         )
 

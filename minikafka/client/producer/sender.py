@@ -13,6 +13,7 @@ from minikafka.core.client.accumulator import Accumulator, ProducerBatch
 from minikafka.core.client.sequences import Sequences, Verdict
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.grouping import grouped
 from minikafka.protocol.messages.init_producer_id import InitProducerIdRequest
 from minikafka.protocol.messages.produce import (
     PartitionProduceData,
@@ -249,17 +250,17 @@ class Sender:
     ) -> dict[TopicPartition, PartitionProduceResponse]:
         """The answer per partition. Raises KafkaError when there is none."""
         config, counts = self._config, self.counts
-        topics: dict[str, list[PartitionProduceData]] = {}
+        rows: list[tuple[str, PartitionProduceData]] = []
         for batch in batches:
             topic, partition = batch.topic_partition
             data = batch.build(config.compression, config.compression_level, config.transactional)
             counts.bytes_sent += len(data)
-            topics.setdefault(topic, []).append(PartitionProduceData(partition, data))
+            rows.append((topic, PartitionProduceData(partition, data)))
         request = ProduceRequest(
             transactional_id=self.transactional_id,
             acks=config.acks,
             timeout_ms=config.request_timeout_ms,
-            topic_data=[TopicProduceData(name, rows) for name, rows in topics.items()],
+            topic_data=[TopicProduceData(*of_topic) for of_topic in grouped(rows).items()],
         )
         counts.requests += 1
         counts.batches += len(batches)

@@ -13,6 +13,7 @@ from minikafka.client.session import ClusterSession, raise_for
 from minikafka.core.client.sequences import Sequences
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.grouping import grouped
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from minikafka.protocol.messages.add_partitions_to_txn import (
@@ -120,12 +121,10 @@ class Transactions:
         )
         await self._ask(TRANSACTION, self._id, adding, _one_error)
         self._has_offsets = True
-        topics: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
-        for tp, at in sorted(offsets.items()):
-            row = TxnOffsetCommitRequestPartition(
-                tp.partition, at.offset, at.leader_epoch, at.metadata
-            )
-            topics.setdefault(tp.topic, []).append(row)
+        topics = grouped(
+            (topic, TxnOffsetCommitRequestPartition(index, at.offset, at.leader_epoch, at.metadata))
+            for (topic, index), at in sorted(offsets.items())
+        )
         request = TxnOffsetCommitRequest(
             self._id,
             group.group_id,

@@ -15,6 +15,7 @@ from minikafka.core.client.producer_batch import (
     record_size_bytes,
 )
 from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.grouping import grouped
 
 __all__ = [
     "BATCH_OVERHEAD_BYTES",
@@ -175,9 +176,7 @@ class Accumulator(Generic[Token]):
                 else:
                     due.append((first.created_ms, topic_partition))
             next_ms = send_ms if next_ms is None else min(next_ms, send_ms)
-        by_leader: dict[int, list[TopicPartition]] = {}
-        for _, topic_partition in sorted(due):
-            by_leader.setdefault(leaders[topic_partition], []).append(topic_partition)
+        by_leader = grouped((leaders[partition], partition) for _, partition in sorted(due))
         return Ready(by_leader, unknown, next_ms)
 
     def drain(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from minikafka.kernel.cluster import Broker
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.grouping import grouped
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +86,7 @@ def assign_replicas(
 def rack_alternated(racks: Mapping[int, str]) -> list[int]:
     """Broker ids such that neighbours sit in different racks where possible: racks by name, in
     turn, each giving its lowest id left."""
-    waiting: dict[str, list[int]] = {}
-    for broker in sorted(racks, reverse=True):
-        waiting.setdefault(racks[broker], []).append(broker)
+    waiting = grouped((racks[broker], broker) for broker in sorted(racks, reverse=True))
     names = sorted(waiting)
     ring: list[int] = []
     while len(ring) < len(racks):

@@ -23,6 +23,7 @@ from minikafka.kernel.cluster import (
     PartitionAndReplica,
     TopicPartition,
 )
+from minikafka.kernel.grouping import grouped
 from minikafka.kernel.ports import BadVersion, NoNode
 
 ReplicaChange: TypeAlias = StateChange[PartitionAndReplica, ReplicaState]
@@ -89,9 +90,7 @@ def startup(
 
 def by_broker(replicas: Iterable[PartitionAndReplica]) -> dict[int, list[PartitionAndReplica]]:
     """A plan is for one broker's replicas: two replicas of one partition are two writes to it."""
-    groups: dict[int, list[PartitionAndReplica]] = {}
-    for replica in replicas:
-        groups.setdefault(replica.replica, []).append(replica)
+    groups = grouped((replica.replica, replica) for replica in replicas)
     return {broker: groups[broker] for broker in sorted(groups)}
 
 

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from minikafka.core.transaction.states import STATES_BY_TITLE, TransactionState
 from minikafka.core.transaction.transaction import Transaction
 from minikafka.kernel.errors import ErrorCode
+from minikafka.kernel.grouping import grouped
 from minikafka.protocol.messages import describe_transactions as answers
 from minikafka.protocol.messages.list_transactions import ListedTransaction
 
@@ -17,9 +18,7 @@ def described(transactional_id: str, transaction: Transaction | None) -> answers
         return answers.TransactionState(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, transactional_id)
     facts = transaction.facts
     open_partitions = transaction.unmarked if facts.state.is_prepared else facts.partitions
-    topics: dict[str, answers.TopicData] = {}
-    for topic, index in sorted(open_partitions):
-        topics.setdefault(topic, answers.TopicData(topic)).partitions.append(index)
+    topics = grouped(sorted(open_partitions))
     return answers.TransactionState(
         ErrorCode.NONE,
         transactional_id,
@@ -28,7 +27,7 @@ def described(transactional_id: str, transaction: Transaction | None) -> answers
         facts.start_ms,
         facts.producer_id,
         facts.producer_epoch,
-        list(topics.values()),
+        [answers.TopicData(*of_topic) for of_topic in topics.items()],
     )
 
 

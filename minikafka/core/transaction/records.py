@@ -8,6 +8,7 @@ from typing import Final
 from minikafka.core.transaction.facts import TransactionFacts
 from minikafka.core.transaction.states import STATES_BY_NUMBER, TransactionState
 from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.grouping import grouped
 from minikafka.protocol.buffer import DecodeError
 from minikafka.protocol.messages.transaction_log import (
     TransactionLogKey,
@@ -44,7 +45,7 @@ def encode_record(record: TransactionStored) -> tuple[bytes, bytes | None]:
         facts.producer_epoch,
         facts.timeout_ms,
         facts.state,
-        None if empty else _grouped(facts.partitions),
+        None if empty else _by_topic(facts.partitions),
         facts.last_update_ms,
         facts.start_ms,
     )
@@ -80,8 +81,5 @@ def decode_record(key: bytes, value: bytes | None) -> TransactionStored | None:
     return TransactionStored(transactional_id, facts)
 
 
-def _grouped(partitions: frozenset[TopicPartition]) -> list[TransactionPartitions]:
-    topics: dict[str, TransactionPartitions] = {}
-    for topic, index in sorted(partitions):
-        topics.setdefault(topic, TransactionPartitions(topic)).partition_ids.append(index)
-    return list(topics.values())
+def _by_topic(partitions: frozenset[TopicPartition]) -> list[TransactionPartitions]:
+    return [TransactionPartitions(*of_topic) for of_topic in grouped(sorted(partitions)).items()]

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
 from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.grouping import grouped
 from minikafka.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from minikafka.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -77,16 +78,13 @@ class Transactions(Coordinators):
         return Marker.of(row.committed_offset, row.metadata)
 
     def add_partitions(self, identity: Identity, partitions: Iterable[TopicPartition]) -> None:
-        topics: dict[str, list[int]] = {}
-        for topic, partition in sorted(partitions):
-            topics.setdefault(topic, []).append(partition)
         request = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=_id_of(identity),
             v3_and_below_producer_id=identity.stamp.producer_id,
             v3_and_below_producer_epoch=identity.stamp.producer_epoch,
             v3_and_below_topics=[
                 AddPartitionsToTxnTopic(name=name, partitions=numbers)
-                for name, numbers in topics.items()
+                for name, numbers in grouped(sorted(partitions)).items()
             ],
         )
         self.ask(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from minikafka.core.client.answers import STALE_METADATA
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.grouping import grouped
 from minikafka.protocol.messages.init_producer_id import InitProducerIdRequest
 from minikafka.protocol.messages.produce import (
     PartitionProduceData,
@@ -142,9 +143,8 @@ class Producing:
 
     def _dispatch(self) -> None:
         under_way = {each for partitions in self._asked.values() for each in partitions}
-        by_leader: dict[int, list[TopicPartition]] = {}
-        for partition in [each for each in self._queues if each not in under_way]:
-            by_leader.setdefault(self._leader(partition), []).append(partition)
+        idle = [partition for partition in self._queues if partition not in under_way]
+        by_leader = grouped((self._leader(partition), partition) for partition in idle)
         for leader, partitions in by_leader.items():
             if leader not in self._asked:
                 try:
@@ -160,8 +160,8 @@ class Producing:
         )
 
     def _request(self, leader: int, partitions: list[TopicPartition]) -> None:
-        topics: dict[str, list[PartitionProduceData]] = {}
         size = 0
+        rows: list[tuple[str, PartitionProduceData]] = []
         taken: list[TopicPartition] = []
         for partition in partitions:
             data = self._queues[partition][0].data
@@ -170,12 +170,15 @@ class Producing:
             size += len(data)
             taken.append(partition)
             row = PartitionProduceData(index=partition.partition, records=memoryview(data))
-            topics.setdefault(partition.topic, []).append(row)
+            rows.append((partition.topic, row))
         request = ProduceRequest(
             transactional_id=self._identity.transactional_id,
             acks=self._options.acks,
             timeout_ms=self._options.request_timeout_ms,
-            topic_data=[TopicProduceData(name=t, partition_data=r) for t, r in topics.items()],
+            topic_data=[
+                TopicProduceData(name=topic, partition_data=of_topic)
+                for topic, of_topic in grouped(rows).items()
+            ],
         )
         connection = self._connections.get(leader)
         if connection is None or not connection.is_open:

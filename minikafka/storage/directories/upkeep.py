@@ -9,6 +9,7 @@ from typing import Any, Final
 from minikafka.core.log.retention import SegmentFacts, plan_retention
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.events import EventLog
+from minikafka.kernel.grouping import grouped
 from minikafka.kernel.ports import Clock
 from minikafka.storage.directories.config import LogManagerConfig
 from minikafka.storage.directories.log_directories import LogDirectories
@@ -30,10 +31,8 @@ def delete_old_segments(log: UnifiedLog, now_ms: int, high_watermark: int, event
     )
     if not plan.deletions:
         return 0
-    reasons: dict[str, list[int]] = {}
-    for deletion in plan.deletions:
-        reasons.setdefault(deletion.reason, []).append(deletion.base_offset)
-    for reason, base_offsets in reasons.items():
+    by_reason = grouped((deletion.reason, deletion.base_offset) for deletion in plan.deletions)
+    for reason, base_offsets in by_reason.items():
         events.info(
             "deleting_segments",
             log=str(log.topic_partition),

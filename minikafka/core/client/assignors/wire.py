@@ -7,6 +7,7 @@ from typing import Final
 
 from minikafka.core.client.assignors.model import Subscription
 from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.grouping import grouped
 from minikafka.protocol.buffer import Buffer
 from minikafka.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
@@ -25,7 +26,7 @@ def encode_subscription(subscription: Subscription, version: int = NEWEST) -> by
         ConsumerProtocolSubscription(
             topics=sorted(subscription.topics),
             user_data=subscription.user_data,
-            owned_partitions=_grouped(subscription.owned),
+            owned_partitions=_by_topic(subscription.owned),
             generation_id=subscription.generation,
             rack_id=subscription.rack_id,
         ),
@@ -49,7 +50,7 @@ def decode_subscription(data: Buffer, group_instance_id: str | None = None) -> S
 def encode_assignment(
     partitions: Iterable[TopicPartition], user_data: bytes | None = None, version: int = NEWEST
 ) -> bytes:
-    return encode_versioned(ConsumerProtocolAssignment(_grouped(partitions), user_data), version)
+    return encode_versioned(ConsumerProtocolAssignment(_by_topic(partitions), user_data), version)
 
 
 def decode_assignment(data: Buffer) -> tuple[TopicPartition, ...]:
@@ -61,11 +62,8 @@ def decode_assignment(data: Buffer) -> tuple[TopicPartition, ...]:
     return _flat(found.assigned_partitions)
 
 
-def _grouped(partitions: Iterable[TopicPartition]) -> list[ConsumerTopicPartitions]:
-    by_topic: dict[str, list[int]] = {}
-    for topic, number in sorted(partitions):
-        by_topic.setdefault(topic, []).append(number)
-    return [ConsumerTopicPartitions(topic, numbers) for topic, numbers in by_topic.items()]
+def _by_topic(partitions: Iterable[TopicPartition]) -> list[ConsumerTopicPartitions]:
+    return [ConsumerTopicPartitions(*of_topic) for of_topic in grouped(sorted(partitions)).items()]
 
 
 def _flat(rows: Iterable[ConsumerTopicPartitions]) -> tuple[TopicPartition, ...]:
