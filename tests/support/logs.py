@@ -10,7 +10,7 @@ from minikafka.protocol.records.batch import RecordBatch, crc_is_valid, parse_ba
 from minikafka.protocol.records.builder import build_batch
 from minikafka.protocol.records.record import decode_records
 from minikafka.storage.log.loader import Checkpointed, LogLoader, create_log
-from minikafka.storage.log.unified_log import LogConfig, UnifiedLog
+from minikafka.storage.log.unified_log import LogConfig, LogHome, UnifiedLog
 from tests.support.memory_files import MemoryFiles, SilentEvents
 
 TP = TopicPartition("t", 0)
@@ -22,8 +22,10 @@ def batch(*values: bytes, at_ms: int = NOW, **fields: Any) -> bytes:
     return build_batch([(at_ms, None, value, []) for value in values], **fields)
 
 
-def new_log(files: MemoryFiles | None = None, **config: Any) -> UnifiedLog:
-    return create_log(files or MemoryFiles(), DIRECTORY, TP, None, LogConfig(**config))
+def new_log(
+    files: MemoryFiles | None = None, home: LogHome | None = None, **config: Any
+) -> UnifiedLog:
+    return create_log(files or MemoryFiles(), DIRECTORY, TP, None, LogConfig(**config), home)
 
 
 def load(

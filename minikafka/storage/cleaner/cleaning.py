@@ -175,10 +175,7 @@ class LogCleaning:
             log.producers.remove_snapshot(segment.base_offset)
         await self._files.flush_directory(log.directory)
         for segment in group:
-            if log.put_aside is None:
-                segment.remove()
-            else:
-                log.put_aside(segment)
+            log.remove_later(segment)
 
     async def _copy(
         self,

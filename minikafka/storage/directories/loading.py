@@ -153,6 +153,7 @@ class DirectoryLoading:
                 f"{directory.path}/{directory_name(topic_partition)}",
                 topic_partition,
                 self._configs.get(topic_partition.topic, self._config.log),
+                directory,
             )
             found = Checkpointed(
                 directory.clean,

@@ -11,7 +11,9 @@ from minikafka.kernel.config import ConfigError
 from minikafka.kernel.events import EventLog
 from minikafka.kernel.ports import Files
 from minikafka.storage.checkpoints import REPLICATION_OFFSET
+from minikafka.storage.directories.delayed_removal import DelayedRemoval
 from minikafka.storage.directories.log_directory import LogDirectory
+from minikafka.storage.log.unified_log import UnifiedLog
 
 T = TypeVar("T")
 
@@ -34,10 +36,13 @@ class LogDirectories:
         paths: Sequence[str],
         events: EventLog,
         failed: Callable[[LogDirectory], None],
+        removal: DelayedRemoval,
+        start_moved: Callable[[LogDirectory, UnifiedLog], None],
     ) -> None:
-        """``failed`` hears of each directory that has failed, once it is offline."""
+        """``failed`` is called with each directory that has failed, once it is offline;
+        ``removal`` and ``start_moved`` are passed to each ``LogDirectory``."""
         self.paths = tuple(paths)
-        self.live = [LogDirectory(files, path, events) for path in paths]
+        self.live = [LogDirectory(files, path, events, removal, start_moved) for path in paths]
         self.offline: dict[str, OSError] = {}
         self._events = events
         self._failed = failed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from minikafka.kernel.cluster import TopicPartition
@@ -18,7 +18,9 @@ from minikafka.storage.checkpoints import (
     decode_offsets,
     encode_offsets,
 )
+from minikafka.storage.directories.delayed_removal import DelayedRemoval
 from minikafka.storage.durable import flush_path, write_durably
+from minikafka.storage.log.segment import LogSegment
 from minikafka.storage.log.unified_log import UnifiedLog
 from minikafka.storage.metadata_files import (
     META_PROPERTIES,
@@ -38,10 +40,21 @@ _CLEAN_SHUTDOWN_CONTENT: Final = b'{"version":0,"brokerEpoch":-1}'
 
 
 class LogDirectory:
-    """``logs`` are those that lie here; ``checkpointed_points``, ``checkpointed_starts`` and
-    ``checkpointed_cleaned`` what the checkpoint files say. Everything may raise OSError."""
+    """The ``LogHome`` of the logs in one directory.
 
-    def __init__(self, files: Files, path: str, events: EventLog) -> None:
+    ``logs`` are those in use, ``futures`` the copies on their way here. ``checkpointed_points``,
+    ``checkpointed_starts`` and ``checkpointed_cleaned`` are what the checkpoint files say.
+    ``start_moved`` is called when the start of a log in use moves. Every method may raise OSError.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        path: str,
+        events: EventLog,
+        removal: DelayedRemoval,
+        start_moved: Callable[[LogDirectory, UnifiedLog], None],
+    ) -> None:
         self.path = path
         self.logs: dict[TopicPartition, UnifiedLog] = {}
         self.futures: dict[TopicPartition, UnifiedLog] = {}  # logs that are being moved here
@@ -51,8 +64,36 @@ class LogDirectory:
         self.checkpointed_cleaned: dict[TopicPartition, int] = {}
         self._files = files
         self._events = events.bind(directory=path)
+        self._removal = removal
+        self._start_moved = start_moved
         self._lock: FileLock | None = None
         self._made: list[str] = []  # directories that ``lock`` has made
+
+    # ---- as home of its logs
+
+    def write_lowered_offsets(self, log: UnifiedLog) -> None:
+        if self._is_in_use(log):
+            self.write_recovery_points()
+            self.write_starts()
+
+    async def flush_lowered_offsets(self, log: UnifiedLog) -> bool:
+        if not self._is_in_use(log):
+            return False
+        await self.checkpoint_recovery_points()
+        await self.checkpoint_starts()
+        return self.logs.get(log.topic_partition) is log
+
+    def log_start_moved(self, log: UnifiedLog) -> None:
+        if self._is_in_use(log):
+            self._start_moved(self, log)
+
+    def remove_later(self, segment: LogSegment, delay_ms: int) -> None:
+        self._removal.segment(segment, delay_ms)
+
+    def _is_in_use(self, log: UnifiedLog) -> bool:
+        """False while the log is loaded or copied: the checkpoints would miss its neighbours, or
+        take it for the log that it is going to replace."""
+        return self.logs.get(log.topic_partition) is log
 
     # ---- ownership
 
@@ -155,7 +196,7 @@ class LogDirectory:
         self._files.replace_unsynced(path, encode_offsets(offsets))
 
     def write_recovery_points(self) -> None:
-        """Safe against a killed process only: see ``UnifiedLog.write_recovery_point``."""
+        """Write them to the page cache: safe against a killed process only."""
         points = {tp: log.recovery_point for tp, log in self.logs.items()}
         self._files.replace_unsynced(f"{self.path}/{RECOVERY_POINT}", encode_offsets(points))
         self.checkpointed_points = points
@@ -197,15 +238,3 @@ class LogDirectory:
         """Write them so that they survive a power loss."""
         self.write_starts()
         await flush_path(self._files, f"{self.path}/{LOG_START_OFFSET}")
-
-    # A log may be cut below its recovery point, and below its start: both are to be known.
-
-    def write_lowered(self) -> None:
-        """Recovery points and starts. Safe against a killed process only."""
-        self.write_recovery_points()
-        self.write_starts()
-
-    async def checkpoint_lowered(self) -> None:
-        """Write them so that they survive a power loss."""
-        await self.checkpoint_recovery_points()
-        await self.checkpoint_starts()

@@ -46,13 +46,18 @@ class LogManager:
         self._clock = clock
         self._config = config
         self._events = event_log("log_manager")
+        self.removal = DelayedRemoval(files, clock, self._events)
+        self._starts = LogStarts(clock, self._events, self.failed)
         self.directories = LogDirectories(
-            files, config.log_dirs, self._events, self._directory_failed
+            files,
+            config.log_dirs,
+            self._events,
+            self._directory_failed,
+            self.removal,
+            self._starts.moved,
         )
         self._logs: dict[TopicPartition, UnifiedLog] = {}
         self._homes: dict[TopicPartition, LogDirectory] = {}
-        self.removal = DelayedRemoval(files, clock, self._events)
-        self._starts = LogStarts(clock, self._events, self.failed)
         self.flushes = LogFlushes(clock, self._logs.get, self._flush_failed)
         self.upkeep = LogUpkeep(
             clock, config, self.directories, self.flushes, self.failed, self._events
@@ -126,11 +131,8 @@ class LogManager:
         self._background.append(tasks.create_task(work, name=name))
 
     def _adopt(self, directory: LogDirectory, log: UnifiedLog) -> None:
+        """Use ``log``, which lies in ``directory``, as the log of its partition."""
         topic_partition = log.topic_partition
-        log.write_recovery_point = directory.write_lowered
-        log.flush_recovery_point = directory.checkpoint_lowered
-        log.start_moved = lambda: self._starts.moved(directory, log)
-        log.put_aside = lambda dead: self.removal.segment(dead, log.config.file_delete_delay_ms)
         log.last_flush_ms = self._clock.monotonic_ms()
         if log.segments.first_ends_below(log.log_start_offset):
             self._starts.moved(directory, log)
@@ -228,7 +230,7 @@ class LogManager:
         for directory in candidates:
             path = f"{directory.path}/{directory_name(topic_partition)}"
             try:
-                log = create_log(self._files, path, topic_partition, topic_id, config)
+                log = create_log(self._files, path, topic_partition, topic_id, config, directory)
             except OSError as error:
                 with contextlib.suppress(OSError):
                     self._files.remove_tree(path)

@@ -132,7 +132,9 @@ class LogMoves:
             if topic_partition in directory.checkpointed_starts:
                 directory.write_starts()
             path = f"{directory.path}/{name}"
-            future = create_log(self._files, path, topic_partition, source.topic_id, source.config)
+            future = create_log(
+                self._files, path, topic_partition, source.topic_id, source.config, directory
+            )
         except OSError as error:
             self._owner.failed(directory, error)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error

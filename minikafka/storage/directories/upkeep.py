@@ -42,8 +42,8 @@ def delete_old_segments(log: UnifiedLog, now_ms: int, high_watermark: int, event
         )
     if plan.roll:
         log.roll()
-    if not log.increment_log_start_offset(plan.log_start_offset) and log.start_moved is not None:
-        log.start_moved()  # they are below it since long: what kept them may be over
+    if not log.increment_log_start_offset(plan.log_start_offset):
+        log.retry_removal()
     return len(plan.deletions)
 
 

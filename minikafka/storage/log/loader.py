@@ -23,7 +23,7 @@ from minikafka.kernel.ports import Files
 from minikafka.protocol.records.batch import CorruptRecordError, RecordBatch
 from minikafka.storage.log.segment import LogSegment
 from minikafka.storage.log.segment_swap import SWAP_SUFFIX, finish_swaps
-from minikafka.storage.log.unified_log import CUT_UNFLUSHED, UnifiedLog
+from minikafka.storage.log.unified_log import CUT_UNFLUSHED, LogHome, UnifiedLog
 from minikafka.storage.metadata_files import (
     PARTITION_METADATA,
     PartitionMetadataError,
@@ -52,10 +52,11 @@ def create_log(
     topic_partition: TopicPartition,
     topic_id: UUID | None,
     config: LogConfig,
+    home: LogHome | None = None,
 ) -> UnifiedLog:
     """An empty log in a new directory. Raises OSError."""
     files.make_directories(directory)
-    log = UnifiedLog(files, directory, topic_partition, config)
+    log = UnifiedLog(files, directory, topic_partition, config, home)
     if topic_id is not None:
         assign_topic_id(files, log, topic_id)
     return log

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import Final
+from collections.abc import Iterator, Sequence
+from typing import Final, Protocol
 from uuid import UUID
 
 from minikafka.core.log.aborted_txn import AbortedTxn
@@ -40,6 +40,48 @@ NO_CUT: Final = 2**63 - 1
 CUT_UNFLUSHED: Final = "cut-unflushed"  # a file that a crash leaves behind
 
 
+class LogHome(Protocol):
+    """The log directory that a log lies in, as the log needs it.
+
+    A directory ignores a log that it does not list yet: one that is being loaded, or copied.
+    """
+
+    def write_lowered_offsets(self, log: UnifiedLog) -> None:
+        """Checkpoint the recovery point and the log start, one of which is lower than before. Safe
+        against a killed process only. Raises OSError."""
+        ...
+
+    async def flush_lowered_offsets(self, log: UnifiedLog) -> bool:
+        """Checkpoint them so that they survive a power loss; False if the log is ignored. Raises
+        OSError."""
+        ...
+
+    def log_start_moved(self, log: UnifiedLog) -> None:
+        """``log_start_offset`` has changed, or segments below it may be removed now."""
+        ...
+
+    def remove_later(self, segment: LogSegment, delay_ms: int) -> None:
+        """Remove the files of a segment that the log has dropped; readers may still use them.
+        Raises OSError."""
+        ...
+
+
+class NoHome:
+    """The home of a log outside of any log directory: it has no checkpoints to write."""
+
+    def write_lowered_offsets(self, log: UnifiedLog) -> None:
+        pass
+
+    async def flush_lowered_offsets(self, log: UnifiedLog) -> bool:
+        return False
+
+    def log_start_moved(self, log: UnifiedLog) -> None:
+        pass
+
+    def remove_later(self, segment: LogSegment, delay_ms: int) -> None:
+        segment.remove()
+
+
 class UnifiedLog:
     """One partition's records from ``log_start_offset`` up to ``log_end_offset`` (exclusive).
 
@@ -49,7 +91,7 @@ class UnifiedLog:
 
     ``cuts`` counts truncations, and ``cut_to`` is the lowest offset truncated to since a copy of
     this log was truncated as well. ``cleaned_offset`` is where the cleaner continues, None before
-    its first run. The log manager sets the four callbacks; each is None where nobody needs it.
+    its first run. ``home`` is the log directory that holds the log.
     """
 
     def __init__(
@@ -58,12 +100,12 @@ class UnifiedLog:
         directory: str,
         topic_partition: TopicPartition,
         config: LogConfig,
-        topic_id: UUID | None = None,
+        home: LogHome | None = None,
     ) -> None:
         self.topic_partition = topic_partition
         self.directory = directory
         self.config = config
-        self.topic_id = topic_id
+        self.topic_id: UUID | None = None
         self.log_start_offset = 0
         self.log_end_offset = 0
         self.recovery_point = 0
@@ -80,12 +122,9 @@ class UnifiedLog:
         # segments that were never flushed, and the next flush makes it survive a power loss. The
         # same holds for a lowered log start, which would hide what is appended below the old one.
         self.recovery_point_lowered = False
-        self.write_recovery_point: Callable[[], None] | None = None
-        self.flush_recovery_point: Callable[[], Awaitable[None]] | None = None
-        self.start_moved: Callable[[], None] | None = None  # after ``log_start_offset`` changes
-        self.put_aside: Callable[[LogSegment], None] | None = None  # removes a dead segment later
         self.unflushed_names = False  # files were created or removed since the last flush
         self._files = files
+        self._home: LogHome = NoHome() if home is None else home
         self._reader = LogReader(self.segments)
         self._truncations = 0
         self._lowering_unflushed = False
@@ -274,8 +313,8 @@ class UnifiedLog:
         """Add a segment that starts at ``base_offset``. When OSError is raised, none was added."""
         if self.closed:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"log {self.directory} is closed")
-        if self.recovery_point_lowered and self.write_recovery_point is not None:
-            self.write_recovery_point()
+        if self.recovery_point_lowered:
+            self._home.write_lowered_offsets(self)
         self.epochs.start_writing()
         old = self.segments.active
         if old is not None and old.size_bytes > 0:
@@ -502,13 +541,15 @@ class UnifiedLog:
             if offset < self.log_start_offset:
                 self.recovery_point_lowered = self._lowering_unflushed = True
             self.log_start_offset = offset
-            if self.start_moved is not None:
-                self.start_moved()
+            self._home.log_start_moved(self)
+
+    def retry_removal(self) -> None:
+        """Have the segments below the log start removed: what kept them before may be over."""
+        self._home.log_start_moved(self)
 
     def remove_dead_segment(self) -> bool:
         """Delete the first segment if all of it lies below the log start, which has to be on disk;
-        True if so. Its files go when ``put_aside`` removes them: readers may still hold it. Raises
-        OSError, and whatever is left then goes at the next start."""
+        True if so. Raises OSError, and whatever is left then is removed at the next start."""
         if not self.segments.first_ends_below(self.log_start_offset):
             return False
         dead = self.segments.first
@@ -517,12 +558,14 @@ class UnifiedLog:
         self.segments.pop_first()
         self._forget_places()
         self.unflushed_names = True
-        if self.put_aside is None:
-            dead.remove()
-        else:
-            self.put_aside(dead)
+        self.remove_later(dead)
         self.producers.remove_snapshot(dead.base_offset)
         return True
+
+    def remove_later(self, segment: LogSegment) -> None:
+        """Remove the files of a dropped segment after ``file.delete.delay.ms``: readers may still
+        use them. Raises OSError."""
+        self._home.remove_later(segment, self.config.file_delete_delay_ms)
 
     def replace_segments(self, cleaned: LogSegment, replaced: Sequence[LogSegment]) -> None:
         """Let a cleaned segment stand for neighbours. As ``swap_in``."""
@@ -564,8 +607,7 @@ class UnifiedLog:
             await self._flush_names()
         if truncations == self._truncations and not self.closed:
             self.recovery_point = max(self.recovery_point, end)
-        if self._lowering_unflushed and self.flush_recovery_point is not None:
-            await self.flush_recovery_point()
+        if self._lowering_unflushed and await self._home.flush_lowered_offsets(self):
             self._lowering_unflushed = truncations != self._truncations
         if cut and before_offset is None and cut == self._unflushed_cut and not self.closed:
             self._files.remove(f"{self.directory}/{CUT_UNFLUSHED}")

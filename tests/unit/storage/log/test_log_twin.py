@@ -11,7 +11,7 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.protocol.records.batch import crc_is_valid, parse_batches
 from minikafka.protocol.records.builder import build_batch
 from minikafka.storage.log.loader import Checkpointed, LogLoader, create_log
-from minikafka.storage.log.unified_log import LogConfig, UnifiedLog
+from minikafka.storage.log.unified_log import LogConfig, NoHome, UnifiedLog
 from tests.support.logs import run_now
 from tests.support.memory_files import MemoryFiles, SilentEvents
 
@@ -20,13 +20,25 @@ DIRECTORY = "/logs/t-0"
 CONFIG = LogConfig(segment_bytes=700, index_interval_bytes=150, index_size_max_bytes=96)
 
 
+class Home(NoHome):
+    """Checkpoints the recovery point of the log in use, as a log directory does."""
+
+    def __init__(self, machine: "LogAgainstList") -> None:
+        self._machine = machine
+
+    def write_lowered_offsets(self, log: UnifiedLog) -> None:
+        if log is self._machine.log:
+            self._machine.checkpointed = log.recovery_point
+            log.recovery_point_lowered = False
+
+
 class LogAgainstList(RuleBasedStateMachine):
     """``batches`` is the twin: (base offset, last offset, epoch, timestamp, size)."""
 
     @initialize()
     def start(self) -> None:
         self.files = MemoryFiles()
-        self.log = create_log(self.files, DIRECTORY, TP, None, CONFIG)
+        self.log = create_log(self.files, DIRECTORY, TP, None, CONFIG, Home(self))
         self.batches: list[tuple[int, int, int, int, int]] = []
         self.end = 0
         self.epoch = 0
@@ -138,17 +150,15 @@ class LogAgainstList(RuleBasedStateMachine):
         assert self.log.recovery_point == self.end
 
     def restart(self, clean: bool) -> None:
-        before = self.log
-        self.log = UnifiedLog(self.files, DIRECTORY, TP, CONFIG)
+        log = UnifiedLog(self.files, DIRECTORY, TP, CONFIG, Home(self))
         found = Checkpointed(clean, self.checkpointed)
-        run_now(LogLoader(self.files, self.log, found, SilentEvents()).load())
-        if self.log.cut_unflushed:
-            run_now(self.log.flush())
-        self.log.write_recovery_point = before.write_recovery_point
+        run_now(LogLoader(self.files, log, found, SilentEvents()).load())
+        if log.cut_unflushed:
+            run_now(log.flush())
+        self.log = log
 
     @invariant()
     def is_the_same(self) -> None:
-        self.log.write_recovery_point = self.checkpoint
         assert self.log.log_end_offset == self.end
         found = []
         offset = self.log.log_start_offset

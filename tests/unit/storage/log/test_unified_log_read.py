@@ -7,15 +7,15 @@ import pytest
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.records.batch import parse_batches
 from minikafka.protocol.records.compression import Compression
-from minikafka.storage.log.unified_log import UnifiedLog
+from minikafka.storage.log.unified_log import LogHome, NoHome, UnifiedLog
 from tests.support.logs import NOW, batch, cut, load, new_log, values_of
 from tests.support.memory_files import MemoryFile, MemoryFiles
 
 SIZE = len(batch(bytes(50)))
 
 
-def log_of(count: int = 10, **config: int) -> UnifiedLog:
-    log = new_log(**{"index_interval_bytes": 200, **config})
+def log_of(count: int = 10, home: LogHome | None = None, **config: int) -> UnifiedLog:
+    log = new_log(home=home, **{"index_interval_bytes": 200, **config})
     for n in range(count):
         log.append_as_leader(batch(bytes([n]) * 50, at_ms=NOW + n), 0, NOW)
     return log
@@ -298,10 +298,14 @@ def test_a_full_truncation_keeps_its_offset_over_a_restart() -> None:
 
 
 def test_a_lowered_recovery_point_is_written_before_the_next_segment() -> None:
-    log = log_of(4, segment_bytes=3 * SIZE)
-    asyncio.run(log.flush())
     written: list[int] = []
-    log.write_recovery_point = lambda: written.append(log.recovery_point)
+
+    class Home(NoHome):
+        def write_lowered_offsets(self, log: UnifiedLog) -> None:
+            written.append(log.recovery_point)
+
+    log = log_of(4, home=Home(), segment_bytes=3 * SIZE)
+    asyncio.run(log.flush())
     cut(log, 2)
     log.append_as_leader(batch(bytes(50)), 0, NOW)
     assert written == []
