@@ -81,7 +81,7 @@ class LogDirectory:
             return False
         await self.checkpoint_recovery_points()
         await self.checkpoint_starts()
-        return self.logs.get(log.topic_partition) is log
+        return True
 
     def log_start_moved(self, log: UnifiedLog) -> None:
         if self._is_in_use(log):
