@@ -4,20 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol
 
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import EventLog, event_log
 from minikafka.kernel.ports import CoordinationError
 from minikafka.zookeeper.errors import MalformedZnode
-
-
-class ProducerIdBlocks(Protocol):
-    """What is needed of ZooKeeper."""
-
-    async def allocate_producer_ids(self, broker_id: int) -> range:
-        """The next block, now this broker's own."""
-        ...
+from minikafka.zookeeper.store import ZkStore
 
 
 class ProducerIds:
@@ -25,7 +17,7 @@ class ProducerIds:
 
     def __init__(
         self,
-        store: Callable[[], ProducerIdBlocks],
+        store: Callable[[], ZkStore],
         broker_id: int,
         log: EventLog | None = None,
     ) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from minikafka.broker.admin.auto_topic_creation import AutoTopicCreation
 from minikafka.broker.admin.dynamic_config import DynamicBrokerConfig
 from minikafka.broker.coordinator_log import CoordinatorLog
 from minikafka.broker.metadata.cache import MetadataCache
@@ -16,7 +15,7 @@ from minikafka.broker.metadata.coordinators import (
     CoordinatorType,
     InternalTopicSizes,
 )
-from minikafka.broker.producer_ids import ProducerIdBlocks, ProducerIds
+from minikafka.broker.producer_ids import ProducerIds
 from minikafka.broker.reaper import Reaper, expiration_reaper_name
 from minikafka.broker.replication.replica_manager import ReplicaManager
 from minikafka.broker.replication.transactional_appends import (
@@ -78,11 +77,12 @@ from minikafka.kernel.ports import World
 from minikafka.network.broker_senders import BrokerSenders, SenderConfig
 from minikafka.node import config_views as views
 from minikafka.protocol.api_keys import ApiKey
+from minikafka.zookeeper.store import ZkStore
 
 
 class GroupParts:
-    """``creation`` makes ``__consumer_offsets`` when somebody first asks for a coordinator;
-    ``sizes`` knows how large it is; ``store`` is ZooKeeper's, now."""
+    """The group coordinator of one broker. ``sizes`` knows how many partitions
+    ``__consumer_offsets`` has; ``store`` returns the store of the current ZooKeeper session."""
 
     def __init__(
         self,
@@ -91,7 +91,6 @@ class GroupParts:
         broker_id: int,
         replicas: ReplicaManager,
         cache: MetadataCache,
-        creation: AutoTopicCreation,
         sizes: InternalTopicSizes,
         store: Callable[[], OffsetStore],
         metrics: Metrics,
@@ -101,7 +100,6 @@ class GroupParts:
         self._cache = cache
         self.lookup = CoordinatorLookup(
             cache,
-            creation,
             {
                 CoordinatorType.GROUP: GROUP_METADATA_TOPIC,
                 CoordinatorType.TRANSACTION: TRANSACTION_STATE_TOPIC,
@@ -199,7 +197,7 @@ class TransactionParts:
         cache: MetadataCache,
         lookup: CoordinatorLookup,
         groups: GroupService,
-        store: Callable[[], ProducerIdBlocks],
+        store: Callable[[], ZkStore],
         metrics: Metrics,
     ) -> None:
         self._world = world

@@ -3,29 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Protocol
 
 from minikafka.broker.admin.dynamic_config import DynamicBrokerConfig
-from minikafka.broker.metadata.topic_configs import TopicConfigCache
-from minikafka.broker.replication.replica_manager import ReplicaManager
 from minikafka.controller.kafka_controller import KafkaController
 from minikafka.kernel.config import Config
 from minikafka.kernel.dynamic_settings import FOLLOWER_RATE, LEADER_RATE, LOG_DIRS_RATE
 from minikafka.kernel.settings import topic_defaults
 from minikafka.network.server import Server
+from minikafka.node.wiring import BrokerParts
 
 UNCLEAN = "unclean.leader.election.enable"
 MAX_CONNECTIONS = "max.connections"
-
-
-class RunningBroker(Protocol):
-    """The parts that can be told while they run."""
-
-    @property
-    def replicas(self) -> ReplicaManager: ...
-
-    @property
-    def topic_configs(self) -> TopicConfigCache: ...
 
 
 class ConfigEffects:
@@ -34,12 +22,12 @@ class ConfigEffects:
 
     def __init__(self, dynamic: DynamicBrokerConfig) -> None:
         self.dynamic = dynamic
-        self._parts: RunningBroker | None = None
+        self._parts: BrokerParts | None = None
         self._controller: KafkaController | None = None
 
     def attach(
         self,
-        parts: RunningBroker,
+        parts: BrokerParts,
         controller: KafkaController,
         servers: Callable[[], Iterable[Server]],
     ) -> None:

@@ -21,8 +21,6 @@ from minikafka.broker.metadata.topic_configs import TopicConfigCache
 from minikafka.broker.node_to_controller import NodeToController
 from minikafka.broker.purgatories import Purgatories
 from minikafka.broker.reaper import Reaper, expiration_reaper_name
-from minikafka.broker.replication.isr import ZkIsrStore
-from minikafka.broker.replication.replica_fetcher import SourceChannel
 from minikafka.broker.replication.replica_manager import ReplicaManager
 from minikafka.broker.replication.stray_replicas import OrphanedLogs, StrayReplicas
 from minikafka.broker.requests.apis import Route
@@ -142,7 +140,7 @@ class BrokerParts:
             logs,
             self.cache,
             self.topic_configs,
-            ZkIsrStore(lambda: zk.store),
+            lambda: zk.store,
             self._open_channel,
             broker_epoch,
             metrics,
@@ -166,7 +164,6 @@ class BrokerParts:
             self._broker_id,
             self.replicas,
             self.cache,
-            self._creation,
             self._internal_sizes,
             lambda: self._zk.store,
             metrics,
@@ -244,7 +241,7 @@ class BrokerParts:
     async def _read_topic_configs(self, topics: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
         return await self._zk.store.topic_configs(topics)
 
-    async def _open_channel(self, host: str, port: int) -> SourceChannel:
+    async def _open_channel(self, host: str, port: int) -> Channel:
         return await Channel.open(
             self._world.network,
             self._world.clock,
@@ -261,6 +258,7 @@ class BrokerParts:
     def routes(self) -> list[Route]:
         """What this broker serves, one row an API (ApiVersions itself is added by ``Apis``)."""
         replicas, cache, config = self.replicas, self.cache, self._config
+        find_coordinator = FindCoordinatorHandler(self.groups.lookup, self._creation)
         fetch = FetchHandler(
             replicas,
             cache,
@@ -279,7 +277,7 @@ class BrokerParts:
             Route(ApiKey.DELETE_RECORDS, DeleteRecordsHandler(replicas.deletion)),
             Route(ApiKey.METADATA, MetadataHandler(cache, self._creation, self._cluster_id)),
             Route(ApiKey.OFFSET_FOR_LEADER_EPOCH, OffsetForLeaderEpochHandler(replicas)),
-            Route(ApiKey.FIND_COORDINATOR, FindCoordinatorHandler(self.groups.lookup)),
+            Route(ApiKey.FIND_COORDINATOR, find_coordinator),
             Route(ApiKey.DESCRIBE_CLUSTER, DescribeClusterHandler(cache, self._cluster_id)),
             *self.groups.routes(),
             *self.transactions.routes(),

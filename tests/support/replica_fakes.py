@@ -18,8 +18,8 @@ from minikafka.kernel.ports import CoordinationError
 
 
 class StateZnodes:
-    """``IsrStore`` as ZooKeeper keeps it. ``away`` fails every request, ``forbidden`` the write of
-    some partitions."""
+    """The state znodes as ``ZkStore`` reads and writes them. ``away`` fails every request,
+    ``forbidden`` the write of some partitions."""
 
     def __init__(self) -> None:
         self.states: dict[TopicPartition, LeaderAndIsr] = {}
@@ -64,7 +64,7 @@ class StateZnodes:
 
 @dataclass
 class Metadata:
-    """A ``ClusterView`` that all brokers of a test share."""
+    """What a ``MetadataCache`` knows, shared by all brokers of a test."""
 
     alive: dict[int, Broker] = field(default_factory=dict)
     topic_ids: dict[UUID, str] = field(default_factory=dict)

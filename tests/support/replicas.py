@@ -294,7 +294,7 @@ class ReplicaCluster:
             logs,
             self.metadata,
             self.configs,
-            self.znodes,
+            lambda: self.znodes,
             lambda host, port: self._connect(broker_id, port),
             lambda: 100 + broker_id,
             metrics,

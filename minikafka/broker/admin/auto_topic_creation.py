@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Protocol, TypeAlias
+from typing import TypeAlias
 
 from minikafka.broker.admin.topics import TopicAdmin
+from minikafka.broker.node_to_controller import NodeToController
 from minikafka.core.topic_names import name_problem
 from minikafka.kernel.cluster import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from minikafka.kernel.errors import ErrorCode
@@ -20,7 +21,6 @@ from minikafka.protocol.messages.create_topics import (
     CreateTopicsRequest,
 )
 from minikafka.protocol.releases import Release
-from minikafka.protocol.schema import Message
 
 CREATE_TOPICS_VERSION = 7
 
@@ -59,14 +59,6 @@ class AutoTopicCreationConfig:
     transaction_topic: TopicShape = TopicShape(50, 3, TRANSACTION_TOPIC_CONFIG)
 
 
-class ControllerRequests(Protocol):
-    """A way to the controller."""
-
-    async def request(self, message: Message, version: int) -> Any:
-        """Raises TimeoutError, ConnectionError."""
-        ...
-
-
 # What to tell the one who asked, by topic.
 Answer: TypeAlias = Callable[[Mapping[str, ErrorCode]], None]
 
@@ -86,7 +78,7 @@ class AutoTopicCreation:
         config: AutoTopicCreationConfig,
         admin: TopicAdmin,
         is_controller: Callable[[], bool],
-        controller: ControllerRequests,
+        controller: NodeToController,
         live_brokers: Callable[[], int] | None = None,
         log: EventLog | None = None,
     ) -> None:

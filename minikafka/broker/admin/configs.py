@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from minikafka.broker.admin.broker_loggers import BrokerLoggers
 from minikafka.broker.admin.config_alterations import Change, Operation, ResourceType, check_names
@@ -17,23 +17,7 @@ from minikafka.kernel.ports import BadVersion, CoordinationError
 from minikafka.kernel.settings import TOPIC_CONFIG
 from minikafka.zookeeper import paths
 from minikafka.zookeeper.errors import MalformedZnode
-
-
-class ConfigStore(Protocol):
-    """What is needed of ZooKeeper."""
-
-    async def entity_config_version(
-        self, entity_type: str, entity_name: str
-    ) -> tuple[dict[str, str], int]: ...
-
-    async def change_entity_config(
-        self,
-        entity_type: str,
-        entity_name: str,
-        config: Mapping[str, str],
-        expected_version: int | None = None,
-    ) -> None: ...
-
+from minikafka.zookeeper.store import ZkStore
 
 # Raises ConfigError for an unknown key or a bad value.
 CheckTopicConfig: TypeAlias = Callable[[Mapping[str, str]], object]
@@ -51,7 +35,7 @@ class ConfigAdmin:
         self,
         broker_id: int,
         cache: MetadataCache,
-        store: Callable[[], ConfigStore],
+        store: Callable[[], ZkStore],
         dynamic: DynamicBrokerConfig,
         check_topic_config: CheckTopicConfig,
         loggers: BrokerLoggers,

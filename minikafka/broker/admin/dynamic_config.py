@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Protocol, TypeAlias
 
@@ -11,10 +11,11 @@ from minikafka.kernel.config import Config, ConfigDef, ConfigError
 from minikafka.kernel.dynamic_settings import DYNAMIC_CONFIG, is_dynamic
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import EventLog, event_log
-from minikafka.kernel.ports import Clock, CoordinationError, SessionExpired, Watcher, WatchEvent
+from minikafka.kernel.ports import Clock, CoordinationError, SessionExpired, WatchEvent
 from minikafka.kernel.settings import BROKER_CONFIG
 from minikafka.zookeeper import paths
 from minikafka.zookeeper.errors import MalformedZnode
+from minikafka.zookeeper.store import ZkStore
 from minikafka.zookeeper.store_configs import ConfigNotice
 
 # Hears of a change: the configuration before and after it.
@@ -127,18 +128,6 @@ NOTICE_LIFETIME_MS = 15 * 60 * 1000  # Kafka's: whoever lost its session for lon
 RETRY_MS = 500
 
 
-class ConfigNotices(Protocol):
-    """What is needed of ZooKeeper."""
-
-    async def config_changes(self, watcher: Watcher | None = None) -> list[str]: ...
-
-    async def config_change_notices(self, names: Sequence[str]) -> list[ConfigNotice]: ...
-
-    async def delete_config_changes(self, names: Sequence[str]) -> None: ...
-
-    async def entity_config(self, entity_type: str, entity_name: str) -> dict[str, str]: ...
-
-
 class Effect(Protocol):
     """Where the news goes."""
 
@@ -160,7 +149,7 @@ class ConfigChanges:
 
     def __init__(
         self,
-        store: Callable[[], ConfigNotices],
+        store: Callable[[], ZkStore],
         clock: Clock,
         broker_id: int,
         effect: Effect,
@@ -246,7 +235,7 @@ class ConfigChanges:
         if read_all or topics:
             await self._effect.topics_changed(None if read_all else topics)
 
-    async def _clear_away(self, store: ConfigNotices) -> None:
+    async def _clear_away(self, store: ZkStore) -> None:
         before_ms = self._clock.wall_ms() - NOTICE_LIFETIME_MS
         old = sorted(name for name, made_ms in self._taken.items() if made_ms < before_ms)
         if old:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from typing import Protocol, TypeAlias
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TypeAlias
 
 from minikafka.broker.metadata.cache import MetadataCache
+from minikafka.broker.ports import Controller
 from minikafka.broker.reaper import Reaper
 from minikafka.core.purgatory import DelayedOperation
 from minikafka.kernel.cluster import ElectionType, TopicPartition
@@ -56,20 +57,12 @@ class DelayedElectLeader(DelayedOperation):
                 del self._waiting[partition]
 
 
-class ElectingController(Protocol):
-    def elect_leaders(
-        self, partitions: Collection[TopicPartition], election_type: ElectionType
-    ) -> Awaitable[Mapping[TopicPartition, int | KafkaError]]:
-        """Each partition's new leader, or why it has none. Raises ``KafkaError``."""
-        ...
-
-
 class LeaderElections:
     """Kafka's ``ReplicaManager.electLeaders``, with the ``ElectLeader`` purgatory."""
 
     def __init__(
         self,
-        controller: ElectingController,
+        controller: Controller,
         cache: MetadataCache,
         reaper: Reaper[DelayedOperation],
     ) -> None:

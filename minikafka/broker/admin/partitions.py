@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
-from uuid import UUID
 
 from minikafka.broker.admin.topics import await_leaders, coordination_failed
 from minikafka.broker.metadata.cache import MetadataCache
@@ -18,26 +16,7 @@ from minikafka.kernel.events import EventLog, event_log
 from minikafka.kernel.ports import BadVersion, CoordinationError, NoNode
 from minikafka.protocol.messages.create_partitions import CreatePartitionsTopic
 from minikafka.zookeeper.errors import MalformedZnode
-from minikafka.zookeeper.store_topics import TopicAssignment
-
-
-class AssignmentStore(Protocol):
-    """What is needed of ZooKeeper."""
-
-    async def topic_marked_for_deletion(self, topic: str) -> bool: ...
-
-    async def topic_assignment_version(self, topic: str) -> tuple[TopicAssignment, int] | None: ...
-
-    async def set_topic_assignment(
-        self,
-        topic: str,
-        topic_id: UUID | None,
-        assignment: Mapping[int, ReplicaAssignment],
-        epoch_zk_version: int | None = None,
-        expected_version: int = -1,
-    ) -> None:
-        """Raises NoNode, BadVersion."""
-        ...
+from minikafka.zookeeper.store import ZkStore
 
 
 class PartitionGrowth:
@@ -49,7 +28,7 @@ class PartitionGrowth:
 
     def __init__(
         self,
-        store: Callable[[], AssignmentStore],
+        store: Callable[[], ZkStore],
         cache: MetadataCache,
         reaper: Reaper[DelayedOperation],
         log: EventLog | None = None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 from uuid import UUID
 
 from minikafka.broker.metadata.cache import MetadataCache
@@ -19,6 +19,7 @@ from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import EventLog, event_log
 from minikafka.kernel.ports import CoordinationError, Entropy, NodeExists, SessionExpired
 from minikafka.protocol.messages.create_topics import CreatableTopic
+from minikafka.zookeeper.store import ZkStore
 
 # Topics that had not got there when time ran out; empty when all is well.
 Done: TypeAlias = Callable[[list[str]], None]
@@ -129,28 +130,6 @@ async def await_leaders(
 USE_DEFAULT = -1  # for partitions and replication factor (KIP-464)
 
 
-class TopicStore(Protocol):
-    """What is needed of ZooKeeper."""
-
-    async def topics(self) -> list[str]: ...
-
-    async def topic_marked_for_deletion(self, topic: str) -> bool: ...
-
-    async def create_topic(
-        self,
-        topic: str,
-        topic_id: UUID | None,
-        replicas: Mapping[int, Sequence[int]],
-        config: Mapping[str, str],
-    ) -> None:
-        """Raises NodeExists."""
-        ...
-
-    async def request_topic_deletion(self, topic: str) -> None:
-        """Raises NodeExists when it is requested already."""
-        ...
-
-
 # Raises ConfigError for an unknown key or a bad value.
 CheckTopicConfig: TypeAlias = Callable[[Mapping[str, str]], object]
 
@@ -181,7 +160,7 @@ class TopicAdmin:
 
     def __init__(
         self,
-        store: Callable[[], TopicStore],
+        store: Callable[[], ZkStore],
         cache: MetadataCache,
         reaper: Reaper[DelayedOperation],
         entropy: Entropy,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minikafka.broker.metadata.cluster_view import ClusterView
+from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.broker.replication.partition import Partition
 from minikafka.core.replication.replica_selector import SELECTORS, ReplicaView
 
@@ -12,7 +12,7 @@ NO_PREFERENCE = -1
 class PreferredReplicas:
     """``selector_class`` is ``replica.selector.class``, None for none: then nobody is sent away."""
 
-    def __init__(self, cluster: ClusterView, selector_class: str | None) -> None:
+    def __init__(self, cluster: MetadataCache, selector_class: str | None) -> None:
         self._cluster = cluster
         self._select = SELECTORS[selector_class] if selector_class else None
 

@@ -87,3 +87,15 @@ class MetadataCache:
                     theirs=sorted(theirs),
                     other_broker=broker.id,
                 )
+
+
+class LiveBrokers:
+    """The ids of the live brokers, as a container."""
+
+    __slots__ = ("_cache",)
+
+    def __init__(self, cache: MetadataCache) -> None:
+        self._cache = cache
+
+    def __contains__(self, broker_id: object) -> bool:
+        return isinstance(broker_id, int) and self._cache.broker(broker_id) is not None

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.core.coordinator_partition import partition_for
@@ -94,42 +94,33 @@ class Found:
 NOT_AVAILABLE = Found(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
-class TopicCreation(Protocol):
-    """Creates missing topics. ``answer`` is called with the error of each."""
-
-    def create(
-        self, topics: Sequence[str], answer: Callable[[Mapping[str, ErrorCode]], None]
-    ) -> None: ...
-
-
 class CoordinatorLookup:
-    """``topics``: the internal topic of each type that is coordinated. One that is missing is
-    created; the client comes again."""
+    """``topics``: the internal topic of each type of coordinator that this cluster has."""
 
     def __init__(
         self,
         cache: MetadataCache,
-        creation: TopicCreation,
         topics: Mapping[CoordinatorType, str],
         sizes: InternalTopicSizes,
     ) -> None:
         self._cache = cache
-        self._creation = creation
         self._topics = topics
         self._sizes = sizes
 
     def partition_count(self, kind: CoordinatorType) -> int:
-        """As many as the topic has; before it exists, as many as it will have."""
+        """The size of the internal topic; before it exists, the configured one."""
         return self._sizes[self._topics[kind]]
 
-    def __call__(self, kind: CoordinatorType, key: str, listener: str) -> Found:
-        if kind not in self._topics:
-            return NOT_AVAILABLE
+    def missing_topic(self, kind: CoordinatorType) -> str | None:
+        """The internal topic of this type, if the metadata do not have it yet."""
         topic = self._topics[kind]
-        if not self._cache.contains_topic(topic):
-            self._creation.create([topic], _ignore)
-            return NOT_AVAILABLE
-        partition = TopicPartition(topic, partition_for(key, self.partition_count(kind)))
+        return None if self._cache.contains_topic(topic) else topic
+
+    def find(self, kind: CoordinatorType, key: str, listener: str) -> Found:
+        """The broker that coordinates ``key``, with its address on ``listener``."""
+        partition = TopicPartition(
+            self._topics[kind], partition_for(key, self.partition_count(kind))
+        )
         leadership = self._cache.partition_leader(partition)
         if leadership is None:
             return NOT_AVAILABLE
@@ -137,7 +128,3 @@ class CoordinatorLookup:
         if endpoint is None:
             return NOT_AVAILABLE
         return Found(ErrorCode.NONE, leadership[0], endpoint.host, endpoint.port)
-
-
-def _ignore(errors: Mapping[str, ErrorCode]) -> None:
-    """Who asks for a coordinator asks again."""

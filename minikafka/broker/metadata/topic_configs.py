@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from minikafka.core.log.config import NO_LIMIT, LogConfig
 from minikafka.core.replication.throttled_replicas import NO_REPLICAS, ThrottledReplicas
@@ -22,22 +22,6 @@ class TopicConfig:
     min_insync_replicas: int = 1
     leader_throttled: ThrottledReplicas = NO_REPLICAS
     follower_throttled: ThrottledReplicas = NO_REPLICAS
-
-
-class TopicConfigs(Protocol):
-    """Topic settings, read from ZooKeeper once and then kept."""
-
-    async def load(self, topics: Iterable[str]) -> None:
-        """Make ``get`` answer for these topics. Raises CoordinationError."""
-        ...
-
-    def get(self, topic: str) -> TopicConfig:
-        """The settings as last read; the broker's defaults for a topic never loaded."""
-        ...
-
-    def forget(self, topic: str) -> None:
-        """The topic is being deleted: one made again under its name is read anew."""
-        ...
 
 
 # Reads what is set for these topics: Kafka's keys and texts. Raises CoordinationError, and

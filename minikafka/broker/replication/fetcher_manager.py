@@ -6,18 +6,19 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeAlias
 
-from minikafka.broker.metadata.cluster_view import ClusterView
+from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.broker.replication.follower_logs import FollowerLogs
 from minikafka.broker.replication.leader_session import ReplicaFetcherConfig
-from minikafka.broker.replication.replica_fetcher import ReplicaFetcher, SourceChannel
+from minikafka.broker.replication.replica_fetcher import ReplicaFetcher
 from minikafka.core.coordinator_partition import java_string_hash
 from minikafka.core.replication.fetch_state import PartitionFetchState
 from minikafka.kernel.cluster import Endpoint, TopicPartition
 from minikafka.kernel.events import event_log
 from minikafka.kernel.ports import Clock
+from minikafka.network.channel import Channel
 
 # Opens a connection to (host, port). Raises OSError.
-OpenChannel: TypeAlias = Callable[[str, int], Awaitable[SourceChannel]]
+OpenChannel: TypeAlias = Callable[[str, int], Awaitable[Channel]]
 
 
 class ReplicaFetcherManager:
@@ -31,7 +32,7 @@ class ReplicaFetcherManager:
         broker_id: int,
         broker_epoch: Callable[[], int],
         logs: FollowerLogs,
-        cluster: ClusterView,
+        cluster: MetadataCache,
         listener: str,
         open_channel: OpenChannel,
         config: ReplicaFetcherConfig,
@@ -147,7 +148,7 @@ class ReplicaFetcherManager:
             if fetcher is not None:
                 fetcher.resume(topic_partition)
 
-    async def _connect(self, source: int) -> SourceChannel:
+    async def _connect(self, source: int) -> Channel:
         broker = self._cluster.broker(source)
         endpoint = broker.endpoint(self._listener) if broker is not None else None
         endpoint = endpoint or self._hints.get(source)

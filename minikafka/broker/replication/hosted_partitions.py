@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from uuid import UUID
 
-from minikafka.broker.metadata.cluster_view import ClusterView
+from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.broker.replication.partition import Partition
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
@@ -15,7 +15,7 @@ class HostedPartitions:
     """A partition is online here, offline (its disk failed), or not here. ``on_offline`` hears of
     those whose disk failed: nobody else tells that this broker leads them no more."""
 
-    def __init__(self, cluster: ClusterView) -> None:
+    def __init__(self, cluster: MetadataCache) -> None:
         self.on_offline: Callable[[TopicPartition], None] | None = None
         self._cluster = cluster
         self._online: dict[TopicPartition, Partition] = {}

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import Protocol
 
 from minikafka.broker.purgatories import ParkedRequests
 from minikafka.broker.replication.hosted_partitions import HostedPartitions
@@ -16,64 +15,9 @@ from minikafka.kernel.cluster import LeaderIsrAndControllerEpoch, TopicPartition
 from minikafka.kernel.events import event_log
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import Clock, CoordinationError, TimerHandle
-
-
-class PartitionStates(Protocol):
-    """What is needed of the store of one session."""
-
-    async def update_isrs(
-        self, states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch]
-    ) -> Mapping[TopicPartition, int | CoordinationError | None]: ...
-
-    async def propagate_isr_changes(self, partitions: Sequence[TopicPartition]) -> None: ...
-
-    async def propagate_log_dir_event(self, broker_id: int) -> None: ...
-
-
-class ZkIsrStore:
-    """See ``isr_maintenance.IsrStore``. ``store`` gives the store of the current session."""
-
-    def __init__(self, store: Callable[[], PartitionStates]) -> None:
-        self._store = store
-
-    async def update_isrs(
-        self, states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch]
-    ) -> Mapping[TopicPartition, int | CoordinationError | None]:
-        return await self._store().update_isrs(states)
-
-    async def propagate_isr_changes(self, partitions: Sequence[TopicPartition]) -> None:
-        await self._store().propagate_isr_changes(partitions)
-
-    async def propagate_log_dir_event(self, broker_id: int) -> None:
-        await self._store().propagate_log_dir_event(broker_id)
-
+from minikafka.zookeeper.store import ZkStore
 
 WRITES_AT_ONCE = 500
-
-
-class IsrStore(Protocol):
-    """The state znodes, as a leader writes them."""
-
-    async def update_isrs(
-        self, states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch]
-    ) -> Mapping[TopicPartition, int | CoordinationError | None]:
-        """Write states, each over the version that it names: the new versions; None where somebody
-        else had written first; an error that is of one partition only. Raises CoordinationError
-        when none could be written.
-
-        A write whose outcome was lost with the connection may be repeated: if the znode already
-        holds this very state, its version is returned (Kafka's ReplicationUtils)."""
-        ...
-
-    async def propagate_isr_changes(self, partitions: Sequence[TopicPartition]) -> None:
-        """Tell the controller, by a sequential child of /isr_change_notification. Raises
-        CoordinationError."""
-        ...
-
-    async def propagate_log_dir_event(self, broker_id: int) -> None:
-        """Tell the controller that a log directory of this broker has failed, by a sequential
-        child of /log_dir_event_notification. Raises CoordinationError."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +46,7 @@ class IsrMaintenance:
         broker_id: int,
         hosted: HostedPartitions,
         parked: ParkedRequests,
-        store: IsrStore,
+        store: Callable[[], ZkStore],
         metrics: Metrics,
         config: IsrConfig,
     ) -> None:
@@ -206,7 +150,7 @@ class IsrMaintenance:
         if not wanted:
             return True
         try:
-            versions = await self._store.update_isrs(
+            versions = await self._store().update_isrs(
                 {
                     tp: LeaderIsrAndControllerEpoch(leader_and_isr(state), state.controller_epoch)
                     for tp, state in wanted.items()
@@ -264,7 +208,7 @@ class IsrMaintenance:
             return
         changed, self._changed = self._changed, set()
         try:
-            await self._store.propagate_isr_changes(sorted(changed))
+            await self._store().propagate_isr_changes(sorted(changed))
         except CoordinationError as error:
             self._changed |= changed
             self._log.warning("isr_announcement_failed", error=repr(error))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from minikafka.broker.metadata.cluster_view import ClusterView
-from minikafka.broker.metadata.topic_configs import TopicConfigs
+from minikafka.broker.metadata.cache import MetadataCache
+from minikafka.broker.metadata.topic_configs import TopicConfigCache
 from minikafka.broker.purgatories import ParkedRequests
 from minikafka.broker.replication.fetcher_manager import ReplicaFetcherManager
 from minikafka.broker.replication.hosted_partitions import HostedPartitions
@@ -51,9 +51,9 @@ class Leadership:
         parked: ParkedRequests,
         fetchers: ReplicaFetcherManager,
         cuts: CutFlushes,
-        cluster: ClusterView,
+        cluster: MetadataCache,
         log_manager: LogManager,
-        topic_configs: TopicConfigs,
+        topic_configs: TopicConfigCache,
         new_partition: Callable[[TopicPartition], Partition],
         on_disk_error: Callable[[TopicPartition, OSError], bool],
     ) -> None:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 
 from minikafka.broker.purgatories import ParkedRequests
 from minikafka.broker.replication.hosted_partitions import HostedPartitions
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.events import EventLog
 from minikafka.kernel.ports import Clock, CoordinationError
+from minikafka.zookeeper.store import ZkStore
 
 ANNOUNCE_RETRY_MS = 500
 
 
 class LogDirFailures:
-    """``stop`` ends the copying and forgets the checkpoints of partitions; ``announce`` writes the
-    notification znode. Kafka: ``LogDirFailureHandler``."""
+    """Kafka's ``LogDirFailureHandler``. ``stop`` removes the fetchers and the checkpoints of the
+    given partitions."""
 
     def __init__(
         self,
@@ -24,14 +25,16 @@ class LogDirFailures:
         hosted: HostedPartitions,
         parked: ParkedRequests,
         stop: Callable[[Sequence[TopicPartition]], None],
-        announce: Callable[[], Awaitable[None]],
+        store: Callable[[], ZkStore],
+        broker_id: int,
         log: EventLog,
     ) -> None:
         self._clock = clock
         self._hosted = hosted
         self._parked = parked
         self._stop = stop
-        self._announce = announce
+        self._store = store
+        self._broker_id = broker_id
         self._log = log
         self._unannounced = asyncio.Event()
 
@@ -66,7 +69,7 @@ class LogDirFailures:
             await self._unannounced.wait()
             self._unannounced.clear()
             try:
-                await self._announce()
+                await self._store().propagate_log_dir_event(self._broker_id)
             except CoordinationError as error:
                 self._log.warning("log_dir_failure_not_announced", error=repr(error))
                 self._unannounced.set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from minikafka.broker.replication.follower_logs import FollowerLogs
 from minikafka.broker.replication.leader_session import (
@@ -23,6 +23,7 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import EventLog
 from minikafka.kernel.ports import Clock
+from minikafka.network.channel import Channel
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.messages.fetch import FetchRequest, FetchResponse
 from minikafka.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochResponse
@@ -39,18 +40,8 @@ NOT_HEARD_YET = frozenset((ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_L
 INTERRUPT_UP_TO = 500
 
 
-class SourceChannel(Protocol):
-    """An open connection to the leader broker (``network.channel.Channel``)."""
-
-    def begin(self, message: Message, version: int, timeout_ms: int) -> asyncio.Future[Any]:
-        """Send; one request at a time. Raises ConnectionError, the future TimeoutError as well."""
-        ...
-
-    def close(self) -> None: ...
-
-
 # Connects to a broker by id. Raises OSError, also when it is not known where that broker is.
-Connect: TypeAlias = Callable[[int], Awaitable[SourceChannel]]
+Connect: TypeAlias = Callable[[int], Awaitable[Channel]]
 
 
 class Poll(NamedTuple):
@@ -93,7 +84,7 @@ class ReplicaFetcher:
         self._states: dict[TopicPartition, PartitionFetchState] = {}  # in the order of their turns
         # Logs whose last epoch the leader has to be asked for before they are fetched.
         self._uncompared: set[TopicPartition] = set()
-        self._channel: SourceChannel | None = None
+        self._channel: Channel | None = None
         self._ahead: Poll | None = None  # begun before the answer before it was taken
         self._polling = False
         self._interrupted = False
@@ -231,7 +222,7 @@ class ReplicaFetcher:
             self._lost(channel, error)
             return None
 
-    def _lost(self, channel: SourceChannel | None, error: OSError) -> None:
+    def _lost(self, channel: Channel | None, error: OSError) -> None:
         if self._channel is channel:
             self._hang_up()
         if not self._interrupted and not self._stopped:

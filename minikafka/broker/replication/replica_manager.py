@@ -14,13 +14,13 @@ from minikafka.broker.fetch.delayed_fetch import DelayedFetch, FetchReply
 from minikafka.broker.fetch.high_watermark_news import HighWatermarkNews
 from minikafka.broker.fetch.read_replicas import PreferredReplicas
 from minikafka.broker.fetch.reader import FetchEntry, FetchParams, FetchReader, Reading, ReadResult
-from minikafka.broker.metadata.cluster_view import ClusterView, LiveBrokers
-from minikafka.broker.metadata.topic_configs import TopicConfigs
+from minikafka.broker.metadata.cache import LiveBrokers, MetadataCache
+from minikafka.broker.metadata.topic_configs import TopicConfigCache
 from minikafka.broker.purgatories import ParkedRequests
 from minikafka.broker.replication.fetcher_manager import OpenChannel, ReplicaFetcherManager
 from minikafka.broker.replication.follower_logs import FollowerLogs
 from minikafka.broker.replication.hosted_partitions import HostedPartitions
-from minikafka.broker.replication.isr import IsrConfig, IsrMaintenance, IsrStore
+from minikafka.broker.replication.isr import IsrConfig, IsrMaintenance
 from minikafka.broker.replication.leader_session import ReplicaFetcherConfig
 from minikafka.broker.replication.leadership import Leadership
 from minikafka.broker.replication.log_dir_failures import LogDirFailures
@@ -37,6 +37,7 @@ from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import Clock, CoordinationError
 from minikafka.storage.directories.log_manager import LogManager
 from minikafka.storage.log.unified_log import UnifiedLog
+from minikafka.zookeeper.store import ZkStore
 
 T = TypeVar("T")
 
@@ -72,9 +73,9 @@ class ReplicaManager:
         config: ReplicaManagerConfig,
         clock: Clock,
         log_manager: LogManager,
-        cluster: ClusterView,
-        topic_configs: TopicConfigs,
-        isr_store: IsrStore,
+        cluster: MetadataCache,
+        topic_configs: TopicConfigCache,
+        store: Callable[[], ZkStore],
         open_channel: OpenChannel,
         broker_epoch: Callable[[], int],
         metrics: Metrics,
@@ -86,7 +87,7 @@ class ReplicaManager:
         self.hosted = HostedPartitions(cluster)
         self.parked = _parked(clock, config)
         self.isr = IsrMaintenance(
-            clock, config.broker_id, self.hosted, self.parked, isr_store, metrics, config.isr
+            clock, config.broker_id, self.hosted, self.parked, store, metrics, config.isr
         )
         self.throttles = ReplicationThrottles(
             config.quota, clock, self.hosted, log_manager.moves.quota, metrics
@@ -131,9 +132,8 @@ class ReplicaManager:
         self._reader = FetchReader(self.hosted, preferred, self.disk_failed, self.throttles.leader)
         self._news = HighWatermarkNews(clock, self.hosted, self.parked.fetch.check_all_and_complete)
         self._cold_reads = ColdReads(self.hosted)
-        announce = partial(isr_store.propagate_log_dir_event, config.broker_id)
         self.log_dir_failures = LogDirFailures(
-            clock, self.hosted, self.parked, self._forget, announce, self._log
+            clock, self.hosted, self.parked, self._forget, store, config.broker_id, self._log
         )
         self._background: list[asyncio.Task[None]] = []
         self._count(metrics)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
 from uuid import UUID
 
-from minikafka.broker.admin.auto_topic_creation import Answer
+from minikafka.broker.admin.auto_topic_creation import AutoTopicCreation
 from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.broker.metadata.coordinators import (
     NOT_AVAILABLE,
@@ -42,15 +41,6 @@ from minikafka.protocol.messages.metadata import (
 NO_CONTROLLER = -1
 
 
-class TopicCreation(Protocol):
-    """Creates topics that somebody asks for."""
-
-    @property
-    def enabled(self) -> bool: ...
-
-    def create(self, topics: Sequence[str], answer: Answer) -> None: ...
-
-
 @dataclass(frozen=True, slots=True)
 class _Rules:
     """How versions differ in meaning. ``empty_is_all``: an empty list asks for all topics.
@@ -72,7 +62,7 @@ class MetadataHandler:
     """Answers at once, unless this broker is the controller and creates a topic first."""
 
     def __init__(
-        self, cache: MetadataCache, creation: TopicCreation, cluster_id: str | None
+        self, cache: MetadataCache, creation: AutoTopicCreation, cluster_id: str | None
     ) -> None:
         self._cache = cache
         self._creation = creation
@@ -248,10 +238,11 @@ FIRST_VERSION_WITH_SHARE_GROUPS = 6
 
 
 class FindCoordinatorHandler:
-    """``lookup`` for the types that this broker coordinates; the others are not available."""
+    """Creates the internal topic on the first request for it; the client asks again."""
 
-    def __init__(self, lookup: CoordinatorLookup | None = None) -> None:
+    def __init__(self, lookup: CoordinatorLookup, creation: AutoTopicCreation) -> None:
         self._lookup = lookup
+        self._creation = creation
 
     def __call__(
         self, context: RequestContext, request: FindCoordinatorRequest, reply: Reply
@@ -283,9 +274,12 @@ class FindCoordinatorHandler:
             if share and context.version >= FIRST_VERSION_WITH_SHARE_GROUPS:
                 return NOT_AVAILABLE
             return Found(ErrorCode.INVALID_REQUEST)
-        if self._lookup is None:
+        kind = CoordinatorType(key_type)
+        missing = self._lookup.missing_topic(kind)
+        if missing is not None:
+            self._creation.create([missing], lambda errors: None)
             return NOT_AVAILABLE
-        return self._lookup(CoordinatorType(key_type), key, context.listener)
+        return self._lookup.find(kind, key, context.listener)
 
 
 def _coordinator(key: str, found: Found) -> Coordinator:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
 from minikafka.broker.admin.broker_loggers import BrokerLoggers
 from minikafka.broker.admin.config_alterations import Change, ResourceType
-from minikafka.broker.admin.config_entries import ConfigEntry, ConfigSource
+from minikafka.broker.admin.config_entries import ConfigEntries, ConfigEntry, ConfigSource
 from minikafka.broker.admin.configs import ConfigAdmin, require_this_broker
 from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.broker.requests.context import RequestContext
@@ -36,14 +36,9 @@ from minikafka.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from minikafka.zookeeper.errors import MalformedZnode
+from minikafka.zookeeper.store import ZkStore
 
-
-class Resource(Protocol):
-    resource_type: int
-    resource_name: str
-
-
-R = TypeVar("R", bound=Resource)
+R = TypeVar("R", AlterConfigsResource, IncrementalAlterConfigsResource)
 
 
 async def outcomes(
@@ -69,22 +64,6 @@ LAST_VERSION_WITH_IS_DEFAULT = 0
 UNKNOWN_TYPE = 0
 
 
-class ConfigProvider(Protocol):
-    """The entries of this broker, and of a topic by what it was configured with."""
-
-    def broker_entries(self) -> list[ConfigEntry]: ...
-
-    def cluster_entries(self) -> list[ConfigEntry]: ...
-
-    def topic_entries(self, given: Mapping[str, str]) -> list[ConfigEntry]: ...
-
-
-class TopicConfigStore(Protocol):
-    """What is needed of ZooKeeper."""
-
-    async def topic_config(self, topic: str) -> Mapping[str, str]: ...
-
-
 class DescribeConfigsHandler:
     """A TaskHandler. One result per resource of the request, in its order. A broker without a name
     stands for what all brokers were configured with while they ran."""
@@ -93,13 +72,13 @@ class DescribeConfigsHandler:
         self,
         broker_id: int,
         cache: MetadataCache,
-        provider: ConfigProvider,
-        store: Callable[[], TopicConfigStore],
+        entries: ConfigEntries,
+        store: Callable[[], ZkStore],
         loggers: BrokerLoggers,
     ) -> None:
         self._broker_id = broker_id
         self._cache = cache
-        self._provider = provider
+        self._entries = entries
         self._store = store
         self._loggers = loggers
 
@@ -119,7 +98,7 @@ class DescribeConfigsHandler:
                 resource_name=resource.resource_name,
             )
             try:
-                entries = await self._entries(resource)
+                entries = await self._entries_of(resource)
             except KafkaError as error:
                 result.error_code, result.error_message = error.code, error.message
             except (CoordinationError, MalformedZnode) as error:
@@ -130,7 +109,7 @@ class DescribeConfigsHandler:
             results.append(result)
         return DescribeConfigsResponse(results=results)
 
-    async def _entries(self, resource: DescribeConfigsResource) -> list[ConfigEntry]:
+    async def _entries_of(self, resource: DescribeConfigsResource) -> list[ConfigEntry]:
         """Raises KafkaError, CoordinationError, MalformedZnode."""
         name = resource.resource_name
         match resource.resource_type:
@@ -138,12 +117,12 @@ class DescribeConfigsHandler:
                 require_valid(name)
                 if not self._cache.contains_topic(name):
                     raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-                return self._provider.topic_entries(await self._store().topic_config(name))
+                return self._entries.topic_entries(await self._store().topic_config(name))
             case ResourceType.BROKER:
                 if not name:
-                    return self._provider.cluster_entries()
+                    return self._entries.cluster_entries()
                 require_this_broker(name, self._broker_id)
-                return self._provider.broker_entries()
+                return self._entries.broker_entries()
             case ResourceType.BROKER_LOGGER:
                 return self._loggers.entries(name)
             case other:

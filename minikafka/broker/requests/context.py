@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Any, TypeAlias
 
 from minikafka.protocol.headers import RequestHeader
 
@@ -45,13 +45,7 @@ class UnreadableRequest(Exception):
     after a malformed request."""
 
 
-class ImmediateHandler(Protocol):
-    """Answers in the same breath, or parks the request and calls ``reply`` later."""
-
-    def __call__(self, context: RequestContext, request: Any, reply: Reply) -> None: ...
-
-
-class TaskHandler(Protocol):
-    """Has to wait for something (ZooKeeper, another broker); runs as a task."""
-
-    async def __call__(self, context: RequestContext, request: Any) -> Any: ...
+# Replies before it returns, or parks the request and calls ``reply`` later.
+ImmediateHandler: TypeAlias = Callable[[RequestContext, Any, Reply], None]
+# Awaits something (ZooKeeper, another broker) and runs as a task of the node.
+TaskHandler: TypeAlias = Callable[[RequestContext, Any], Awaitable[Any]]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 from uuid import UUID
 
 from minikafka.broker.metadata.cache import MetadataCache
+from minikafka.broker.ports import Controller
 from minikafka.broker.replication.leadership import Stop
 from minikafka.broker.replication.partition import Instruction
 from minikafka.broker.replication.replica_manager import ReplicaManager
@@ -363,18 +364,10 @@ class UpdateMetadataHandler:
         return UpdateMetadataResponse()
 
 
-class ShutdownController(Protocol):
-    def controlled_shutdown(
-        self, broker_id: int, broker_epoch: int
-    ) -> Awaitable[list[TopicPartition]]:
-        """The replicated partitions that the broker still leads. Raises ``KafkaError``."""
-        ...
-
-
 class ControlledShutdownHandler:
     """A TaskHandler: it waits for the controller's event queue. Broker epoch -1 means unknown."""
 
-    def __init__(self, controller: ShutdownController) -> None:
+    def __init__(self, controller: Controller) -> None:
         self._controller = controller
 
     async def __call__(

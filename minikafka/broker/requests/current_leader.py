@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from minikafka.broker.metadata.cluster_view import ClusterView
+from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.broker.replication.hosted_partitions import HostedPartitions
 from minikafka.kernel.cluster import NO_EPOCH, NO_LEADER, Broker, Endpoint, TopicPartition
 
@@ -20,7 +20,7 @@ class LeaderHint(NamedTuple):
 
 
 def leader_hint(
-    cluster: ClusterView, hosted: HostedPartitions, topic_partition: TopicPartition, listener: str
+    cluster: MetadataCache, hosted: HostedPartitions, topic_partition: TopicPartition, listener: str
 ) -> LeaderHint:
     """A replica knows best: LeaderAndIsr comes before UpdateMetadata, and a leader of a moment ago
     is asked before that. Else as far as the metadata cache knows. The endpoint is that of the

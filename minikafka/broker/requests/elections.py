@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable, Mapping
-from typing import Protocol
-
 from minikafka.broker.admin.elections import LeaderElections
+from minikafka.broker.ports import Controller
 from minikafka.broker.requests.context import RequestContext
-from minikafka.kernel.cluster import ElectionType, ReplicaAssignment, TopicPartition
+from minikafka.kernel.cluster import ElectionType, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.grouping import grouped
 from minikafka.protocol.messages.alter_partition_reassignments import (
@@ -72,24 +70,10 @@ def _election_result(partition: int, error: KafkaError | None) -> ElectLeadersPa
     return ElectLeadersPartitionResult(partition, error.code, error.message)
 
 
-class ReassigningController(Protocol):
-    def alter_partition_reassignments(
-        self, targets: Mapping[TopicPartition, tuple[int, ...] | None]
-    ) -> Awaitable[Mapping[TopicPartition, KafkaError | None]]:
-        """Why some reassignments have not begun (or ended). Raises ``KafkaError``."""
-        ...
-
-    def list_partition_reassignments(
-        self, partitions: Iterable[TopicPartition] | None
-    ) -> Awaitable[Mapping[TopicPartition, ReplicaAssignment]]:
-        """Raises ``KafkaError``."""
-        ...
-
-
 class AlterPartitionReassignmentsHandler:
     """A TaskHandler. It answers when all reassignments have begun, not when they are done."""
 
-    def __init__(self, controller: ReassigningController) -> None:
+    def __init__(self, controller: Controller) -> None:
         self._controller = controller
 
     async def __call__(
@@ -122,7 +106,7 @@ def _reassignment_result(partition: int, error: KafkaError | None) -> Reassignab
 class ListPartitionReassignmentsHandler:
     """A TaskHandler. Partitions that are at rest, or unknown, are not in the answer."""
 
-    def __init__(self, controller: ReassigningController) -> None:
+    def __init__(self, controller: Controller) -> None:
         self._controller = controller
 
     async def __call__(

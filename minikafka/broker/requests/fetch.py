@@ -13,7 +13,7 @@ from minikafka.broker.fetch.sessions import (
     FetchSessions,
     FetchVersion,
 )
-from minikafka.broker.metadata.cluster_view import ClusterView
+from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.broker.record_formats import FetchFormat, in_format, limited
 from minikafka.broker.replication.replica_manager import ReplicaManager
 from minikafka.broker.requests.context import Reply, RequestContext
@@ -54,7 +54,7 @@ class FetchHandler:
     def __init__(
         self,
         replicas: ReplicaManager,
-        cluster: ClusterView,
+        cluster: MetadataCache,
         sessions: FetchSessions,
         unsent: UnsentReplies,
         config: FetchConfig,

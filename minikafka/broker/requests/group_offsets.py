@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol
 
-from minikafka.broker.metadata.cluster_view import ClusterView
+from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.broker.replication.transactional_appends import (
     Refusals,
     TransactionVerification,
@@ -69,7 +69,7 @@ class OffsetCommitHandler:
         self,
         groups: GroupCoordination,
         zookeeper: ZookeeperOffsets,
-        cluster: ClusterView,
+        cluster: MetadataCache,
         clock: Clock,
         metadata_max_bytes: int,
     ) -> None:
@@ -151,7 +151,7 @@ class OffsetFetchHandler:
     """
 
     def __init__(
-        self, groups: GroupCoordination, zookeeper: ZookeeperOffsets, cluster: ClusterView
+        self, groups: GroupCoordination, zookeeper: ZookeeperOffsets, cluster: MetadataCache
     ) -> None:
         self._groups = groups
         self._zookeeper = zookeeper
@@ -251,7 +251,7 @@ def _fetch_response(found: Sequence[FetchedOffset]) -> OffsetFetchResponse:
 class OffsetDeleteHandler:
     """An ImmediateHandler. Offsets of topics that the group consumes are kept."""
 
-    def __init__(self, groups: GroupCoordination, cluster: ClusterView) -> None:
+    def __init__(self, groups: GroupCoordination, cluster: MetadataCache) -> None:
         self._groups = groups
         self._cluster = cluster
 
@@ -287,7 +287,7 @@ class TxnOffsetCommitHandler:
     def __init__(
         self,
         groups: GroupCoordination,
-        cluster: ClusterView,
+        cluster: MetadataCache,
         verification: TransactionVerification,
         clock: Clock,
     ) -> None:

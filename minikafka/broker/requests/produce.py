@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from minikafka.broker.metadata.cluster_view import ClusterView
+from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.broker.record_formats import refusal_of
 from minikafka.broker.replication.delayed_produce import AppendReply, AppendResult
 from minikafka.broker.replication.replica_manager import ReplicaManager
@@ -40,7 +40,7 @@ class ProduceHandler:
     def __init__(
         self,
         replicas: ReplicaManager,
-        cluster: ClusterView,
+        cluster: MetadataCache,
         transactional: TransactionalAppends,
     ) -> None:
         self._replicas = replicas

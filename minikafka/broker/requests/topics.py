@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
 
-from minikafka.broker.admin.config_entries import ConfigEntry
-from minikafka.broker.admin.topics import TopicOutcome
+from minikafka.broker.admin.config_entries import ConfigEntries
+from minikafka.broker.admin.partitions import PartitionGrowth
+from minikafka.broker.admin.topics import TopicAdmin, TopicOutcome
 from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.broker.requests.context import RequestContext
 from minikafka.kernel.cluster import ZERO_UUID
@@ -15,7 +15,6 @@ from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
-    CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
 from minikafka.protocol.messages.create_topics import (
@@ -35,21 +34,11 @@ from minikafka.protocol.messages.delete_topics import (
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"  # KRaft's own log; never a topic
 
 
-class TopicCreator(Protocol):
-    async def create_topics(
-        self, topics: Sequence[CreatableTopic], timeout_ms: int, validate_only: bool
-    ) -> dict[str, TopicOutcome]: ...
-
-
-class TopicEntries(Protocol):
-    def topic_entries(self, given: Mapping[str, str]) -> list[ConfigEntry]: ...
-
-
 class CreateTopicsHandler:
     """A TaskHandler. One result per entry of the request, in its order."""
 
     def __init__(
-        self, is_controller: Callable[[], bool], admin: TopicCreator, entries: TopicEntries
+        self, is_controller: Callable[[], bool], admin: TopicAdmin, entries: ConfigEntries
     ) -> None:
         self._is_controller = is_controller
         self._admin = admin
@@ -116,19 +105,13 @@ def _failed(name: str, error: ErrorCode, message: str | None = None) -> Creatabl
 FIRST_VERSION_WITH_DELETION_DISABLED = 3
 
 
-class TopicDeleter(Protocol):
-    async def delete_topics(
-        self, topics: Sequence[str], timeout_ms: int
-    ) -> dict[str, ErrorCode]: ...
-
-
 class DeleteTopicsHandler:
     """A TaskHandler. One result per topic of the request, in its order."""
 
     def __init__(
         self,
         is_controller: Callable[[], bool],
-        admin: TopicDeleter,
+        admin: TopicAdmin,
         cache: MetadataCache,
         delete_topic_enable: bool = True,
     ) -> None:
@@ -176,17 +159,11 @@ class DeleteTopicsHandler:
         return DeletableTopicResult(name, topic.topic_id, error)
 
 
-class Growth(Protocol):
-    async def create_partitions(
-        self, topics: Sequence[CreatePartitionsTopic], timeout_ms: int, validate_only: bool
-    ) -> dict[str, KafkaError | None]: ...
-
-
 class CreatePartitionsHandler:
     """A TaskHandler. One result per name in the request, in its order: as in Kafka, a topic that
     stands there twice has one answer."""
 
-    def __init__(self, is_controller: Callable[[], bool], growth: Growth) -> None:
+    def __init__(self, is_controller: Callable[[], bool], growth: PartitionGrowth) -> None:
         self._is_controller = is_controller
         self._growth = growth
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol, TypeAlias
 
-from minikafka.broker.metadata.cluster_view import ClusterView
+from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.broker.replication.delayed_produce import AppendResult
 from minikafka.broker.replication.hosted_partitions import HostedPartitions
 from minikafka.broker.replication.replica_manager import ReplicaManager
@@ -152,7 +152,7 @@ class AddPartitionsToTxnHandler:
     """An ImmediateHandler. All partitions of a transaction are added, or none: with one that does
     not exist the others are OPERATION_NOT_ATTEMPTED."""
 
-    def __init__(self, transactions: TransactionCoordination, cluster: ClusterView) -> None:
+    def __init__(self, transactions: TransactionCoordination, cluster: MetadataCache) -> None:
         self._transactions = transactions
         self._cluster = cluster
 

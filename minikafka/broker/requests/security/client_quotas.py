@@ -5,8 +5,7 @@ Any broker serves them. The limits have no effect yet: nothing is throttled by t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
 
 from minikafka.broker.requests.context import RequestContext
 from minikafka.core.security.client_quotas import (
@@ -40,34 +39,13 @@ from minikafka.protocol.messages.client_quotas import (
 )
 from minikafka.zookeeper import paths
 from minikafka.zookeeper.errors import MalformedZnode
-
-
-class EntityConfigs(Protocol):
-    """The part of ``ZkStore`` that these handlers use."""
-
-    async def configured_entities(self, entity_type: str) -> list[str]: ...
-
-    async def configured_children(
-        self, entity_type: str, names: Sequence[str], child_type: str
-    ) -> list[list[str]]: ...
-
-    async def entity_configs(
-        self, entity_type: str, entity_names: Sequence[str]
-    ) -> dict[str, dict[str, str]]: ...
-
-    async def entity_config_version(
-        self, entity_type: str, entity_name: str
-    ) -> tuple[dict[str, str], int]: ...
-
-    async def change_or_remove_entity(
-        self, entity_type: str, entity_name: str, config: Mapping[str, str], expected_version: int
-    ) -> None: ...
+from minikafka.zookeeper.store import ZkStore
 
 
 class DescribeClientQuotasHandler:
     """A TaskHandler."""
 
-    def __init__(self, store: Callable[[], EntityConfigs], log: EventLog | None = None) -> None:
+    def __init__(self, store: Callable[[], ZkStore], log: EventLog | None = None) -> None:
         self._store = store
         self._log = log or event_log("client-quotas")
 
@@ -154,7 +132,7 @@ class AlterClientQuotasHandler:
 
     def __init__(
         self,
-        store: Callable[[], EntityConfigs],
+        store: Callable[[], ZkStore],
         network: Network,
         log: EventLog | None = None,
     ) -> None:

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from minikafka.broker.requests.context import RequestContext
-from minikafka.broker.requests.security.client_quotas import EntityConfigs
 from minikafka.core.security import scram
 from minikafka.core.security.client_quotas import USER_KEYS, check_stored
 from minikafka.core.security.entity_names import desanitized, sanitized
@@ -27,6 +26,7 @@ from minikafka.protocol.messages.scram_credentials import (
 )
 from minikafka.zookeeper import paths
 from minikafka.zookeeper.errors import MalformedZnode
+from minikafka.zookeeper.store import ZkStore
 
 UNEXPECTED = "The server experienced an unexpected error when processing the request."
 
@@ -34,7 +34,7 @@ UNEXPECTED = "The server experienced an unexpected error when processing the req
 class DescribeUserScramCredentialsHandler:
     """A TaskHandler."""
 
-    def __init__(self, store: Callable[[], EntityConfigs], log: EventLog | None = None) -> None:
+    def __init__(self, store: Callable[[], ZkStore], log: EventLog | None = None) -> None:
         self._store = store
         self._log = log or event_log("scram-credentials")
 
@@ -115,7 +115,7 @@ class AlterUserScramCredentialsHandler:
     def __init__(
         self,
         is_controller: Callable[[], bool],
-        store: Callable[[], EntityConfigs],
+        store: Callable[[], ZkStore],
         log: EventLog | None = None,
     ) -> None:
         self._is_controller = is_controller

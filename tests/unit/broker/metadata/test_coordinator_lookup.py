@@ -30,16 +30,12 @@ class Clock:
 class Lab:
     def __init__(self, configured: int) -> None:
         self.cache = cache_with()
-        self.created: list[str] = []
         self.assigned: list[int | Exception | None] = []  # what ZooKeeper says, in turn
         self.clock = Clock()
         self.sizes = InternalTopicSizes(
             {GROUP_METADATA_TOPIC: configured}, self.cache.contains_topic, self._read, self.clock
         )
-        self.lookup = CoordinatorLookup(self.cache, self, {GROUP: GROUP_METADATA_TOPIC}, self.sizes)
-
-    def create(self, topics, answer) -> None:
-        self.created.extend(topics)
+        self.lookup = CoordinatorLookup(self.cache, {GROUP: GROUP_METADATA_TOPIC}, self.sizes)
 
     async def _read(self, topic: str) -> int | None:
         found = self.assigned.pop(0)
@@ -54,7 +50,7 @@ class Lab:
         self.cache.update(update({GROUP_METADATA_TOPIC: states}))
 
     def found(self, group: str) -> bool:
-        return self.lookup(GROUP, group, "PLAINTEXT") != NOT_AVAILABLE
+        return self.lookup.find(GROUP, group, "PLAINTEXT") != NOT_AVAILABLE
 
 
 async def test_a_group_whose_partition_is_not_told_of_yet_has_no_coordinator() -> None:
@@ -70,10 +66,11 @@ async def test_a_group_whose_partition_is_not_told_of_yet_has_no_coordinator() -
 async def test_a_topic_made_by_hand_has_the_size_it_has() -> None:
     lab = Lab(configured=50)
     assert not lab.found("g")
-    assert lab.created == [GROUP_METADATA_TOPIC]
+    assert lab.lookup.missing_topic(GROUP) == GROUP_METADATA_TOPIC
     assert lab.lookup.partition_count(GROUP) == 50
     lab.assigned = [3]
     await lab.tell(0, 1, 2)
+    assert lab.lookup.missing_topic(GROUP) is None
     assert lab.lookup.partition_count(GROUP) == 3
     assert all(lab.found(group) for group in GROUPS)
 

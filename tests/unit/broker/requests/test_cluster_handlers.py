@@ -16,7 +16,7 @@ from minikafka.broker.requests.configs import DescribeConfigsHandler
 from minikafka.broker.requests.context import RequestContext
 from minikafka.broker.requests.controller_orders import ControllerFence, UpdateMetadataHandler
 from minikafka.broker.requests.transactions import InitProducerIdHandler
-from minikafka.kernel.cluster import LEADER_DURING_DELETE, TopicPartition
+from minikafka.kernel.cluster import GROUP_METADATA_TOPIC, LEADER_DURING_DELETE, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import ConnectionLost
 from minikafka.kernel.settings import BROKER_CONFIG, TOPIC_CONFIG
@@ -75,10 +75,38 @@ def errors_of(response: FindCoordinatorResponse, version: int) -> list[int]:
     return [c.error_code for c in response.coordinators] if version >= 4 else [response.error_code]
 
 
+class Lookup:
+    """A ``CoordinatorLookup`` of one broker; ``missing`` is the internal topic that is not there
+    yet."""
+
+    def __init__(self, missing: str | None = None) -> None:
+        self.missing = missing
+        self.asked: list[tuple[CoordinatorType, str, str]] = []
+
+    def missing_topic(self, kind: CoordinatorType) -> str | None:
+        return self.missing
+
+    def find(self, kind: CoordinatorType, key: str, listener: str) -> Found:
+        self.asked.append((kind, key, listener))
+        return Found(node_id=3, host="h3", port=9)
+
+
+class Creation:
+    """An ``AutoTopicCreation`` that notes what it is asked to create."""
+
+    def __init__(self) -> None:
+        self.created: list[str] = []
+
+    def create(self, topics: Collection[str], answer: Any) -> None:
+        self.created.extend(topics)
+
+
 @pytest.mark.parametrize("version", range(7))
-def test_no_coordinator_is_available_yet(version: int) -> None:
-    request = coordinator_request(version, "g")
-    response = answer(FindCoordinatorHandler(), request, version)
+def test_the_first_request_for_a_coordinator_creates_the_internal_topic(version: int) -> None:
+    request, creation = coordinator_request(version, "g"), Creation()
+    handler = FindCoordinatorHandler(Lookup(GROUP_METADATA_TOPIC), creation)
+    response = answer(handler, request, version)
+    assert creation.created == [GROUP_METADATA_TOPIC]
     assert errors_of(response, version) == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
     where = response.coordinators[0] if version >= 4 else response
     assert (where.node_id, where.host, where.port) == (-1, "", -1)
@@ -90,27 +118,23 @@ def test_no_coordinator_is_available_yet(version: int) -> None:
 def test_unknown_kinds_of_coordinators(version: int) -> None:
     for key_type, error in ((2, ErrorCode.COORDINATOR_NOT_AVAILABLE), (9, ErrorCode(42))):
         request = coordinator_request(version, "g", key_type=key_type)
-        response = answer(FindCoordinatorHandler(), request, version)
+        response = answer(FindCoordinatorHandler(Lookup(), Creation()), request, version)
         expected = error if version >= 6 else ErrorCode.INVALID_REQUEST
         assert errors_of(response, version) == [expected]
 
 
 @pytest.mark.parametrize("version", range(7))
 def test_a_coordinator_is_looked_up_by_listener(version: int) -> None:
-    asked = []
-
-    def lookup(kind: CoordinatorType, key: str, listener: str) -> Found:
-        asked.append((kind, key, listener))
-        return Found(node_id=3, host="h3", port=9)
-
+    lookup, creation = Lookup(), Creation()
     keys = ["g", "h"] if version >= 4 else ["g"]
-    handler = FindCoordinatorHandler(lookup)
+    handler = FindCoordinatorHandler(lookup, creation)
     response = answer(handler, coordinator_request(version, *keys), version)
-    assert asked == [(CoordinatorType.GROUP, key, "OUT") for key in keys]
+    assert lookup.asked == [(CoordinatorType.GROUP, key, "OUT") for key in keys]
     places = response.coordinators if version >= 4 else [response]
     assert [(p.node_id, p.host, p.port, p.error_code) for p in places] == [(3, "h3", 9, 0)] * len(
         keys
     )
+    assert creation.created == []
 
 
 # -- DescribeCluster

@@ -1,0 +1,43 @@
+"""What the broker's request handlers call in the controller of the same process.
+
+``broker`` and ``controller`` are siblings and do not import each other. ``KafkaController``
+satisfies this interface, and the node passes it in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from minikafka.kernel.cluster import ElectionType, ReplicaAssignment, TopicPartition
+from minikafka.kernel.errors import KafkaError
+
+
+class Controller(Protocol):
+    """Kafka's ``KafkaController``, as ``KafkaApis`` uses it. Every method raises ``KafkaError``
+    when this broker is not the controller: STALE_CONTROLLER_EPOCH for ``controlled_shutdown``,
+    NOT_CONTROLLER for the others."""
+
+    async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
+        """Move the leaderships of a broker away. Returns the replicated partitions that it still
+        leads. A broker epoch of -1 means unknown."""
+        ...
+
+    async def elect_leaders(
+        self, partitions: Iterable[TopicPartition], election_type: ElectionType
+    ) -> Mapping[TopicPartition, int | KafkaError]:
+        """Elect leaders. Returns each partition's new leader, or why it has none."""
+        ...
+
+    async def alter_partition_reassignments(
+        self, targets: Mapping[TopicPartition, tuple[int, ...] | None]
+    ) -> Mapping[TopicPartition, KafkaError | None]:
+        """Begin to move partitions to other replicas, or cancel a move (target None). Returns for
+        each partition why its move could not begin or end, None after a success."""
+        ...
+
+    async def list_partition_reassignments(
+        self, partitions: Iterable[TopicPartition] | None
+    ) -> Mapping[TopicPartition, ReplicaAssignment]:
+        """Those of ``partitions`` that are being reassigned; None stands for all partitions."""
+        ...
