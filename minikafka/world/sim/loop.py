@@ -181,9 +181,13 @@ class SimLoop(asyncio.BaseEventLoop):
         loop: asyncio.AbstractEventLoop,
         coroutine: Any,
         context: Context | None = None,
-        **_: Any,  # a name, from Python 3.13 on, which asyncio sets afterwards, too
+        name: str | None = None,
+        **_: Any,
     ) -> SimTask:
+        """Make a task. Python 3.14 passes the name, older ones set it afterwards."""
         task = SimTask(coroutine, loop=self, number=self._next_number(), context=context)
+        if name is not None:
+            task.set_name(name)
         owner = OWNER.get() if context is None else context.get(OWNER)
         if owner is not None:
             owner.adopt(task)
