@@ -15,7 +15,7 @@ from minikafka.core.log.index_math import fits
 _THROTTLE_INTERVAL_MS: Final = 300
 
 
-class SegmentFacts(NamedTuple):
+class CleanableSegment(NamedTuple):
     """A segment as the plan needs to know it. ``max_timestamp`` is in ms, or -1."""
 
     base_offset: int
@@ -36,7 +36,7 @@ class LogFacts(NamedTuple):
     end_offset: int
     stable_offset: int
     cleaned_offset: int | None
-    segments: Sequence[SegmentFacts]
+    segments: Sequence[CleanableSegment]
 
 
 class Dirt(NamedTuple):
@@ -110,10 +110,10 @@ def wants_cleaning(dirt: Dirt, config: LogConfig, is_overdue: bool) -> bool:
 
 
 def group_segments(
-    segments: Sequence[SegmentFacts], config: LogConfig, first_uncleanable: int
-) -> list[list[SegmentFacts]]:
+    segments: Sequence[CleanableSegment], config: LogConfig, first_uncleanable: int
+) -> list[list[CleanableSegment]]:
     """Neighbours that fit one segment together, so that cleaned segments do not stay small ones."""
-    groups: list[list[SegmentFacts]] = []
+    groups: list[list[CleanableSegment]] = []
     size = index_size = time_index_size = 0
     for number, segment in enumerate(segments):
         is_last = number + 1 == len(segments)

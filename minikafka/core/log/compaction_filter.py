@@ -20,11 +20,11 @@ from minikafka.core.log.compaction_records import (
 )
 from minikafka.core.log.compaction_transactions import CleanedTransactions
 from minikafka.core.log.config import NO_LIMIT
+from minikafka.protocol.buffer import Buffer
 from minikafka.protocol.records.batch import (
     COMPRESSION_MASK,
     DELETE_HORIZON_FLAG,
     NO_TIMESTAMP,
-    Buffer,
     CorruptRecordError,
     RecordBatch,
     crc_is_valid,

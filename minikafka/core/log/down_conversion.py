@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import struct
 
+from minikafka.protocol.buffer import Buffer
 from minikafka.protocol.records.batch import (
-    Buffer,
     CorruptRecordError,
     RecordBatch,
     iterate_batches,

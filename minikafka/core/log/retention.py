@@ -9,7 +9,7 @@ from typing import NamedTuple
 from minikafka.core.log.config import LogConfig
 
 
-class SegmentFacts(NamedTuple):
+class RetainedSegment(NamedTuple):
     """``largest_timestamp`` (ms) is that of its records, or of its file where no record has one."""
 
     base_offset: int
@@ -33,7 +33,7 @@ class RetentionPlan:
 
 
 def plan_retention(
-    segments: Sequence[SegmentFacts],
+    segments: Sequence[RetainedSegment],
     config: LogConfig,
     now_ms: int,
     high_watermark: int,

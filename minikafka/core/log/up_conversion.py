@@ -14,10 +14,10 @@ from minikafka.core.log.record_validation import (
     too_large,
 )
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.protocol.buffer import Buffer
 from minikafka.protocol.records.batch import (
     COMPRESSION_MASK,
     NO_TIMESTAMP,
-    Buffer,
     CorruptRecordError,
     RecordBatch,
     parse_batch,

@@ -18,12 +18,12 @@ from minikafka.core.log.config import (
 from minikafka.core.log.record_validation import opened_batch, too_large
 from minikafka.core.log.up_conversion import batch_of_message_set
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.protocol.buffer import Buffer
 from minikafka.protocol.records.batch import (
     COMPRESSION_MASK,
     CONTROL_FLAG,
     LOG_OVERHEAD,
     TIMESTAMP_TYPE_FLAG,
-    Buffer,
     CorruptRecordError,
     RecordBatch,
     crc_is_valid,

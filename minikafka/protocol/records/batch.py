@@ -12,14 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from struct import Struct
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.protocol.buffer import Buffer
 from minikafka.protocol.records.compression import Compression
-
-Buffer: TypeAlias = bytes | bytearray | memoryview
 
 LOG_OVERHEAD: Final = 12  # base offset and batch length, which the length does not count
 BATCH_OVERHEAD: Final = 61  # the whole header

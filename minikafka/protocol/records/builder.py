@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from struct import Struct
 from typing import Final, TypeAlias
 
+from minikafka.protocol.buffer import Buffer
 from minikafka.protocol.records.batch import (
     BATCH_OVERHEAD,
     CONTROL_FLAG,
@@ -18,20 +19,19 @@ from minikafka.protocol.records.batch import (
     NO_PRODUCER_ID,
     NO_SEQUENCE,
     TRANSACTIONAL_FLAG,
-    Buffer,
     crc_of,
 )
 from minikafka.protocol.records.compression import Compression, compress
 from minikafka.protocol.records.record import Header, Record, encode_record
 
 # (timestamp_ms, key, value, headers)
-Message: TypeAlias = tuple[int, Buffer | None, Buffer | None, Sequence[Header]]
+RecordContent: TypeAlias = tuple[int, Buffer | None, Buffer | None, Sequence[Header]]
 
 _CRC: Final = Struct(">I")
 
 
 def build_batch(
-    records: Iterable[Message | Record],
+    records: Iterable[RecordContent | Record],
     *,
     base_offset: int = 0,
     compression: Compression = Compression.NONE,
@@ -54,7 +54,7 @@ def build_batch(
     delta = -1
     count = 0
     for record in records:
-        timestamp, key, value, headers = _message(record)
+        timestamp, key, value, headers = _content(record)
         if isinstance(record, Record):
             if record.offset - base_offset <= delta:
                 raise ValueError(f"offset {record.offset} is not above {base_offset + delta}")
@@ -85,7 +85,7 @@ def build_batch(
     )
 
 
-def _message(record: Message | Record) -> Message:
+def _content(record: RecordContent | Record) -> RecordContent:
     return record[1:] if isinstance(record, Record) else record
 
 

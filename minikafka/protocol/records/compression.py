@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from enum import IntEnum
 from struct import Struct
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import cramjam
 
 from minikafka.kernel.errors import ErrorCode, KafkaError
-
-Buffer: TypeAlias = bytes | bytearray | memoryview
+from minikafka.protocol.buffer import Buffer
 
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + b"\x00\x00\x00\x01" * 2  # version, compatible version

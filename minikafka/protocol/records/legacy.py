@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 from zlib import crc32
 
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.protocol.buffer import Buffer
 from minikafka.protocol.records.batch import (
     COMPRESSION_MASK,
     LOG_OVERHEAD,
@@ -24,7 +25,6 @@ from minikafka.protocol.records.batch import (
     NO_TIMESTAMP,
     SMALLEST_LENGTH,
     TIMESTAMP_TYPE_FLAG,
-    Buffer,
     CorruptRecordError,
 )
 from minikafka.protocol.records.compression import (

@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple, TypeAlias
 
-from minikafka.protocol.buffer import read_varlong, write_uvarint, write_varint, write_varlong
-from minikafka.protocol.records.batch import (
+from minikafka.protocol.buffer import (
     Buffer,
+    read_varlong,
+    write_uvarint,
+    write_varint,
+    write_varlong,
+)
+from minikafka.protocol.records.batch import (
     CorruptRecordError,
     RecordBatch,
     iterate_batches,

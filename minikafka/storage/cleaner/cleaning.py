@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from minikafka.core.log.compaction import Dirt, LogFacts, SegmentFacts, Throttle, group_segments
+from minikafka.core.log.compaction import CleanableSegment, Dirt, LogFacts, Throttle, group_segments
 from minikafka.core.log.compaction_filter import (
     BatchFilter,
     CleanerStats,
@@ -55,8 +55,8 @@ class CleaningMeans:
     throttle: Throttle
 
 
-def facts_of(segment: LogSegment) -> SegmentFacts:
-    return SegmentFacts(
+def facts_of(segment: LogSegment) -> CleanableSegment:
+    return CleanableSegment(
         segment.base_offset,
         segment.size_bytes,
         segment.offset_index.size_bytes,

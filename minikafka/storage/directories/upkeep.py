@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final
 
-from minikafka.core.log.retention import SegmentFacts, plan_retention
+from minikafka.core.log.retention import RetainedSegment, plan_retention
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.events import EventLog
 from minikafka.kernel.grouping import grouped
@@ -24,7 +24,9 @@ _NEVER_MS: Final = 100 * 365 * 24 * 60 * 60 * 1000
 def delete_old_segments(log: UnifiedLog, now_ms: int, high_watermark: int, events: EventLog) -> int:
     """Move the log start beyond the segments that retention gives up; how many. They are removed
     as soon as the new log start is on disk. Raises OSError. Kafka: ``deleteOldSegments``."""
-    facts = [SegmentFacts(s.base_offset, s.size_bytes, s.largest_timestamp) for s in log.segments]
+    facts = [
+        RetainedSegment(s.base_offset, s.size_bytes, s.largest_timestamp) for s in log.segments
+    ]
     start = log.log_start_offset
     plan = plan_retention(
         facts, log.config, now_ms, max(high_watermark, start), start, log.log_end_offset

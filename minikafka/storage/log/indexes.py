@@ -175,11 +175,12 @@ class TxnIndex(SparseIndex):
         entry is kept in memory, to be written by a ``persist``."""
         self.add(VERSION, *txn)
 
-    def collect(self, from_offset: int, bound: int, found: list[AbortedTxn]) -> bool:
-        """Add the transactions that touch ``[from_offset, bound)`` to ``found``. True when no later
-        segment can tell of another one."""
+    def collect(self, from_offset: int, bound: int) -> tuple[list[AbortedTxn], bool]:
+        """Return the transactions that touch ``[from_offset, bound)``, and whether they are all:
+        whether no later segment can hold the marker of another one."""
+        found: list[AbortedTxn] = []
         if self.count == 0:
-            return False
+            return found, False
         start = self.floor(from_offset - 1, _LAST_OFFSET).number + 1
         for lump in self._lumps(start):
             # One statement for all: there may be hundreds in a read of small transactions.
@@ -187,8 +188,8 @@ class TxnIndex(SparseIndex):
             last = bisect_left(transactions, bound, key=_last_stable_offset)
             found += [txn for txn in transactions[: last + 1] if txn.first_offset < bound]
             if last < len(transactions):
-                return True
-        return False
+                return found, True
+        return found, False
 
     def truncate_to(self, offset: int) -> None:
         """Forget transactions whose markers lie at or above ``offset``."""

@@ -40,7 +40,7 @@ class FoundOffset(NamedTuple):
     leader_epoch: int
 
 
-class Place(NamedTuple):
+class SegmentPosition(NamedTuple):
     """Where the first batch that ends at or after some offset starts, or will be appended."""
 
     segment: LogSegment
@@ -50,7 +50,7 @@ class Place(NamedTuple):
 class Extent(NamedTuple):
     """What to read: ``length`` bytes, of ``available`` up to the bound."""
 
-    place: Place
+    place: SegmentPosition
     length: int
     available: int
 
@@ -63,7 +63,7 @@ class LogReader:
 
     def __init__(self, segments: LogSegments) -> None:
         self._segments = segments
-        self._places: dict[int, Place] = {}
+        self._places: dict[int, SegmentPosition] = {}
 
     def forget(self) -> None:
         """Segments have been truncated or removed."""
@@ -99,7 +99,7 @@ class LogReader:
             length = max(length, first.batch.size_bytes)
         return Extent(place, length, available)
 
-    def _is_cached(self, place: Place, length: int) -> bool:
+    def _is_cached(self, place: SegmentPosition, length: int) -> bool:
         (segment, position) = place
         recent = segment is self._segments.active and position + RECENT_BYTES >= segment.size_bytes
         return recent or length <= 0 or segment.is_cached(length, position)
@@ -135,15 +135,19 @@ class LogReader:
         end = 0
         for batch in iterate_batches(memoryview(read.records)[max(indexed - position, 0) :]):
             end = batch.next_offset
-        found: list[AbortedTxn] = []
-        self.collect_aborted(read.start_offset, end, found)
+        found = self.aborted_transactions(read.start_offset, end)
         return read._replace(aborted=tuple(found)) if found else read
 
-    def collect_aborted(self, start: int, bound: int, found: list[AbortedTxn]) -> None:
-        """Add the aborted transactions that touch ``[start, bound)``, in the order of markers."""
+    def aborted_transactions(self, start: int, bound: int) -> list[AbortedTxn]:
+        """The aborted transactions that touch ``[start, bound)``, in the order of their markers.
+        Kafka: ``collectAbortedTransactions``."""
+        found: list[AbortedTxn] = []
         for segment in self._segments.since(start):
-            if segment.txn_index.collect(start, bound, found):
-                return
+            transactions, complete = segment.txn_index.collect(start, bound)
+            found += transactions
+            if complete:
+                break
+        return found
 
     def available_bytes(self, start: int, bound: int, log_end: int) -> int:
         """Bytes from the batch that holds ``start`` up to the one that holds ``bound``."""
@@ -155,7 +159,7 @@ class LogReader:
             segment = self._segments.after(segment.base_offset)
         return total
 
-    def _place(self, offset: int, log_end: int) -> Place:
+    def _place(self, offset: int, log_end: int) -> SegmentPosition:
         place = self._places.get(offset)
         if place is not None:
             segment, position = place
@@ -165,7 +169,7 @@ class LogReader:
             active = self._segments.active
             if active is None:
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the log has no segments")
-            place = Place(active, active.size_bytes)
+            place = SegmentPosition(active, active.size_bytes)
         else:
             place = self._find_place(offset)
         self._remember(offset, place)
@@ -175,22 +179,22 @@ class LogReader:
         """Somebody waits at the log end for what will be appended there."""
         active = self._segments.active
         if active is not None and log_end not in self._places:
-            self._remember(log_end, Place(active, active.size_bytes))
+            self._remember(log_end, SegmentPosition(active, active.size_bytes))
 
-    def _remember(self, offset: int, place: Place) -> None:
+    def _remember(self, offset: int, place: SegmentPosition) -> None:
         if len(self._places) >= _PLACES_LIMIT:
             del self._places[next(iter(self._places))]
         self._places[offset] = place
 
-    def _find_place(self, offset: int) -> Place:
+    def _find_place(self, offset: int) -> SegmentPosition:
         segment = self._segments.floor(offset) or self._segments.first
         while segment is not None:
             found = segment.find(offset)
             if found is not None:
-                return Place(segment, found.position)
+                return SegmentPosition(segment, found.position)
             following = self._segments.after(segment.base_offset)
             if following is None:
-                return Place(segment, segment.size_bytes)
+                return SegmentPosition(segment, segment.size_bytes)
             segment = following
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the log has no segments")
 

@@ -395,11 +395,8 @@ class UnifiedLog:
                 return found
 
     def aborted_transactions(self, start_offset: int, bound: int) -> list[AbortedTxn]:
-        """Those that touch ``[start_offset, bound)``. Raises OSError. Kafka:
-        ``collectAbortedTransactions``."""
-        found: list[AbortedTxn] = []
-        self._reader.collect_aborted(start_offset, bound, found)
-        return found
+        """The aborted transactions that touch ``[start_offset, bound)``. Raises OSError."""
+        return self._reader.aborted_transactions(start_offset, bound)
 
     def available_bytes(self, start_offset: int, upper_bound_offset: int) -> int:
         """How many bytes ``read`` could give in all, without reading them."""

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minikafka.core.log.compaction import (
+    CleanableSegment,
     Dirt,
     LogFacts,
-    SegmentFacts,
     Throttle,
     dirt_of,
     group_segments,
@@ -23,8 +23,8 @@ NOW = 1_000_000
 CONFIG = LogConfig(cleanup_policy="compact")
 
 
-def segment(base: int, size: int = 100, at_ms: int = 0, index: int = 8) -> SegmentFacts:
-    return SegmentFacts(base, size, index, index, at_ms)
+def segment(base: int, size: int = 100, at_ms: int = 0, index: int = 8) -> CleanableSegment:
+    return CleanableSegment(base, size, index, index, at_ms)
 
 
 SEGMENTS = [segment(base, at_ms=base * 1000) for base in (0, 10, 20, 30, 40)]
@@ -116,7 +116,7 @@ def test_old_segments_have_waited_long_enough() -> None:
 # ---- groups
 
 
-def bases(groups: list[list[SegmentFacts]]) -> list[list[int]]:
+def bases(groups: list[list[CleanableSegment]]) -> list[list[int]]:
     return [[member.base_offset for member in group] for group in groups]
 
 
@@ -134,7 +134,7 @@ def test_a_group_may_fill_a_segment_and_both_of_its_indexes() -> None:
     assert bases(group_segments(SEGMENTS, config, 50)) == [[0, 10], [20, 30], [40]]
     config = replace(CONFIG, index_size_max_bytes=24)
     for sizes in ((12, 4), (4, 12)):
-        segments = [SegmentFacts(base, 100, *sizes, 0) for base in (0, 10, 20)]
+        segments = [CleanableSegment(base, 100, *sizes, 0) for base in (0, 10, 20)]
         assert bases(group_segments(segments, config, 50)) == [[0, 10], [20]]
 
 

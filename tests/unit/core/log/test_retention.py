@@ -6,18 +6,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minikafka.core.log.config import LogConfig
-from minikafka.core.log.retention import RetentionPlan, SegmentFacts, plan_retention
+from minikafka.core.log.retention import RetainedSegment, RetentionPlan, plan_retention
 
 NOW = 10_000
 FOREVER = LogConfig(retention_ms=-1)
 
 
-def segments(*sizes: int, age_ms: int = 0, step: int = 10) -> list[SegmentFacts]:
-    return [SegmentFacts(n * step, size, NOW - age_ms) for n, size in enumerate(sizes)]
+def segments(*sizes: int, age_ms: int = 0, step: int = 10) -> list[RetainedSegment]:
+    return [RetainedSegment(n * step, size, NOW - age_ms) for n, size in enumerate(sizes)]
 
 
 def plan(
-    facts: list[SegmentFacts], config: LogConfig, *, start: int = 0, mark: int = 1000, end: int = 99
+    facts: list[RetainedSegment],
+    config: LogConfig,
+    *,
+    start: int = 0,
+    mark: int = 1000,
+    end: int = 99,
 ) -> RetentionPlan:
     return plan_retention(facts, config, NOW, mark, start, end)
 
@@ -35,7 +40,7 @@ def test_segments_older_than_the_retention_time_go() -> None:
 
 
 def test_a_young_segment_protects_the_old_ones_behind_it() -> None:
-    facts = [SegmentFacts(0, 5, NOW), SegmentFacts(10, 5, 0), SegmentFacts(20, 5, 0)]
+    facts = [RetainedSegment(0, 5, NOW), RetainedSegment(10, 5, 0), RetainedSegment(20, 5, 0)]
     assert plan(facts, LogConfig(retention_ms=100)) == RetentionPlan((), 0, False)
 
 
@@ -95,7 +100,7 @@ def test_no_segments() -> None:
 
 
 def naive(
-    facts: list[SegmentFacts], config: LogConfig, mark: int, start: int, end: int
+    facts: list[RetainedSegment], config: LogConfig, mark: int, start: int, end: int
 ) -> tuple[list[int], int, bool]:
     """The three passes, each over a list from which segments are taken one by one."""
     left, gone, rolled = list(facts), [], False
@@ -106,7 +111,7 @@ def naive(
         if taken in facts:
             gone.append(taken.base_offset)
         if not left:
-            left.append(SegmentFacts(end, 0, NOW))
+            left.append(RetainedSegment(end, 0, NOW))
             rolled = True
         start = max(start, left[0].base_offset)
 
@@ -148,7 +153,7 @@ def test_the_plan_is_what_the_naive_model_deletes(
 ) -> None:
     facts, end = [], 0
     for offsets, size, timestamp in shapes:
-        facts.append(SegmentFacts(end, size, timestamp))
+        facts.append(RetainedSegment(end, size, timestamp))
         end += offsets
     mark, start = min(mark, end), min(start, mark, end)
     config = LogConfig(

@@ -36,12 +36,6 @@ def new_index(files: MemoryFiles | None = None) -> TxnIndex:
     return TxnIndex(files, "/d/i.txnindex", 1000)
 
 
-def collect(index: TxnIndex, start: int, bound: int) -> tuple[list[AbortedTxn], bool]:
-    found: list[AbortedTxn] = []
-    complete = index.collect(start, bound, found)
-    return found, complete
-
-
 def test_bytes() -> None:
     files = MemoryFiles()
     index = new_index(files)
@@ -53,7 +47,7 @@ def test_bytes() -> None:
     other = new_index(files)
     other.attach()
     assert other.is_sane()
-    assert collect(other, 0, 2000) == ([FIRST, SECOND], False)
+    assert other.collect(0, 2000) == ([FIRST, SECOND], False)
 
 
 def test_there_is_no_file_without_an_entry() -> None:
@@ -138,7 +132,7 @@ def test_search_against_a_list(
             if txn.last_stable_offset >= bound:
                 complete = True
                 break
-    assert collect(index, start, bound) == (expected, complete)
+    assert index.collect(start, bound) == (expected, complete)
 
 
 # ---- in a log
