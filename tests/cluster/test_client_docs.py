@@ -29,7 +29,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcesses]
 
 
 @pytest.mark.parametrize("number", range(len(EXAMPLES)))
-async def test_an_example(number: int, shop: ClusterProcesses):
+async def test_an_example(number: int, shop: ClusterProcesses) -> None:
     """In the order of the page: later ones read what earlier ones wrote."""
     names: dict[str, object] = {}
     exec(EXAMPLES[number], names)
@@ -37,7 +37,7 @@ async def test_an_example(number: int, shop: ClusterProcesses):
     await main(shop.bootstrap)  # type: ignore[operator]
 
 
-def test_the_fixtures_in_a_users_own_test_run(tmp_path: Path):
+def test_the_fixtures_in_a_users_own_test_run(tmp_path: Path) -> None:
     """Two workers at a time, each with a cluster of its own."""
     assert len(TESTS) == 2
     for number, block in enumerate(TESTS):

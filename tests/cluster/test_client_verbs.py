@@ -16,7 +16,7 @@ from tests.support.terminals import needs_a_terminal
 pytestmark = pytest.mark.cluster
 
 
-def test_json_and_headers_there_and_back(trio: RealCluster):
+def test_json_and_headers_there_and_back(trio: RealCluster) -> None:
     server = ("--bootstrap-server", trio.bootstrap)
     trio.create_topic("verb-json", partitions=1)
     parse = ("--property", "parse.headers=true", "--property", "parse.key=true")
@@ -42,7 +42,7 @@ def test_json_and_headers_there_and_back(trio: RealCluster):
     assert again.stdout == lines
 
 
-def test_a_group_goes_on_where_it_was(trio: RealCluster):
+def test_a_group_goes_on_where_it_was(trio: RealCluster) -> None:
     server = ("--bootstrap-server", trio.bootstrap)
     trio.create_topic("verb-group", partitions=2)
     numbers = [str(number) for number in range(20)]
@@ -58,7 +58,7 @@ def test_a_group_goes_on_where_it_was(trio: RealCluster):
 
 
 @needs_a_terminal
-def test_ctrl_c_ends_produce_at_its_prompt(trio: RealCluster):
+def test_ctrl_c_ends_produce_at_its_prompt(trio: RealCluster) -> None:
     trio.create_topic("verb-prompt", partitions=1)
     server = ("--bootstrap-server", trio.bootstrap)
     command = [sys.executable, "-m", "minikafka.cli.main", "produce", "--topic", "verb-prompt"]
@@ -76,7 +76,7 @@ def test_ctrl_c_ends_produce_at_its_prompt(trio: RealCluster):
     assert told.replace(b"\r", b"") == b"hello\n^C", "what the terminal echoes"
 
 
-def test_lines_before_a_bad_one_are_there(trio: RealCluster):
+def test_lines_before_a_bad_one_are_there(trio: RealCluster) -> None:
     trio.create_topic("verb-bad-line", partitions=1)
     server = ("--bootstrap-server", trio.bootstrap)
     lines = "k\tv\n" * 3_000 + "bad\n"
@@ -90,7 +90,7 @@ def test_lines_before_a_bad_one_are_there(trio: RealCluster):
     assert run_verb(*read, "3000").stdout == "v\n" * 3_000
 
 
-def test_perf(trio: RealCluster):
+def test_perf(trio: RealCluster) -> None:
     server = ("--bootstrap-server", trio.bootstrap)
     trio.create_topic("verb-perf", partitions=1)
     produce = ("perf", "produce", *server, "--topic", "verb-perf", "--num-records", "2000")

@@ -57,7 +57,7 @@ def send_kafka_python(cluster: Cluster, topic: str) -> None:
 
 
 @pytest.mark.mission("PAR-3", "PAR-8")
-async def test_keys_land_where_other_clients_put_them(cluster: Cluster, topic: str):
+async def test_keys_land_where_other_clients_put_them(cluster: Cluster, topic: str) -> None:
     """librdkafka with murmur2_random, kafka-python, and kcat where it is; ours."""
     await create(cluster, topic)
     async with Producer(cluster.bootstrap) as producer:
@@ -83,7 +83,7 @@ async def test_keys_land_where_other_clients_put_them(cluster: Cluster, topic: s
 
 
 @pytest.mark.parametrize("codec", list(Compression))
-async def test_what_we_write_others_read(cluster: Cluster, topic: str, codec: Compression):
+async def test_what_we_write_others_read(cluster: Cluster, topic: str, codec: Compression) -> None:
     from confluent_kafka import Consumer as Confluent
     from confluent_kafka import TopicPartition
 
@@ -119,7 +119,7 @@ async def test_what_we_write_others_read(cluster: Cluster, topic: str, codec: Co
 @pytest.mark.parametrize("library", ["confluent", "kafka-python", "aiokafka"])
 async def test_one_group_with_members_of_another_library(
     cluster: Cluster, topic: str, tmp_path: Path, library: str
-):
+) -> None:
     """Ours comes to theirs, leads or follows, leaves again; what is committed goes over."""
     await create(cluster, topic, 4)
     async with Producer(cluster.bootstrap) as producer:

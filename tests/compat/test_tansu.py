@@ -65,14 +65,14 @@ async def write(server: str, first: int, count: int) -> None:
             await producer.send(TOPIC, b"%d" % number, partition=number % 3)
 
 
-async def test_topics(server: str):
+async def test_topics(server: str) -> None:
     await create(server)
     async with Admin(server) as admin:
         assert TOPIC in [topic.name for topic in await admin.list_topics()]
         await admin.delete_topics([TOPIC])
 
 
-async def test_records_of_every_codec_come_back_whole(server: str):
+async def test_records_of_every_codec_come_back_whole(server: str) -> None:
     await create(server)
     headers = [("h", b"x"), ("empty", b"")]
     sent: dict[bytes | None, asyncio.Future[RecordMetadata]] = {}
@@ -93,7 +93,7 @@ async def test_records_of_every_codec_come_back_whole(server: str):
         assert list(record.headers) == headers
 
 
-async def test_it_knows_idempotent_producers(server: str):
+async def test_it_knows_idempotent_producers(server: str) -> None:
     await create(server)
     async with Producer(server, enable_idempotence=True, batch_size=200) as producer:
         promises = [await producer.send(TOPIC, b"%d" % n, partition=0) for n in range(200)]
@@ -101,15 +101,15 @@ async def test_it_knows_idempotent_producers(server: str):
         assert [promise.result().offset for promise in promises] == list(range(200))
 
 
-async def test_acks_0(server: str):
+async def test_acks_0(server: str) -> None:
     pytest.skip("Tansu answers requests with acks=0, which by the protocol have no answer")
 
 
-async def test_the_end_of_a_partition(server: str):
+async def test_the_end_of_a_partition(server: str) -> None:
     pytest.skip("Tansu's latest offset is the one after the first record of the last batch")
 
 
-async def test_offsets(server: str):
+async def test_offsets(server: str) -> None:
     await create(server)
     first = TopicPartition(TOPIC, 0)
     async with Producer(server) as producer:
@@ -125,7 +125,7 @@ async def test_offsets(server: str):
 
 @pytest.mark.mission("ASG-1", "ASG-2")
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
-async def test_groups(server: str, strategy: str):
+async def test_groups(server: str, strategy: str) -> None:
     """Two share, one leaves, the other goes on; every record is read once."""
     await create(server)
     await write(server, 0, 60)
@@ -167,7 +167,7 @@ async def test_groups(server: str, strategy: str):
     assert sorted(seen) == list(range(180))
 
 
-async def test_what_is_committed_is_not_read_again(server: str):
+async def test_what_is_committed_is_not_read_again(server: str) -> None:
     await create(server)
     await write(server, 0, 9)
     keys = {

@@ -41,7 +41,9 @@ async def committed(consumer: Consumer) -> int:
     return -1 if at is None else at.offset
 
 
-def test_a_failed_automatic_commit_never_comes_after_a_newer_one(monkeypatch: pytest.MonkeyPatch):
+def test_a_failed_automatic_commit_never_comes_after_a_newer_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def scenario(cluster: SimCluster) -> None:
         await write(cluster, 0, 100)
         keys = {"max_poll_records": 10, "auto_commit_interval_ms": 1_000}
@@ -64,7 +66,7 @@ def test_a_failed_automatic_commit_never_comes_after_a_newer_one(monkeypatch: py
 
 def test_what_an_automatic_commit_failed_to_say_the_next_one_says_soon(
     monkeypatch: pytest.MonkeyPatch,
-):
+) -> None:
     async def scenario(cluster: SimCluster) -> None:
         await write(cluster, 0, 10)
         async with Reader(cluster, auto_commit_interval_ms=60_000).consumer as consumer:
@@ -80,7 +82,7 @@ def test_what_an_automatic_commit_failed_to_say_the_next_one_says_soon(
 
 def test_iterating_costs_one_poll_a_batch_whatever_becomes_of_commits(
     monkeypatch: pytest.MonkeyPatch,
-):
+) -> None:
     async def scenario(cluster: SimCluster) -> None:
         await write(cluster, 0, 200)
         async with Reader(cluster, auto_commit_interval_ms=1_000).consumer as consumer:
@@ -100,7 +102,9 @@ def test_iterating_costs_one_poll_a_batch_whatever_becomes_of_commits(
 
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
-def test_who_learns_of_its_end_while_it_gives_up_partitions_is_assigned_new_ones(strategy: str):
+def test_who_learns_of_its_end_while_it_gives_up_partitions_is_assigned_new_ones(
+    strategy: str,
+) -> None:
     """The coordinator forgot the member. The first that it hears of it is the answer to the commit
     in its revocation, right before it joins."""
 
@@ -130,7 +134,7 @@ def test_who_learns_of_its_end_while_it_gives_up_partitions_is_assigned_new_ones
     simulated(scenario, initial_delay_ms=0)
 
 
-def test_who_never_polls_after_its_join_loses_its_partitions():
+def test_who_never_polls_after_its_join_loses_its_partitions() -> None:
     async def scenario(cluster: SimCluster) -> None:
         keys = {"max_poll_interval_ms": 10_000, "session_timeout_ms": 9_000}
         hanging = Reader(cluster, **keys)

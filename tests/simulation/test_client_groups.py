@@ -20,7 +20,7 @@ ALL = "t-0 t-1 t-2 t-3"
 @pytest.mark.parametrize(
     "strategy", [("range",), ("roundrobin",), ("sticky",), ("cooperative-sticky",)]
 )
-def test_members_come_and_go_and_each_record_is_read_once(strategy: tuple[str, ...]):
+def test_members_come_and_go_and_each_record_is_read_once(strategy: tuple[str, ...]) -> None:
     async def scenario(cluster: SimCluster) -> None:
         await write(cluster, 0, 40)
         keys = {"partition_assignment_strategy": strategy}
@@ -47,7 +47,7 @@ def test_members_come_and_go_and_each_record_is_read_once(strategy: tuple[str, .
 
 
 @pytest.mark.mission("HB-6")
-def test_who_vanishes_is_missed_after_the_session_timeout():
+def test_who_vanishes_is_missed_after_the_session_timeout() -> None:
     async def scenario(cluster: SimCluster) -> None:
         keys = {"session_timeout_ms": 6_000, "heartbeat_interval_ms": 1_000}
         first, second = (Reader(cluster, **keys).start() for _ in range(2))
@@ -62,7 +62,7 @@ def test_who_vanishes_is_missed_after_the_session_timeout():
     simulated(scenario)
 
 
-def test_a_static_member_comes_back_to_what_it_had():
+def test_a_static_member_comes_back_to_what_it_had() -> None:
     async def scenario(cluster: SimCluster) -> None:
         other = Reader(cluster, group_instance_id="other").start()
         static = Reader(cluster, group_instance_id="me").start()
@@ -78,7 +78,7 @@ def test_a_static_member_comes_back_to_what_it_had():
     simulated(scenario)
 
 
-def test_the_same_instance_twice_fences_the_first():
+def test_the_same_instance_twice_fences_the_first() -> None:
     async def scenario(cluster: SimCluster) -> None:
         first = Reader(cluster, group_instance_id="me")
         async with first.consumer as consumer:
@@ -97,7 +97,7 @@ def test_the_same_instance_twice_fences_the_first():
     simulated(scenario)
 
 
-def test_a_pattern_follows_topics_and_partitions():
+def test_a_pattern_follows_topics_and_partitions() -> None:
     async def scenario(cluster: SimCluster) -> None:
         reader = Reader(cluster).start(pattern="t|u.*")
         await until_shared(cluster, reader)
@@ -117,7 +117,7 @@ def test_a_pattern_follows_topics_and_partitions():
 
 
 @pytest.mark.mission("CFG-4")
-def test_who_does_not_poll_loses_its_partitions():
+def test_who_does_not_poll_loses_its_partitions() -> None:
     async def scenario(cluster: SimCluster) -> None:
         slow = Reader(cluster, max_poll_interval_ms=20_000, enable_auto_commit=False)
         await write(cluster, 0, 4)
@@ -141,7 +141,7 @@ def test_who_does_not_poll_loses_its_partitions():
     simulated(scenario)
 
 
-def test_commits_by_hand():
+def test_commits_by_hand() -> None:
     async def scenario(cluster: SimCluster) -> None:
         await write(cluster, 0, 40)
         keys = {"enable_auto_commit": False, "max_poll_records": 4}
@@ -173,7 +173,7 @@ def test_commits_by_hand():
     simulated(scenario)
 
 
-def test_nothing_committed_and_no_policy():
+def test_nothing_committed_and_no_policy() -> None:
     async def scenario(cluster: SimCluster) -> None:
         async with Reader(cluster, auto_offset_reset="none").consumer as consumer:
             consumer.assign(TPS[:1])
@@ -183,7 +183,7 @@ def test_nothing_committed_and_no_policy():
     simulated(scenario)
 
 
-def test_an_exception_leaves_without_a_commit():
+def test_an_exception_leaves_without_a_commit() -> None:
     async def scenario(cluster: SimCluster) -> None:
         await write(cluster, 0, 4)
         reader = Reader(cluster)
@@ -204,7 +204,7 @@ def test_an_exception_leaves_without_a_commit():
     simulated(scenario)
 
 
-def test_unsubscribing_and_misuse():
+def test_unsubscribing_and_misuse() -> None:
     async def scenario(cluster: SimCluster) -> None:
         reader = Reader(cluster)
         async with reader.consumer as consumer:
@@ -230,7 +230,7 @@ def test_unsubscribing_and_misuse():
     simulated(scenario)
 
 
-def test_a_consumer_cancelled_at_any_moment_leaves_nothing_behind():
+def test_a_consumer_cancelled_at_any_moment_leaves_nothing_behind() -> None:
     """Before, while, and after it joins; others go on without it."""
 
     async def scenario(cluster: SimCluster) -> None:
@@ -263,7 +263,7 @@ def client_tasks() -> set[asyncio.Task[object]]:
     return set(asyncio.all_tasks())
 
 
-def test_a_listener_may_seek_and_commit():
+def test_a_listener_may_seek_and_commit() -> None:
     async def scenario(cluster: SimCluster) -> None:
         await write(cluster, 0, 40)
 
@@ -288,7 +288,7 @@ def test_a_listener_may_seek_and_commit():
     simulated(scenario)
 
 
-def test_cooperative_members_read_on_while_others_join():
+def test_cooperative_members_read_on_while_others_join() -> None:
     """What stays is read all the while; only what moves pauses."""
 
     async def scenario(cluster: SimCluster) -> None:

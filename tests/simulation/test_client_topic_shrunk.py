@@ -30,7 +30,7 @@ async def recreate(cluster: SimCluster, partitions: int, pause_ms: int) -> None:
 @pytest.mark.mission("PAR-11")
 @pytest.mark.parametrize("pause_ms", [0, 20_000])
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
-def test_the_group_shares_the_partitions_that_are_left(strategy: str, pause_ms: int):
+def test_the_group_shares_the_partitions_that_are_left(strategy: str, pause_ms: int) -> None:
     async def scenario(cluster: SimCluster) -> None:
         await write(cluster, 0, 40)
         keys = {"partition_assignment_strategy": (strategy,), "auto_commit_interval_ms": 1_000}

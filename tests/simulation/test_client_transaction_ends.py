@@ -40,7 +40,7 @@ async def code_of(awaitable: Any) -> ErrorCode:
     return caught.value.code
 
 
-def test_a_commit_without_answer_is_repeated_and_nothing_else_is_allowed():
+def test_a_commit_without_answer_is_repeated_and_nothing_else_is_allowed() -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t", 1)
         async with cluster.producer(transactional_id="x") as producer:
@@ -64,7 +64,7 @@ def test_a_commit_without_answer_is_repeated_and_nothing_else_is_allowed():
     play(scenario, brokers=1, settings=settings(1))
 
 
-def test_cancelled_while_it_commits_it_does_not_abort():
+def test_cancelled_while_it_commits_it_does_not_abort() -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t", 1)
         async with cluster.producer(transactional_id="x") as producer:
@@ -91,7 +91,7 @@ async def failing(producer: Producer) -> None:
 
 
 @pytest.mark.parametrize("lost", [EndTxnRequest, InitProducerIdRequest])
-def test_an_abort_without_answer_is_repeated(lost: type):
+def test_an_abort_without_answer_is_repeated(lost: type) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t", 1)
         async with cluster.producer(transactional_id="x", linger_ms=100) as producer:
@@ -111,7 +111,7 @@ def test_an_abort_without_answer_is_repeated(lost: type):
     play(scenario, brokers=1, settings=settings(1))
 
 
-def test_a_commit_that_is_refused_for_good():
+def test_a_commit_that_is_refused_for_good() -> None:
     """What the coordinator's epoch does not allow any more: the producer is done with."""
 
     async def scenario(cluster: SimulatedCluster) -> None:

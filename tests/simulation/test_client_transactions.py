@@ -30,7 +30,7 @@ async def committed(cluster: SimulatedCluster, topic: str) -> list[bytes | None]
         return [record.value async for record in consumer.read_to()]
 
 
-def test_what_is_committed_is_seen_and_what_is_aborted_is_not():
+def test_what_is_committed_is_seen_and_what_is_aborted_is_not() -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t", 3)
         async with cluster.producer(transactional_id="x") as producer:
@@ -59,7 +59,7 @@ def test_what_is_committed_is_seen_and_what_is_aborted_is_not():
     play(scenario, brokers=1, settings=settings(1))
 
 
-def test_a_commit_waits_for_records_that_nobody_waits_for_any_more():
+def test_a_commit_waits_for_records_that_nobody_waits_for_any_more() -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t", 1)
         async with cluster.producer(transactional_id="x", linger_ms=20) as producer:
@@ -90,7 +90,7 @@ async def failing(producer: object) -> None:
         raise RuntimeError("enough")
 
 
-def test_a_second_producer_fences_the_first():
+def test_a_second_producer_fences_the_first() -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t", 1)
         async with cluster.producer(transactional_id="x") as first:
@@ -112,7 +112,7 @@ def test_a_second_producer_fences_the_first():
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_read_process_write_is_exactly_once_while_brokers_die(seed: int):
+def test_read_process_write_is_exactly_once_while_brokers_die(seed: int) -> None:
     """Each input is copied once, though the leader of everything is killed in between."""
 
     async def scenario(cluster: SimulatedCluster) -> None:

@@ -28,7 +28,9 @@ ACTIONS = {
 class Shell:
     """Lines typed one after the other; ``out`` is what the last one printed."""
 
-    def __init__(self, cluster: SimCluster, admin: Admin, capsys: pytest.CaptureFixture[str]):
+    def __init__(
+        self, cluster: SimCluster, admin: Admin, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         self.cluster = cluster
         self.admin = admin
         self._capsys = capsys

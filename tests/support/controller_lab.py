@@ -33,7 +33,7 @@ SESSION_TIMEOUT_MS = 18_000
 
 
 class ManualClock:
-    def __init__(self):
+    def __init__(self) -> None:
         self.now = 1_000_000
         self.timers = []
 
@@ -48,12 +48,12 @@ class ManualClock:
         self.timers.append(timer)
         return timer
 
-    async def sleep(self, delay_ms):
+    async def sleep(self, delay_ms) -> None:
         done = asyncio.get_running_loop().create_future()
         self.call_later(delay_ms, lambda: done.done() or done.set_result(None))
         await done
 
-    def advance(self, ms):
+    def advance(self, ms) -> None:
         self.now += ms
         due = [t for t in self.timers if t.at <= self.now]
         self.timers = [t for t in self.timers if t.at > self.now]
@@ -68,12 +68,12 @@ class Timer:
     callback: object
     cancelled: bool = False
 
-    def cancel(self):
+    def cancel(self) -> None:
         self.cancelled = True
 
 
 class Entropy:
-    def __init__(self):
+    def __init__(self) -> None:
         self.count = 0
 
     def random_bytes(self, count):
@@ -85,7 +85,7 @@ class Brokers:
     """What brokers were told. ``down`` refuse connections, ``mute`` never answer; ``errors`` are
     for replicas, in the answers to LeaderAndIsr and StopReplica."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.sent: list[tuple[int, object]] = []
         self.down: set[int] = set()
         self.mute: set[int] = set()
@@ -105,11 +105,11 @@ class Brokers:
 
 
 class FakeChannel:
-    def __init__(self, brokers, broker_id):
+    def __init__(self, brokers, broker_id) -> None:
         self.brokers = brokers
         self.broker_id = broker_id
 
-    def close(self):
+    def close(self) -> None:
         pass
 
     async def request(self, message, version, timeout_ms):
@@ -180,7 +180,7 @@ class ClusterOfControllers:
     nodes: dict[int, Node] = field(default_factory=dict)
     config: dict = field(default_factory=dict)
 
-    async def prepare(self):
+    async def prepare(self) -> None:
         await ZkStore(self.tree.open()).create_persistent_paths()
 
     def broker_node(self, broker_id, port=0, rack=None):
@@ -212,7 +212,7 @@ class ClusterOfControllers:
         )
         return node.controller
 
-    async def settle(self):
+    async def settle(self) -> None:
         """Until nobody has anything to do."""
         quiet = 0
         for _ in range(20_000):
@@ -229,7 +229,7 @@ class ClusterOfControllers:
                 return
         raise AssertionError("the controllers never come to rest")
 
-    async def kill(self, broker_id):
+    async def kill(self, broker_id) -> None:
         """kill -9: its session ends, its tasks do not run any more."""
         node = self.nodes.pop(broker_id)
         if node.controller and node.controller._task:
@@ -242,7 +242,7 @@ class ClusterOfControllers:
         self.brokers.down.add(broker_id)
         await self.settle()
 
-    async def lose_session(self, broker_id):
+    async def lose_session(self, broker_id) -> None:
         """The session expires under a running broker: what the session keeper does then."""
         node = self.nodes[broker_id]
         former = node.session.session_id
@@ -252,7 +252,7 @@ class ClusterOfControllers:
         await node.controller.on_new_session(node.store)
         await self.settle()
 
-    async def stop(self):
+    async def stop(self) -> None:
         for node in list(self.nodes.values()):
             if node.controller:
                 await node.controller.stop()

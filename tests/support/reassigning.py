@@ -13,7 +13,7 @@ from minikafka.zookeeper import paths
 from minikafka.zookeeper.store import ZkStore
 
 
-async def catch_up(cluster, tp, *only):
+async def catch_up(cluster, tp, *only) -> None:
     """The leader takes every live replica (or ``only`` these) into the ISR, and tells nobody."""
     store = ZkStore(cluster.tree.open())
     found = (await store.leader_isr_states([tp])).get(tp)
@@ -48,7 +48,7 @@ def in_zookeeper(cluster, tp):
     return replicas, state["leader"], tuple(sorted(state["isr"]))
 
 
-def wish(cluster, targets):
+def wish(cluster, targets) -> None:
     """What kafka-reassign-partitions wrote before KIP-455."""
     rows = [
         {"topic": tp.topic, "partition": tp.partition, "replicas": list(replicas)}
@@ -66,7 +66,7 @@ class Logs:
         self.tp = tp
         self.on: set[int] = set()
 
-    def hear(self, sent):
+    def hear(self, sent) -> None:
         for broker_id, message in sent:
             if isinstance(message, LeaderAndIsrRequest) and self._named(message):
                 self.on.add(broker_id)
@@ -88,7 +88,7 @@ class DeathAt:
     """The process stops at the ``n``-th answer (or, with ``before``, question) of its ZooKeeper
     session from now on: it never gets beyond."""
 
-    def __init__(self, session, n, before):
+    def __init__(self, session, n, before) -> None:
         self.came = False
         self._left = n
         self._before = before
@@ -107,11 +107,11 @@ class DeathAt:
 
         return mortal
 
-    async def _die(self):
+    async def _die(self) -> None:
         self.came = True
         await asyncio.get_running_loop().create_future()
 
-    async def awaited(self, turns=2_000):
+    async def awaited(self, turns=2_000) -> bool:
         """Whether it came; False when there is nothing more to ask."""
         for _ in range(turns):
             await asyncio.sleep(0)

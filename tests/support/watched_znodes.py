@@ -38,7 +38,7 @@ class Znode:
 class Tree:
     """Znodes, watches, sessions. ``census`` counts armed watches per session."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.nodes = {"/": Znode(b"", 0, 0)}
         self.zxid = 0
         self.sessions: dict[int, Session] = {}
@@ -50,12 +50,12 @@ class Tree:
         self.sessions[session.session_id] = session
         return session
 
-    def expire(self, session_id):
+    def expire(self, session_id) -> None:
         """The session is over for the servers and for its owner."""
         self.forget(session_id)
         self.sessions[session_id].state = SessionState.EXPIRED
 
-    def forget(self, session_id):
+    def forget(self, session_id) -> None:
         """The servers expire a session whose owner does not know yet."""
         for path in sorted(self.nodes):
             if self.nodes[path].owner == session_id:
@@ -75,7 +75,7 @@ class Tree:
         children = sum(posixpath.dirname(p) == path and p != "/" for p in self.nodes)
         return ZnodeStat(n.czxid, n.mzxid, n.version, n.cversion, n.owner, 0, 0, children)
 
-    def fire(self, path, kind):
+    def fire(self, path, kind) -> None:
         parent = posixpath.dirname(path)
         hits = [(self.data_watches, path, kind)]
         if kind is not WatchKind.CHANGED:
@@ -101,7 +101,7 @@ class Tree:
         self.fire(path, WatchKind.CREATED)
         return path
 
-    def check(self, path, version):
+    def check(self, path, version) -> None:
         if path not in self.nodes:
             raise NoNode(path)
         if version not in (-1, self.nodes[path].version):
@@ -115,7 +115,7 @@ class Tree:
         self.fire(path, WatchKind.CHANGED)
         return self.stat(path)
 
-    def delete(self, path, version=-1):
+    def delete(self, path, version=-1) -> None:
         self.check(path, version)
         if any(p.startswith(path + "/") for p in self.nodes):
             raise NotEmpty(path)
@@ -124,7 +124,7 @@ class Tree:
         self.nodes[posixpath.dirname(path)].cversion += 1
         self.fire(path, WatchKind.DELETED)
 
-    def delete_tree(self, root):
+    def delete_tree(self, root) -> None:
         for path in sorted(self.nodes, reverse=True):
             if path == root or path.startswith(root + "/"):
                 self.delete(path)
@@ -133,17 +133,17 @@ class Tree:
 class Session:
     """``calls`` is the trace of what was asked; ``fail`` maps a path to an error, once."""
 
-    def __init__(self, tree, session_id):
+    def __init__(self, tree, session_id) -> None:
         self.tree = tree
         self.session_id = session_id
         self.state = SessionState.CONNECTED
         self.calls: list[tuple[str, str]] = []
         self.fail: dict[tuple[str, str], Exception] = {}
 
-    def add_state_listener(self, listener):
+    def add_state_listener(self, listener) -> None:
         pass
 
-    async def _turn(self, call, path):
+    async def _turn(self, call, path) -> None:
         await asyncio.sleep(0)
         if self.state is SessionState.EXPIRED:
             raise SessionExpired(path)
@@ -151,7 +151,7 @@ class Session:
         if (call, path) in self.fail:
             raise self.fail.pop((call, path))
 
-    def _watch(self, watches, path, watcher):
+    def _watch(self, watches, path, watcher) -> None:
         if watcher is not None:
             armed = watches.setdefault((self.session_id, path), [])
             if watcher not in armed:
@@ -195,7 +195,7 @@ class Session:
         await self._turn("set", path)
         return self.tree.set(path, data, version)
 
-    async def delete(self, path, version=-1):
+    async def delete(self, path, version=-1) -> None:
         await self._turn("delete", path)
         self.tree.delete(path, version)
 
@@ -228,5 +228,5 @@ class Session:
             return self.tree.check(op.path, op.version)
         return self.tree.set(op.path, op.data, op.version)
 
-    async def close(self):
+    async def close(self) -> None:
         self.tree.expire(self.session_id)

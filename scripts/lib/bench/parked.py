@@ -54,7 +54,9 @@ def run(report: Report) -> None:
 class Side:
     """One of two brokers, alike but for what is parked."""
 
-    def __init__(self, cluster: Cluster, leaders: dict[int, tuple[int, int]], partition: int):
+    def __init__(
+        self, cluster: Cluster, leaders: dict[int, tuple[int, int]], partition: int
+    ) -> None:
         broker_id, self.port = leaders[partition]
         self.partition = partition
         self._process = psutil.Process(cluster.broker_pid(broker_id))

@@ -105,7 +105,9 @@ class LiveFlights:
     """The records to the topic, at a steady pace, while the pipeline runs. Half-way,
     once the pipeline has handled something, it is killed and started again."""
 
-    def __init__(self, bootstrap: str, folder: Path, records: list[tuple[bytes | None, bytes]]):
+    def __init__(
+        self, bootstrap: str, folder: Path, records: list[tuple[bytes | None, bytes]]
+    ) -> None:
         self._folder = folder
         self._records = records
         self._producer = Producer(

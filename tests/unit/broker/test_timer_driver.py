@@ -84,12 +84,14 @@ def reaper(clock: HandClock) -> Reaper[Operation]:
 
 
 @pytest.mark.mission("PUR-7")
-def test_its_name_is_kafkas(reaper: Reaper[Operation]):
+def test_its_name_is_kafkas(reaper: Reaper[Operation]) -> None:
     assert reaper.name == "ExpirationReaper-3-Produce"
 
 
 @pytest.mark.mission("PUR-1", "TW-21")
-def test_an_operation_expires_to_the_millisecond(clock: HandClock, reaper: Reaper[Operation]):
+def test_an_operation_expires_to_the_millisecond(
+    clock: HandClock, reaper: Reaper[Operation]
+) -> None:
     operation = Operation(clock, 450)
     assert not reaper.try_complete_else_watch(operation, ["k"])
     clock.move_to(50_449)
@@ -101,7 +103,7 @@ def test_an_operation_expires_to_the_millisecond(clock: HandClock, reaper: Reape
 
 
 @pytest.mark.mission("PUR-2")
-def test_an_event_completes_at_once(clock: HandClock, reaper: Reaper[Operation]):
+def test_an_event_completes_at_once(clock: HandClock, reaper: Reaper[Operation]) -> None:
     operation = Operation(clock, 450)
     reaper.try_complete_else_watch(operation, ["k"])
     clock.move_to(50_100)
@@ -112,7 +114,7 @@ def test_an_event_completes_at_once(clock: HandClock, reaper: Reaper[Operation])
     assert not operation.expired
 
 
-def test_what_completes_at_once_arms_nothing(clock: HandClock, reaper: Reaper[Operation]):
+def test_what_completes_at_once_arms_nothing(clock: HandClock, reaper: Reaper[Operation]) -> None:
     operation = Operation(clock, 450)
     operation.ready = True
     assert reaper.try_complete_else_watch(operation, ["k"])
@@ -120,7 +122,7 @@ def test_what_completes_at_once_arms_nothing(clock: HandClock, reaper: Reaper[Op
 
 
 @pytest.mark.mission("TW-20", "TW-21", "PUR-3")
-def test_one_wake_up_is_pending_whatever_waits(clock: HandClock, reaper: Reaper[Operation]):
+def test_one_wake_up_is_pending_whatever_waits(clock: HandClock, reaper: Reaper[Operation]) -> None:
     operations = [Operation(clock, delay) for delay in (15, 17, 9, 12, 9)]
     for operation in operations:
         reaper.try_complete_else_watch(operation, ["k"])
@@ -138,13 +140,13 @@ def test_one_wake_up_is_pending_whatever_waits(clock: HandClock, reaper: Reaper[
 
 
 @pytest.mark.mission("TW-20")
-def test_an_idle_reaper_never_wakes(clock: HandClock, reaper: Reaper[Operation]):
+def test_an_idle_reaper_never_wakes(clock: HandClock, reaper: Reaper[Operation]) -> None:
     clock.move_to(10_000_000)
     assert reaper.wake_ups == 0
 
 
 @pytest.mark.mission("TW-23")
-def test_a_late_wake_up_drains_all_that_is_due(clock: HandClock, reaper: Reaper[Operation]):
+def test_a_late_wake_up_drains_all_that_is_due(clock: HandClock, reaper: Reaper[Operation]) -> None:
     operations = [Operation(clock, delay) for delay in range(10, 19)]
     for operation in operations:
         reaper.try_complete_else_watch(operation, ["k"])
@@ -155,7 +157,9 @@ def test_a_late_wake_up_drains_all_that_is_due(clock: HandClock, reaper: Reaper[
 
 
 @pytest.mark.mission("TW-14")
-def test_a_step_of_the_wall_clock_fires_nothing(clock: HandClock, reaper: Reaper[Operation]):
+def test_a_step_of_the_wall_clock_fires_nothing(
+    clock: HandClock, reaper: Reaper[Operation]
+) -> None:
     operation = Operation(clock, 1_000)
     reaper.try_complete_else_watch(operation, ["k"])
     clock.wall += 86_400_000
@@ -166,7 +170,9 @@ def test_a_step_of_the_wall_clock_fires_nothing(clock: HandClock, reaper: Reaper
     assert operation.completed_at == [51_000]
 
 
-def test_a_delay_of_zero_expires_in_the_next_turn(clock: HandClock, reaper: Reaper[Operation]):
+def test_a_delay_of_zero_expires_in_the_next_turn(
+    clock: HandClock, reaper: Reaper[Operation]
+) -> None:
     operation = Operation(clock, 0)
     reaper.try_complete_else_watch(operation, ["k"])
     assert operation.completed_at == []
@@ -175,7 +181,7 @@ def test_a_delay_of_zero_expires_in_the_next_turn(clock: HandClock, reaper: Reap
 
 
 @pytest.mark.mission("PUR-5", "TW-23")
-def test_a_purge_waits_200_ms_at_most(clock: HandClock, reaper: Reaper[Operation]):
+def test_a_purge_waits_200_ms_at_most(clock: HandClock, reaper: Reaper[Operation]) -> None:
     for i in range(1_002):
         operation = Operation(clock, 600_000)
         reaper.try_complete_else_watch(operation, ["hot", f"cold-{i}"])
@@ -187,7 +193,9 @@ def test_a_purge_waits_200_ms_at_most(clock: HandClock, reaper: Reaper[Operation
     assert reaper.purgatory.watched == 0
 
 
-def test_a_completion_that_parks_again_is_armed(clock: HandClock, reaper: Reaper[Operation]):
+def test_a_completion_that_parks_again_is_armed(
+    clock: HandClock, reaper: Reaper[Operation]
+) -> None:
     second = Operation(clock, 30)
 
     class Chained(Operation):
@@ -200,7 +208,7 @@ def test_a_completion_that_parks_again_is_armed(clock: HandClock, reaper: Reaper
     assert second.completed_at == [50_040]
 
 
-def test_a_closed_reaper_stays_silent(clock: HandClock, reaper: Reaper[Operation]):
+def test_a_closed_reaper_stays_silent(clock: HandClock, reaper: Reaper[Operation]) -> None:
     operation = Operation(clock, 10)
     reaper.try_complete_else_watch(operation, ["k"])
     reaper.close()
@@ -214,7 +222,7 @@ def test_a_closed_reaper_stays_silent(clock: HandClock, reaper: Reaper[Operation
 @pytest.mark.mission("PUR-5")
 def test_a_purge_comes_also_when_nothing_is_parked_any_more(
     clock: HandClock, reaper: Reaper[Operation]
-):
+) -> None:
     operations = [Operation(clock, 600_000) for _ in range(1_002)]
     for i, operation in enumerate(operations):
         reaper.try_complete_else_watch(operation, ["hot", f"cold-{i}"])
@@ -229,7 +237,7 @@ def test_a_purge_comes_also_when_nothing_is_parked_any_more(
 @pytest.mark.mission("TW-20")
 def test_after_the_last_operation_at_most_the_wake_up_that_was_set_comes(
     clock: HandClock, reaper: Reaper[Operation]
-):
+) -> None:
     for delay in (9, 15, 70, 450, 30_000):
         operation = Operation(clock, delay)
         reaper.try_complete_else_watch(operation, ["k"])
@@ -250,7 +258,7 @@ def test_after_the_last_operation_at_most_the_wake_up_that_was_set_comes(
 @pytest.mark.parametrize("delay_ms", [-30_000, -1, 0])
 def test_a_deadline_in_the_past_is_answered_in_the_next_turn(
     clock: HandClock, reaper: Reaper[Operation], delay_ms: int
-):
+) -> None:
     operation = Operation(clock, delay_ms)
     reaper.try_complete_else_watch(operation, ["k"])
     assert operation.completed_at == []
@@ -261,7 +269,7 @@ def test_a_deadline_in_the_past_is_answered_in_the_next_turn(
 @pytest.mark.mission("TW-23")
 def test_a_suspended_machine_wakes_once_for_all_it_missed(
     clock: HandClock, reaper: Reaper[Operation]
-):
+) -> None:
     operations = [Operation(clock, delay) for delay in (5, 30, 450, 9_000, 300_000)]
     for operation in operations:
         reaper.try_complete_else_watch(operation, ["k"])

@@ -45,7 +45,7 @@ async def error_of(awaitable: Any) -> ErrorCode:
 
 
 @jumping
-async def test_the_life_of_a_topic():
+async def test_the_life_of_a_topic() -> None:
     async with administering() as (admin, cluster):
         created = await admin.create_topic("t", 3, 1, {"retention.ms": "1"})
         assert created == CreatedTopic("t", cluster.topic_ids["t"], 3, 1)
@@ -63,7 +63,7 @@ async def test_the_life_of_a_topic():
 
 
 @jumping
-async def test_outcomes_by_topic():
+async def test_outcomes_by_topic() -> None:
     async with administering() as (admin, cluster):
         cluster.create("there")
         outcomes = await admin.create_topics(
@@ -84,14 +84,14 @@ async def test_outcomes_by_topic():
 
 
 @jumping
-async def test_validating_creates_nothing():
+async def test_validating_creates_nothing() -> None:
     async with administering() as (admin, _):
         await admin.create_topics([NewTopic("t", 1, 1)], validate_only=True)
         assert await admin.list_topics() == []
 
 
 @jumping
-async def test_internal_topics_are_listed_on_demand():
+async def test_internal_topics_are_listed_on_demand() -> None:
     async with administering() as (admin, cluster):
         cluster.create("__consumer_offsets")
         assert await admin.list_topics() == []
@@ -100,7 +100,7 @@ async def test_internal_topics_are_listed_on_demand():
 
 
 @jumping
-async def test_the_controller_is_followed():
+async def test_the_controller_is_followed() -> None:
     async with administering() as (admin, cluster):
         await admin.create_topic("a", 1, 1)
         cluster.controller = 2
@@ -116,7 +116,7 @@ async def test_the_controller_is_followed():
 
 
 @pytest.mark.parametrize("fault", [HANG_UP, SILENCE])
-def test_lost_answers_are_asked_for_again(fault: str):
+def test_lost_answers_are_asked_for_again(fault: str) -> None:
     @jumping
     async def scenario() -> None:
         async with administering() as (admin, cluster):
@@ -129,7 +129,7 @@ def test_lost_answers_are_asked_for_again(fault: str):
 
 
 @jumping
-async def test_without_a_controller_time_runs_out():
+async def test_without_a_controller_time_runs_out() -> None:
     async with administering() as (admin, cluster):
         cluster.controller = -1
         loop = asyncio.get_running_loop()
@@ -140,7 +140,7 @@ async def test_without_a_controller_time_runs_out():
 
 
 @jumping
-async def test_the_cluster_is_described_by_old_brokers_too():
+async def test_the_cluster_is_described_by_old_brokers_too() -> None:
     async with administering() as (admin, cluster):
         new = await admin.describe_cluster()
         del cluster.versions[ApiKey.DESCRIBE_CLUSTER]
@@ -154,7 +154,7 @@ async def test_the_cluster_is_described_by_old_brokers_too():
 
 
 @jumping
-async def test_offsets():
+async def test_offsets() -> None:
     async with administering() as (admin, cluster):
         cluster.create("t")
         tp, other = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -172,7 +172,7 @@ async def test_offsets():
 
 
 @jumping
-async def test_the_highest_common_version_is_spoken():
+async def test_the_highest_common_version_is_spoken() -> None:
     async with administering() as (admin, cluster):
         cluster.versions[ApiKey.METADATA] = (0, 5)
         cluster.versions[ApiKey.CREATE_TOPICS] = (0, 1)
@@ -185,7 +185,7 @@ async def test_the_highest_common_version_is_spoken():
 
 
 @jumping
-async def test_one_connection_per_broker_whoever_needs_it():
+async def test_one_connection_per_broker_whoever_needs_it() -> None:
     async with administering() as (admin, cluster):
         cluster.create("t", 8)
         at = {TopicPartition("t", number): -1 for number in range(8)}
@@ -196,7 +196,7 @@ async def test_one_connection_per_broker_whoever_needs_it():
 
 
 @jumping
-async def test_a_broker_that_moves_is_found_at_its_new_address():
+async def test_a_broker_that_moves_is_found_at_its_new_address() -> None:
     async with administering() as (admin, cluster):
         await admin.describe_cluster()
         cluster.stop_broker(1)
@@ -208,7 +208,7 @@ async def test_a_broker_that_moves_is_found_at_its_new_address():
         assert sorted(cluster.topic_ids) == ["t", "u"]
 
 
-def test_bootstrap_servers():
+def test_bootstrap_servers() -> None:
     assert parse_bootstrap_servers("a:1, b:2,") == [("a", 1), ("b", 2)]
     assert parse_bootstrap_servers("a") == [("a", 9092)]
     assert parse_bootstrap_servers("[::1]:5,[::2]") == [("::1", 5), ("::2", 9092)]
@@ -217,7 +217,7 @@ def test_bootstrap_servers():
             parse_bootstrap_servers(wrong)
 
 
-def test_versions_in_common():
+def test_versions_in_common() -> None:
     assert choose_version((0, 9), (3, 12)) == 9
     assert choose_version((0, 9), (3, 5)) == 5
     assert choose_version((0, 9), (3, 5), at_most=4) == 4
@@ -226,13 +226,13 @@ def test_versions_in_common():
     assert choose_version((0, 9), None) is None
 
 
-def test_error_codes_from_the_wire():
+def test_error_codes_from_the_wire() -> None:
     assert ErrorCode(3) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert ErrorCode(12_345) is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 @jumping
-async def test_a_frozen_bootstrap_server_does_not_keep_anybody():
+async def test_a_frozen_bootstrap_server_does_not_keep_anybody() -> None:
     for _ in range(4):  # whichever is asked first
         async with administering(request_timeout_ms=30_000) as (admin, cluster):
             cluster.freeze(1)
@@ -243,7 +243,7 @@ async def test_a_frozen_bootstrap_server_does_not_keep_anybody():
 
 
 @jumping
-async def test_a_broker_that_falls_silent_is_asked_last():
+async def test_a_broker_that_falls_silent_is_asked_last() -> None:
     async with administering(request_timeout_ms=30_000) as (admin, cluster):
         await admin.session.metadata.wait_until(lambda view: view.nodes or None, 1_000, "nodes")
         connections = admin.session.connections
@@ -257,7 +257,7 @@ async def test_a_broker_that_falls_silent_is_asked_last():
 
 
 @jumping
-async def test_a_broker_that_goes_while_it_is_asked_is_missed_at_once():
+async def test_a_broker_that_goes_while_it_is_asked_is_missed_at_once() -> None:
     async with administering() as (admin, cluster):
         await admin.session.metadata.wait_until(lambda view: view.nodes or None, 1_000, "nodes")
         cluster.stop_broker(2)

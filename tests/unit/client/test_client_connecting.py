@@ -65,7 +65,7 @@ async def ask(session: ClusterSession, timeout_ms: int) -> tuple[ErrorCode, floa
 
 
 @jumping
-async def test_everyone_waits_as_long_as_its_own_time_out():
+async def test_everyone_waits_as_long_as_its_own_time_out() -> None:
     async with connecting("host-1") as (session, network, _):
         outcomes = await asyncio.gather(*(ask(session, seconds * 1000) for seconds in (2, 3, 3, 4)))
         assert outcomes == [(ErrorCode.REQUEST_TIMED_OUT, seconds) for seconds in (2, 3, 3, 4)]
@@ -73,7 +73,7 @@ async def test_everyone_waits_as_long_as_its_own_time_out():
 
 
 @jumping
-async def test_a_failed_attempt_fails_all_who_wait_for_it():
+async def test_a_failed_attempt_fails_all_who_wait_for_it() -> None:
     async with connecting("host-1") as (session, network, _):
         outcomes = await asyncio.gather(*(ask(session, 60_000) for _ in range(5)))
         assert outcomes == [(ErrorCode.REQUEST_TIMED_OUT, 10)] * 5
@@ -84,7 +84,7 @@ async def test_a_failed_attempt_fails_all_who_wait_for_it():
 
 
 @jumping
-async def test_an_attempt_goes_on_for_the_next_who_comes():
+async def test_an_attempt_goes_on_for_the_next_who_comes() -> None:
     async with connecting("host-1") as (session, network, _):
         waiting = asyncio.ensure_future(ask(session, 60_000))
         await asyncio.sleep(1)
@@ -94,14 +94,14 @@ async def test_an_attempt_goes_on_for_the_next_who_comes():
 
 
 @jumping
-async def test_connecting_and_the_answer_share_the_time_out():
+async def test_connecting_and_the_answer_share_the_time_out() -> None:
     async with connecting() as (session, _, cluster):
         cluster.freeze(1)
         assert await ask(session, 3_000) == (ErrorCode.REQUEST_TIMED_OUT, 3)
 
 
 @jumping
-async def test_nobody_connects_any_more_to_where_a_broker_was():
+async def test_nobody_connects_any_more_to_where_a_broker_was() -> None:
     async with connecting("host-1") as (session, _, _):
         connections = session.connections
         connections.set_nodes({1: Node(1, "host-1", 9092)})
@@ -114,7 +114,7 @@ async def test_nobody_connects_any_more_to_where_a_broker_was():
 
 
 @jumping
-async def test_a_close_tells_whoever_waits_for_a_connection():
+async def test_a_close_tells_whoever_waits_for_a_connection() -> None:
     async with connecting("host-1") as (session, _, _):
         waiting = asyncio.ensure_future(ask(session, 60_000))
         await asyncio.sleep(1)
@@ -124,7 +124,7 @@ async def test_a_close_tells_whoever_waits_for_a_connection():
 
 
 @pytest.mark.parametrize("cancels", [1, 2, 3, 4])
-def test_cancelled_while_it_connects(cancels: int):
+def test_cancelled_while_it_connects(cancels: int) -> None:
     @jumping
     async def scenario() -> None:
         async with connecting("host-1", "host-2") as (session, _, cluster):

@@ -59,7 +59,7 @@ async def error_of(awaitable: Any) -> ErrorCode:
 
 
 @jumping
-async def test_it_reads_all_partitions_from_the_beginning():
+async def test_it_reads_all_partitions_from_the_beginning() -> None:
     async with consuming() as (consumer, cluster):
         fill(cluster, T0, 0, 3)
         fill(cluster, T1, 0, 2)
@@ -71,7 +71,7 @@ async def test_it_reads_all_partitions_from_the_beginning():
 
 
 @jumping
-async def test_latest_is_what_comes_from_now_on():
+async def test_latest_is_what_comes_from_now_on() -> None:
     async with consuming(auto_offset_reset="latest") as (consumer, cluster):
         fill(cluster, T0, 0, 3)
         consumer.assign([T0])
@@ -84,7 +84,7 @@ async def test_latest_is_what_comes_from_now_on():
 
 
 @jumping
-async def test_a_poll_waits_for_records_but_not_for_ever():
+async def test_a_poll_waits_for_records_but_not_for_ever() -> None:
     async with consuming() as (consumer, cluster):
         consumer.assign([T0])
         loop = asyncio.get_running_loop()
@@ -100,7 +100,7 @@ async def test_a_poll_waits_for_records_but_not_for_ever():
 
 
 @jumping
-async def test_seeking_by_offset_and_into_a_batch():
+async def test_seeking_by_offset_and_into_a_batch() -> None:
     async with consuming() as (consumer, cluster):
         fill(cluster, T0, 0, 5)
         consumer.assign([T0])
@@ -113,7 +113,7 @@ async def test_seeking_by_offset_and_into_a_batch():
 
 
 @jumping
-async def test_seeking_to_the_ends_and_by_timestamp():
+async def test_seeking_to_the_ends_and_by_timestamp() -> None:
     async with consuming() as (consumer, cluster):
         fill(cluster, T0, 0, 5)
         consumer.assign([T0])
@@ -133,7 +133,7 @@ async def test_seeking_to_the_ends_and_by_timestamp():
 
 
 @jumping
-async def test_reading_to_the_end_offsets_of_now():
+async def test_reading_to_the_end_offsets_of_now() -> None:
     async with consuming() as (consumer, cluster):
         fill(cluster, T0, 0, 5)
         await consumer.assign_topics("t")
@@ -151,7 +151,7 @@ async def test_reading_to_the_end_offsets_of_now():
 
 
 @jumping
-async def test_nothing_to_read_ends_at_once():
+async def test_nothing_to_read_ends_at_once() -> None:
     async with consuming() as (consumer, _):
         consumer.assign([T0, T1])
         assert [record async for record in consumer.read_to()] == []
@@ -162,7 +162,7 @@ async def test_nothing_to_read_ends_at_once():
     [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_LEADER_EPOCH, HANG_UP, SILENCE],
 )
 @pytest.mark.parametrize("api", [ApiKey.FETCH, ApiKey.LIST_OFFSETS])
-def test_retriable_failures_are_not_told(api: ApiKey, fault: Any):
+def test_retriable_failures_are_not_told(api: ApiKey, fault: Any) -> None:
     @jumping
     async def scenario() -> None:
         async with consuming() as (consumer, cluster):
@@ -175,7 +175,7 @@ def test_retriable_failures_are_not_told(api: ApiKey, fault: Any):
 
 
 @jumping
-async def test_a_leader_that_moves_is_followed():
+async def test_a_leader_that_moves_is_followed() -> None:
     async with consuming() as (consumer, cluster):
         fill(cluster, T0, 0)
         consumer.assign([T0])
@@ -186,7 +186,7 @@ async def test_a_leader_that_moves_is_followed():
 
 
 @jumping
-async def test_one_partition_without_leader_does_not_hold_up_the_others():
+async def test_one_partition_without_leader_does_not_hold_up_the_others() -> None:
     async with consuming() as (consumer, cluster):
         fill(cluster, T0, 0)
         fill(cluster, T1, 0)
@@ -199,7 +199,7 @@ async def test_one_partition_without_leader_does_not_hold_up_the_others():
 
 
 @jumping
-async def test_one_partition_without_leader_does_not_hold_up_the_positions_of_others():
+async def test_one_partition_without_leader_does_not_hold_up_the_positions_of_others() -> None:
     async with consuming() as (consumer, cluster):
         fill(cluster, T1, 0)
         cluster.partitions[T0].leader = -1
@@ -218,7 +218,7 @@ async def test_one_partition_without_leader_does_not_hold_up_the_positions_of_ot
 
 
 @jumping
-async def test_out_of_range_goes_where_the_policy_says():
+async def test_out_of_range_goes_where_the_policy_says() -> None:
     async with consuming() as (consumer, cluster):
         cluster.partitions[T0].log_start = 50
         fill(cluster, T0, 50)
@@ -233,7 +233,7 @@ async def test_out_of_range_goes_where_the_policy_says():
 
 
 @jumping
-async def test_final_errors_are_told():
+async def test_final_errors_are_told() -> None:
     async with consuming() as (consumer, cluster):
         fill(cluster, T0, 0)
         cluster.fail(ApiKey.FETCH, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -245,7 +245,7 @@ async def test_final_errors_are_told():
 
 
 @jumping
-async def test_a_corrupt_batch_is_told_and_can_be_passed():
+async def test_a_corrupt_batch_is_told_and_can_be_passed() -> None:
     async with consuming() as (consumer, cluster):
         fill(cluster, T0, 0, 3)
         broken = bytearray(cluster.partitions[T0].batches[1])
@@ -259,7 +259,7 @@ async def test_a_corrupt_batch_is_told_and_can_be_passed():
 
 
 @jumping
-async def test_pausing():
+async def test_pausing() -> None:
     async with consuming() as (consumer, cluster):
         fill(cluster, T0, 0)
         fill(cluster, T1, 0)
@@ -272,7 +272,7 @@ async def test_pausing():
 
 
 @jumping
-async def test_a_poll_hands_out_no_more_than_asked():
+async def test_a_poll_hands_out_no_more_than_asked() -> None:
     async with consuming(max_poll_records=3) as (consumer, cluster):
         fill(cluster, T0, 0, 5)
         consumer.assign([T0])
@@ -287,7 +287,7 @@ async def test_a_poll_hands_out_no_more_than_asked():
 
 @pytest.mark.mission("FET-2")
 @jumping
-async def test_what_the_broker_is_told():
+async def test_what_the_broker_is_told() -> None:
     async with consuming(isolation_level="read_committed", fetch_min_bytes=9) as (
         consumer,
         cluster,
@@ -302,7 +302,7 @@ async def test_what_the_broker_is_told():
 
 
 @jumping
-async def test_a_topic_that_is_not_there():
+async def test_a_topic_that_is_not_there() -> None:
     async with consuming() as (consumer, _):
         assert await error_of(consumer.assign_topics("nope")) is (
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -18,7 +18,7 @@ T0 = TopicPartition("t", 0)
 
 
 @pytest.mark.mission("CFG-1")
-def test_defaults_are_kafkas():
+def test_defaults_are_kafkas() -> None:
     assert ProducerConfig().acks == -1  # since 3.0; 1 before that
     assert ClientConfig().request_timeout_ms == 30_000
     assert ConsumerConfig().fetch_min_bytes == 1
@@ -34,9 +34,11 @@ def test_defaults_are_kafkas():
         ({"acks": 1}, {"request_timeout_ms": 4_321}, (1, 4_321)),
     ],
 )
-def test_a_produce_request_names_its_acks_and_its_time_out(producer_keys, shared_keys, told):
+def test_a_produce_request_names_its_acks_and_its_time_out(
+    producer_keys, shared_keys, told
+) -> None:
     @jumping
-    async def scenario():
+    async def scenario() -> None:
         world = memory_world()
         cluster = FakeCluster(world, 1)
         cluster.create("t", 1)
@@ -60,9 +62,9 @@ def test_a_produce_request_names_its_acks_and_its_time_out(producer_keys, shared
         ({"isolation_level": "read_committed"}, (1, 1)),
     ],
 )
-def test_a_fetch_request_names_its_least_bytes_and_its_isolation_level(keys, told):
+def test_a_fetch_request_names_its_least_bytes_and_its_isolation_level(keys, told) -> None:
     @jumping
-    async def scenario():
+    async def scenario() -> None:
         world = memory_world()
         cluster = FakeCluster(world, 1)
         cluster.create("t", 1)
@@ -78,7 +80,7 @@ def test_a_fetch_request_names_its_least_bytes_and_its_isolation_level(keys, tol
 
 
 @pytest.mark.mission("CFG-1")
-def test_kafkas_words_are_understood():
+def test_kafkas_words_are_understood() -> None:
     assert ProducerConfig(acks="all").acks == -1
     assert ProducerConfig(acks="0").acks == 0
     assert ProducerConfig(compression="lz4").compression is Compression.LZ4
@@ -102,12 +104,12 @@ def test_kafkas_words_are_understood():
         ({"transactional_id": ""}, r"transactional\.id"),
     ],
 )
-def test_values_that_no_producer_can_have(keys, message):
+def test_values_that_no_producer_can_have(keys, message) -> None:
     with pytest.raises(ValueError, match=message):
         ProducerConfig(**keys)
 
 
-def test_values_that_no_client_can_have():
+def test_values_that_no_client_can_have() -> None:
     for keys in ({"request_timeout_ms": -1}, {"max_in_flight_requests_per_connection": 0}):
         with pytest.raises(ValueError, match="must be a whole number from"):
             ClientConfig(**keys)
@@ -120,7 +122,7 @@ class Upper:
 
 @pytest.mark.parametrize("given", [Upper, str, bytes])
 @pytest.mark.parametrize("name", ["key_serializer", "value_serializer"])
-def test_a_serializer_is_no_class(name, given):
+def test_a_serializer_is_no_class(name, given) -> None:
     key = name.replace("_", ".")
     with pytest.raises(
         ValueError, match=f"{key} must be a function or have a method serialize, not <class"
@@ -139,7 +141,7 @@ def test_a_serializer_is_no_class(name, given):
         (aio.Producer, "zzz", ""),
     ],
 )
-def test_an_unknown_keyword_names_the_client_and_the_nearest_key(client, key, hint):
+def test_an_unknown_keyword_names_the_client_and_the_nearest_key(client, key, hint) -> None:
     with pytest.raises(TypeError) as refused:
         client(**{key: 1})
     assert str(refused.value) == (

@@ -42,7 +42,7 @@ async def poll_in_vain(consumer: Consumer, max_records: int) -> None:
 
 @pytest.mark.mission("PAR-12")
 @jumping
-async def test_keys_and_values_are_deserialized_and_nulls_stay():
+async def test_keys_and_values_are_deserialized_and_nulls_stay() -> None:
     async with consuming(
         partitions=1, key_deserializer=bytes.decode, value_deserializer=json.loads
     ) as (consumer, cluster):
@@ -59,7 +59,7 @@ class OfTopic:
 
 
 @jumping
-async def test_a_deserializer_with_kafkas_interface_gets_the_topic():
+async def test_a_deserializer_with_kafkas_interface_gets_the_topic() -> None:
     async with consuming(partitions=1, value_deserializer=OfTopic()) as (consumer, cluster):
         put(cluster, T0, (b"k", b"v"))
         consumer.assign([T0])
@@ -71,7 +71,7 @@ async def test_a_deserializer_with_kafkas_interface_gets_the_topic():
 
 @pytest.mark.mission("PAR-12")
 @pytest.mark.parametrize("max_records", [1, 2, 500])
-def test_a_record_that_cannot_be_deserialized_comes_after_those_before_it(max_records: int):
+def test_a_record_that_cannot_be_deserialized_comes_after_those_before_it(max_records: int) -> None:
     @jumping
     async def scenario() -> None:
         async with consuming(partitions=1, value_deserializer=int) as (consumer, cluster):
@@ -99,7 +99,7 @@ def test_a_record_that_cannot_be_deserialized_comes_after_those_before_it(max_re
 
 
 @jumping
-async def test_the_key_that_cannot_be_deserialized_is_named():
+async def test_the_key_that_cannot_be_deserialized_is_named() -> None:
     async with consuming(partitions=1, key_deserializer=int) as (consumer, cluster):
         put(cluster, T0, (b"key", b"value"))
         consumer.assign([T0])
@@ -109,7 +109,7 @@ async def test_the_key_that_cannot_be_deserialized_is_named():
 
 
 @jumping
-async def test_other_partitions_are_read_on():
+async def test_other_partitions_are_read_on() -> None:
     async with consuming(partitions=2, value_deserializer=int) as (consumer, cluster):
         put(cluster, T0, (None, b"bad"))
         put(cluster, T1, (None, b"1"))
@@ -126,7 +126,7 @@ async def test_other_partitions_are_read_on():
 
 
 @pytest.mark.parametrize("name", ["key_deserializer", "value_deserializer"])
-def test_a_deserializer_is_a_function_or_has_kafkas_method(name: str):
+def test_a_deserializer_is_a_function_or_has_kafkas_method(name: str) -> None:
     key = name.replace("_", ".")
     with pytest.raises(ValueError, match=f"{key} must be a function .* not 3"):
         ConsumerConfig(**{name: 3})  # type: ignore[arg-type]

@@ -21,7 +21,7 @@ TEN = [b"%d" % number for number in range(10)]
 
 
 @jumping
-async def test_what_was_appended_and_told_failed_is_not_appended_again():
+async def test_what_was_appended_and_told_failed_is_not_appended_again() -> None:
     async with producing(batch_size=1) as (producer, cluster):
         cluster.partitions[T0].append_and_fail = 3
         promises = [await producer.send("t", value, partition=0) for value in TEN]
@@ -33,7 +33,7 @@ async def test_what_was_appended_and_told_failed_is_not_appended_again():
 
 
 @jumping
-async def test_several_batches_of_a_partition_are_on_their_way():
+async def test_several_batches_of_a_partition_are_on_their_way() -> None:
     async with producing(batch_size=1) as (producer, cluster):
         await producer.send_and_wait("t", b"first", partition=0)
         cluster.seen.clear()
@@ -46,7 +46,7 @@ async def test_several_batches_of_a_partition_are_on_their_way():
 
 
 @pytest.mark.parametrize("keys", [{"acks": 1}, {"enable_idempotence": False}])
-def test_without_idempotence_one_is_on_its_way(keys: dict[str, Any]):
+def test_without_idempotence_one_is_on_its_way(keys: dict[str, Any]) -> None:
     @jumping
     async def scenario() -> None:
         async with producing(batch_size=1, **keys) as (producer, cluster):
@@ -60,7 +60,7 @@ def test_without_idempotence_one_is_on_its_way(keys: dict[str, Any]):
 
 
 @jumping
-async def test_brokers_without_producer_ids():
+async def test_brokers_without_producer_ids() -> None:
     world = memory_world()
     cluster = FakeCluster(world)
     cluster.create("t")
@@ -75,7 +75,7 @@ async def test_brokers_without_producer_ids():
 
 
 @pytest.mark.mission("CFG-1")
-def test_keys_that_exclude_each_other():
+def test_keys_that_exclude_each_other() -> None:
     for keys in ({"acks": 1}, {"acks": 0}, {"retries": 0}):
         with pytest.raises(ValueError, match=r"enable\.idempotence"):
             ProducerConfig(enable_idempotence=True, **keys).idempotent(5)
@@ -86,7 +86,7 @@ def test_keys_that_exclude_each_other():
 
 
 @jumping
-async def test_a_gap_that_nobody_can_explain_fails_one_batch_and_the_next_goes_on():
+async def test_a_gap_that_nobody_can_explain_fails_one_batch_and_the_next_goes_on() -> None:
     async with producing() as (producer, cluster):
         await producer.send_and_wait("t", b"a", partition=0)
         cluster.partitions[T0].producers[1000] = (0, 17, {})  # the broker thinks otherwise
@@ -98,7 +98,7 @@ async def test_a_gap_that_nobody_can_explain_fails_one_batch_and_the_next_goes_o
 
 
 @jumping
-async def test_so_many_retries_and_no_more():
+async def test_so_many_retries_and_no_more() -> None:
     async with producing(retries=2) as (producer, cluster):
         cluster.fail(ApiKey.PRODUCE, *[ErrorCode.NOT_ENOUGH_REPLICAS] * 9)
         waiting = await producer.send("t", b"v", partition=0)
@@ -109,7 +109,7 @@ async def test_so_many_retries_and_no_more():
 
 @pytest.mark.mission("PAR-9")
 @jumping
-async def test_a_partitioner_of_the_users_own():
+async def test_a_partitioner_of_the_users_own() -> None:
     seen = []
 
     def last(topic: str, key: Any, value: Any, count: int, available: Any) -> int:
@@ -125,7 +125,7 @@ async def test_a_partitioner_of_the_users_own():
 
 
 @jumping
-async def test_callbacks_and_metrics():
+async def test_callbacks_and_metrics() -> None:
     heard: list[tuple[RecordMetadata | None, BaseException | None]] = []
     async with producing() as (producer, cluster):
         await producer.send("t", b"v", partition=0, on_delivery=lambda *told: heard.append(told))
@@ -145,7 +145,7 @@ async def test_callbacks_and_metrics():
 
 @pytest.mark.mission("PAR-8")
 @jumping
-async def test_records_of_one_key_keep_their_order():
+async def test_records_of_one_key_keep_their_order() -> None:
     async with producing(partitions=7, batch_size=200) as (producer, cluster):
         cluster.fail(ApiKey.PRODUCE, None, ErrorCode.NOT_LEADER_OR_FOLLOWER, None, HANG_UP)
         for number in range(300):
@@ -163,7 +163,7 @@ async def test_records_of_one_key_keep_their_order():
 
 
 @jumping
-async def test_a_leader_that_falls_after_the_append_costs_no_later_record():
+async def test_a_leader_that_falls_after_the_append_costs_no_later_record() -> None:
     """It answers NOT_LEADER_OR_FOLLOWER for what is written and replicated, and nobody leads until
     the batch is given up: with its numbers the next one would be taken for it."""
     async with producing(delivery_timeout_ms=6_000) as (producer, cluster):

@@ -100,7 +100,7 @@ WORK: list[Callable[[Any, Any], Awaitable[None]]] = [produce, consume, join, adm
 @pytest.mark.parametrize("delay_s", [0.0, 0.002, 0.0101, 0.5, 7.0])
 def test_cancelled_at_any_moment(
     work: Callable[[Any, Any], Awaitable[None]], brokers: bool, delay_s: float
-):
+) -> None:
     @jumping
     async def scenario() -> None:
         async with nothing_left(brokers) as (world, _, config):
@@ -110,7 +110,7 @@ def test_cancelled_at_any_moment(
 
 
 @pytest.mark.parametrize("api", [ApiKey.PRODUCE, ApiKey.METADATA, ApiKey.INIT_PRODUCER_ID])
-def test_cancelled_while_brokers_are_silent(api: ApiKey):
+def test_cancelled_while_brokers_are_silent(api: ApiKey) -> None:
     @jumping
     async def scenario() -> None:
         async with nothing_left() as (world, cluster, config):
@@ -121,7 +121,7 @@ def test_cancelled_while_brokers_are_silent(api: ApiKey):
 
 
 @jumping
-async def test_a_cancelled_send_leaves_the_producer_in_order():
+async def test_a_cancelled_send_leaves_the_producer_in_order() -> None:
     async with nothing_left() as (world, cluster, config), Producer(world, config) as producer:
         cluster.fail(ApiKey.METADATA, *[SILENCE] * 2)
         await cancelled_after(0.5, producer.send_and_wait("t", b"a", partition=0))
@@ -133,7 +133,7 @@ async def test_a_cancelled_send_leaves_the_producer_in_order():
 
 
 @jumping
-async def test_a_cancelled_poll_loses_no_record():
+async def test_a_cancelled_poll_loses_no_record() -> None:
     async with nothing_left() as (world, _, config):
         async with Producer(world, config) as producer:
             for number in range(20):
@@ -156,7 +156,7 @@ async def test_a_cancelled_poll_loses_no_record():
 
 
 @jumping
-async def test_futures_of_an_aborted_producer_fail():
+async def test_futures_of_an_aborted_producer_fail() -> None:
     async with nothing_left() as (world, cluster, config):
         producer = Producer(world, config)
         with pytest.raises(RuntimeError):

@@ -20,7 +20,7 @@ from tests.support.jumping_loop import memory_world
 
 
 @pytest.mark.mission("PAR-8")
-def test_a_topic_is_created_written_and_read():
+def test_a_topic_is_created_written_and_read() -> None:
     async def scenario() -> None:
         memory = memory_world()
         world = World(RealClock(), RealNetwork(), memory.files, memory.coordination, memory.entropy)

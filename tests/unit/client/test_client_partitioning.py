@@ -33,7 +33,7 @@ async def partitions_of(producer: Producer, count: int, key: bytes | None = None
 
 @pytest.mark.mission("PAR-3")
 @jumping
-async def test_a_key_stays_with_its_partition_while_that_has_no_leader():
+async def test_a_key_stays_with_its_partition_while_that_has_no_leader() -> None:
     """abc hashes to 479470107, which is 2 of 5 partitions; of the four available it is 4."""
     async with producing(partitions=5) as (producer, cluster):
         await without_leaders(producer, cluster, 2)
@@ -47,7 +47,7 @@ async def test_a_key_stays_with_its_partition_while_that_has_no_leader():
 
 @pytest.mark.mission("PAR-4")
 @jumping
-async def test_round_robin_takes_turns_among_partitions_with_a_leader():
+async def test_round_robin_takes_turns_among_partitions_with_a_leader() -> None:
     async with producing(partitions=5, partitioner="round_robin") as (producer, cluster):
         await without_leaders(producer, cluster, *LEADERLESS)
         chosen = await partitions_of(producer, 12)
@@ -57,7 +57,7 @@ async def test_round_robin_takes_turns_among_partitions_with_a_leader():
 
 @pytest.mark.mission("PAR-4")
 @jumping
-async def test_round_robin_takes_turns_among_all_partitions_when_none_has_a_leader():
+async def test_round_robin_takes_turns_among_all_partitions_when_none_has_a_leader() -> None:
     async with producing(partitions=5, partitioner="round_robin") as (producer, cluster):
         await without_leaders(producer, cluster, *range(5))
         waiting = [await producer.send("t", b"v") for _ in range(10)]
@@ -69,7 +69,7 @@ async def test_round_robin_takes_turns_among_all_partitions_when_none_has_a_lead
 
 @pytest.mark.mission("PAR-5", "PAR-6")
 @jumping
-async def test_sticky_moves_with_every_batch_among_partitions_with_a_leader():
+async def test_sticky_moves_with_every_batch_among_partitions_with_a_leader() -> None:
     async with producing(partitions=5) as (producer, cluster):
         await without_leaders(producer, cluster, *LEADERLESS)
         chosen = await partitions_of(producer, 40)
@@ -79,7 +79,7 @@ async def test_sticky_moves_with_every_batch_among_partitions_with_a_leader():
 
 @pytest.mark.mission("PAR-5")
 @jumping
-async def test_sticky_fills_one_batch_before_it_moves():
+async def test_sticky_fills_one_batch_before_it_moves() -> None:
     async with producing(partitions=5, linger_ms=60_000, batch_size=1_000) as (producer, cluster):
         waiting = [await producer.send("t", b"x" * 79) for _ in range(90)]
         await producer.flush()
@@ -93,7 +93,7 @@ async def test_sticky_fills_one_batch_before_it_moves():
 
 @pytest.mark.mission("PAR-5")
 @jumping
-async def test_keys_do_not_move_the_sticky_partition():
+async def test_keys_do_not_move_the_sticky_partition() -> None:
     async with producing(partitions=5, linger_ms=60_000) as (producer, _):
         waiting = []
         for number in range(30):
@@ -133,7 +133,7 @@ class Sticky:
 
 @pytest.mark.mission("PAR-10")
 @jumping
-async def test_a_partitioner_of_the_application_is_told_before_a_batch_begins():
+async def test_a_partitioner_of_the_application_is_told_before_a_batch_begins() -> None:
     partitioner = Sticky()
     async with producing(
         partitions=3, partitioner=partitioner, linger_ms=60_000, batch_size=1_000
@@ -148,7 +148,7 @@ async def test_a_partitioner_of_the_application_is_told_before_a_batch_begins():
 
 
 @jumping
-async def test_a_partitioner_without_the_hook_is_asked_once_a_record():
+async def test_a_partitioner_without_the_hook_is_asked_once_a_record() -> None:
     asked = []
 
     def by_turns(
@@ -163,7 +163,7 @@ async def test_a_partitioner_without_the_hook_is_asked_once_a_record():
 
 
 @pytest.mark.parametrize("wrong", [3, -1, 1.0, None])
-def test_a_partitioner_that_chooses_what_is_not_there(wrong: object):
+def test_a_partitioner_that_chooses_what_is_not_there(wrong: object) -> None:
     @jumping
     async def scenario() -> None:
         async with producing(partitions=3, partitioner=lambda *_: wrong) as (producer, cluster):

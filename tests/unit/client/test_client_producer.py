@@ -41,7 +41,7 @@ async def code_of(awaitable: Any) -> ErrorCode:
 
 
 @jumping
-async def test_a_record_arrives_and_its_place_is_told():
+async def test_a_record_arrives_and_its_place_is_told() -> None:
     async with producing() as (producer, cluster):
         place = await producer.send_and_wait(
             "t", b"v", b"k", partition=1, timestamp_ms=123, headers=[("h", b"1")]
@@ -56,7 +56,7 @@ async def test_a_record_arrives_and_its_place_is_told():
 
 @pytest.mark.mission("PAR-2", "PAR-3")
 @jumping
-async def test_explicit_partition_then_key_decide():
+async def test_explicit_partition_then_key_decide() -> None:
     async with producing(partitions=5) as (producer, _):
         assert (await producer.send_and_wait("t", b"", b"abc", partition=3)).partition == 3
         assert (await producer.send_and_wait("t", b"", b"abc")).partition == 479470107 % 5
@@ -64,7 +64,7 @@ async def test_explicit_partition_then_key_decide():
 
 
 @jumping
-async def test_a_partition_that_is_not_known_yet_is_waited_for():
+async def test_a_partition_that_is_not_known_yet_is_waited_for() -> None:
     async with producing(partitions=1) as (producer, cluster):
         await producer.send_and_wait("t", b"", partition=0)
         early = asyncio.ensure_future(producer.send("t", b"", partition=1))
@@ -76,7 +76,7 @@ async def test_a_partition_that_is_not_known_yet_is_waited_for():
 
 @pytest.mark.mission("PAR-7")
 @jumping
-async def test_sticky_makes_fewer_and_larger_requests_than_round_robin():
+async def test_sticky_makes_fewer_and_larger_requests_than_round_robin() -> None:
     found = {}
     for partitioner in ("sticky", "round_robin"):
         async with producing(
@@ -98,7 +98,7 @@ async def test_sticky_makes_fewer_and_larger_requests_than_round_robin():
 
 
 @jumping
-async def test_linger_gathers_records_into_one_batch():
+async def test_linger_gathers_records_into_one_batch() -> None:
     async with producing(linger_ms=50) as (producer, cluster):
         promises = [await producer.send("t", b"%d" % i, partition=0) for i in range(10)]
         places = await asyncio.gather(*promises)
@@ -108,7 +108,7 @@ async def test_linger_gathers_records_into_one_batch():
 
 @pytest.mark.mission("PRD-3", "PRD-4")
 @jumping
-async def test_one_request_per_leader_with_a_batch_per_partition():
+async def test_one_request_per_leader_with_a_batch_per_partition() -> None:
     async with producing(partitions=6, linger_ms=10) as (producer, cluster):
         for partition in range(6):
             await producer.send("t", b"v", partition=partition)
@@ -123,7 +123,7 @@ async def test_one_request_per_leader_with_a_batch_per_partition():
 
 
 @pytest.mark.parametrize("codec", list(Compression))
-def test_compression(codec: Compression):
+def test_compression(codec: Compression) -> None:
     @jumping
     async def scenario() -> None:
         async with producing(compression=codec, linger_ms=5) as (producer, cluster):
@@ -139,7 +139,7 @@ def test_compression(codec: Compression):
 
 @pytest.mark.mission("PRD-5")
 @jumping
-async def test_acks_0_waits_for_nothing():
+async def test_acks_0_waits_for_nothing() -> None:
     async with producing(acks=0) as (producer, cluster):
         assert (await producer.send_and_wait("t", b"v", partition=0)).offset == -1
         await asyncio.sleep(0.01)
@@ -157,7 +157,7 @@ async def test_acks_0_waits_for_nothing():
         SILENCE,
     ],
 )
-def test_retriable_failures_are_tried_again_in_order(fault: Any):
+def test_retriable_failures_are_tried_again_in_order(fault: Any) -> None:
     @jumping
     async def scenario() -> None:
         async with producing(batch_size=1) as (producer, cluster):
@@ -171,7 +171,7 @@ def test_retriable_failures_are_tried_again_in_order(fault: Any):
 
 
 @jumping
-async def test_a_new_leader_is_found():
+async def test_a_new_leader_is_found() -> None:
     async with producing() as (producer, cluster):
         await producer.send_and_wait("t", b"a", partition=0)
         cluster.move_leader(T0, 2)
@@ -180,7 +180,7 @@ async def test_a_new_leader_is_found():
 
 
 @jumping
-async def test_a_broker_that_dies_and_a_leader_elsewhere():
+async def test_a_broker_that_dies_and_a_leader_elsewhere() -> None:
     async with producing() as (producer, cluster):
         await producer.send_and_wait("t", b"a", partition=0)
         cluster.stop_broker(1)
@@ -192,7 +192,7 @@ async def test_a_broker_that_dies_and_a_leader_elsewhere():
 
 
 @jumping
-async def test_final_errors_are_told_at_once():
+async def test_final_errors_are_told_at_once() -> None:
     async with producing() as (producer, cluster):
         cluster.fail(ApiKey.PRODUCE, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         waiting = await producer.send("t", b"a", partition=0)
@@ -202,7 +202,7 @@ async def test_final_errors_are_told_at_once():
 
 
 @jumping
-async def test_an_unknown_error_code_is_an_error():
+async def test_an_unknown_error_code_is_an_error() -> None:
     async with producing() as (producer, cluster):
         cluster.fail(ApiKey.PRODUCE, 999)
         waiting = await producer.send("t", b"a", partition=0)
@@ -210,7 +210,7 @@ async def test_an_unknown_error_code_is_an_error():
 
 
 @jumping
-async def test_delivery_time_out():
+async def test_delivery_time_out() -> None:
     async with producing(delivery_timeout_ms=10_000) as (producer, cluster):
         cluster.fail(ApiKey.PRODUCE, *[ErrorCode.NOT_ENOUGH_REPLICAS] * 1_000)
         loop = asyncio.get_running_loop()
@@ -221,7 +221,7 @@ async def test_delivery_time_out():
 
 
 @jumping
-async def test_delivery_time_out_without_a_leader():
+async def test_delivery_time_out_without_a_leader() -> None:
     async with producing(delivery_timeout_ms=10_000) as (producer, cluster):
         await producer.send_and_wait("t", b"a", partition=0)
         cluster.move_leader(T0, -1)
@@ -233,7 +233,7 @@ async def test_delivery_time_out_without_a_leader():
 
 
 @jumping
-async def test_a_batch_too_large_for_the_broker_goes_in_halves():
+async def test_a_batch_too_large_for_the_broker_goes_in_halves() -> None:
     async with producing(linger_ms=5) as (producer, cluster):
         cluster.fail(ApiKey.PRODUCE, ErrorCode.MESSAGE_TOO_LARGE)
         promises = [await producer.send("t", b"%d" % i, partition=0) for i in range(4)]
@@ -246,20 +246,20 @@ async def test_a_batch_too_large_for_the_broker_goes_in_halves():
 
 
 @jumping
-async def test_a_record_larger_than_a_request_is_refused():
+async def test_a_record_larger_than_a_request_is_refused() -> None:
     async with producing(max_request_size=1_000) as (producer, _):
         assert await code_of(producer.send("t", b"x" * 1_000)) is ErrorCode.MESSAGE_TOO_LARGE
 
 
 @jumping
-async def test_text_is_refused():
+async def test_text_is_refused() -> None:
     async with producing() as (producer, _):
         with pytest.raises(TypeError):
             await producer.send("t", "text")  # type: ignore[arg-type]
 
 
 @jumping
-async def test_a_full_buffer_makes_the_application_wait():
+async def test_a_full_buffer_makes_the_application_wait() -> None:
     async with producing(buffer_memory=1_000, max_block_ms=2_000) as (producer, cluster):
         cluster.fail(ApiKey.PRODUCE, *[ErrorCode.NOT_ENOUGH_REPLICAS] * 3)
         for _ in range(10):
@@ -277,7 +277,7 @@ async def test_a_full_buffer_makes_the_application_wait():
 
 @pytest.mark.mission("PAR-9")
 @jumping
-async def test_a_topic_that_is_not_there():
+async def test_a_topic_that_is_not_there() -> None:
     async with producing(max_block_ms=2_000) as (producer, cluster):
         loop = asyncio.get_running_loop()
         begun = loop.time()
@@ -288,7 +288,7 @@ async def test_a_topic_that_is_not_there():
 
 
 @jumping
-async def test_no_more_than_so_many_requests_are_in_flight():
+async def test_no_more_than_so_many_requests_are_in_flight() -> None:
     async with producing(partitions=20, brokers=1) as (producer, cluster):
         cluster.fail(ApiKey.PRODUCE, *[SILENCE] * 5)
         for partition in range(20):
@@ -300,7 +300,7 @@ async def test_no_more_than_so_many_requests_are_in_flight():
 
 
 @jumping
-async def test_closing_delivers_and_aborting_does_not():
+async def test_closing_delivers_and_aborting_does_not() -> None:
     async with producing(linger_ms=60_000) as (producer, _):
         promise = await producer.send("t", b"v", partition=0)
     assert promise.result().offset == 0
@@ -318,7 +318,7 @@ async def test_closing_delivers_and_aborting_does_not():
 
 
 @jumping
-async def test_aborting_fails_what_is_in_flight():
+async def test_aborting_fails_what_is_in_flight() -> None:
     async with producing() as (producer, cluster):
         await producer.send_and_wait("t", b"v", partition=0)
         cluster.fail(ApiKey.PRODUCE, SILENCE)
@@ -331,7 +331,7 @@ async def test_aborting_fails_what_is_in_flight():
 
 
 @jumping
-async def test_brokers_that_are_away_at_first():
+async def test_brokers_that_are_away_at_first() -> None:
     world = memory_world()
     cluster = FakeCluster(world)
     cluster.create("t")

@@ -64,7 +64,7 @@ def code_of(outcome: Any) -> ErrorCode:
 
 
 @jumping
-async def test_each_leader_is_asked_for_its_own():
+async def test_each_leader_is_asked_for_its_own() -> None:
     async with administering() as (admin, cluster):
         assert await admin.delete_records({A: 3, B: -1}) == {A: 3, B: 9}
         asked = {
@@ -78,7 +78,7 @@ async def test_each_leader_is_asked_for_its_own():
 
 
 @jumping
-async def test_a_new_leader_is_found(monkeypatch: pytest.MonkeyPatch):
+async def test_a_new_leader_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     async with administering() as (admin, cluster):
         usual = cluster._delete_records
 
@@ -93,7 +93,7 @@ async def test_a_new_leader_is_found(monkeypatch: pytest.MonkeyPatch):
 
 
 @jumping
-async def test_what_may_pass_is_tried_again():
+async def test_what_may_pass_is_tried_again() -> None:
     async with administering() as (admin, cluster):
         faults = (HANG_UP, SILENCE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.KAFKA_STORAGE_ERROR)
         for fault in faults:
@@ -103,7 +103,7 @@ async def test_what_may_pass_is_tried_again():
 
 
 @jumping
-async def test_what_cannot_be_done_is_told_of_each():
+async def test_what_cannot_be_done_is_told_of_each() -> None:
     async with administering() as (admin, cluster):
         nowhere, beyond = TopicPartition("nowhere", 0), TopicPartition("t", 7)
         outcomes = await admin.delete_records({A: 10, B: 2, nowhere: 0, beyond: 0})
@@ -115,7 +115,7 @@ async def test_what_cannot_be_done_is_told_of_each():
 
 
 @jumping
-async def test_without_a_leader_until_the_deadline():
+async def test_without_a_leader_until_the_deadline() -> None:
     async with administering() as (admin, cluster):
         cluster.move_leader(A, -1)
         outcomes = await admin.delete_records({A: 3, B: 4}, timeout_ms=2_000)
@@ -125,7 +125,7 @@ async def test_without_a_leader_until_the_deadline():
 
 
 @jumping
-async def test_nothing_to_delete():
+async def test_nothing_to_delete() -> None:
     async with administering() as (admin, cluster):
         assert await admin.delete_records({}) == {}
         assert not cluster.requests(ApiKey.DELETE_RECORDS)

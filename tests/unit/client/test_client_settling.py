@@ -19,7 +19,7 @@ T0 = TopicPartition("t", 0)
 
 
 @jumping
-async def test_a_flush_waits_for_the_others_of_a_batch_whose_last_was_given_up():
+async def test_a_flush_waits_for_the_others_of_a_batch_whose_last_was_given_up() -> None:
     async with producing(linger_ms=50) as (producer, cluster):
         kept = await producer.send("t", b"kept", partition=0)
         with pytest.raises(TimeoutError):
@@ -30,7 +30,7 @@ async def test_a_flush_waits_for_the_others_of_a_batch_whose_last_was_given_up()
 
 
 @jumping
-async def test_leaving_waits_for_the_others_too():
+async def test_leaving_waits_for_the_others_too() -> None:
     async with producing(linger_ms=50) as (producer, cluster):
         kept = await producer.send("t", b"kept", partition=0)
         (await producer.send("t", b"given up", partition=0)).cancel()
@@ -39,7 +39,7 @@ async def test_leaving_waits_for_the_others_too():
 
 
 @jumping
-async def test_a_flush_of_a_batch_that_the_broker_found_too_large():
+async def test_a_flush_of_a_batch_that_the_broker_found_too_large() -> None:
     async with producing(partitions=1, linger_ms=50) as (producer, cluster):
         cluster.fail(ApiKey.PRODUCE, *[ErrorCode.MESSAGE_TOO_LARGE] * 2)
         sent = [await producer.send("t", b"%d" % number) for number in range(4)]
@@ -57,7 +57,7 @@ async def left_with_one_on_its_way(cluster: FakeCluster, world: Any, config: Any
 
 
 @pytest.mark.parametrize("cancels", [1, 2, 3])
-def test_cancelled_while_it_closes(cancels: int):
+def test_cancelled_while_it_closes(cancels: int) -> None:
     @jumping
     async def scenario() -> None:
         world = memory_world()
@@ -82,7 +82,7 @@ def test_cancelled_while_it_closes(cancels: int):
 
 
 @jumping
-async def test_an_abort_ends_what_a_close_waits_for():
+async def test_an_abort_ends_what_a_close_waits_for() -> None:
     async with producing() as (producer, cluster):
         await producer.send_and_wait("t", b"warm", partition=0)
         cluster.fail(ApiKey.PRODUCE, *[SILENCE] * 100)
@@ -96,7 +96,7 @@ async def test_an_abort_ends_what_a_close_waits_for():
 
 
 @jumping
-async def test_who_waits_for_room_is_told_of_the_end():
+async def test_who_waits_for_room_is_told_of_the_end() -> None:
     async with producing(buffer_memory=200, batch_size=1) as (producer, cluster):
         await producer.send_and_wait("t", b"warm", partition=0)
         cluster.fail(ApiKey.PRODUCE, *[SILENCE] * 100)
@@ -125,7 +125,7 @@ NO_RECORDS: list[tuple[type[Exception], dict[str, Any]]] = [
 @pytest.mark.parametrize("first", [True, False])
 def test_what_is_no_record_is_refused_and_harms_no_other(
     error: type[Exception], keys: dict[str, Any], first: bool
-):
+) -> None:
     @jumping
     async def scenario() -> None:
         async with producing(linger_ms=20) as (producer, cluster):
@@ -140,7 +140,7 @@ def test_what_is_no_record_is_refused_and_harms_no_other(
 
 
 @jumping
-async def test_what_is_like_bytes_is_taken_as_it_is_now():
+async def test_what_is_like_bytes_is_taken_as_it_is_now() -> None:
     async with producing() as (producer, cluster):
         value, key = bytearray(b"abc"), memoryview(b"abcdef")[::2]
         content = bytearray(b"x")

@@ -35,7 +35,7 @@ async def shrink(producer: Producer, cluster: FakeCluster, partitions: int) -> N
 @pytest.mark.mission("PAR-11")
 @pytest.mark.parametrize("partitioner", ["sticky", "round_robin", last_partition])
 @pytest.mark.parametrize("key", [None, b"abc", b"foobar"])
-def test_a_producer_goes_on_after_its_topic_shrank(partitioner: Any, key: bytes | None):
+def test_a_producer_goes_on_after_its_topic_shrank(partitioner: Any, key: bytes | None) -> None:
     @jumping
     async def scenario() -> None:
         async with producing(partitions=50, partitioner=partitioner) as (producer, cluster):
@@ -51,7 +51,7 @@ def test_a_producer_goes_on_after_its_topic_shrank(partitioner: Any, key: bytes 
 
 @pytest.mark.mission("PAR-11")
 @pytest.mark.parametrize("idempotent", [True, False])
-def test_batches_of_a_partition_that_is_gone_expire_and_others_go_on(idempotent: bool):
+def test_batches_of_a_partition_that_is_gone_expire_and_others_go_on(idempotent: bool) -> None:
     """As Kafka's producer does: a partition may come back until the delivery time-out."""
 
     @jumping
@@ -90,7 +90,7 @@ def test_batches_of_a_partition_that_is_gone_expire_and_others_go_on(idempotent:
 
 @pytest.mark.mission("PAR-3")
 @jumping
-async def test_a_partition_missing_from_metadata_is_counted():
+async def test_a_partition_missing_from_metadata_is_counted() -> None:
     """A broker that has just started may not know of all partitions: keys stay where they are."""
     async with producing(partitions=5) as (producer, cluster):
         whole = dict(cluster.partitions)
@@ -106,7 +106,7 @@ async def test_a_partition_missing_from_metadata_is_counted():
 
 @pytest.mark.mission("PAR-11")
 @jumping
-async def test_a_consumer_of_a_partition_that_is_gone_reads_the_others():
+async def test_a_consumer_of_a_partition_that_is_gone_reads_the_others() -> None:
     async with consuming(partitions=4) as (consumer, cluster):
         for tp in (T0, T1, T2, T3):
             fill(cluster, tp, 0, 3)

@@ -91,7 +91,7 @@ async def read(consumer: Consumer, count: int) -> list[bytes | None]:
 
 
 @jumping
-async def test_a_new_leader_with_the_whole_log_is_read_on():
+async def test_a_new_leader_with_the_whole_log_is_read_on() -> None:
     async with consuming() as (consumer, cluster):
         cluster.write(T0, b"0", b"1", b"2")
         assert await read(consumer, 3) == [b"0", b"1", b"2"]
@@ -104,7 +104,7 @@ async def test_a_new_leader_with_the_whole_log_is_read_on():
 
 
 @jumping
-async def test_records_that_took_the_place_of_lost_ones_are_read():
+async def test_records_that_took_the_place_of_lost_ones_are_read() -> None:
     async with consuming() as (consumer, cluster):
         cluster.write(T0, b"0", b"1", b"lost", b"lost too")
         await read(consumer, 4)
@@ -115,7 +115,7 @@ async def test_records_that_took_the_place_of_lost_ones_are_read():
 
 
 @jumping
-async def test_without_a_policy_the_application_is_told_and_decides():
+async def test_without_a_policy_the_application_is_told_and_decides() -> None:
     async with consuming("none") as (consumer, cluster):
         cluster.write(T0, b"0", b"1", b"lost", b"lost too")
         await read(consumer, 4)
@@ -132,7 +132,7 @@ async def test_without_a_policy_the_application_is_told_and_decides():
 @pytest.mark.parametrize(
     "fault", [ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER]
 )
-def test_leaders_that_cannot_say_are_asked_again(fault: ErrorCode):
+def test_leaders_that_cannot_say_are_asked_again(fault: ErrorCode) -> None:
     @jumping
     async def scenario() -> None:
         async with consuming() as (consumer, cluster):
@@ -148,7 +148,7 @@ def test_leaders_that_cannot_say_are_asked_again(fault: ErrorCode):
 
 
 @jumping
-async def test_what_must_not_be_asked_is_told():
+async def test_what_must_not_be_asked_is_told() -> None:
     async with consuming() as (consumer, cluster):
         cluster.write(T0, b"0")
         await read(consumer, 1)
@@ -160,7 +160,7 @@ async def test_what_must_not_be_asked_is_told():
 
 
 @jumping
-async def test_brokers_that_know_no_epochs_are_believed():
+async def test_brokers_that_know_no_epochs_are_believed() -> None:
     async with consuming(serves=False) as (consumer, cluster):
         cluster.write(T0, b"0")
         await read(consumer, 1)
@@ -170,7 +170,7 @@ async def test_brokers_that_know_no_epochs_are_believed():
 
 
 @jumping
-async def test_a_leader_that_is_away_for_long():
+async def test_a_leader_that_is_away_for_long() -> None:
     async with consuming() as (consumer, cluster):
         cluster.write(T0, b"0")
         await read(consumer, 1)

@@ -31,7 +31,7 @@ def request(broker_id, number):
 class Peer:
     """A broker behind a fake connection. ``script`` says what happens to each request in turn."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.got = []
         self.script = []
         self.opened = 0
@@ -45,7 +45,7 @@ class Peer:
             raise ConnectionError("refused")
         return self
 
-    def close(self):
+    def close(self) -> None:
         pass
 
     async def request(self, message, version, timeout_ms):
@@ -77,13 +77,13 @@ def world(manual_clock):
     return make
 
 
-async def turns(count=50):
+async def turns(count=50) -> None:
     for _ in range(count):
         await asyncio.sleep(0)
 
 
 @pytest.mark.mission("CRS-3", "CTX-6")
-async def test_requests_leave_in_order_and_answers_come_as_events(world):
+async def test_requests_leave_in_order_and_answers_come_as_events(world) -> None:
     async with world() as (channels, peer, put, _):
         channels.add_broker(broker(1))
         for number in range(5):
@@ -97,7 +97,7 @@ async def test_requests_leave_in_order_and_answers_come_as_events(world):
 
 
 @pytest.mark.parametrize("trouble", ["refuse", "reset", "timeout"])
-async def test_a_request_is_repeated_until_it_is_answered(world, manual_clock, trouble):
+async def test_a_request_is_repeated_until_it_is_answered(world, manual_clock, trouble) -> None:
     async with world() as (channels, peer, put, _):
         channels.add_broker(broker(1))
         peer.script = [trouble, trouble]
@@ -112,7 +112,7 @@ async def test_a_request_is_repeated_until_it_is_answered(world, manual_clock, t
         assert len(put) == 2
 
 
-async def test_a_refusal_is_an_answer(world):
+async def test_a_refusal_is_an_answer(world) -> None:
     async with world() as (channels, peer, put, _):
         channels.add_broker(broker(1))
         peer.script = ["stale"]
@@ -121,7 +121,7 @@ async def test_a_refusal_is_an_answer(world):
         assert put == [events.UpdateMetadataResponse(1, 0, ErrorCode.STALE_CONTROLLER_EPOCH)]
 
 
-async def test_a_broker_that_is_gone_is_told_nothing_more(world, manual_clock):
+async def test_a_broker_that_is_gone_is_told_nothing_more(world, manual_clock) -> None:
     async with world() as (channels, peer, put, metrics):
         channels.add_broker(broker(1))
         peer.script = ["reset"]
@@ -142,7 +142,7 @@ async def test_a_broker_that_is_gone_is_told_nothing_more(world, manual_clock):
         assert put == [events.UpdateMetadataResponse(1, 3, ErrorCode.NONE)]
 
 
-async def test_one_that_does_not_answer_holds_up_nobody_else(world):
+async def test_one_that_does_not_answer_holds_up_nobody_else(world) -> None:
     async with world() as (channels, peer, put, _):
         for broker_id in (1, 2):
             channels.add_broker(broker(broker_id))
@@ -155,7 +155,7 @@ async def test_one_that_does_not_answer_holds_up_nobody_else(world):
         assert [event.broker_id for event in put] == [2]
 
 
-async def test_one_that_falls_too_far_behind_is_told_everything_anew(world, monkeypatch):
+async def test_one_that_falls_too_far_behind_is_told_everything_anew(world, monkeypatch) -> None:
     monkeypatch.setattr(module, "MAX_QUEUED_REQUESTS", 3)
     async with world() as (channels, peer, put, metrics):
         channels.add_broker(broker(1))
@@ -168,7 +168,7 @@ async def test_one_that_falls_too_far_behind_is_told_everything_anew(world, monk
         assert metrics.snapshot()["kafka.controller:TotalQueueSize"] == 0
 
 
-async def test_a_known_broker_keeps_its_queue_and_takes_new_addresses(world):
+async def test_a_known_broker_keeps_its_queue_and_takes_new_addresses(world) -> None:
     async with world() as (channels, peer, _, _):
         channels.add_broker(broker(1))
         moved = Broker(1, (Endpoint("other", 2),))

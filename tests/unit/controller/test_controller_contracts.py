@@ -28,7 +28,7 @@ from tests.support.reassigning import catch_up
 class Office:
     """An elector of broker 7 alone, whose call-backs only take notes."""
 
-    def __init__(self, cluster, node):
+    def __init__(self, cluster, node) -> None:
         self.notes = []
         self.events = []
         self.context = ControllerContext()
@@ -44,15 +44,15 @@ class Office:
             session_timeout_ms=18_000,
         )
 
-    async def _became(self):
+    async def _became(self) -> None:
         self.notes.append(("became", self.context.epoch, self.elector.am_i_leader))
 
-    async def _resigned(self):
+    async def _resigned(self) -> None:
         self.notes.append(("resigned", self.context.epoch, self.elector.am_i_leader))
 
 
 @pytest.mark.mission("CEL-7")
-def test_the_elector_takes_what_kafkas_does():
+def test_the_elector_takes_what_kafkas_does() -> None:
     """(controllerContext, electionPath, onBecomingLeader, onResigningAsLeader, brokerId)"""
     parameters = inspect.signature(ControllerElector).parameters
     assert list(parameters)[:4] == [
@@ -65,7 +65,7 @@ def test_the_elector_takes_what_kafkas_does():
 
 
 @pytest.mark.mission("CEL-7", "CEL-9", "CFO-3")
-async def test_the_elector_calls_back_once_for_each_office_won_and_lost(new_cluster):
+async def test_the_elector_calls_back_once_for_each_office_won_and_lost(new_cluster) -> None:
     async with new_cluster() as cluster:
         node = await cluster.register(7)
         office = Office(cluster, node)
@@ -104,7 +104,7 @@ async def test_the_elector_calls_back_once_for_each_office_won_and_lost(new_clus
 
 
 @pytest.mark.mission("CCB-5")
-async def test_a_broker_that_stops_while_it_is_elected_does_not_take_office(new_cluster):
+async def test_a_broker_that_stops_while_it_is_elected_does_not_take_office(new_cluster) -> None:
     async with new_cluster() as cluster:
         node = await cluster.register(1)
         controller = cluster.make_controller(node)
@@ -139,12 +139,14 @@ async def test_a_broker_that_stops_while_it_is_elected_does_not_take_office(new_
 
 @pytest.mark.mission("PSM-6")
 @pytest.mark.parametrize("how", ["created", "grown", "left unmade by a dead controller"])
-async def test_a_partition_that_becomes_new_has_its_replicas_from_zookeeper(new_cluster, how):
+async def test_a_partition_that_becomes_new_has_its_replicas_from_zookeeper(
+    new_cluster, how
+) -> None:
     async with new_cluster() as cluster:
         await cluster.start(1, 2, 3)
         seen = {}
 
-        def sample(level, event, facts):
+        def sample(level, event, facts) -> None:
             if facts.get("after") == "NewPartition":
                 topic, _, number = facts["partition"].rpartition("-")
                 partition = TopicPartition(topic, int(number))
@@ -182,7 +184,7 @@ async def test_a_partition_that_becomes_new_has_its_replicas_from_zookeeper(new_
 class Writes:
     """How many requests a session writes with, and how many operations these carry."""
 
-    def __init__(self, session):
+    def __init__(self, session) -> None:
         self.sizes = []
         self._multi = session.multi
         session.multi = self.multi
@@ -202,7 +204,7 @@ class Writes:
 
 
 @pytest.mark.mission("CRS-3")
-async def test_hundreds_of_partitions_are_written_by_a_handful_of_requests(new_cluster):
+async def test_hundreds_of_partitions_are_written_by_a_handful_of_requests(new_cluster) -> None:
     async with new_cluster() as cluster:
         await cluster.start(1, 2)
         node = cluster.nodes[1]
@@ -220,7 +222,7 @@ async def test_hundreds_of_partitions_are_written_by_a_handful_of_requests(new_c
 
 
 @pytest.mark.mission("CRS-4")
-async def test_only_the_controller_watches_topics_and_brokers(new_cluster):
+async def test_only_the_controller_watches_topics_and_brokers(new_cluster) -> None:
     async with new_cluster() as cluster:
         await cluster.start(1, 2, 3)
         await cluster.create_topic("t", (1, 2, 3))
@@ -249,7 +251,7 @@ async def test_only_the_controller_watches_topics_and_brokers(new_cluster):
 
 
 @pytest.mark.mission("CDU-6")
-async def test_the_next_connection_to_a_broker_goes_to_its_new_address(new_cluster):
+async def test_the_next_connection_to_a_broker_goes_to_its_new_address(new_cluster) -> None:
     async with new_cluster() as cluster:
         connect, opened = cluster.brokers.connect, []
 
@@ -276,7 +278,7 @@ async def test_the_next_connection_to_a_broker_goes_to_its_new_address(new_clust
 
 
 @pytest.mark.mission("RSM-3", "LEL-1")
-async def test_a_replica_that_has_a_disk_again_may_lead_again(new_cluster):
+async def test_a_replica_that_has_a_disk_again_may_lead_again(new_cluster) -> None:
     async with new_cluster() as cluster:
         (controller, _) = await cluster.start(1, 2)
         (tp,) = await cluster.create_topic("t", (2, 1))
@@ -298,7 +300,9 @@ async def test_a_replica_that_has_a_disk_again_may_lead_again(new_cluster):
 
 
 @pytest.mark.mission("CFO-2")
-async def test_dead_replicas_that_wait_are_forgotten_at_a_resignation(new_cluster, monkeypatch):
+async def test_dead_replicas_that_wait_are_forgotten_at_a_resignation(
+    new_cluster, monkeypatch
+) -> None:
     """Whoever is elected next finds them in the ISRs."""
     monkeypatch.setattr(machines, "SLICE", 2)
     async with new_cluster() as cluster:
@@ -308,7 +312,7 @@ async def test_dead_replicas_that_wait_are_forgotten_at_a_resignation(new_cluste
         assert len(controller._leaving) > 0
         waiting = []
 
-        def sample(level, event, facts):
+        def sample(level, event, facts) -> None:
             if event == "resigned":
                 waiting.append(len(controller._leaving))
 
@@ -323,7 +327,7 @@ async def test_dead_replicas_that_wait_are_forgotten_at_a_resignation(new_cluste
 
 
 @pytest.mark.mission("CSH-8", "CCB-1")
-async def test_a_broker_that_comes_back_from_a_controlled_shutdown_is_live(new_cluster):
+async def test_a_broker_that_comes_back_from_a_controlled_shutdown_is_live(new_cluster) -> None:
     async with new_cluster() as cluster:
         (controller, _) = await cluster.start(1, 2)
         (tp,) = await cluster.create_topic("t", (2, 1))
@@ -338,7 +342,7 @@ async def test_a_broker_that_comes_back_from_a_controlled_shutdown_is_live(new_c
 
 
 @pytest.mark.mission("CEL-12")
-async def test_nobody_stands_between_a_lost_session_and_the_new_registration(new_cluster):
+async def test_nobody_stands_between_a_lost_session_and_the_new_registration(new_cluster) -> None:
     async with new_cluster() as cluster:
         (controller,) = await cluster.start(1)
         cluster.tree.expire(cluster.nodes[1].session.session_id)

@@ -27,11 +27,11 @@ from tests.support.reassigning import catch_up
 QUIET = {"auto_leader_rebalance_enable": False}
 
 
-def once(cluster, kind, path, act):
+def once(cluster, kind, path, act) -> None:
     """Call ``act`` when this first happens to a znode, before any watch of it fires."""
     fire = cluster.tree.fire
 
-    def fired(at, what):
+    def fired(at, what) -> None:
         if (at, what) == (path, kind):
             cluster.tree.fire = fire
             act()
@@ -41,7 +41,7 @@ def once(cluster, kind, path, act):
 
 
 @pytest.mark.mission("DEL-1", "CDU-4")
-async def test_a_topic_made_again_before_its_deletion_is_seen(new_cluster):
+async def test_a_topic_made_again_before_its_deletion_is_seen(new_cluster) -> None:
     """The controller finds the same names in /brokers/topics as before, and another topic."""
     async with new_cluster(**QUIET) as cluster:
         (controller, *_) = await cluster.start(1, 2, 3)
@@ -62,7 +62,7 @@ async def test_a_topic_made_again_before_its_deletion_is_seen(new_cluster):
         assert controller.context.topics_to_be_deleted == set()
 
 
-async def test_a_garbled_registration_changes_nothing(new_cluster):
+async def test_a_garbled_registration_changes_nothing(new_cluster) -> None:
     """The broker stays what it was; the controller stays in office."""
     async with new_cluster(**QUIET) as cluster:
         (controller, _) = await cluster.start(1, 2)
@@ -79,7 +79,7 @@ async def test_a_garbled_registration_changes_nothing(new_cluster):
 
 
 @pytest.mark.mission("CCB-2", "CSH-9")
-async def test_a_broker_that_was_shut_down_leads_again_when_it_is_back(new_cluster):
+async def test_a_broker_that_was_shut_down_leads_again_when_it_is_back(new_cluster) -> None:
     async with new_cluster(**QUIET) as cluster:
         (controller, *_) = await cluster.start(1, 2, 3)
         (tp,) = await cluster.create_topic("t", (3, 2))
@@ -94,7 +94,7 @@ async def test_a_broker_that_was_shut_down_leads_again_when_it_is_back(new_clust
 
 
 @pytest.mark.mission("CCB-1")
-async def test_a_restart_with_a_repaired_disk_brings_the_replica_back(new_cluster):
+async def test_a_restart_with_a_repaired_disk_brings_the_replica_back(new_cluster) -> None:
     async with new_cluster(**QUIET) as cluster:
         (controller, _) = await cluster.start(1, 2)
         (tp,) = await cluster.create_topic("t", (2,))
@@ -111,7 +111,9 @@ async def test_a_restart_with_a_repaired_disk_brings_the_replica_back(new_cluste
 
 
 @pytest.mark.mission("CCB-1", "CCB-2")
-async def test_a_broker_that_bounces_has_left_all_isrs_before_it_is_back(new_cluster, monkeypatch):
+async def test_a_broker_that_bounces_has_left_all_isrs_before_it_is_back(
+    new_cluster, monkeypatch
+) -> None:
     """One event. Its replicas leave more ISRs than a slice holds; as they do, it counts as dead:
     StopReplica of then would reach its new life."""
     monkeypatch.setattr(machines, "SLICE", 2)
@@ -131,7 +133,7 @@ async def test_a_broker_that_bounces_has_left_all_isrs_before_it_is_back(new_clu
         assert LeaderAndIsrRequest in kinds
 
 
-async def test_a_broker_is_called_at_its_new_address(new_cluster, monkeypatch):
+async def test_a_broker_is_called_at_its_new_address(new_cluster, monkeypatch) -> None:
     async with new_cluster(**QUIET) as cluster:
         (controller, _) = await cluster.start(1, 2)
         called = []
@@ -153,7 +155,7 @@ async def test_a_broker_is_called_at_its_new_address(new_cluster, monkeypatch):
 
 
 @pytest.mark.mission("CCB-8")
-async def test_a_known_topic_that_is_garbled_grows_once_it_is_repaired(new_cluster):
+async def test_a_known_topic_that_is_garbled_grows_once_it_is_repaired(new_cluster) -> None:
     async with new_cluster(**QUIET) as cluster:
         (controller,) = await cluster.start(1)
         (tp,) = await cluster.create_topic("t", (1,))
@@ -170,7 +172,7 @@ async def test_a_known_topic_that_is_garbled_grows_once_it_is_repaired(new_clust
 
 
 @pytest.mark.mission("PSM-9")
-async def test_a_state_znode_that_is_restored_is_read_again(new_cluster):
+async def test_a_state_znode_that_is_restored_is_read_again(new_cluster) -> None:
     """That it was missing is known for the length of an event."""
     async with new_cluster(**QUIET) as cluster:
         await cluster.start(1, 2, 3)
@@ -186,7 +188,7 @@ async def test_a_state_znode_that_is_restored_is_read_again(new_cluster):
         assert await cluster.state(tp) == (2, (2, 3), 1)
 
 
-async def test_a_late_response_of_a_broker_that_is_gone(new_cluster):
+async def test_a_late_response_of_a_broker_that_is_gone(new_cluster) -> None:
     async with new_cluster(**QUIET) as cluster:
         (controller,) = await cluster.start(1)
         controller.queue.put(LeaderAndIsrResponseReceived(9, 1, 5, LeaderAndIsrResponse()))
@@ -198,7 +200,7 @@ async def test_a_late_response_of_a_broker_that_is_gone(new_cluster):
 @pytest.mark.parametrize("known_epoch", [None, 1])
 async def test_new_endpoints_of_another_life_are_for_the_change_of_brokers(
     new_cluster, known_epoch
-):
+) -> None:
     """The controller comes to the broker's data before it has seen the broker, or its bounce."""
     async with new_cluster(**QUIET) as cluster:
         (controller, _) = await cluster.start(1, 2)
@@ -212,7 +214,9 @@ async def test_new_endpoints_of_another_life_are_for_the_change_of_brokers(
         assert controller.context.epoch == 1
 
 
-async def test_a_replica_without_a_disk_stays_so_while_its_broker_fails_otherwise(new_cluster):
+async def test_a_replica_without_a_disk_stays_so_while_its_broker_fails_otherwise(
+    new_cluster,
+) -> None:
     """Only a response without an error brings it back."""
     async with new_cluster(**QUIET) as cluster:
         (controller, _) = await cluster.start(1, 2)

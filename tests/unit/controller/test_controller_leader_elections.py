@@ -31,7 +31,7 @@ async def moved_away(cluster, *assignments):
     return partitions
 
 
-def by_znode(cluster, partitions):
+def by_znode(cluster, partitions) -> None:
     rows = [{"topic": tp.topic, "partition": tp.partition} for tp in partitions]
     data = json.dumps({"version": 1, "partitions": rows}).encode()
     cluster.tree.create(paths.PREFERRED_REPLICA_ELECTION, data)
@@ -45,7 +45,7 @@ def codes(results):
 
 
 @pytest.mark.mission("CDU-2", "LEL-6")
-async def test_preferred_election_by_znode(new_cluster):
+async def test_preferred_election_by_znode(new_cluster) -> None:
     async with new_cluster() as cluster:
         a, b = await moved_away(cluster, (1, 2), (1, 3))
         assert [(await cluster.state(tp))[0] for tp in (a, b)] == [2, 3]
@@ -60,7 +60,7 @@ async def test_preferred_election_by_znode(new_cluster):
 
 
 @pytest.mark.mission("CDU-2", "CCB-3")
-async def test_a_new_controller_takes_the_wish_up(new_cluster):
+async def test_a_new_controller_takes_the_wish_up(new_cluster) -> None:
     async with new_cluster() as cluster:
         (tp,) = await moved_away(cluster, (1, 2))
         cluster.tree.delete("/controller")
@@ -71,7 +71,7 @@ async def test_a_new_controller_takes_the_wish_up(new_cluster):
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b'{"version":1,"partitions":3}'])
-async def test_a_wish_that_nobody_can_read_goes(new_cluster, data):
+async def test_a_wish_that_nobody_can_read_goes(new_cluster, data) -> None:
     async with new_cluster() as cluster:
         await cluster.start(1)
         cluster.tree.create(paths.PREFERRED_REPLICA_ELECTION, data)
@@ -84,7 +84,7 @@ async def test_a_wish_that_nobody_can_read_goes(new_cluster, data):
 
 
 @pytest.mark.mission("LEL-6", "LEL-9")
-async def test_preferred_election_by_request(new_cluster):
+async def test_preferred_election_by_request(new_cluster) -> None:
     async with new_cluster() as cluster:
         a, b, c = await moved_away(cluster, (1, 2), (1, 3), (3, 2))
         await cluster.kill(3)
@@ -100,7 +100,7 @@ async def test_preferred_election_by_request(new_cluster):
         assert refused.value.code is ErrorCode.NOT_CONTROLLER
 
 
-async def test_a_topic_that_is_being_deleted_elects_nobody(new_cluster):
+async def test_a_topic_that_is_being_deleted_elects_nobody(new_cluster) -> None:
     async with new_cluster() as cluster:
         await cluster.start(7, 1, 2)
         (tp,) = await cluster.create_topic("t", (1, 2))
@@ -129,7 +129,7 @@ def unclean_elections(cluster):
 
 
 @pytest.mark.mission("LEL-4")
-async def test_unclean_election_by_request(new_cluster):
+async def test_unclean_election_by_request(new_cluster) -> None:
     async with new_cluster() as cluster:
         tp = await lost(cluster)
         results = await cluster.active.elect_leaders([tp], PREFERRED)
@@ -143,7 +143,7 @@ async def test_unclean_election_by_request(new_cluster):
         }
 
 
-async def test_unclean_election_with_nobody_alive(new_cluster):
+async def test_unclean_election_with_nobody_alive(new_cluster) -> None:
     async with new_cluster() as cluster:
         tp = await lost(cluster)
         await cluster.kill(2)
@@ -153,7 +153,7 @@ async def test_unclean_election_with_nobody_alive(new_cluster):
 
 
 @pytest.mark.mission("LEL-4")
-async def test_a_topic_that_allows_it_elects_uncleanly_when_told(new_cluster):
+async def test_a_topic_that_allows_it_elects_uncleanly_when_told(new_cluster) -> None:
     async with new_cluster() as cluster:
         tp = await lost(cluster)
         await cluster.create_topic("u", (9,))
@@ -176,7 +176,7 @@ async def test_a_topic_that_allows_it_elects_uncleanly_when_told(new_cluster):
 
 
 @pytest.mark.mission("LEL-4")
-async def test_unclean_by_default(new_cluster):
+async def test_unclean_by_default(new_cluster) -> None:
     async with new_cluster(unclean_leader_election_enable=True) as cluster:
         await cluster.start(7, 1, 2)
         (tp,) = await cluster.create_topic("t", (1, 2))
@@ -204,7 +204,7 @@ def waiting():
 
 
 @pytest.mark.mission("CDU-10", "CDU-12")
-async def test_leaders_go_back_by_themselves(new_cluster):
+async def test_leaders_go_back_by_themselves(new_cluster) -> None:
     async with new_cluster() as cluster:
         a, b = await moved_away(cluster, (1, 2), (2, 1))
         assert len(waiting()) == 1
@@ -230,7 +230,7 @@ async def test_leaders_go_back_by_themselves(new_cluster):
 
 
 @pytest.mark.mission("CDU-12")
-async def test_the_interval_and_the_percentage_are_settings(new_cluster):
+async def test_the_interval_and_the_percentage_are_settings(new_cluster) -> None:
     settings = {
         "leader_imbalance_check_interval_seconds": 10,
         "leader_imbalance_per_broker_percentage": 50,
@@ -245,7 +245,7 @@ async def test_the_interval_and_the_percentage_are_settings(new_cluster):
 
 
 @pytest.mark.mission("CDU-10")
-async def test_switched_off_nobody_looks(new_cluster):
+async def test_switched_off_nobody_looks(new_cluster) -> None:
     async with new_cluster(auto_leader_rebalance_enable=False) as cluster:
         (tp,) = await moved_away(cluster, (1, 2))
         assert not waiting()
@@ -255,7 +255,7 @@ async def test_switched_off_nobody_looks(new_cluster):
 
 
 @pytest.mark.mission("CFO-2", "CDU-12")
-async def test_a_controller_that_resigned_looks_no_more(new_cluster):
+async def test_a_controller_that_resigned_looks_no_more(new_cluster) -> None:
     async with new_cluster() as cluster:
         await cluster.start(1, 2)
         first = cluster.active

@@ -8,7 +8,7 @@ from minikafka.core.controller.states import PartitionState
 from minikafka.zookeeper.store import ZkStore
 
 
-async def write_isr(cluster, tp, isr):
+async def write_isr(cluster, tp, isr) -> None:
     """The leader changes its ISR; the notice is still to come."""
     store = ZkStore(cluster.tree.open())
     found = (await store.leader_isr_states([tp]))[tp]
@@ -18,7 +18,7 @@ async def write_isr(cluster, tp, isr):
 
 
 @pytest.mark.mission("PSM-9", "CCB-2")
-async def test_a_dead_leader_whose_isr_had_shrunk(new_cluster):
+async def test_a_dead_leader_whose_isr_had_shrunk(new_cluster) -> None:
     async with new_cluster() as cluster:
         await cluster.start(3, 1, 2)
         (tp,) = await cluster.create_topic("t", (1, 2, 3))
@@ -29,7 +29,7 @@ async def test_a_dead_leader_whose_isr_had_shrunk(new_cluster):
 
 @pytest.mark.mission("PSM-9", "LEL-4")
 @pytest.mark.parametrize("unclean", ["false", "true"])
-async def test_a_dead_leader_whose_isr_had_grown(new_cluster, unclean):
+async def test_a_dead_leader_whose_isr_had_grown(new_cluster, unclean) -> None:
     """From memory nobody could lead (or only an unclean leader): ZooKeeper knows better."""
     async with new_cluster() as cluster:
         controller, *_ = await cluster.start(3, 1, 2)
@@ -51,7 +51,7 @@ async def test_a_dead_leader_whose_isr_had_grown(new_cluster, unclean):
 
 
 @pytest.mark.mission("RSM-12")
-async def test_a_dead_follower_that_had_come_back_into_the_isr(new_cluster):
+async def test_a_dead_follower_that_had_come_back_into_the_isr(new_cluster) -> None:
     async with new_cluster() as cluster:
         controller, *_ = await cluster.start(1, 2)
         (tp,) = await cluster.create_topic("t", (1, 2))
@@ -66,7 +66,7 @@ async def test_a_dead_follower_that_had_come_back_into_the_isr(new_cluster):
 
 
 @pytest.mark.mission("RSM-12")
-async def test_the_isr_changes_while_the_controller_writes(new_cluster):
+async def test_the_isr_changes_while_the_controller_writes(new_cluster) -> None:
     async with new_cluster() as cluster:
         await cluster.start(1, 2, 3)
         (tp,) = await cluster.create_topic("t", (1, 2, 3))
@@ -76,7 +76,7 @@ async def test_the_isr_changes_while_the_controller_writes(new_cluster):
         assert await cluster.state(tp) == (1, (1, 3), 1)
 
 
-async def test_a_state_znode_that_vanished(new_cluster):
+async def test_a_state_znode_that_vanished(new_cluster) -> None:
     async with new_cluster() as cluster:
         controller, *_ = await cluster.start(1, 2, 3)
         (tp,) = await cluster.create_topic("t", (2, 3))
@@ -88,7 +88,7 @@ async def test_a_state_znode_that_vanished(new_cluster):
         assert controller.context.epoch == 1
 
 
-async def test_a_state_znode_that_is_garbled(new_cluster):
+async def test_a_state_znode_that_is_garbled(new_cluster) -> None:
     async with new_cluster() as cluster:
         controller, *_ = await cluster.start(1, 2, 3)
         bad, good = await cluster.create_topic("t", (2, 3), (2, 3))

@@ -21,7 +21,7 @@ def figures(controller, *names):
 
 
 @pytest.mark.mission("OPS-4")
-async def test_gauges_show_the_cluster_at_the_controller_and_nothing_elsewhere(new_cluster):
+async def test_gauges_show_the_cluster_at_the_controller_and_nothing_elsewhere(new_cluster) -> None:
     async with new_cluster() as cluster:
         (first, second, _) = await cluster.start(1, 2, 3)
         await cluster.create_topic("t", (1, 2), (3, 1), (2, 1))
@@ -67,7 +67,7 @@ async def test_gauges_show_the_cluster_at_the_controller_and_nothing_elsewhere(n
 
 
 @pytest.mark.mission("OPS-4")
-async def test_the_state_of_the_event_being_handled_and_how_long_it_took(new_cluster):
+async def test_the_state_of_the_event_being_handled_and_how_long_it_took(new_cluster) -> None:
     async with new_cluster() as cluster:
         (controller, _) = await cluster.start(1, 2)
         await cluster.create_topic("t", (2, 1))
@@ -90,7 +90,7 @@ async def test_the_state_of_the_event_being_handled_and_how_long_it_took(new_clu
 
 
 @pytest.mark.mission("OPS-4", "LEL-4")
-async def test_only_unclean_elections_mark_their_rate(new_cluster):
+async def test_only_unclean_elections_mark_their_rate(new_cluster) -> None:
     name = "UncleanLeaderElectionsPerSec"
     async with new_cluster(unclean_leader_election_enable=True) as cluster:
         (controller, *_) = await cluster.start(7, 1, 2)

@@ -25,7 +25,7 @@ def made(manual_clock):
 
 
 @pytest.mark.mission("CTX-4")
-async def test_first_in_first_out(made):
+async def test_first_in_first_out(made) -> None:
     queue, _, _ = made
     events = [BrokerChange(), TopicChange(), BrokerChange(), Reelect()]
     for event in events:
@@ -34,7 +34,7 @@ async def test_first_in_first_out(made):
 
 
 @pytest.mark.mission("CTX-4")
-async def test_a_waiting_consumer_is_woken(made):
+async def test_a_waiting_consumer_is_woken(made) -> None:
     queue, _, _ = made
     taking = asyncio.ensure_future(queue.take())
     await asyncio.sleep(0)
@@ -44,7 +44,7 @@ async def test_a_waiting_consumer_is_woken(made):
 
 
 @pytest.mark.mission("CTX-4")
-async def test_length_and_time_are_measured(made):
+async def test_length_and_time_are_measured(made) -> None:
     queue, metrics, clock = made
     queue.put(BrokerChange())
     clock.advance(30)
@@ -59,7 +59,7 @@ async def test_length_and_time_are_measured(made):
     assert figures["kafka.controller:EventQueueTimeMs.mean"] == 25
 
 
-async def test_who_asked_hears_that_the_controller_moved(made):
+async def test_who_asked_hears_that_the_controller_moved(made) -> None:
     queue, _, _ = made
     queue.put(TopicChange())
     asked = queue.ask(ControlledShutdown(1, 2))
@@ -73,7 +73,7 @@ async def test_who_asked_hears_that_the_controller_moved(made):
     assert len(queue) == 0
 
 
-async def test_after_closing_nothing_waits_any_more(made):
+async def test_after_closing_nothing_waits_any_more(made) -> None:
     queue, _, _ = made
     before = queue.ask(TopicChange())
     queue.close()

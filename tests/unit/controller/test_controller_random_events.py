@@ -55,13 +55,13 @@ EVENTS = st.one_of(
 class History:
     """Every state znode ever written: at most one leader per partition and leader epoch."""
 
-    def __init__(self, tree):
+    def __init__(self, tree) -> None:
         self.leaders = {}
         self.epochs = {}
         self.tree = tree
         self.fire, tree.fire = tree.fire, self.fired
 
-    def fired(self, path, kind):
+    def fired(self, path, kind) -> None:
         self.fire(path, kind)
         if posixpath.basename(path) != "state" or path not in self.tree.nodes:
             return
@@ -78,7 +78,7 @@ class History:
         self.epochs[key] = (state["leader_epoch"], state["controller_epoch"])
 
 
-async def happen(cluster, event, what):
+async def happen(cluster, event, what) -> None:
     store = ZkStore(cluster.tree.open())
     if event == "kill" and what in cluster.nodes and len(cluster.nodes) > 1:
         await cluster.kill(what)
@@ -123,7 +123,7 @@ async def happen(cluster, event, what):
     await cluster.settle()
 
 
-async def shrink(store, tp):
+async def shrink(store, tp) -> None:
     """The leader drops its last follower from the ISR, and is late in saying so."""
     from dataclasses import replace
 
@@ -134,7 +134,7 @@ async def shrink(store, tp):
         await store.update_isrs({tp: replace(found, leader_and_isr=replace(known, isr=isr))})
 
 
-async def check(cluster):
+async def check(cluster) -> None:
     """The naive model: what ZooKeeper and the context must say when all is quiet."""
     controllers = [n.controller for n in cluster.nodes.values()]
     (active,) = [c for c in controllers if c.is_active]
@@ -163,7 +163,7 @@ async def check(cluster):
             check_partition(context, live, tp, states.get(tp))
 
 
-def check_partition(context, live, tp, state):
+def check_partition(context, live, tp, state) -> None:
     assignment = context.assignment(tp)
     replicas = assignment.replicas
     moving = tp in context.partitions_being_reassigned
@@ -191,7 +191,7 @@ def check_partition(context, live, tp, state):
         assert context.partition_state(tp) is PartitionState.OFFLINE
 
 
-def check_transitions(logs):
+def check_transitions(logs) -> None:
     """Whatever changed, changed along the tables."""
     partition = {str(s): {str(p) for p in b} for s, b in PARTITION_PREDECESSORS.items()}
     replica = {str(s): {str(p) for p in b} for s, b in REPLICA_PREDECESSORS.items()}
@@ -215,8 +215,8 @@ def check_transitions(logs):
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(st.lists(EVENTS, min_size=4, max_size=14), st.sampled_from((1, machines.SLICE)))
-def test_whatever_happens(new_cluster, happenings, slice_):
-    async def run():
+def test_whatever_happens(new_cluster, happenings, slice_) -> None:
+    async def run() -> None:
         async with new_cluster() as cluster:
             await cluster.start(*BROKERS)
             History(cluster.tree)

@@ -52,7 +52,7 @@ COMPLETION = [
 
 
 @pytest.mark.mission("REA-1", "REA-3", "REA-4", "REA-5", "REA-6", "REA-8", "REA-9", "CDU-1")
-async def test_the_twelve_steps(new_cluster):
+async def test_the_twelve_steps(new_cluster) -> None:
     async with new_cluster() as cluster:
         await cluster.start(7, *ALL)
         (tp,) = await cluster.create_topic("t", OLD)
@@ -74,7 +74,7 @@ async def test_the_twelve_steps(new_cluster):
 
 
 @pytest.mark.mission("REA-14", "REA-2", "REA-7", "REA-11", "REA-12", "REA-13")
-async def test_the_table_of_values_in_zookeeper(new_cluster):
+async def test_the_table_of_values_in_zookeeper(new_cluster) -> None:
     """Step, AR in the topic's znode, leader/ISR in the partition's, as the documents' table has
     them; the wish is there until step 11."""
     table = []
@@ -82,7 +82,7 @@ async def test_the_table_of_values_in_zookeeper(new_cluster):
         await cluster.start(7, *ALL)
         (tp,) = await cluster.create_topic("t", OLD)
 
-        def sample(level, event, facts):
+        def sample(level, event, facts) -> None:
             if event == "reassignment_step":
                 there = paths.REASSIGN_PARTITIONS in cluster.tree.nodes
                 in_memory = tuple(sorted(facts["replicas"]))
@@ -109,7 +109,7 @@ async def test_the_table_of_values_in_zookeeper(new_cluster):
 
 
 @pytest.mark.mission("REA-10", "R-8")
-async def test_old_replicas_are_deleted_after_they_were_stopped(new_cluster, in_short):
+async def test_old_replicas_are_deleted_after_they_were_stopped(new_cluster, in_short) -> None:
     async with new_cluster() as cluster:
         await cluster.start(7, *ALL)
         (tp,) = await cluster.create_topic("t", OLD)
@@ -123,7 +123,7 @@ async def test_old_replicas_are_deleted_after_they_were_stopped(new_cluster, in_
             assert told == ["stop", "delete"]
 
 
-async def test_new_replicas_are_told_that_they_are_new(new_cluster):
+async def test_new_replicas_are_told_that_they_are_new(new_cluster) -> None:
     async with new_cluster() as cluster:
         await cluster.start(7, *ALL)
         (tp,) = await cluster.create_topic("t", OLD)
@@ -140,7 +140,7 @@ async def test_new_replicas_are_told_that_they_are_new(new_cluster):
         assert {tuple(s.removing_replicas) for s in first.values()} == {OLD}
 
 
-async def finish(cluster, tp):
+async def finish(cluster, tp) -> None:
     """Followers catch up until nothing is under way."""
     for _ in range(5):
         await cluster.settle()
@@ -151,7 +151,7 @@ async def finish(cluster, tp):
 @pytest.mark.parametrize("before", [True, False])
 @pytest.mark.parametrize("phase", ["start", "completion"])
 @pytest.mark.parametrize("by_znode", [True, False])
-async def test_the_controller_dies_at_every_await(new_cluster, phase, before, by_znode):
+async def test_the_controller_dies_at_every_await(new_cluster, phase, before, by_znode) -> None:
     """Whatever it was about to do or had just done, its successor finishes."""
     n, lived = 0, False
     while not lived:
@@ -187,14 +187,14 @@ async def test_the_controller_dies_at_every_await(new_cluster, phase, before, by
     assert n > 5
 
 
-def begin(cluster, tp, by_znode):
+def begin(cluster, tp, by_znode) -> None:
     if by_znode:
         wish(cluster, {tp: NEW})
     else:
         cluster.active.queue.put(ApiPartitionReassignment({tp: NEW}))
 
 
-async def quietly_caught_up(cluster, tp):
+async def quietly_caught_up(cluster, tp) -> None:
     """As ``catch_up``, and nobody waits for what the controller makes of it."""
     store = ZkStore(cluster.tree.open())
     found = (await store.leader_isr_states([tp]))[tp]

@@ -16,7 +16,7 @@ NEW = LeaderIsrAndControllerEpoch(LeaderAndIsr(1, 0, (1,), 1), 1)
 class Store:
     """``znode`` is what ZooKeeper has, ``reads`` how often it was read."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.znode = NEW
         self.reads = 0
 
@@ -28,7 +28,7 @@ class Store:
 class Remembered:
     """OLD in memory, NEW in ZooKeeper."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.store = Store()
         self.context = ControllerContext()
         self.context.leadership[TP] = OLD
@@ -47,13 +47,13 @@ def memory():
     return Remembered()
 
 
-async def test_memory_where_it_will_do(memory):
+async def test_memory_where_it_will_do(memory) -> None:
     assert await memory.read(True) == (OLD, 0)
     assert await memory.read(False) == (NEW, 1)
     assert memory.context.leadership[TP] == NEW
 
 
-async def test_what_was_read_is_good_for_the_event(memory):
+async def test_what_was_read_is_good_for_the_event(memory) -> None:
     assert await memory.read(False) == (NEW, 1)
     assert memory.states.is_fresh(TP)
     assert await memory.read(False) == (NEW, 0)
@@ -62,14 +62,14 @@ async def test_what_was_read_is_good_for_the_event(memory):
     assert await memory.read(False) == (NEW, 1)
 
 
-async def test_what_was_written_is_good_for_the_event(memory):
+async def test_what_was_written_is_good_for_the_event(memory) -> None:
     memory.states.written([TP])
     assert await memory.read(False) == (OLD, 0)
     memory.states.new_event()
     assert await memory.read(False) == (NEW, 1)
 
 
-async def test_what_somebody_else_wrote_is_read_wherever_it_is_wanted(memory):
+async def test_what_somebody_else_wrote_is_read_wherever_it_is_wanted(memory) -> None:
     memory.states.written([TP])
     memory.states.outdated([TP])
     assert not memory.states.is_fresh(TP)
@@ -77,19 +77,19 @@ async def test_what_somebody_else_wrote_is_read_wherever_it_is_wanted(memory):
     assert await memory.read(False) == (NEW, 0)
 
 
-async def test_a_write_of_ours_makes_memory_good_again(memory):
+async def test_a_write_of_ours_makes_memory_good_again(memory) -> None:
     memory.states.outdated([TP])
     memory.states.written([TP])
     assert await memory.read(False) == (OLD, 0)
 
 
-async def test_the_next_event_trusts_memory_where_it_will_do(memory):
+async def test_the_next_event_trusts_memory_where_it_will_do(memory) -> None:
     memory.states.outdated([TP])
     memory.states.new_event()
     assert await memory.read(True) == (OLD, 0)
 
 
-async def test_a_missing_znode_is_missing_for_the_event(memory):
+async def test_a_missing_znode_is_missing_for_the_event(memory) -> None:
     memory.store.znode = None
     assert await memory.read(False) == (None, 1)
     assert await memory.read(True) == (None, 0)
@@ -99,7 +99,7 @@ async def test_a_missing_znode_is_missing_for_the_event(memory):
 
 
 @pytest.mark.parametrize("found_by", ["written", "outdated", "refresh"])
-async def test_a_missing_znode_that_comes_back(memory, found_by):
+async def test_a_missing_znode_that_comes_back(memory, found_by) -> None:
     memory.store.znode = None
     assert await memory.read(False) == (None, 1)
     memory.store.znode = NEW
@@ -111,6 +111,6 @@ async def test_a_missing_znode_that_comes_back(memory, found_by):
         assert await memory.read(True) == ((OLD, 0) if found_by == "written" else (NEW, 1))
 
 
-async def test_a_partition_that_memory_does_not_know_is_read(memory):
+async def test_a_partition_that_memory_does_not_know_is_read(memory) -> None:
     del memory.context.leadership[TP]
     assert await memory.read(True) == (NEW, 1)

@@ -28,12 +28,12 @@ K = WatchKind
         (K.DELETED, "/brokers/ids", None),
     ],
 )
-def test_what_a_watch_means(kind, path, event):
+def test_what_a_watch_means(kind, path, event) -> None:
     assert event_of(WatchEvent(kind, path)) == event
 
 
 @pytest.mark.mission("CFO-2")
-def test_watches_of_an_earlier_term_are_deaf():
+def test_watches_of_an_earlier_term_are_deaf() -> None:
     put = []
     watches = Watches(put.append)
     watches.begin_term()
@@ -49,7 +49,7 @@ def test_watches_of_an_earlier_term_are_deaf():
 
 
 @pytest.mark.mission("CDU-11")
-def test_one_watch_on_controller_per_session():
+def test_one_watch_on_controller_per_session() -> None:
     put = []
     watches = Watches(put.append)
     first = watches.controller(1)

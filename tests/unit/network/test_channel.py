@@ -245,7 +245,7 @@ async def test_nobody_listens(lab) -> None:
 
 async def test_a_connection_that_does_not_come_about_times_out(lab) -> None:
     class Nowhere:
-        async def connect(self, factory, host, port):
+        async def connect(self, factory, host, port) -> None:
             await asyncio.Event().wait()
 
     with pytest.raises(TimeoutError):

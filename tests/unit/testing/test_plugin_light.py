@@ -11,7 +11,7 @@ from minikafka import aio
 from minikafka.core.client.assignors.catalogue import DEFAULT_STRATEGY
 
 
-def test_the_plugin_imports_nothing_of_the_rest():
+def test_the_plugin_imports_nothing_of_the_rest() -> None:
     program = (
         "import sys, minikafka.testing.plugin; "
         "print([name for name in sys.modules if name.startswith(('minikafka', 'kazoo', 'uvloop'))])"
@@ -21,14 +21,14 @@ def test_the_plugin_imports_nothing_of_the_rest():
     assert done.stdout.strip() == repr(names), done.stderr
 
 
-def test_applications_need_no_zookeeper_library():
+def test_applications_need_no_zookeeper_library() -> None:
     program = "import sys, minikafka.aio; print('kazoo' in sys.modules, 'uvloop' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout.strip() == "False False", done.stderr
 
 
 @pytest.mark.mission("CFG-1", "CFG-5")
-def test_keys_find_their_configuration():
+def test_keys_find_their_configuration() -> None:
     producer = aio.Producer("h:1", linger_ms=3, client_id="me")
     assert producer._config.linger_ms == 3
     assert producer.session.config.client_id == "me"
@@ -47,7 +47,7 @@ def test_keys_find_their_configuration():
 
 
 @pytest.mark.mission("CFG-4", "HB-1")
-def test_group_timeouts_are_checked():
+def test_group_timeouts_are_checked() -> None:
     group = aio.Consumer(group_id="g")._config.group()
     assert group is not None
     assert (group.session_timeout_ms, group.heartbeat_interval_ms) == (45_000, 3_000)

@@ -96,7 +96,7 @@ async def run_against(
 
 
 @jumping
-async def test_a_cluster_that_keeps_its_promises():
+async def test_a_cluster_that_keeps_its_promises() -> None:
     verdict, cluster, heard = await run_against(FakePartition)
     assert verdict.ok, verdict.headline()
     assert 400 < verdict.acknowledged <= 600
@@ -112,7 +112,7 @@ async def test_a_cluster_that_keeps_its_promises():
     ("kind", "expected"),
     [(Forgetful, "lost"), (Stuttering, "doubled"), (Hasty, "reordered")],
 )
-def test_one_that_does_not(kind: type[FakePartition], expected: str):
+def test_one_that_does_not(kind: type[FakePartition], expected: str) -> None:
     @jumping
     async def scenario() -> None:
         verdict, cluster, _ = await run_against(kind, producers=1)
@@ -125,7 +125,7 @@ def test_one_that_does_not(kind: type[FakePartition], expected: str):
 
 
 @jumping
-async def test_an_answer_that_is_lost_on_the_way():
+async def test_an_answer_that_is_lost_on_the_way() -> None:
     class Deaf(Planted):
         """Appends, and hangs up instead of answering, once."""
 
@@ -155,14 +155,14 @@ async def test_an_answer_that_is_lost_on_the_way():
 
 
 @jumping
-async def test_errors_that_pass():
+async def test_errors_that_pass() -> None:
     faults = [HANG_UP, ErrorCode.NOT_LEADER_OR_FOLLOWER, None, ErrorCode.NOT_ENOUGH_REPLICAS]
     verdict, _, _ = await run_against(FakePartition, faults)
     assert verdict.ok, verdict.headline()
 
 
 @jumping
-async def test_errors_that_do_not_leave_records_in_doubt():
+async def test_errors_that_do_not_leave_records_in_doubt() -> None:
     verdict, cluster, _ = await run_against(FakePartition, [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER])
     assert verdict.ok
     assert verdict.in_doubt > 0
@@ -170,7 +170,7 @@ async def test_errors_that_do_not_leave_records_in_doubt():
     assert len(cluster.requests(ApiKey.INIT_PRODUCER_ID)) == 1 + 3 + 1
 
 
-def test_readers_read_on_until_the_end(monkeypatch: pytest.MonkeyPatch):
+def test_readers_read_on_until_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Slow ones are waited for; those that stand still are told of."""
     read_some = Run._read_some
     wakes_at_ms = 0
@@ -198,7 +198,7 @@ def test_readers_read_on_until_the_end(monkeypatch: pytest.MonkeyPatch):
 
 
 @jumping
-async def test_brokers_that_give_no_producer_ids():
+async def test_brokers_that_give_no_producer_ids() -> None:
     world = memory_world()
     cluster = FakeCluster(world)
     del cluster.versions[ApiKey.INIT_PRODUCER_ID]

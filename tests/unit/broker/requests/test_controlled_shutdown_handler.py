@@ -13,7 +13,7 @@ from minikafka.protocol.messages.controlled_shutdown import (
 
 
 class Controller:
-    def __init__(self, result):
+    def __init__(self, result) -> None:
         self.result = result
         self.asked = []
 
@@ -25,7 +25,7 @@ class Controller:
 
 
 @pytest.mark.mission("CSH-11")
-async def test_what_the_broker_still_leads():
+async def test_what_the_broker_still_leads() -> None:
     controller = Controller([TopicPartition("t", 3)])
     handler = ControlledShutdownHandler(controller)
     response = await handler(None, ControlledShutdownRequest(broker_id=2, broker_epoch=77))
@@ -33,7 +33,7 @@ async def test_what_the_broker_still_leads():
     assert response == ControlledShutdownResponse(remaining_partitions=[RemainingPartition("t", 3)])
 
 
-async def test_a_refusal():
+async def test_a_refusal() -> None:
     handler = ControlledShutdownHandler(Controller(KafkaError(ErrorCode.STALE_BROKER_EPOCH)))
     response = await handler(None, ControlledShutdownRequest(broker_id=2, broker_epoch=1))
     assert response.error_code == ErrorCode.STALE_BROKER_EPOCH

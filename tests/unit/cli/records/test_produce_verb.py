@@ -43,7 +43,7 @@ async def sent(
 
 
 @jumping
-async def test_lines_before_one_without_a_separator():
+async def test_lines_before_one_without_a_separator() -> None:
     lines = [b"k\tv\n"] * 3_000 + [b"bad\n"] + [b"k\tv\n"]
     read = partial(parse_line, properties={"parse.key": "true"})
     count, error = await sent(lines, read)
@@ -51,14 +51,14 @@ async def test_lines_before_one_without_a_separator():
 
 
 @jumping
-async def test_lines_before_one_that_is_no_json():
+async def test_lines_before_one_that_is_no_json() -> None:
     lines = [b'{"value": "v"}\n'] * 5 + [b"bad\n"]
     count, error = await sent(lines, parse_json_line)
     assert (count, type(error)) == (5, ConfigError)
 
 
 @jumping
-async def test_lines_before_one_that_is_too_large():
+async def test_lines_before_one_that_is_too_large() -> None:
     lines = [b"v\n"] * 5 + [b"v" * 2_000 + b"\n"]
     count, error = await sent(lines, partial(parse_line, properties={}))
     assert count == 5
@@ -66,7 +66,7 @@ async def test_lines_before_one_that_is_too_large():
     assert error.code is ErrorCode.MESSAGE_TOO_LARGE
 
 
-def test_without_a_broker_it_says_so_and_ends_when_asked_twice():
+def test_without_a_broker_it_says_so_and_ends_when_asked_twice() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # and nobody listens
         server = f"127.0.0.1:{taken.getsockname()[1]}"

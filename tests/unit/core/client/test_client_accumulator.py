@@ -30,13 +30,13 @@ def put(acc: Accumulator[str], tp: TopicPartition, token: str, now_ms: int = 0) 
     return acc.append(tp, record(), record_size_bytes(record()), token, now_ms)
 
 
-def test_size_is_an_upper_bound_with_headers_and_nulls():
+def test_size_is_an_upper_bound_with_headers_and_nulls() -> None:
     assert record_size_bytes((0, None, None, [])) == 21
     assert record_size_bytes(record()) == 100
     assert record_size_bytes((0, b"key", b"v", [("h", b"12"), ("i", None)])) == 21 + 4 + 13 + 11
 
 
-def test_the_defaults_are_those_of_kafka():
+def test_the_defaults_are_those_of_kafka() -> None:
     assert AccumulatorConfig() == AccumulatorConfig(
         batch_size=16_384,
         linger_ms=0,
@@ -50,7 +50,7 @@ def test_the_defaults_are_those_of_kafka():
     )
 
 
-def test_a_batch_goes_at_once_without_linger():
+def test_a_batch_goes_at_once_without_linger() -> None:
     acc = accumulator()
     assert put(acc, A, "a")
     assert not acc.is_empty
@@ -64,7 +64,7 @@ def test_a_batch_goes_at_once_without_linger():
     assert acc.used_bytes == 0
 
 
-def test_a_batch_lingers_and_says_until_when():
+def test_a_batch_lingers_and_says_until_when() -> None:
     acc = accumulator(linger_ms=20)
     put(acc, A, "a", now_ms=5)
     assert not put(acc, A, "b", now_ms=10)
@@ -73,7 +73,7 @@ def test_a_batch_lingers_and_says_until_when():
     assert acc.ready(25, LEADERS).partitions_by_leader == {1: [A]}
 
 
-def test_a_full_batch_does_not_linger():
+def test_a_full_batch_does_not_linger() -> None:
     acc = accumulator(linger_ms=1_000, batch_size=BATCH_OVERHEAD_BYTES + 200)
     assert put(acc, A, "a")
     assert put(acc, A, "b"), "full"
@@ -83,7 +83,7 @@ def test_a_full_batch_does_not_linger():
     assert batch.tokens == ["a", "b"]
 
 
-def test_a_flush_does_not_linger():
+def test_a_flush_does_not_linger() -> None:
     acc = accumulator(linger_ms=1_000)
     put(acc, C, "sent")
     acc.drain([C])
@@ -97,7 +97,7 @@ def test_a_flush_does_not_linger():
     assert acc.ready(0, LEADERS).partitions_by_leader == {}
 
 
-def test_a_flush_ends_with_the_last_batch_that_was_here_whatever_becomes_of_it():
+def test_a_flush_ends_with_the_last_batch_that_was_here_whatever_becomes_of_it() -> None:
     acc = accumulator()
     put(acc, A, "a")
     put(acc, A, "b")
@@ -119,7 +119,7 @@ def test_a_flush_ends_with_the_last_batch_that_was_here_whatever_becomes_of_it()
     assert not acc.is_flushed(acc.begin_flush())
 
 
-def test_a_record_that_cannot_be_encoded_leaves_nothing_behind():
+def test_a_record_that_cannot_be_encoded_leaves_nothing_behind() -> None:
     acc = accumulator()
     for good in ("a", None):
         if good:
@@ -132,7 +132,7 @@ def test_a_record_that_cannot_be_encoded_leaves_nothing_behind():
     assert [batch.tokens for batch in acc.take_all()] == [["a"]]
 
 
-def test_a_record_larger_than_a_batch_gets_one_of_its_own():
+def test_a_record_larger_than_a_batch_gets_one_of_its_own() -> None:
     acc = accumulator(batch_size=50)
     put(acc, A, "a")
     put(acc, A, "b")
@@ -140,7 +140,7 @@ def test_a_record_larger_than_a_batch_gets_one_of_its_own():
 
 
 @pytest.mark.mission("PRD-3")
-def test_what_is_ready_is_grouped_by_leader_oldest_first():
+def test_what_is_ready_is_grouped_by_leader_oldest_first() -> None:
     acc = accumulator()
     put(acc, B, "b", now_ms=1)
     put(acc, C, "c", now_ms=2)
@@ -148,7 +148,7 @@ def test_what_is_ready_is_grouped_by_leader_oldest_first():
     assert acc.ready(5, LEADERS).partitions_by_leader == {1: [B, A], 2: [C]}
 
 
-def test_a_partition_without_leader_is_named_by_its_topic():
+def test_a_partition_without_leader_is_named_by_its_topic() -> None:
     acc = accumulator()
     put(acc, A, "a")
     ready = acc.ready(0, {})
@@ -157,7 +157,7 @@ def test_a_partition_without_leader_is_named_by_its_topic():
     assert ready.next_ms == 120_000
 
 
-def test_one_batch_of_a_partition_is_in_flight_at_a_time():
+def test_one_batch_of_a_partition_is_in_flight_at_a_time() -> None:
     acc = accumulator(batch_size=50)
     put(acc, A, "a")
     put(acc, A, "b")
@@ -168,7 +168,7 @@ def test_one_batch_of_a_partition_is_in_flight_at_a_time():
     assert acc.ready(0, LEADERS).partitions_by_leader == {1: [A]}
 
 
-def test_one_request_holds_so_much():
+def test_one_request_holds_so_much() -> None:
     acc = accumulator(max_request_size=400)
     for tp in (A, B, C):
         put(acc, tp, tp.topic)
@@ -176,7 +176,7 @@ def test_one_request_holds_so_much():
     assert [batch.topic_partition for batch in acc.drain([A, B, C])] == [C]
 
 
-def test_a_retry_comes_first_and_waits_for_its_backoff():
+def test_a_retry_comes_first_and_waits_for_its_backoff() -> None:
     acc = accumulator(batch_size=50, retry_backoff_ms=100, retry_backoff_max_ms=300)
     put(acc, A, "a")
     put(acc, A, "b")
@@ -194,7 +194,7 @@ def test_a_retry_comes_first_and_waits_for_its_backoff():
     assert gaps == [100, 200, 300, 300]
 
 
-def test_nothing_is_added_to_a_batch_that_was_sent_once():
+def test_nothing_is_added_to_a_batch_that_was_sent_once() -> None:
     acc = accumulator()
     put(acc, A, "a")
     (batch,) = acc.drain([A])
@@ -204,7 +204,7 @@ def test_nothing_is_added_to_a_batch_that_was_sent_once():
     assert acc.drain([A])[0].tokens == ["a"]
 
 
-def test_no_retry_beyond_the_delivery_time_out():
+def test_no_retry_beyond_the_delivery_time_out() -> None:
     acc = accumulator(delivery_timeout_ms=150)
     put(acc, A, "a")
     (batch,) = acc.drain([A])
@@ -213,7 +213,7 @@ def test_no_retry_beyond_the_delivery_time_out():
     assert acc.is_empty
 
 
-def test_queued_batches_expire_even_behind_one_in_flight():
+def test_queued_batches_expire_even_behind_one_in_flight() -> None:
     acc = accumulator(batch_size=50, delivery_timeout_ms=150)
     put(acc, A, "a", now_ms=0)
     acc.drain([A])
@@ -226,7 +226,7 @@ def test_queued_batches_expire_even_behind_one_in_flight():
     assert acc.used_bytes == BATCH_OVERHEAD_BYTES + 100
 
 
-def test_a_batch_too_large_is_sent_again_in_halves():
+def test_a_batch_too_large_is_sent_again_in_halves() -> None:
     acc = accumulator()
     for token in "abc":
         put(acc, A, token)
@@ -245,7 +245,7 @@ def test_a_batch_too_large_is_sent_again_in_halves():
     assert acc.used_bytes == 0
 
 
-def test_memory_is_bounded():
+def test_memory_is_bounded() -> None:
     acc = accumulator(buffer_memory=2 * (BATCH_OVERHEAD_BYTES + 100))
     assert acc.has_memory(BATCH_OVERHEAD_BYTES + 200)
     assert not acc.has_memory(BATCH_OVERHEAD_BYTES + 201), "larger than the whole buffer"
@@ -258,7 +258,7 @@ def test_memory_is_bounded():
     assert acc.has_memory(100)
 
 
-def test_a_record_goes_on_with_the_open_batch_as_long_as_it_fits():
+def test_a_record_goes_on_with_the_open_batch_as_long_as_it_fits() -> None:
     acc = accumulator(batch_size=BATCH_OVERHEAD_BYTES + 300)
     assert not acc.fits_open_batch(A, 1), "no batch is open"
     assert acc.append_to_open(A, record(), 100, "a") is None
@@ -273,7 +273,7 @@ def test_a_record_goes_on_with_the_open_batch_as_long_as_it_fits():
     assert [batch.tokens for batch in acc.drain([A])] == [["a", "b", "c"]]
 
 
-def test_an_open_batch_takes_no_more_than_the_memory_holds():
+def test_an_open_batch_takes_no_more_than_the_memory_holds() -> None:
     acc = accumulator(buffer_memory=BATCH_OVERHEAD_BYTES + 200)
     put(acc, A, "a")
     assert acc.append_to_open(A, record(), 101, "large") is None
@@ -282,7 +282,7 @@ def test_an_open_batch_takes_no_more_than_the_memory_holds():
     assert acc.used_bytes == BATCH_OVERHEAD_BYTES + 200
 
 
-def test_several_batches_of_a_partition_are_in_flight_until_one_at_a_time_is_asked_for():
+def test_several_batches_of_a_partition_are_in_flight_until_one_at_a_time_is_asked_for() -> None:
     acc = accumulator(batch_size=50, in_flight=2)
     for token in "abcd":
         put(acc, A, token)
@@ -297,7 +297,7 @@ def test_several_batches_of_a_partition_are_in_flight_until_one_at_a_time_is_ask
     assert acc.drain([A]) == []
 
 
-def test_a_retried_batch_goes_alone_and_is_not_passed():
+def test_a_retried_batch_goes_alone_and_is_not_passed() -> None:
     acc = accumulator(batch_size=50, in_flight=3)
     for token in "abc":
         put(acc, A, token)
@@ -312,7 +312,7 @@ def test_a_retried_batch_goes_alone_and_is_not_passed():
     assert [batch.tokens for batch in acc.drain([A])] == [["c"]]
 
 
-def test_halves_keep_their_place_and_go_one_by_one():
+def test_halves_keep_their_place_and_go_one_by_one() -> None:
     acc = accumulator(batch_size=BATCH_OVERHEAD_BYTES + 200, in_flight=5)
     put(acc, B, "other")
     for token in "abcd":
@@ -328,7 +328,7 @@ def test_halves_keep_their_place_and_go_one_by_one():
     assert order == [["a", "b"], ["c"], ["d"]]
 
 
-def test_a_flush_does_not_wait_for_batches_that_began_after_it():
+def test_a_flush_does_not_wait_for_batches_that_began_after_it() -> None:
     acc = accumulator()
     put(acc, A, "before")
     (before,) = acc.drain([A])
@@ -343,7 +343,7 @@ def test_a_flush_does_not_wait_for_batches_that_began_after_it():
     assert acc.is_flushed(mark), "in halves"
 
 
-def test_a_batch_does_not_linger_when_the_next_has_begun():
+def test_a_batch_does_not_linger_when_the_next_has_begun() -> None:
     acc = accumulator(linger_ms=1_000, batch_size=BATCH_OVERHEAD_BYTES + 150)
     put(acc, A, "a")
     assert acc.ready(0, LEADERS).partitions_by_leader == {}
@@ -351,7 +351,7 @@ def test_a_batch_does_not_linger_when_the_next_has_begun():
     assert acc.ready(0, LEADERS).partitions_by_leader == {1: [A]}
 
 
-def test_a_retried_batch_does_not_linger():
+def test_a_retried_batch_does_not_linger() -> None:
     acc = accumulator(linger_ms=1_000, retry_backoff_ms=100)
     put(acc, A, "a")
     (batch,) = acc.drain([A])
@@ -361,34 +361,34 @@ def test_a_retried_batch_does_not_linger():
 
 
 @pytest.mark.parametrize("later_first", [False, True])
-def test_the_next_look_is_for_the_partition_that_is_due_first(later_first: bool):
+def test_the_next_look_is_for_the_partition_that_is_due_first(later_first: bool) -> None:
     acc = accumulator(linger_ms=20)
     for tp, now_ms in ((A, 7), (B, 3)) if later_first else ((A, 3), (B, 7)):
         put(acc, tp, "x", now_ms)
     assert acc.ready(10, LEADERS).next_ms == 23
 
 
-def test_no_linger_outlasts_the_delivery_time_out():
+def test_no_linger_outlasts_the_delivery_time_out() -> None:
     acc = accumulator(linger_ms=200, delivery_timeout_ms=150)
     put(acc, A, "a")
     assert acc.ready(0, LEADERS).next_ms == 150
 
 
-def test_a_request_may_be_filled_to_the_last_byte():
+def test_a_request_may_be_filled_to_the_last_byte() -> None:
     acc = accumulator(max_request_size=2 * (BATCH_OVERHEAD_BYTES + 100))
     put(acc, A, "a")
     put(acc, B, "b")
     assert len(acc.drain([A, B])) == 2
 
 
-def test_the_first_batch_of_a_request_goes_whatever_its_size():
+def test_the_first_batch_of_a_request_goes_whatever_its_size() -> None:
     acc = accumulator(max_request_size=10)
     put(acc, A, "a")
     put(acc, B, "b")
     assert [batch.tokens for batch in acc.drain([A, B])] == [["a"]]
 
 
-def test_retries_end_with_their_number_or_with_the_delivery_time_out():
+def test_retries_end_with_their_number_or_with_the_delivery_time_out() -> None:
     acc = accumulator(retries=1)
     put(acc, A, "a")
     (batch,) = acc.drain([A])
@@ -402,7 +402,7 @@ def test_retries_end_with_their_number_or_with_the_delivery_time_out():
     assert not acc.retry(batch, 50), "it would be sent again when its time is up"
 
 
-def test_what_is_queued_can_be_taken_out_without_what_is_on_its_way():
+def test_what_is_queued_can_be_taken_out_without_what_is_on_its_way() -> None:
     acc = accumulator()
     put(acc, A, "a")
     (flying,) = acc.drain([A])
@@ -415,7 +415,7 @@ def test_what_is_queued_can_be_taken_out_without_what_is_on_its_way():
     acc.complete(flying)
 
 
-def test_closing_takes_what_is_in_flight_and_what_is_queued():
+def test_closing_takes_what_is_in_flight_and_what_is_queued() -> None:
     acc = accumulator()
     put(acc, A, "a")
     acc.drain([A])
@@ -436,7 +436,7 @@ def test_closing_takes_what_is_in_flight_and_what_is_queued():
         max_size=60,
     )
 )
-def test_tokens_leave_once_each_in_order_of_their_partition(steps):
+def test_tokens_leave_once_each_in_order_of_their_partition(steps) -> None:
     acc: Accumulator[int] = Accumulator(AccumulatorConfig(batch_size=BATCH_OVERHEAD_BYTES + 300))
     in_flight, sent, put_in, now = {}, {A: [], B: []}, {A: [], B: []}, 0
     for step, tp in steps:

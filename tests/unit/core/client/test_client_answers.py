@@ -23,11 +23,11 @@ from minikafka.core.client.answers import STALE_METADATA, choose_version
 )
 def test_the_highest_version_that_both_speak(
     ours: tuple[int, int], theirs: tuple[int, int] | None, at_most: int | None, version: int | None
-):
+) -> None:
     assert choose_version(ours, theirs, at_most) == version
 
 
-def test_the_errors_after_which_a_client_refreshes_its_metadata():
+def test_the_errors_after_which_a_client_refreshes_its_metadata() -> None:
     """The codes of Kafka's InvalidMetadataException, and those of a broker that is not there."""
     assert {code.name for code in STALE_METADATA} == {
         "BROKER_NOT_AVAILABLE",

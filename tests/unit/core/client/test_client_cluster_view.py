@@ -50,20 +50,20 @@ class Answer:
     controller_id: int = 1
 
 
-def test_before_the_first_answer_nothing_is_known():
+def test_before_the_first_answer_nothing_is_known() -> None:
     view = ClusterView()
     assert (view.version, view.cluster_id, view.controller_id) == (0, None, -1)
     assert not view.nodes
     assert not view.topics
 
 
-def test_views_without_news_are_of_plain_topics_without_errors():
+def test_views_without_news_are_of_plain_topics_without_errors() -> None:
     topic, partition = TopicView("t"), PartitionView(0)
     assert (topic.error, topic.is_internal) == (ErrorCode.NONE, False)
     assert (partition.error, partition.leader) == (ErrorCode.NONE, -1)
 
 
-def test_a_first_answer():
+def test_a_first_answer() -> None:
     rows = [TopicRow("t", [PartitionRow(1, 2, 7), PartitionRow(0, 1), PartitionRow(2, -1)])]
     view = merge(ClusterView(), Answer(rows), ["t"])
     assert (view.version, view.cluster_id, view.controller_id) == (1, "abc", 1)
@@ -79,19 +79,19 @@ def test_a_first_answer():
     assert view.partition(TopicPartition("u", 0)) is None
 
 
-def test_topics_that_are_still_wanted_stay():
+def test_topics_that_are_still_wanted_stay() -> None:
     view = merge(ClusterView(), Answer([TopicRow("a"), TopicRow("b"), TopicRow("c")]), [])
     view = merge(view, Answer([TopicRow("a", error_code=3)]), ["a", "b"])
     assert list(view.topics) == ["a", "b"]
     assert view.topics["a"].error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_a_leader_that_is_no_known_broker_is_not_used():
+def test_a_leader_that_is_no_known_broker_is_not_used() -> None:
     view = merge(ClusterView(), Answer([TopicRow("t", [PartitionRow(0, 9)])]), [])
     assert view.leaders == {}
 
 
-def test_a_lagging_broker_does_not_send_us_back():
+def test_a_lagging_broker_does_not_send_us_back() -> None:
     view = merge(ClusterView(), Answer([TopicRow("t", [PartitionRow(0, 2, 5)])]), ["t"])
     stale = merge(view, Answer([TopicRow("t", [PartitionRow(0, 1, 4)])]), ["t"])
     assert stale.leaders == {TopicPartition("t", 0): 2}
@@ -102,14 +102,14 @@ def test_a_lagging_broker_does_not_send_us_back():
     assert unknown.leaders == {TopicPartition("t", 0): 2}
 
 
-def test_a_topic_made_anew_starts_afresh():
+def test_a_topic_made_anew_starts_afresh() -> None:
     old = TopicRow("t", [PartitionRow(0, 2, 5)], topic_id=UUID(int=1))
     new = TopicRow("t", [PartitionRow(0, 1, 0)], topic_id=UUID(int=2))
     view = merge(merge(ClusterView(), Answer([old]), ["t"]), Answer([new]), ["t"])
     assert view.leaders == {TopicPartition("t", 0): 1}
 
 
-def test_an_answer_of_the_same_epoch_replaces_what_is_known():
+def test_an_answer_of_the_same_epoch_replaces_what_is_known() -> None:
     view = merge(ClusterView(), Answer([TopicRow("t", [PartitionRow(0, 2, 5)])]), ["t"])
     row = PartitionRow(0, 2, 5, isr_nodes=[1, 2])
     found = merge(view, Answer([TopicRow("t", [row])]), ["t"]).partition(TopicPartition("t", 0))
@@ -117,19 +117,19 @@ def test_an_answer_of_the_same_epoch_replaces_what_is_known():
     assert found.isr == (1, 2)
 
 
-def test_partitions_that_an_answer_does_not_name_are_gone():
+def test_partitions_that_an_answer_does_not_name_are_gone() -> None:
     rows = [PartitionRow(0, 1), PartitionRow(1, 1)]
     view = merge(ClusterView(), Answer([TopicRow("t", rows)]), ["t"])
     view = merge(view, Answer([TopicRow("t", rows[:1])]), ["t"])
     assert list(view.topics["t"].partitions) == [0]
 
 
-def test_a_topic_that_was_asked_for_by_an_unknown_id_has_no_name():
+def test_a_topic_that_was_asked_for_by_an_unknown_id_has_no_name() -> None:
     view = merge(ClusterView(), Answer([TopicRow(None, error_code=100)]), [])
     assert view.topics[""].error is ErrorCode.UNKNOWN_TOPIC_ID
 
 
-def test_partitions_are_counted_of_topics_that_are_there():
+def test_partitions_are_counted_of_topics_that_are_there() -> None:
     rows = [PartitionRow(0, 1), PartitionRow(1, -1)]
     answer = Answer([TopicRow("there", rows), TopicRow("refused", rows, error_code=29)])
     view = merge(ClusterView(), answer, [])

@@ -62,26 +62,26 @@ def values(data: bytes, position: int = 0, aborted: list[tuple[int, int]] | None
     return [(record.offset, record.value) for record in records], next_position
 
 
-def test_a_record_has_all_its_fields():
+def test_a_record_has_all_its_fields() -> None:
     (record,), position = fetched_records(TP, batch(7, b"v", leader_epoch=5), 7)
     assert record == ("t", 3, 7, 1_000, b"k", b"v", [("h", None)], 5)
     assert position == 8
 
 
 @pytest.mark.parametrize("codec", list(Compression))
-def test_what_lies_before_the_position_is_dropped(codec: Compression):
+def test_what_lies_before_the_position_is_dropped(codec: Compression) -> None:
     data = batch(10, b"a", b"b", b"c", compression=codec) + batch(13, b"d", compression=codec)
     assert values(data, 11) == ([(11, b"b"), (12, b"c"), (13, b"d")], 14)
     assert values(data, 13) == ([(13, b"d")], 14)
 
 
-def test_a_torn_last_batch_waits_for_the_next_fetch():
+def test_a_torn_last_batch_waits_for_the_next_fetch() -> None:
     data = batch(0, b"a") + batch(1, b"b")[:-3]
     assert values(data) == ([(0, b"a")], 1)
     assert values(b"", 5) == ([], 5)
 
 
-def test_the_position_moves_on_over_gaps_and_markers():
+def test_the_position_moves_on_over_gaps_and_markers() -> None:
     compacted = build_batch(
         [Record(4, 0, b"k", b"v", []), Record(9, 0, b"k", b"w", [])], base_offset=2
     )
@@ -89,7 +89,7 @@ def test_the_position_moves_on_over_gaps_and_markers():
     assert values(data, 5) == ([(9, b"w")], 11)
 
 
-def test_a_wrong_crc_is_an_error():
+def test_a_wrong_crc_is_an_error() -> None:
     data = bytearray(batch(0, b"abc"))
     data[-2] ^= 1
     with pytest.raises(KafkaError) as caught:
@@ -98,7 +98,7 @@ def test_a_wrong_crc_is_an_error():
     assert fetched_records(TP, bytes(data), 0, check_crcs=False)[1] == 1
 
 
-def test_aborted_transactions_are_hidden_and_others_interleaved_are_not():
+def test_aborted_transactions_are_hidden_and_others_interleaved_are_not() -> None:
     data = (
         transactional(0, 1, b"aborted")
         + transactional(1, 2, b"committed")
@@ -117,7 +117,7 @@ def test_aborted_transactions_are_hidden_and_others_interleaved_are_not():
     assert [offset for offset, _ in values(data)[0]] == [0, 1, 2, 3, 5]
 
 
-def test_a_producer_may_abort_twice_in_one_fetch():
+def test_a_producer_may_abort_twice_in_one_fetch() -> None:
     data = (
         transactional(0, 1, b"x")
         + marker(1, 1, ControlRecordType.ABORT)
@@ -128,7 +128,7 @@ def test_a_producer_may_abort_twice_in_one_fetch():
     assert values(data, aborted=[(1, 2), (1, 0)]) == ([(4, b"z")], 5)
 
 
-def test_records_before_a_broken_batch_come_first():
+def test_records_before_a_broken_batch_come_first() -> None:
     data = batch(0, b"a", b"b") + b"?" * 100
     chunk = FetchedChunk(TP, data, Place(0))
     assert [record.offset for record in chunk.take(9)[0]] == [0, 1]
@@ -138,7 +138,7 @@ def test_records_before_a_broken_batch_come_first():
     assert chunk.end.offset == 2
 
 
-def test_the_place_follows_what_is_taken():
+def test_the_place_follows_what_is_taken() -> None:
     data = batch(4, b"a", b"b", leader_epoch=2) + batch(6, b"c", leader_epoch=3)
     chunk = FetchedChunk(TP, data, Place(5, 1))
     assert chunk.end == (7, 3)
@@ -148,7 +148,7 @@ def test_the_place_follows_what_is_taken():
     assert FetchedChunk(TP, b"", Place(5, 1)).end == (5, 1)
 
 
-def test_batches_are_handed_out_in_parts():
+def test_batches_are_handed_out_in_parts() -> None:
     chunk = FetchedChunk(TP, batch(0, b"a", b"b", b"c") + batch(3, b"d", b"e"), Place(0))
     for offsets in ([0, 1], [2, 3], [4]):
         assert not chunk.is_used_up
@@ -158,7 +158,7 @@ def test_batches_are_handed_out_in_parts():
     assert chunk.is_used_up
 
 
-def test_records_before_a_batch_with_a_wrong_crc_come_first():
+def test_records_before_a_batch_with_a_wrong_crc_come_first() -> None:
     broken = bytearray(batch(1, b"b"))
     broken[-2] ^= 1
     chunk = FetchedChunk(TP, batch(0, b"a") + bytes(broken), Place(0))
@@ -176,7 +176,7 @@ def test_records_before_a_batch_with_a_wrong_crc_come_first():
     ],
     ids=["of the batch before", "of the same batch"],
 )
-def test_records_before_one_that_cannot_be_converted_come_first(data: bytes):
+def test_records_before_one_that_cannot_be_converted_come_first(data: bytes) -> None:
     def convert(record: ConsumerRecord) -> ConsumerRecord:
         if record.value == b"bad":
             raise KafkaError(ErrorCode.INVALID_RECORD)
@@ -190,20 +190,20 @@ def test_records_before_one_that_cannot_be_converted_come_first(data: bytes):
 
 
 @pytest.mark.parametrize("first", [0, 4])
-def test_a_chunk_that_ends_before_its_start_moves_nothing(first: int):
+def test_a_chunk_that_ends_before_its_start_moves_nothing(first: int) -> None:
     chunk = FetchedChunk(TP, batch(first, b"a", leader_epoch=2), Place(5, 1))
     assert chunk.end == (5, 1)
     assert chunk.take(9) == ([], None)
     assert chunk.is_used_up
 
 
-def test_only_the_transactional_batches_of_a_producer_are_aborted():
+def test_only_the_transactional_batches_of_a_producer_are_aborted() -> None:
     plain = batch(1, b"plain", producer_id=1, producer_epoch=0)
     data = transactional(0, 1, b"x") + plain + marker(2, 1, ControlRecordType.ABORT)
     assert values(data, aborted=[(1, 0)]) == ([(1, b"plain")], 3)
 
 
-def test_nothing_but_an_abort_marker_ends_an_aborted_transaction():
+def test_nothing_but_an_abort_marker_ends_an_aborted_transaction() -> None:
     unknown = build_batch(
         [(0, b"\0\0\0\x63", b"\0\0\0\0\0\0", [])],
         base_offset=2,

@@ -46,7 +46,7 @@ def stable(membership: Membership, generation: int = 5) -> Membership:
     return membership
 
 
-def test_a_member_joins_syncs_and_is_stable():
+def test_a_member_joins_syncs_and_is_stable() -> None:
     membership = member()
     assert (membership.state, membership.rejoin_needed) == (MemberState.UNJOINED, True)
     assert (membership.assignor, membership.is_leader, membership.beats) == (None, False, False)
@@ -65,14 +65,14 @@ def test_a_member_joins_syncs_and_is_stable():
     assert membership.state is MemberState.STABLE
 
 
-def test_the_defaults_are_those_of_kafka():
+def test_the_defaults_are_those_of_kafka() -> None:
     config = GroupConfig("g", resolve_strategy(DEFAULT_STRATEGY))
     assert [assignor.name for assignor in config.strategy] == ["range", "cooperative-sticky"]
     assert (config.session_timeout_ms, config.heartbeat_interval_ms) == (45_000, 3_000)
     assert (config.max_poll_interval_ms, config.group_instance_id) == (300_000, None)
 
 
-def test_what_a_join_says():
+def test_what_a_join_says() -> None:
     membership = member("sticky", "cooperative-sticky", instance="static")
     request = membership.join_request(["u", "t"], [], "rack")
     assert (request.group_id, request.group_instance_id) == ("g", "static")
@@ -91,7 +91,7 @@ def test_what_a_join_says():
     assert (owning.owned, owning.generation) == ((T0,), 8)
 
 
-def test_the_leader_hears_of_all_members_unless_told_to_skip():
+def test_the_leader_hears_of_all_members_unless_told_to_skip() -> None:
     membership = member()
     membership.join_request(["t"], [])
     wanted = encode_subscription(decode_subscription(b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"))
@@ -110,7 +110,7 @@ def test_the_leader_hears_of_all_members_unless_told_to_skip():
     assert not membership.is_leader
 
 
-def test_a_protocol_that_nobody_proposed_is_an_error():
+def test_a_protocol_that_nobody_proposed_is_an_error() -> None:
     for name, kind in (("other", "consumer"), ("range", "connect")):
         membership = member()
         membership.join_request(["t"], [])
@@ -132,7 +132,7 @@ def test_a_protocol_that_nobody_proposed_is_an_error():
         (E.REQUEST_TIMED_OUT, Next.OTHER_COORDINATOR),
     ],
 )
-def test_joins_that_are_tried_again(code: ErrorCode, step: Next):
+def test_joins_that_are_tried_again(code: ErrorCode, step: Next) -> None:
     membership = member()
     membership.join_request(["t"], [])
     assert membership.on_join(JoinGroupResponse(error_code=code, member_id="given")) is step
@@ -147,7 +147,7 @@ def test_joins_that_are_tried_again(code: ErrorCode, step: Next):
     [E.FENCED_INSTANCE_ID, E.INCONSISTENT_GROUP_PROTOCOL, E.GROUP_MAX_SIZE_REACHED,
      E.INVALID_SESSION_TIMEOUT, E.GROUP_AUTHORIZATION_FAILED, E.INVALID_GROUP_ID],
 )  # fmt: skip
-def test_what_cannot_be_helped_is_raised(code: ErrorCode):
+def test_what_cannot_be_helped_is_raised(code: ErrorCode) -> None:
     membership = member()
     membership.join_request(["t"], [])
     with pytest.raises(KafkaError) as caught:
@@ -165,7 +165,7 @@ def test_what_cannot_be_helped_is_raised(code: ErrorCode):
         (E.NOT_COORDINATOR, Next.OTHER_COORDINATOR, "me", False),
     ],
 )
-def test_syncs_that_failed(code: ErrorCode, step: Next, member_id: str, lost: bool):
+def test_syncs_that_failed(code: ErrorCode, step: Next, member_id: str, lost: bool) -> None:
     membership = member()
     joined(membership)
     assert membership.on_sync(SyncGroupResponse(error_code=code)) is step
@@ -185,14 +185,14 @@ def test_syncs_that_failed(code: ErrorCode, step: Next, member_id: str, lost: bo
         (E.UNKNOWN_MEMBER_ID, Next.JOIN_AGAIN, True, True),
     ],
 )
-def test_heartbeats(code: ErrorCode, step: Next, rejoin: bool, lost: bool):
+def test_heartbeats(code: ErrorCode, step: Next, rejoin: bool, lost: bool) -> None:
     membership = stable(member())
     asked = membership.heartbeat_request()
     assert membership.on_heartbeat(code, asked) is step
     assert (membership.rejoin_needed, membership.lost) == (rejoin, lost)
 
 
-def test_an_answer_to_an_older_generation_says_nothing():
+def test_an_answer_to_an_older_generation_says_nothing() -> None:
     membership = stable(member())
     asked = membership.heartbeat_request()
     stable(membership, 6)
@@ -213,7 +213,7 @@ def test_an_answer_to_an_older_generation_says_nothing():
         (E.NOT_COORDINATOR, Next.OTHER_COORDINATOR, False),
     ],
 )
-def test_commits_that_were_refused(code: ErrorCode, step: Next, lost: bool):
+def test_commits_that_were_refused(code: ErrorCode, step: Next, lost: bool) -> None:
     membership = stable(member())
     assert membership.on_commit(code, 5) is step
     assert membership.lost is lost
@@ -224,7 +224,7 @@ def test_commits_that_were_refused(code: ErrorCode, step: Next, lost: bool):
     assert not later.lost, "that was an older one"
 
 
-def test_who_lost_its_generation_while_syncing_has_to_join_again():
+def test_who_lost_its_generation_while_syncing_has_to_join_again() -> None:
     membership = member()
     joined(membership)
     membership.lose("no poll")
@@ -232,21 +232,21 @@ def test_who_lost_its_generation_while_syncing_has_to_join_again():
     assert membership.state is MemberState.UNJOINED
 
 
-def test_a_rebalance_met_while_syncing_is_the_one_it_takes_part_in():
+def test_a_rebalance_met_while_syncing_is_the_one_it_takes_part_in() -> None:
     membership = member()
     joined(membership)
     membership.on_heartbeat(E.REBALANCE_IN_PROGRESS, membership.heartbeat_request())
     assert not membership.rejoin_needed
 
 
-def test_a_follower_sends_no_shares():
+def test_a_follower_sends_no_shares() -> None:
     membership = member()
     joined(membership, leader="you")
     assert not membership.is_leader
     assert membership.sync_request().assignments == []
 
 
-def test_a_lost_generation_leaves_nothing_of_the_membership_but_its_loss():
+def test_a_lost_generation_leaves_nothing_of_the_membership_but_its_loss() -> None:
     membership = stable(member())
     membership.lose("no poll")
     assert (membership.generation, membership.is_leader, membership.lost) == (-1, False, True)
@@ -257,7 +257,7 @@ def test_a_lost_generation_leaves_nothing_of_the_membership_but_its_loss():
     assert membership.join_request(["t"], []).reason == "x" * 255
 
 
-def test_a_member_that_the_group_has_forgotten_joins_as_a_new_one():
+def test_a_member_that_the_group_has_forgotten_joins_as_a_new_one() -> None:
     membership = stable(member())
     membership.want_rejoin("new topics")
     membership.join_request(["t"], [])
@@ -265,7 +265,7 @@ def test_a_member_that_the_group_has_forgotten_joins_as_a_new_one():
     assert (membership.member_id, membership.lost) == ("", True)
 
 
-def test_leaving():
+def test_leaving() -> None:
     assert member().leave_request("why", 5) is None, "no member yet"
     assert stable(member(instance="static")).leave_request("why", 5) is None
     membership = stable(member())
@@ -280,7 +280,7 @@ def test_leaving():
     assert (old.member_id, old.members) == ("me", [])
 
 
-def test_the_reason_of_a_rejoin_is_the_first_one():
+def test_the_reason_of_a_rejoin_is_the_first_one() -> None:
     membership = stable(member())
     membership.want_rejoin("one")
     membership.want_rejoin("two")

@@ -29,7 +29,7 @@ VECTORS = [
 
 @pytest.mark.mission("PAR-3")
 @pytest.mark.parametrize(("data", "expected"), VECTORS)
-def test_murmur2_agrees_with_kafkas_vectors(data: bytes, expected: int):
+def test_murmur2_agrees_with_kafkas_vectors(data: bytes, expected: int) -> None:
     assert murmur2(data) == expected
     assert partition_for_key(data, 100) == (expected & 0x7FFFFFFF) % 100
 
@@ -56,7 +56,7 @@ JAVA_VECTORS = [
 
 @pytest.mark.mission("PAR-3")
 @pytest.mark.parametrize(("key", "hashed", "partition"), JAVA_VECTORS)
-def test_keys_go_where_javas_producer_sends_them(key: str, hashed: int, partition: int):
+def test_keys_go_where_javas_producer_sends_them(key: str, hashed: int, partition: int) -> None:
     assert murmur2(bytes.fromhex(key)) == hashed
     assert partition_for_key(bytes.fromhex(key), 7) == partition
 
@@ -71,12 +71,14 @@ def theirs() -> Callable[[bytes], int]:
 
 @pytest.mark.mission("PAR-3")
 @given(data=st.binary(max_size=64))
-def test_murmur2_agrees_with_an_independent_client(theirs: Callable[[bytes], int], data: bytes):
+def test_murmur2_agrees_with_an_independent_client(
+    theirs: Callable[[bytes], int], data: bytes
+) -> None:
     assert murmur2(data) & 0xFFFFFFFF == theirs(data) & 0xFFFFFFFF
 
 
 @pytest.mark.mission("PAR-3")
-def test_to_positive_clears_the_sign_bit():
+def test_to_positive_clears_the_sign_bit() -> None:
     assert [to_positive(n) for n in (0, 1, -1, -(2**31), 2**31 - 1)] == [
         0,
         1,
@@ -87,7 +89,7 @@ def test_to_positive_clears_the_sign_bit():
 
 
 @pytest.mark.mission("PAR-4")
-def test_round_robin_spreads_evenly_over_what_is_available():
+def test_round_robin_spreads_evenly_over_what_is_available() -> None:
     turns = RoundRobinPartitions()
     chosen = [turns.next("t", 5, [0, 2, 4], draw=77) for _ in range(300)]
     assert Counter(chosen) == {0: 100, 2: 100, 4: 100}
@@ -95,20 +97,20 @@ def test_round_robin_spreads_evenly_over_what_is_available():
 
 
 @pytest.mark.mission("PAR-4")
-def test_round_robin_counts_each_topic_by_itself():
+def test_round_robin_counts_each_topic_by_itself() -> None:
     turns = RoundRobinPartitions()
     chosen = [(turns.next("a", 3, [], 0), turns.next("b", 3, [], 1)) for _ in range(3)]
     assert chosen == [(0, 1), (1, 2), (2, 0)]
 
 
 @pytest.mark.mission("PAR-4")
-def test_round_robin_goes_on_beyond_javas_greatest_int():
+def test_round_robin_goes_on_beyond_javas_greatest_int() -> None:
     turns = RoundRobinPartitions()
     assert [turns.next("t", 5, [], (1 << 31) - 1) for _ in range(3)] == [2, 0, 1]
 
 
 @pytest.mark.mission("PAR-4")
-def test_round_robin_uses_every_partition_when_none_is_available():
+def test_round_robin_uses_every_partition_when_none_is_available() -> None:
     turns = RoundRobinPartitions()
     assert [turns.next("t", 3, [], draw=0) for _ in range(4)] == [0, 1, 2, 0]
     assert turns.next("other", 3, [], draw=2) == 2
@@ -116,7 +118,7 @@ def test_round_robin_uses_every_partition_when_none_is_available():
 
 class TestSticky:
     @pytest.mark.mission("PAR-5")
-    def test_it_stays_until_it_is_told_to_move(self):
+    def test_it_stays_until_it_is_told_to_move(self) -> None:
         sticky = StickyPartitions()
         assert sticky.current("t", 5) is None
         first = sticky.next("t", 5, [0, 1, 2, 3, 4], previous=-1, draw=3)
@@ -124,18 +126,18 @@ class TestSticky:
         assert sticky.current("other", 5) is None
 
     @pytest.mark.mission("PAR-6")
-    def test_none_available_chooses_among_all(self):
+    def test_none_available_chooses_among_all(self) -> None:
         drawn = {StickyPartitions().next("t", 4, [], -1, draw) for draw in range(20)}
         assert drawn == {0, 1, 2, 3}
 
     @pytest.mark.mission("PAR-6")
-    def test_the_only_available_one_is_kept(self):
+    def test_the_only_available_one_is_kept(self) -> None:
         sticky = StickyPartitions()
         assert sticky.next("t", 4, [2], -1, draw=1) == 2
         assert sticky.next("t", 4, [2], 2, draw=1) == 2
 
     @pytest.mark.mission("PAR-6")
-    def test_of_several_it_takes_any_but_the_old_one(self):
+    def test_of_several_it_takes_any_but_the_old_one(self) -> None:
         reached = set()
         for draw in range(20):
             sticky = StickyPartitions()
@@ -146,7 +148,7 @@ class TestSticky:
         assert reached == {2, 3}
 
     @pytest.mark.mission("PAR-6")
-    def test_an_old_one_that_is_no_longer_available_is_left(self):
+    def test_an_old_one_that_is_no_longer_available_is_left(self) -> None:
         reached = set()
         for draw in range(6):
             sticky = StickyPartitions()
@@ -155,7 +157,7 @@ class TestSticky:
         assert reached == {0, 1}
 
     @pytest.mark.mission("PAR-6", "PAR-11")
-    def test_a_partition_that_no_longer_exists_is_left(self):
+    def test_a_partition_that_no_longer_exists_is_left(self) -> None:
         sticky = StickyPartitions()
         assert sticky.next("t", 5, [0, 1, 2, 3, 4], previous=-1, draw=4) == 4
         assert sticky.current("t", 4) is None, "the topic was created again with four partitions"
@@ -163,7 +165,7 @@ class TestSticky:
         assert sticky.current("t", 4) == 2
 
     @pytest.mark.mission("PAR-6")
-    def test_who_comes_late_follows_the_change_that_was_made(self):
+    def test_who_comes_late_follows_the_change_that_was_made(self) -> None:
         sticky = StickyPartitions()
         old = sticky.next("t", 4, [0, 1, 2, 3], -1, draw=0)
         new = sticky.next("t", 4, [0, 1, 2, 3], old, draw=1)

@@ -40,7 +40,7 @@ def assigned(*at: tuple[TopicPartition, int]) -> Positions:
     return positions
 
 
-def test_new_partitions_are_looked_up_and_kept_ones_go_on():
+def test_new_partitions_are_looked_up_and_kept_ones_go_on() -> None:
     positions = Positions()
     positions.assign([A], EARLIEST_TIMESTAMP)
     assert positions.to_reset() == {A: EARLIEST_TIMESTAMP}
@@ -54,11 +54,11 @@ def test_new_partitions_are_looked_up_and_kept_ones_go_on():
     assert positions.assigned == [B]
 
 
-def test_the_timestamps_that_ask_for_an_end_of_the_log_are_those_of_kafka():
+def test_the_timestamps_that_ask_for_an_end_of_the_log_are_those_of_kafka() -> None:
     assert (LATEST_TIMESTAMP, EARLIEST_TIMESTAMP) == (-1, -2)
 
 
-def test_a_late_answer_to_a_lookup_is_ignored():
+def test_a_late_answer_to_a_lookup_is_ignored() -> None:
     positions = assigned((A, 3))
     positions.resolve({A: (EARLIEST_TIMESTAMP, 0), B: (EARLIEST_TIMESTAMP, 0)})
     assert positions.position(A) == 3
@@ -69,7 +69,7 @@ def test_a_late_answer_to_a_lookup_is_ignored():
     assert positions.position(A) == 7
 
 
-def test_without_a_policy_a_seek_is_needed():
+def test_without_a_policy_a_seek_is_needed() -> None:
     positions = Positions()
     positions.assign([A], None)
     assert positions.to_reset() == positions.fetchable() == {}
@@ -77,7 +77,7 @@ def test_without_a_policy_a_seek_is_needed():
     assert positions.fetchable() == {A: 0}
 
 
-def test_one_fetch_of_a_partition_is_ahead_of_the_application():
+def test_one_fetch_of_a_partition_is_ahead_of_the_application() -> None:
     positions = assigned((A, 0))
     positions.fetch_sent(A)
     assert positions.fetchable() == {}
@@ -99,7 +99,7 @@ def test_one_fetch_of_a_partition_is_ahead_of_the_application():
     assert positions.buffered_bytes == 0
 
 
-def test_a_fetch_that_shows_nothing_moves_the_position():
+def test_a_fetch_that_shows_nothing_moves_the_position() -> None:
     positions = assigned((A, 4))
     positions.fetched(A, chunk(A, end=6), high_watermark=6)
     assert positions.take(1) == []
@@ -107,7 +107,7 @@ def test_a_fetch_that_shows_nothing_moves_the_position():
     assert positions.fetchable() == {A: 6}
 
 
-def test_partitions_are_handed_out_in_the_order_of_arrival_and_take_turns_in_requests():
+def test_partitions_are_handed_out_in_the_order_of_arrival_and_take_turns_in_requests() -> None:
     positions = assigned((A, 0), (B, 0))
     positions.fetched(A, chunk(A, 0), 1)
     positions.fetched(B, chunk(B, 0, 1), 2)
@@ -118,7 +118,7 @@ def test_partitions_are_handed_out_in_the_order_of_arrival_and_take_turns_in_req
     assert list(positions.fetchable()) == [B, A]
 
 
-def test_a_seek_drops_what_is_buffered_and_what_is_under_way():
+def test_a_seek_drops_what_is_buffered_and_what_is_under_way() -> None:
     positions = assigned((A, 0))
     positions.fetched(A, chunk(A, 0, 1), 2)
     positions.seek(A, 10)
@@ -129,7 +129,7 @@ def test_a_seek_drops_what_is_buffered_and_what_is_under_way():
     assert not positions.is_at(B, 0)
 
 
-def test_a_paused_partition_keeps_what_it_has():
+def test_a_paused_partition_keeps_what_it_has() -> None:
     positions = assigned((A, 0), (B, 0))
     positions.fetched(A, chunk(A, 0), 1)
     positions.fetched(B, chunk(B, 0), 1)
@@ -141,7 +141,7 @@ def test_a_paused_partition_keeps_what_it_has():
     assert [r.partition for r in positions.take(5)] == [0]
 
 
-def test_unassigning_forgets_buffered_records():
+def test_unassigning_forgets_buffered_records() -> None:
     positions = assigned((A, 0), (B, 0))
     positions.fetched(A, chunk(A, 0), 1)
     positions.assign([B], None)
@@ -149,7 +149,7 @@ def test_unassigning_forgets_buffered_records():
     assert positions.take(5) == []
 
 
-def test_no_fetch_begins_while_too_much_is_buffered():
+def test_no_fetch_begins_while_too_much_is_buffered() -> None:
     positions = Positions(max_buffered_bytes=100)
     positions.assign([A, B], None)
     positions.seek(A, 0)
@@ -164,7 +164,7 @@ def test_no_fetch_begins_while_too_much_is_buffered():
     assert positions.buffered_bytes == 0
 
 
-def test_what_cannot_be_read_is_told_until_a_seek():
+def test_what_cannot_be_read_is_told_until_a_seek() -> None:
     positions = assigned((A, 0), (B, 0))
     positions.fetched(B, chunk(B, 0), 1)
     positions.fetched(A, FetchedChunk(A, b"?" * 100, Place(0)), 1)
@@ -177,7 +177,7 @@ def test_what_cannot_be_read_is_told_until_a_seek():
     assert positions.fetchable()[A] == 7
 
 
-def test_a_group_starts_where_it_committed_or_by_the_policy():
+def test_a_group_starts_where_it_committed_or_by_the_policy() -> None:
     positions = Positions()
     positions.assign([A, B], EARLIEST_TIMESTAMP, committed_wanted=True)
     assert positions.to_initialize() == [A, B]
@@ -191,7 +191,7 @@ def test_a_group_starts_where_it_committed_or_by_the_policy():
     assert positions.to_initialize() == []
 
 
-def test_a_new_leader_puts_the_place_in_doubt():
+def test_a_new_leader_puts_the_place_in_doubt() -> None:
     positions = assigned((A, 0))
     positions.note_leader_epoch(A, 3)
     assert positions.to_validate() == {}, "nothing was read yet"
@@ -208,7 +208,7 @@ def test_a_new_leader_puts_the_place_in_doubt():
     assert [r.offset for r in positions.take(5)] == [1]
 
 
-def test_a_log_that_was_cut():
+def test_a_log_that_was_cut() -> None:
     positions = assigned((A, 0))
     positions.fetched(A, chunk(A, *range(6), epoch=3), 6)
     positions.take(4)
@@ -222,7 +222,7 @@ def test_a_log_that_was_cut():
     assert positions.position(A) == 2
 
 
-def test_records_taken_for_an_iteration_are_not_consumed_yet():
+def test_records_taken_for_an_iteration_are_not_consumed_yet() -> None:
     positions = assigned((A, 0), (B, 0))
     positions.fetched(A, chunk(A, 0, 1, 2, epoch=4), 3)
     positions.fetched(B, chunk(B, 0, 1), 2)
@@ -244,7 +244,7 @@ def test_records_taken_for_an_iteration_are_not_consumed_yet():
     assert not positions.unread
 
 
-def test_what_a_paused_partition_holds_keeps_nobody_from_fetching():
+def test_what_a_paused_partition_holds_keeps_nobody_from_fetching() -> None:
     size_bytes = chunk(A, 0).size_bytes
     positions = Positions(max_buffered_bytes=size_bytes)
     positions.assign([A, B], None)
@@ -261,7 +261,7 @@ def test_what_a_paused_partition_holds_keeps_nobody_from_fetching():
     assert positions.fetchable() == {B: 1, A: 1}
 
 
-def test_offsets_of_the_last_fetch_are_remembered():
+def test_offsets_of_the_last_fetch_are_remembered() -> None:
     positions = assigned((A, 0))
     assert (positions.high_watermark(A), positions.last_stable_offset(A)) == (-1, -1)
     positions.fetched(A, chunk(A, 0), high_watermark=9, last_stable_offset=7)
@@ -270,7 +270,7 @@ def test_offsets_of_the_last_fetch_are_remembered():
     assert positions.last_stable_offset(A) == -1, "a broker before 0.11 names none"
 
 
-def test_a_fetch_that_brings_nothing_changes_nothing():
+def test_a_fetch_that_brings_nothing_changes_nothing() -> None:
     positions = assigned((A, 4), (B, 0))
     positions.fetched(A, chunk(A, 4, 5), 6)
     positions.fetched(A, FetchedChunk(A, b"", Place(6)), 6)
@@ -280,7 +280,7 @@ def test_a_fetch_that_brings_nothing_changes_nothing():
     assert [record.offset for record in positions.take(9)] == [4, 5]
 
 
-def test_turns_are_taken_in_the_order_of_the_last_arrival():
+def test_turns_are_taken_in_the_order_of_the_last_arrival() -> None:
     positions = assigned((A, 0), (B, 0))
     positions.fetched(A, chunk(A, 0), 1)
     positions.fetched(A, chunk(A, 1), 2)
@@ -294,7 +294,7 @@ def test_turns_are_taken_in_the_order_of_the_last_arrival():
     assert [record.partition for record in positions.take(1)] == [1], "what A had is dropped"
 
 
-def test_bytes_are_counted_until_they_are_dropped_and_no_longer():
+def test_bytes_are_counted_until_they_are_dropped_and_no_longer() -> None:
     positions = assigned((A, 0), (B, 0))
     positions.fetched(A, chunk(A, 0), 1)
     positions.fetched(B, chunk(B, 0), 1)
@@ -305,7 +305,7 @@ def test_bytes_are_counted_until_they_are_dropped_and_no_longer():
     assert positions.buffered_bytes == chunk(B, 0).size_bytes
 
 
-def test_a_poll_between_takes_no_more_of_an_iteration_than_it_may():
+def test_a_poll_between_takes_no_more_of_an_iteration_than_it_may() -> None:
     positions = assigned((A, 0))
     positions.fetched(A, chunk(A, 0, 1, 2), 3)
     positions.unread.extend(positions.take(3))
@@ -313,7 +313,7 @@ def test_a_poll_between_takes_no_more_of_an_iteration_than_it_may():
     assert [record.offset for record in positions.take(2)] == [2]
 
 
-def test_a_batch_that_cannot_be_read_is_fetched_again():
+def test_a_batch_that_cannot_be_read_is_fetched_again() -> None:
     positions = assigned((A, 0))
     broken = bytearray(build_batch([(0, None, b"value", [])]))
     broken[-2] ^= 1
@@ -333,7 +333,7 @@ def in_doubt() -> Positions:
     return positions
 
 
-def test_answers_are_for_the_place_where_the_consumer_is_now():
+def test_answers_are_for_the_place_where_the_consumer_is_now() -> None:
     positions = in_doubt()
     assert not positions.is_at(A, 3), "in doubt"
     positions.unvalidated(A)
@@ -344,7 +344,7 @@ def test_answers_are_for_the_place_where_the_consumer_is_now():
     assert not positions.is_at(A, 3), "nowhere"
 
 
-def test_late_answers_for_partitions_that_are_gone_say_nothing():
+def test_late_answers_for_partitions_that_are_gone_say_nothing() -> None:
     positions = in_doubt()
     (doubt,) = positions.to_validate().values()
     positions.assign([B], EARLIEST_TIMESTAMP, committed_wanted=True)
@@ -361,7 +361,7 @@ def test_late_answers_for_partitions_that_are_gone_say_nothing():
     ("end", "lost", "place"),
     [(None, 0, Place(3, 3)), (Place(3, 2), 0, Place(3, 3)), (Place(2, 2), 1, Place(2, 2))],
 )
-def test_where_a_validated_consumer_goes_on(end: Place | None, lost: int, place: Place):
+def test_where_a_validated_consumer_goes_on(end: Place | None, lost: int, place: Place) -> None:
     positions = in_doubt()
     (doubt,) = positions.to_validate().values()
     assert positions.validated(A, doubt, end) == lost
@@ -369,7 +369,7 @@ def test_where_a_validated_consumer_goes_on(end: Place | None, lost: int, place:
     assert positions.fetchable() == {A: place.offset}
 
 
-def test_a_log_cut_where_the_application_stands_loses_only_what_is_buffered():
+def test_a_log_cut_where_the_application_stands_loses_only_what_is_buffered() -> None:
     positions = assigned((A, 0))
     positions.fetched(A, chunk(A, 0, 1, 2, epoch=3), 3)
     positions.take(2)
@@ -380,21 +380,21 @@ def test_a_log_cut_where_the_application_stands_loses_only_what_is_buffered():
     assert positions.fetchable() == {A: 2}
 
 
-def test_a_seek_ends_a_doubt():
+def test_a_seek_ends_a_doubt() -> None:
     positions = in_doubt()
     positions.seek(A, 1)
     assert positions.to_validate() == {}
     assert positions.fetchable() == {A: 1}
 
 
-def test_a_seek_with_an_epoch_is_checked_against_the_leader_that_is_known():
+def test_a_seek_with_an_epoch_is_checked_against_the_leader_that_is_known() -> None:
     positions = in_doubt()
     positions.seek(A, 1, epoch=2)
     positions.note_leader_epoch(A, 4)
     assert positions.to_validate() == {A: (Place(1, 2), 4)}
 
 
-def test_after_a_seek_without_an_epoch_the_known_leader_is_not_doubted():
+def test_after_a_seek_without_an_epoch_the_known_leader_is_not_doubted() -> None:
     positions = in_doubt()
     positions.seek(A, 1)
     positions.fetched(A, chunk(A, 1, epoch=3), 3)
@@ -402,7 +402,7 @@ def test_after_a_seek_without_an_epoch_the_known_leader_is_not_doubted():
     assert positions.to_validate() == {}
 
 
-def test_a_fetch_that_brings_only_earlier_batches_leaves_the_position():
+def test_a_fetch_that_brings_only_earlier_batches_leaves_the_position() -> None:
     positions = assigned((A, 5))
     data = build_batch([(0, None, b"", [])], base_offset=4)
     positions.fetched(A, FetchedChunk(A, data, Place(5)), 5)

@@ -48,7 +48,7 @@ def as_plain(data: bytes, start: int = 0) -> list[tuple[object, ...]]:
     skip=st.integers(0, 3),
 )
 @settings(max_examples=120, deadline=None)
-def test_both_decoders_agree(rows: list, gaps: list[int], base: int, skip: int):
+def test_both_decoders_agree(rows: list, gaps: list[int], base: int, skip: int) -> None:
     plain = build_batch(rows, base_offset=base, leader_epoch=4)
     offset, compacted = base, []
     for row, gap in zip(rows, gaps, strict=False):
@@ -61,14 +61,14 @@ def test_both_decoders_agree(rows: list, gaps: list[int], base: int, skip: int):
 
 
 @pytest.mark.parametrize("count", [63, 64, 65, 8_191, 8_192, 8_193, 9_000])
-def test_offsets_are_counted_over_the_lengths_of_their_varints(count: int):
+def test_offsets_are_counted_over_the_lengths_of_their_varints(count: int) -> None:
     data = build_batch([(0, None, b"%d" % number, []) for number in range(count)])
     (batch,) = parse_batches(data)
     assert consumer_records(TP, batch) == as_plain(data)
 
 
 @pytest.mark.parametrize("size", range(48, 72))
-def test_records_whose_length_takes_one_byte_or_two(size: int):
+def test_records_whose_length_takes_one_byte_or_two(size: int) -> None:
     data = build_batch([(0, None, b"x" * size, []), (0, None, b"last", [])])
     (batch,) = parse_batches(data)
     assert consumer_records(TP, batch) == as_plain(data)
@@ -76,7 +76,7 @@ def test_records_whose_length_takes_one_byte_or_two(size: int):
 
 @given(rows=rows)
 @settings(max_examples=60, deadline=None)
-def test_what_a_producer_encodes_is_what_the_builder_builds(rows: list):
+def test_what_a_producer_encodes_is_what_the_builder_builds(rows: list) -> None:
     batch: ProducerBatch[int] = ProducerBatch(TP, 0)
     for number, row in enumerate(rows):
         batch.append(row, number, 1)
@@ -85,7 +85,7 @@ def test_what_a_producer_encodes_is_what_the_builder_builds(rows: list):
 
 
 @pytest.mark.parametrize("size", range(4_070, 4_100))
-def test_a_producer_encodes_sizes_around_the_end_of_its_table(size: int):
+def test_a_producer_encodes_sizes_around_the_end_of_its_table(size: int) -> None:
     content = b"x" * size
     for row in ((0, content, None, []), (0, None, content, []), (size, b"k", b"v", [])):
         batch: ProducerBatch[int] = ProducerBatch(TP, 0)
@@ -94,7 +94,7 @@ def test_a_producer_encodes_sizes_around_the_end_of_its_table(size: int):
         assert batch.build(Compression.NONE) == build_batch([(0, None, None, []), row])
 
 
-def test_a_producer_encodes_more_records_than_its_table_has():
+def test_a_producer_encodes_more_records_than_its_table_has() -> None:
     rows = [(0, None, b"v", [])] * 4_100
     batch: ProducerBatch[int] = ProducerBatch(TP, 0)
     for number, row in enumerate(rows):
@@ -104,7 +104,7 @@ def test_a_producer_encodes_more_records_than_its_table_has():
 
 @pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP])
 @pytest.mark.parametrize("transactional", [False, True])
-def test_a_producer_says_codec_and_transaction(codec: Compression, transactional: bool):
+def test_a_producer_says_codec_and_transaction(codec: Compression, transactional: bool) -> None:
     batch: ProducerBatch[int] = ProducerBatch(TP, 0)
     batch.append((7, None, b"v", []), 0, 1)
     (built,) = parse_batches(batch.build(codec, transactional=transactional))
@@ -113,14 +113,14 @@ def test_a_producer_says_codec_and_transaction(codec: Compression, transactional
     assert (built.base_timestamp, built.max_timestamp) == (7, 7)
 
 
-def test_the_overhead_of_a_batch_is_its_header():
+def test_the_overhead_of_a_batch_is_its_header() -> None:
     batch: ProducerBatch[int] = ProducerBatch(TP, 0)
     batch.append((0, None, b"v", []), 0, 1)
     assert len(batch.build(Compression.NONE)) == BATCH_OVERHEAD_BYTES + len(batch.body)
 
 
 @pytest.mark.parametrize("log_append", [False, True])
-def test_records_carry_the_time_that_the_topic_wants(log_append: bool):
+def test_records_carry_the_time_that_the_topic_wants(log_append: bool) -> None:
     (batch,) = parse_batches(build_batch([(10, None, b"a", []), (13, None, b"b", [])]))
     if log_append:
         batch = batch._replace(attributes=TIMESTAMP_TYPE_FLAG, max_timestamp=50)
@@ -128,7 +128,7 @@ def test_records_carry_the_time_that_the_topic_wants(log_append: bool):
     assert [record.timestamp for record in record_list.consumer_records(TP, batch)] == wanted
 
 
-def test_bytes_after_the_last_record_are_an_error():
+def test_bytes_after_the_last_record_are_an_error() -> None:
     (batch,) = parse_batches(build_batch([(0, None, b"a", []), (0, None, b"b", [])]))
     with pytest.raises(CorruptRecordError, match="after its last record"):
         record_list.consumer_records(TP, batch._replace(record_count=1, last_offset_delta=0))
@@ -136,7 +136,9 @@ def test_bytes_after_the_last_record_are_an_error():
 
 @given(rows=rows, at=st.floats(0, 0.999), byte=st.integers(0, 255), cut=st.integers(0, 3))
 @settings(max_examples=150, deadline=None)
-def test_broken_bytes_are_an_error_or_other_records(rows: list, at: float, byte: int, cut: int):
+def test_broken_bytes_are_an_error_or_other_records(
+    rows: list, at: float, byte: int, cut: int
+) -> None:
     data = bytearray(build_batch(rows))
     place = 61 + int(at * (len(data) - 61))
     data[place] = byte
@@ -160,7 +162,9 @@ def test_broken_bytes_are_an_error_or_other_records(rows: list, at: float, byte:
         (b"\x01\x01\x00?", "a record ends 1 bytes early"),
     ],
 )
-def test_what_a_malformed_record_is_refused_for(after_offset: bytes, problem: str, dense: bool):
+def test_what_a_malformed_record_is_refused_for(
+    after_offset: bytes, problem: str, dense: bool
+) -> None:
     record = b"\0\0\0" + after_offset  # attributes, timestamp and offset deltas
     data = assemble_batch(
         bytes([2 * len(record)]) + record + (b"x" * 9 if "field" in problem else b""),
@@ -180,7 +184,7 @@ def test_what_a_malformed_record_is_refused_for(after_offset: bytes, problem: st
         record_list.consumer_records(TP, batch)
 
 
-def test_a_long_negative_length_of_a_value_is_refused():
+def test_a_long_negative_length_of_a_value_is_refused() -> None:
     data = build_batch([(0, None, b"x" * 64, [])])
     broken = data.replace(b"\x80\x01x", b"\x81\x01x")  # the varint of -65 in place of that of 64
     assert broken != data

@@ -37,13 +37,13 @@ def ready(*sent: ProducerBatch[int]) -> Sequences:
     return sequences
 
 
-def test_sequences_count_records():
+def test_sequences_count_records() -> None:
     a, b = batch(3), batch(2)
     ready(a, b)
     assert (a.stamp, b.stamp) == (Stamp(7, 0, 1), Stamp(7, 0, 4))
 
 
-def test_the_first_batch_of_a_partition_goes_alone():
+def test_the_first_batch_of_a_partition_goes_alone() -> None:
     sequences = Sequences()
     assert not sequences.stamp(batch(), False), "no producer id yet"
     sequences.set_producer(7, 0)
@@ -54,7 +54,7 @@ def test_the_first_batch_of_a_partition_goes_alone():
     assert sequences.stamp(batch(), True)
 
 
-def test_behind_a_batch_that_failed_for_good_sequences_close_up():
+def test_behind_a_batch_that_failed_for_good_sequences_close_up() -> None:
     a, b = batch(3), batch(2)
     sequences = ready(a, b)
     assert sequences.refused(a, ErrorCode.MESSAGE_TOO_LARGE, False) is Verdict.FAIL
@@ -64,7 +64,7 @@ def test_behind_a_batch_that_failed_for_good_sequences_close_up():
     assert b.stamp == Stamp(7, 0, 1), "the place of the one that is not there"
 
 
-def test_behind_a_batch_in_doubt_that_expired_the_epoch_rises():
+def test_behind_a_batch_in_doubt_that_expired_the_epoch_rises() -> None:
     a, b = batch(3), batch(2)
     sequences = ready(a, b)
     sequences.refused(a, ErrorCode.NETWORK_EXCEPTION, True)
@@ -74,7 +74,7 @@ def test_behind_a_batch_in_doubt_that_expired_the_epoch_rises():
     assert b.stamp == Stamp(7, 1, 0)
 
 
-def test_an_answer_to_a_later_batch_tells_that_the_expired_one_was_written():
+def test_an_answer_to_a_later_batch_tells_that_the_expired_one_was_written() -> None:
     a, b = batch(3), batch(2)
     sequences = ready(a, b)
     for each in (a, b):
@@ -88,7 +88,7 @@ def test_an_answer_to_a_later_batch_tells_that_the_expired_one_was_written():
     assert c.stamp == Stamp(7, 0, 6), "no new epoch is needed"
 
 
-def test_a_broker_that_lost_its_log():
+def test_a_broker_that_lost_its_log() -> None:
     a = batch()
     sequences = ready(a)
     code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -105,7 +105,7 @@ def test_a_broker_that_lost_its_log():
     assert c.stamp == Stamp(7, 2, 1), "b is written"
 
 
-def test_the_last_epoch_is_followed_by_another_producer_id():
+def test_the_last_epoch_is_followed_by_another_producer_id() -> None:
     a = batch()
     sequences = Sequences()
     sequences.set_producer(7, 32_767)  # epochs have 16 bits
@@ -119,7 +119,7 @@ def test_the_last_epoch_is_followed_by_another_producer_id():
 
 
 @pytest.mark.parametrize("code", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_SERVER_ERROR])
-def test_a_broker_may_have_written_a_batch_that_it_refused(code: ErrorCode):
+def test_a_broker_may_have_written_a_batch_that_it_refused(code: ErrorCode) -> None:
     a, b = batch(3), batch()
     sequences = ready(a)
     sequences.refused(a, code, code.retriable)
@@ -136,7 +136,7 @@ def test_a_broker_may_have_written_a_batch_that_it_refused(code: ErrorCode):
         ErrorCode.CONCURRENT_TRANSACTIONS,
     ],
 )
-def test_what_was_refused_before_the_append_leaves_its_numbers(code: ErrorCode):
+def test_what_was_refused_before_the_append_leaves_its_numbers(code: ErrorCode) -> None:
     a, b = batch(3), batch()
     sequences = ready(a)
     sequences.refused(a, code, True)
@@ -145,7 +145,7 @@ def test_what_was_refused_before_the_append_leaves_its_numbers(code: ErrorCode):
     assert b.stamp == Stamp(7, 0, 1)
 
 
-def test_a_producer_id_may_be_zero():
+def test_a_producer_id_may_be_zero() -> None:
     sequences = Sequences()
     assert (sequences.producer_id, sequences.epoch, sequences.is_ready) == (-1, -1, False)
     sequences.set_producer(0, 0)
@@ -155,7 +155,7 @@ def test_a_producer_id_may_be_zero():
     assert a.stamp == Stamp(0, 0, 0)
 
 
-def test_with_a_new_producer_id_nothing_of_the_old_one_counts():
+def test_with_a_new_producer_id_nothing_of_the_old_one_counts() -> None:
     a, b = batch(), batch()
     sequences = ready(a)
     sequences.set_producer(8, 0)
@@ -166,7 +166,7 @@ def test_with_a_new_producer_id_nothing_of_the_old_one_counts():
     assert b.stamp == Stamp(8, 0, 0)
 
 
-def test_a_batch_that_was_sent_before_waits_for_the_others():
+def test_a_batch_that_was_sent_before_waits_for_the_others() -> None:
     a, b = batch(3), batch(2)
     sequences = ready(a, b)
     sequences.refused(b, ErrorCode.NOT_ENOUGH_REPLICAS, True)
@@ -176,7 +176,7 @@ def test_a_batch_that_was_sent_before_waits_for_the_others():
     assert b.stamp == Stamp(7, 0, 4)
 
 
-def test_behind_a_gap_nothing_is_in_doubt():
+def test_behind_a_gap_nothing_is_in_doubt() -> None:
     a, b = batch(3), batch(2)
     sequences = ready(a, b)
     sequences.refused(a, ErrorCode.MESSAGE_TOO_LARGE, False)
@@ -186,7 +186,7 @@ def test_behind_a_gap_nothing_is_in_doubt():
     assert b.stamp == Stamp(7, 0, 1)
 
 
-def test_a_transaction_does_not_make_up_an_epoch():
+def test_a_transaction_does_not_make_up_an_epoch() -> None:
     sequences = Sequences(transactional=True)
     sequences.set_producer(7, 3)
     a = batch()
@@ -198,7 +198,7 @@ def test_a_transaction_does_not_make_up_an_epoch():
 
 
 @pytest.mark.parametrize("in_doubt", [False, True])
-def test_the_epoch_that_one_partition_brought_is_the_next_of_all(in_doubt: bool):
+def test_the_epoch_that_one_partition_brought_is_the_next_of_all(in_doubt: bool) -> None:
     a = batch()
     sequences = ready(a)
     other: ProducerBatch[int] = ProducerBatch(TopicPartition("t", 1), 0)
@@ -218,7 +218,7 @@ def test_the_epoch_that_one_partition_brought_is_the_next_of_all(in_doubt: bool)
     assert later.stamp == Stamp(7, 1, 0 if in_doubt else 1)
 
 
-def test_a_duplicate_too_old_for_the_broker_to_remember_is_delivered():
+def test_a_duplicate_too_old_for_the_broker_to_remember_is_delivered() -> None:
     a, b = batch(3), batch(2)
     sequences = ready(a, b)
     sequences.acknowledged(b)
@@ -229,7 +229,7 @@ def test_a_duplicate_too_old_for_the_broker_to_remember_is_delivered():
     assert later.stamp == Stamp(7, 0, 6)
 
 
-def test_a_batch_of_a_partition_that_starts_over_is_sent_again():
+def test_a_batch_of_a_partition_that_starts_over_is_sent_again() -> None:
     a, b = batch(3), batch(2)
     sequences = ready(a, b)
     assert sequences.refused(b, ErrorCode.UNKNOWN_PRODUCER_ID, False) is Verdict.RETRY
@@ -239,7 +239,9 @@ def test_a_batch_of_a_partition_that_starts_over_is_sent_again():
 
 
 @pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_EPOCH])
-def test_a_broker_that_forgot_the_producer_has_not_written_a_batch_in_doubt(code: ErrorCode):
+def test_a_broker_that_forgot_the_producer_has_not_written_a_batch_in_doubt(
+    code: ErrorCode,
+) -> None:
     a = batch()
     sequences = ready(a)
     assert sequences.refused(a, ErrorCode.NETWORK_EXCEPTION, True) is Verdict.RETRY
@@ -249,7 +251,7 @@ def test_a_broker_that_forgot_the_producer_has_not_written_a_batch_in_doubt(code
 
 
 @pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_EPOCH])
-def test_a_transaction_fails_when_the_broker_forgot_its_producer(code: ErrorCode):
+def test_a_transaction_fails_when_the_broker_forgot_its_producer(code: ErrorCode) -> None:
     sequences = Sequences(transactional=True)
     sequences.set_producer(7, 3)
     a = batch()
@@ -259,7 +261,7 @@ def test_a_transaction_fails_when_the_broker_forgot_its_producer(code: ErrorCode
 
 
 @pytest.mark.parametrize("highest_first", [False, True])
-def test_every_batch_given_up_in_doubt_has_to_be_passed(highest_first: bool):
+def test_every_batch_given_up_in_doubt_has_to_be_passed(highest_first: bool) -> None:
     """An acknowledgement from between two of them says nothing about the second."""
     a, between, b = batch(3), batch(2), batch(2)
     sequences = ready(a, between, b)
@@ -273,7 +275,7 @@ def test_every_batch_given_up_in_doubt_has_to_be_passed(highest_first: bool):
 
 
 @pytest.mark.parametrize("retriable", [False, True])
-def test_answers_under_an_old_producer_id_change_nothing(retriable: bool):
+def test_answers_under_an_old_producer_id_change_nothing(retriable: bool) -> None:
     a, b = batch(3), batch()
     sequences = ready(a)
     sequences.set_producer(8, 0)
@@ -285,7 +287,7 @@ def test_answers_under_an_old_producer_id_change_nothing(retriable: bool):
     assert b.stamp == Stamp(8, 0, 0)
 
 
-def test_two_partitions_that_lost_their_logs_share_one_new_epoch():
+def test_two_partitions_that_lost_their_logs_share_one_new_epoch() -> None:
     a, other = batch(), batch(tp=OTHER)
     sequences = ready(a)
     sequences.stamp(other, False)
@@ -296,7 +298,7 @@ def test_two_partitions_that_lost_their_logs_share_one_new_epoch():
     assert (a.stamp, other.stamp) == (Stamp(7, 1, 0), Stamp(7, 1, 0))
 
 
-def test_a_batch_in_doubt_keeps_its_stamp_when_another_partition_brings_an_epoch():
+def test_a_batch_in_doubt_keeps_its_stamp_when_another_partition_brings_an_epoch() -> None:
     gone, in_doubt, other = batch(3), batch(2), batch(tp=OTHER)
     sequences = ready(gone, in_doubt)
     sequences.refused(gone, ErrorCode.MESSAGE_TOO_LARGE, False)
@@ -324,7 +326,7 @@ FATES = {
 
 
 @pytest.mark.parametrize("seed", range(0, 300, 100))
-def test_nothing_is_doubled_or_reordered_whatever_gets_lost(seed: int):
+def test_nothing_is_doubled_or_reordered_whatever_gets_lost(seed: int) -> None:
     """A hundred runs each."""
     for number in range(seed, seed + 100):
         play(random.Random(number))

@@ -50,7 +50,7 @@ def stopped(*errors, error=0):
 
 
 @pytest.mark.mission("CEL-15")
-def test_leader_and_isr_and_update_metadata():
+def test_leader_and_isr_and_update_metadata() -> None:
     response = LeaderAndIsrResponse()
     assert answer_event(1, LeaderAndIsrRequest(controller_epoch=5, broker_epoch=8), response) == (
         events.LeaderAndIsrResponseReceived(1, 5, 8, response)
@@ -62,7 +62,7 @@ def test_leader_and_isr_and_update_metadata():
 
 
 @pytest.mark.mission("RSM-13")
-def test_only_deletions_are_answered():
+def test_only_deletions_are_answered() -> None:
     assert answer_event(1, stop_replica(False, False), stopped(0, 0)) is None
     event = answer_event(1, stop_replica(True, False), stopped(56, 0))
     assert event.partition_errors == {A: ErrorCode.KAFKA_STORAGE_ERROR}
@@ -71,19 +71,19 @@ def test_only_deletions_are_answered():
 
 @pytest.mark.mission("RSM-15")
 @pytest.mark.parametrize("error", [ErrorCode.STALE_BROKER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR])
-def test_a_refusal_of_the_whole_request_is_one_of_every_deletion(error):
+def test_a_refusal_of_the_whole_request_is_one_of_every_deletion(error) -> None:
     event = answer_event(1, stop_replica(True, True), stopped(error=error))
     assert event.error is error
     assert event.partition_errors == {A: error, B: error}
 
 
 @pytest.mark.mission("RSM-14", "RSM-15")
-def test_a_deletion_that_the_response_does_not_name_has_no_result():
+def test_a_deletion_that_the_response_does_not_name_has_no_result() -> None:
     event = answer_event(1, stop_replica(True, True), stopped(0))
     assert event.partition_errors == {A: ErrorCode.NONE}
 
 
-def test_errors_by_topic_id_and_by_name():
+def test_errors_by_topic_id_and_by_name() -> None:
     names = {UUID(int=1): "a"}
     response = LeaderAndIsrResponse(
         topics=[

@@ -25,7 +25,7 @@ S = ElectionStrategy
         ((), (), {1}, True, None),
     ],
 )
-def test_offline(assignment, isr, live, unclean, leader):
+def test_offline(assignment, isr, live, unclean, leader) -> None:
     assert election.offline_leader(assignment, isr, live, unclean) == leader
 
 
@@ -39,7 +39,7 @@ def test_offline(assignment, isr, live, unclean, leader):
         ((4, 5, 6), (1, 2), {1, 2, 4}, None),
     ],
 )
-def test_reassign(target, isr, live, leader):
+def test_reassign(target, isr, live, leader) -> None:
     assert election.reassign_leader(target, isr, live) == leader
 
 
@@ -48,7 +48,7 @@ def test_reassign(target, isr, live, leader):
     ("isr", "live", "leader"),
     [((1, 2), {1, 2}, 1), ((1, 2), {2}, None), ((2,), {1, 2}, None)],
 )
-def test_preferred(isr, live, leader):
+def test_preferred(isr, live, leader) -> None:
     assert election.preferred_leader((1, 2), isr, live) == leader
     assert election.preferred_leader((), isr, live) is None
 
@@ -64,19 +64,19 @@ def test_preferred(isr, live, leader):
         ((1, 2), {1, 3}, {1}, None),
     ],
 )
-def test_controlled_shutdown(isr, live, going, leader):
+def test_controlled_shutdown(isr, live, going, leader) -> None:
     assert election.controlled_shutdown_leader((1, 2, 3), isr, live, going) == leader
 
 
 @pytest.mark.mission("LEL-9")
-def test_the_strategies():
+def test_the_strategies() -> None:
     assert {s.value for s in S} == {
         "offline", "unclean", "reassign", "preferred", "controlled shutdown", "no-op",
     }  # fmt: skip
 
 
 @pytest.mark.mission("LEL-2", "LEL-3")
-def test_the_topic_leader_example(cluster):
+def test_the_topic_leader_example(cluster) -> None:
     partitions = cluster.topic("topic-leader", (3, 1, 2), (1, 2, 3), (2, 3, 1))
     cluster.context.remove_brokers([1])
     states = [
@@ -93,7 +93,7 @@ def test_the_topic_leader_example(cluster):
 
 
 @pytest.mark.mission("LEL-8", "PSM-9")
-def test_an_election_raises_the_leader_epoch_and_keeps_the_version_read(cluster):
+def test_an_election_raises_the_leader_epoch_and_keeps_the_version_read(cluster) -> None:
     (tp,) = cluster.topic("t", (1, 2, 3))
     cluster.context.remove_brokers([1])
     result = elect(cluster.context, tp, LeaderAndIsr(1, 4, (1, 2, 3), 9), S.OFFLINE)
@@ -104,7 +104,7 @@ def test_an_election_raises_the_leader_epoch_and_keeps_the_version_read(cluster)
 
 @pytest.mark.mission("LEL-4", "LEL-8")
 @pytest.mark.parametrize(("strategy", "allowed"), [(S.OFFLINE, True), (S.UNCLEAN, False)])
-def test_an_unclean_leader_is_alone_in_sync_and_recovering(cluster, strategy, allowed):
+def test_an_unclean_leader_is_alone_in_sync_and_recovering(cluster, strategy, allowed) -> None:
     (tp,) = cluster.topic("t", (1, 2, 3))
     cluster.context.remove_brokers([1])
     result = elect(cluster.context, tp, LeaderAndIsr(1, 4, (1,), 9), strategy, allowed)
@@ -113,14 +113,14 @@ def test_an_unclean_leader_is_alone_in_sync_and_recovering(cluster, strategy, al
 
 
 @pytest.mark.mission("LEL-4")
-def test_without_unclean_nobody_leads(cluster):
+def test_without_unclean_nobody_leads(cluster) -> None:
     (tp,) = cluster.topic("t", (1, 2, 3))
     cluster.context.remove_brokers([1])
     assert elect(cluster.context, tp, LeaderAndIsr(1, 4, (1,)), S.OFFLINE).leader_and_isr is None
 
 
 @pytest.mark.mission("LEL-1")
-def test_a_replica_on_a_failed_disk_is_not_live(cluster):
+def test_a_replica_on_a_failed_disk_is_not_live(cluster) -> None:
     (tp,) = cluster.topic("t", (1, 2, 3))
     cluster.context.replicas_on_offline_dirs = {1: {tp}, 2: {TopicPartition("other", 0)}}
     result = elect(cluster.context, tp, LeaderAndIsr(1, 4, (1, 2, 3)), S.OFFLINE)
@@ -129,7 +129,7 @@ def test_a_replica_on_a_failed_disk_is_not_live(cluster):
 
 
 @pytest.mark.mission("LEL-5")
-def test_reassignment_elects_among_the_targets(cluster):
+def test_reassignment_elects_among_the_targets(cluster) -> None:
     cluster.brokers(1, 2, 3, 4, 5)
     (tp,) = cluster.topic("t", (1, 2))
     cluster.context.set_assignment(
@@ -141,7 +141,7 @@ def test_reassignment_elects_among_the_targets(cluster):
 
 
 @pytest.mark.mission("LEL-6")
-def test_the_preferred_leader_tells_all_replicas(cluster):
+def test_the_preferred_leader_tells_all_replicas(cluster) -> None:
     (tp,) = cluster.topic("t", (1, 2, 3))
     result = elect(cluster.context, tp, LeaderAndIsr(2, 4, (1, 2)), S.PREFERRED)
     assert result.leader_and_isr == LeaderAndIsr(1, 5, (1, 2))
@@ -149,7 +149,7 @@ def test_the_preferred_leader_tells_all_replicas(cluster):
 
 
 @pytest.mark.mission("LEL-7")
-def test_controlled_shutdown_takes_the_broker_out_of_the_isr(cluster):
+def test_controlled_shutdown_takes_the_broker_out_of_the_isr(cluster) -> None:
     (tp,) = cluster.topic("t", (1, 2, 3))
     cluster.context.shutting_down_broker_ids.add(1)
     result = elect(cluster.context, tp, LeaderAndIsr(1, 4, (1, 2, 3)), S.CONTROLLED_SHUTDOWN)
@@ -158,7 +158,7 @@ def test_controlled_shutdown_takes_the_broker_out_of_the_isr(cluster):
 
 
 @pytest.mark.mission("LEL-7")
-def test_a_dead_replica_takes_nothing_over_at_a_controlled_shutdown(cluster):
+def test_a_dead_replica_takes_nothing_over_at_a_controlled_shutdown(cluster) -> None:
     (tp,) = cluster.topic("t", (1, 2, 3))
     cluster.context.shutting_down_broker_ids.add(1)
     cluster.context.remove_brokers([2])
@@ -168,7 +168,7 @@ def test_a_dead_replica_takes_nothing_over_at_a_controlled_shutdown(cluster):
 
 
 @pytest.mark.mission("LEL-9")
-def test_no_op_keeps_the_leader_under_a_new_epoch(cluster):
+def test_no_op_keeps_the_leader_under_a_new_epoch(cluster) -> None:
     (tp,) = cluster.topic("t", (1, 2, 3))
     result = elect(cluster.context, tp, LeaderAndIsr(2, 4, (1, 2)), S.NO_OP)
     assert result.leader_and_isr == LeaderAndIsr(2, 5, (1, 2))

@@ -28,6 +28,7 @@ from minikafka.protocol.messages.stop_replica import (
     StopReplicaTopicState,
 )
 from tests.support.cluster_metadata import partition_state, update
+from typing import Never
 
 ID = UUID(int=5)
 
@@ -187,7 +188,7 @@ async def test_a_broker_is_asked_what_it_speaks() -> None:
 
 async def test_one_that_does_not_answer_is_given_up() -> None:
     class Silent(Old):
-        async def request(self, message, version, timeout_ms):
+        async def request(self, message, version, timeout_ms) -> Never:
             raise TimeoutError("it did not answer")
 
     broker = Silent()

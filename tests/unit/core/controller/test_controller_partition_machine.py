@@ -15,7 +15,7 @@ OFFLINE = ElectionStrategy.OFFLINE
 
 
 @pytest.mark.mission("PSM-2")
-def test_a_new_partition_is_only_marked_and_nobody_is_told(cluster):
+def test_a_new_partition_is_only_marked_and_nobody_is_told(cluster) -> None:
     (tp,) = cluster.topic("t", (2, 1))
     (outcome,) = cluster.move([tp], P.NEW)
     assert [(c.before, c.after) for c in outcome.changes] == [(P.NON_EXISTENT, P.NEW)]
@@ -25,7 +25,7 @@ def test_a_new_partition_is_only_marked_and_nobody_is_told(cluster):
 
 
 @pytest.mark.mission("PSM-7", "LEL-1")
-def test_new_to_online_the_first_live_replica_leads(cluster, summary):
+def test_new_to_online_the_first_live_replica_leads(cluster, summary) -> None:
     (tp,) = cluster.topic("t", (4, 2, 1))
     cluster.context.partition_states[tp] = P.NEW
     (outcome,) = cluster.move([tp], P.ONLINE, OFFLINE)
@@ -45,7 +45,7 @@ def test_new_to_online_the_first_live_replica_leads(cluster, summary):
 
 
 @pytest.mark.mission("PSM-8")
-def test_new_to_online_without_a_live_replica_stays_new(cluster):
+def test_new_to_online_without_a_live_replica_stays_new(cluster) -> None:
     (tp,) = cluster.topic("t", (7, 8))
     cluster.context.partition_states[tp] = P.NEW
     (outcome,) = cluster.move([tp], P.ONLINE, OFFLINE)
@@ -56,7 +56,7 @@ def test_new_to_online_without_a_live_replica_stays_new(cluster):
 
 
 @pytest.mark.mission("PSM-7")
-def test_a_new_partition_whose_state_exists_is_elected_upon_it(cluster):
+def test_a_new_partition_whose_state_exists_is_elected_upon_it(cluster) -> None:
     """A create whose answer was lost, or a state left by a controller that died."""
     (tp,) = cluster.topic("t", (1, 2))
     cluster.context.partition_states[tp] = P.NEW
@@ -69,7 +69,7 @@ def test_a_new_partition_whose_state_exists_is_elected_upon_it(cluster):
 
 @pytest.mark.mission("PSM-9")
 @pytest.mark.parametrize("before", [P.ONLINE, P.OFFLINE])
-def test_to_online_again_elects_and_writes_the_next_epoch(cluster, summary, before):
+def test_to_online_again_elects_and_writes_the_next_epoch(cluster, summary, before) -> None:
     (tp,) = cluster.topic("t", (1, 2, 3))
     cluster.led(tp, 1, (1, 2, 3), leader_epoch=3, zk_version=7)
     cluster.context.partition_states[tp] = before
@@ -86,7 +86,7 @@ def test_to_online_again_elects_and_writes_the_next_epoch(cluster, summary, befo
 
 
 @pytest.mark.mission("PSM-9", "R-6")
-def test_a_version_that_moved_on_is_read_again(cluster):
+def test_a_version_that_moved_on_is_read_again(cluster) -> None:
     """The leader shrank its ISR between our read and our write."""
     (tp,) = cluster.topic("t", (1, 2, 3))
     current = cluster.led(tp, 1, (1, 3), zk_version=8)
@@ -100,7 +100,7 @@ def test_a_version_that_moved_on_is_read_again(cluster):
 
 
 @pytest.mark.mission("PSM-9", "CEL-15", "R-6")
-def test_what_a_newer_controller_wrote_is_left_alone(cluster):
+def test_what_a_newer_controller_wrote_is_left_alone(cluster) -> None:
     (tp,) = cluster.topic("t", (1, 2))
     cluster.led(tp, 1, (1, 2), controller_epoch=6)
     cluster.context.partition_states[tp] = P.OFFLINE
@@ -111,7 +111,7 @@ def test_what_a_newer_controller_wrote_is_left_alone(cluster):
 
 
 @pytest.mark.mission("PSM-9")
-def test_failures_leave_the_partition_where_it_was(cluster):
+def test_failures_leave_the_partition_where_it_was(cluster) -> None:
     gone, broken, orphan = cluster.topic("t", (1, 2), (1, 2), (1, 2))
     for tp in (gone, broken, orphan):
         cluster.led(tp, 1, (1,) if tp is orphan else (1, 2))
@@ -128,7 +128,7 @@ def test_failures_leave_the_partition_where_it_was(cluster):
 
 
 @pytest.mark.mission("PSM-9", "PSM-10", "PSM-11")
-def test_znodes_are_read_for_elections_only(cluster):
+def test_znodes_are_read_for_elections_only(cluster) -> None:
     """A mark needs no znode, and a new partition has none."""
     new, online, offline = partitions = cluster.topic("t", (1, 2), (1, 2), (1, 2))
     cluster.context.partition_states = {new: P.NEW, online: P.ONLINE, offline: P.OFFLINE}
@@ -138,7 +138,7 @@ def test_znodes_are_read_for_elections_only(cluster):
 
 
 @pytest.mark.mission("LEL-4", "R-4")
-def test_unclean_election_where_the_topic_allows_it(cluster):
+def test_unclean_election_where_the_topic_allows_it(cluster) -> None:
     (strict,) = cluster.topic("strict", (1, 2))
     (lax,) = cluster.topic("lax", (1, 2))
     for tp in (strict, lax):
@@ -158,7 +158,7 @@ def test_unclean_election_where_the_topic_allows_it(cluster):
 
 @pytest.mark.mission("PSM-10")
 @pytest.mark.parametrize("before", [P.NEW, P.ONLINE, P.OFFLINE])
-def test_offline_is_only_a_mark(cluster, before):
+def test_offline_is_only_a_mark(cluster, before) -> None:
     (tp,) = cluster.topic("t", (1, 2))
     cluster.context.partition_states[tp] = before
     cluster.move([tp], P.OFFLINE)
@@ -168,7 +168,7 @@ def test_offline_is_only_a_mark(cluster, before):
 
 
 @pytest.mark.mission("PSM-11")
-def test_non_existent_is_only_a_mark(cluster):
+def test_non_existent_is_only_a_mark(cluster) -> None:
     (tp,) = cluster.topic("t", (1, 2))
     cluster.context.partition_states[tp] = P.OFFLINE
     cluster.move([tp], P.NON_EXISTENT)
@@ -177,7 +177,7 @@ def test_non_existent_is_only_a_mark(cluster):
 
 
 @pytest.mark.mission("PSM-12")
-def test_many_partitions_one_request_per_broker_and_kind(cluster, summary):
+def test_many_partitions_one_request_per_broker_and_kind(cluster, summary) -> None:
     partitions = cluster.topic("t", (1, 2), (2, 3), (3, 1))
     cluster.move(partitions, P.NEW)
     cluster.move(partitions, P.ONLINE, OFFLINE)
@@ -191,7 +191,7 @@ def test_many_partitions_one_request_per_broker_and_kind(cluster, summary):
 
 
 @pytest.mark.mission("PSM-14", "DEL-5")
-def test_what_the_trigger_takes_online(cluster):
+def test_what_the_trigger_takes_online(cluster) -> None:
     new, off, on = cluster.topic("t", (1, 2), (1, 2), (1, 2))
     (doomed,) = cluster.topic("doomed", (1, 2))
     cluster.context.partition_states = {
@@ -202,7 +202,7 @@ def test_what_the_trigger_takes_online(cluster):
 
 
 @pytest.mark.mission("CCB-3")
-def test_startup_places_partitions(cluster):
+def test_startup_places_partitions(cluster) -> None:
     new, off, on, disk = cluster.topic("t", (1, 2), (4, 2), (1, 2), (3, 2))
     cluster.led(off, 4, (4,))
     cluster.led(on, 1, (1, 2))
@@ -214,7 +214,7 @@ def test_startup_places_partitions(cluster):
     }  # fmt: skip
 
 
-def test_an_election_needs_a_strategy(cluster):
+def test_an_election_needs_a_strategy(cluster) -> None:
     (tp,) = cluster.topic("t", (1, 2))
     cluster.led(tp, 1, (1, 2))
     cluster.context.partition_states[tp] = P.ONLINE

@@ -22,7 +22,7 @@ def plain(count):
 
 
 @pytest.mark.mission("CRS-1")
-def test_kafkas_table_of_five_brokers_and_ten_partitions():
+def test_kafkas_table_of_five_brokers_and_ten_partitions() -> None:
     placed = assign_replicas(plain(5), 10, 3, start_index=0, replica_shift=0)
     assert placed == {
         0: (0, 1, 2), 1: (1, 2, 3), 2: (2, 3, 4), 3: (3, 4, 0), 4: (4, 0, 1),
@@ -30,12 +30,12 @@ def test_kafkas_table_of_five_brokers_and_ten_partitions():
     }  # fmt: skip
 
 
-def test_the_dice_move_the_first_leader_and_the_second_replica():
+def test_the_dice_move_the_first_leader_and_the_second_replica() -> None:
     placed = assign_replicas(plain(4), 2, 2, start_index=3, replica_shift=2)
     assert placed == {0: (3, 2), 1: (0, 3)}
 
 
-def test_added_partitions_go_on_where_the_topic_stopped():
+def test_added_partitions_go_on_where_the_topic_stopped() -> None:
     whole = assign_replicas(plain(4), 9, 2, start_index=1, replica_shift=1)
     added = assign_replicas(plain(4), 3, 2, start_index=1, replica_shift=1, start_partition=2)
     assert sorted(added) == [2, 3, 4]
@@ -44,7 +44,7 @@ def test_added_partitions_go_on_where_the_topic_stopped():
 
 
 @pytest.mark.mission("CRS-1")
-def test_kafkas_rack_table():
+def test_kafkas_rack_table() -> None:
     assert rack_alternated(RACKS) == [0, 3, 1, 5, 4, 2]
     placed = assign_replicas(RACKED, 7, 3, start_index=0, replica_shift=0)
     assert placed == {
@@ -53,14 +53,14 @@ def test_kafkas_rack_table():
     }  # fmt: skip
 
 
-def test_with_as_many_replicas_as_brokers_each_has_one():
+def test_with_as_many_replicas_as_brokers_each_has_one() -> None:
     """Also where two brokers share a rack: both go round the ring before either is taken twice."""
     brokers = [BrokerRack(0, "a"), BrokerRack(1, "a"), BrokerRack(2, "b"), BrokerRack(3, "c")]
     placed = assign_replicas(brokers, 4, 4, start_index=0, replica_shift=0)
     assert [sorted(replicas) for replicas in placed.values()] == [[0, 1, 2, 3]] * 4
 
 
-def test_racks_count_only_when_every_broker_has_one():
+def test_racks_count_only_when_every_broker_has_one() -> None:
     some = broker_racks([Broker(2, (), "a"), Broker(1, ())])
     assert some == [BrokerRack(1), BrokerRack(2)]
     every = broker_racks([Broker(2, (), "a"), Broker(1, (), "b")])
@@ -76,7 +76,7 @@ def test_racks_count_only_when_every_broker_has_one():
         ([BrokerRack(0, "a"), BrokerRack(1)], 1, 1, ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_refusals(brokers, partitions, factor, code):
+def test_refusals(brokers, partitions, factor, code) -> None:
     with pytest.raises(KafkaError) as refusal:
         assign_replicas(brokers, partitions, factor, start_index=0, replica_shift=0)
     assert refusal.value.code is code
@@ -90,7 +90,7 @@ def test_refusals(brokers, partitions, factor, code):
     racked=st.booleans(),
     data=st.data(),
 )
-def test_any_cluster(racks, partitions, dice, racked, data):
+def test_any_cluster(racks, partitions, dice, racked, data) -> None:
     factor = data.draw(st.integers(1, len(racks)))
     brokers = [BrokerRack(i, rack if racked else None) for i, rack in enumerate(racks)]
     placed = assign_replicas(

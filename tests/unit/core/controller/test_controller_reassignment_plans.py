@@ -38,13 +38,13 @@ BROKERS = st.lists(st.integers(0, 6), unique=True, min_size=1, max_size=4).map(t
     ],
 )
 @pytest.mark.mission("REA-1", "REA-2")
-def test_the_way_to_a_target(before, target, after):
+def test_the_way_to_a_target(before, target, after) -> None:
     assert reassign_to(ReplicaAssignment(*before), target) == ReplicaAssignment(*after)
 
 
 @pytest.mark.mission("REA-1")
 @given(BROKERS, st.lists(BROKERS, min_size=1, max_size=4))
-def test_whatever_was_wanted_before_the_origin_is_remembered(origin, targets):
+def test_whatever_was_wanted_before_the_origin_is_remembered(origin, targets) -> None:
     assignment = ReplicaAssignment(origin)
     for target in targets:
         assignment = reassign_to(assignment, target)
@@ -67,14 +67,14 @@ def test_whatever_was_wanted_before_the_origin_is_remembered(origin, targets):
     ],
 )
 @pytest.mark.mission("REA-5")
-def test_complete_when_the_targets_are_in_sync(new_cluster, target, isr, live, complete):
+def test_complete_when_the_targets_are_in_sync(new_cluster, target, isr, live, complete) -> None:
     cluster = new_cluster().brokers(*live)
     (tp,) = cluster.topic("t", (1, 2))
     assignment = reassign_to(ReplicaAssignment((1, 2)), target)
     assert reassignment.is_complete(cluster.context, tp, assignment, isr) is complete
 
 
-def test_a_partition_at_rest_is_complete(cluster):
+def test_a_partition_at_rest_is_complete(cluster) -> None:
     (tp,) = cluster.topic("t", (1, 2))
     assert reassignment.is_complete(cluster.context, tp, ReplicaAssignment((9,)), ())
 
@@ -92,7 +92,7 @@ def test_a_partition_at_rest_is_complete(cluster):
         (-1, (2,), (1,), (), False),
     ],
 )
-def test_what_may_be_dropped(new_cluster, leader, isr, kept, live, fine):
+def test_what_may_be_dropped(new_cluster, leader, isr, kept, live, fine) -> None:
     cluster = new_cluster().brokers(*live)
     (tp,) = cluster.topic("t", (1, 2))
     known = LeaderAndIsr(leader, 3, isr)
@@ -113,7 +113,7 @@ def problem_of(cluster, tp, target):
 
 
 @pytest.mark.mission("REA-1")
-def test_a_target_may_be_every_live_broker(new_cluster):
+def test_a_target_may_be_every_live_broker(new_cluster) -> None:
     cluster = new_cluster().brokers(0, 5)
     (tp,) = cluster.topic("t", (1, 2))
     reassignment.check_target(cluster.context, tp, (0, 5))
@@ -121,7 +121,7 @@ def test_a_target_may_be_every_live_broker(new_cluster):
 
 
 @pytest.mark.mission("REA-1")
-def test_a_target_that_cannot_be(cluster):
+def test_a_target_that_cannot_be(cluster) -> None:
     (tp,) = cluster.topic("t", (1, 2))
     assert "Empty replica list" in problem_of(cluster, tp, ())
     assert "Duplicate replica ids" in problem_of(cluster, tp, (3, 3))
@@ -129,7 +129,7 @@ def test_a_target_that_cannot_be(cluster):
 
 
 @pytest.mark.mission("REA-1")
-def test_only_partitions_that_exist_are_reassigned(cluster):
+def test_only_partitions_that_exist_are_reassigned(cluster) -> None:
     (doomed,) = cluster.topic("doomed", (1, 2))
     cluster.context.topics_to_be_deleted.add("doomed")
     for tp in (TopicPartition("none", 0), doomed):
@@ -138,7 +138,7 @@ def test_only_partitions_that_exist_are_reassigned(cluster):
         assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_new_replicas_are_started_once(cluster):
+def test_new_replicas_are_started_once(cluster) -> None:
     (tp,) = cluster.topic("t", (1, 2))
     assignment = ReplicaAssignment((3, 1, 2), (3,), (2,))
     new = PartitionAndReplica(tp, 3)
@@ -148,7 +148,7 @@ def test_new_replicas_are_started_once(cluster):
 
 
 @pytest.mark.mission("REA-3")
-def test_raising_a_leader_epoch(cluster, summary):
+def test_raising_a_leader_epoch(cluster, summary) -> None:
     a, b, c = cluster.topic("t", (1, 2), (2, 1), (1,))
     cluster.context.set_assignment(a, ReplicaAssignment((3, 1, 2), (3,), (2,)))
     states = {
@@ -175,7 +175,7 @@ def test_raising_a_leader_epoch(cluster, summary):
 # ---------------------------------------------------------------------------------------- balance
 
 
-def test_candidates(cluster):
+def test_candidates(cluster) -> None:
     a, b, c = cluster.topic("t", (1, 2), (2, 1), (3,))
     (doomed,) = cluster.topic("d", (1,))
     cluster.led(a, 2, (2, 1))
@@ -197,7 +197,7 @@ def test_candidates(cluster):
     ("elsewhere", "percentage", "wanted"),
     [(0, 10, 0), (1, 10, 0), (2, 10, 2), (2, 20, 0), (3, 20, 3), (1, 0, 1), (10, 99, 10)],
 )
-def test_more_than_so_many_per_cent_elsewhere(cluster, elsewhere, percentage, wanted):
+def test_more_than_so_many_per_cent_elsewhere(cluster, elsewhere, percentage, wanted) -> None:
     partitions = cluster.topic("t", *[(1, 2)] * 10)
     for number, tp in enumerate(partitions):
         cluster.led(tp, 2 if number < elsewhere else 1, (1, 2))
@@ -206,7 +206,7 @@ def test_more_than_so_many_per_cent_elsewhere(cluster, elsewhere, percentage, wa
 
 
 @pytest.mark.mission("CDU-10")
-def test_who_cannot_lead_gets_nothing_back(cluster):
+def test_who_cannot_lead_gets_nothing_back(cluster) -> None:
     a, b, c, d = cluster.topic("t", (1, 2), (1, 2), (3, 2), (4, 2))
     cluster.led(a, 2, (2,))  # not in sync
     cluster.led(b, 2, (2, 1))

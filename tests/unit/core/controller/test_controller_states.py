@@ -49,7 +49,7 @@ REPLICA_CELLS = [
 
 
 @pytest.mark.mission("PSM-1", "RSM-1")
-def test_numbers_and_names_are_kafkas():
+def test_numbers_and_names_are_kafkas() -> None:
     assert [(int(s), str(s)) for s in P] == [
         (0, "NewPartition"),
         (1, "OnlinePartition"),
@@ -71,7 +71,7 @@ def test_numbers_and_names_are_kafkas():
 
 @pytest.mark.mission("PSM-2", "PSM-3", "PSM-4", "PSM-5")
 @pytest.mark.parametrize(("before", "after", "legal"), PARTITION_CELLS)
-def test_partition_transition(cluster, before, after, legal):
+def test_partition_transition(cluster, before, after, legal) -> None:
     (tp,) = cluster.topic("t", (1, 2))
     if before in (P.ONLINE, P.OFFLINE):
         cluster.led(tp, 1, (1, 2))
@@ -87,7 +87,7 @@ def test_partition_transition(cluster, before, after, legal):
 
 @pytest.mark.mission("RSM-2", "RSM-3", "RSM-4", "RSM-5", "RSM-6", "RSM-7", "RSM-8")
 @pytest.mark.parametrize(("before", "after", "legal"), REPLICA_CELLS)
-def test_replica_transition(cluster, before, after, legal):
+def test_replica_transition(cluster, before, after, legal) -> None:
     (tp,) = cluster.topic("t", (1, 2))
     cluster.led(tp, 1, (1, 2))
     replica = cluster.replica(tp, 2)
@@ -103,7 +103,7 @@ def test_replica_transition(cluster, before, after, legal):
 
 
 @pytest.mark.mission("PSM-13")
-def test_no_way_leads_back_to_new():
+def test_no_way_leads_back_to_new() -> None:
     reached = {P.ONLINE}
     for _ in P:
         reached |= {
@@ -114,7 +114,7 @@ def test_no_way_leads_back_to_new():
     assert P.NEW not in reached
 
 
-def test_a_plan_touches_nothing(cluster):
+def test_a_plan_touches_nothing(cluster) -> None:
     (tp,) = cluster.topic("t", (1, 2))
     state = cluster.led(tp, 1, (1, 2))
     cluster.context.partition_states[tp] = P.ONLINE

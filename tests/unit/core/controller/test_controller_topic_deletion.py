@@ -32,7 +32,7 @@ def doomed(cluster, name, replicas, *states):
         ((R.ONLINE, R.OFFLINE), True, ((), (), ())),  # waits for what halted it
     ],
 )
-def test_the_next_step(cluster, states, ineligible, expected):
+def test_the_next_step(cluster, states, ineligible, expected) -> None:
     tp = doomed(cluster, "t", (1, 2), *states)
     if ineligible:
         topic_deletion.halt(cluster.context, ["t"])
@@ -45,7 +45,7 @@ def test_the_next_step(cluster, states, ineligible, expected):
 
 
 @pytest.mark.mission("DEL-3", "DEL-4")
-def test_halt_and_resume_concern_topics_on_the_list_only(cluster):
+def test_halt_and_resume_concern_topics_on_the_list_only(cluster) -> None:
     doomed(cluster, "t", (1,), R.ONLINE)
     assert topic_deletion.halt(cluster.context, ["t", "other"]) == ["t"]
     assert cluster.context.topics_ineligible_for_deletion == {"t"}
@@ -54,7 +54,7 @@ def test_halt_and_resume_concern_topics_on_the_list_only(cluster):
 
 
 @pytest.mark.mission("DEL-3")
-def test_dead_replicas_wait_and_live_ones_go(cluster):
+def test_dead_replicas_wait_and_live_ones_go(cluster) -> None:
     tp = doomed(cluster, "t", (1, 9, 3), R.OFFLINE, R.OFFLINE, R.DELETION_SUCCESSFUL)
     assert topic_deletion.replicas_to_delete(cluster.context, ["t"]) == ReplicasToDelete(
         dead=(cluster.replica(tp, 9),), alive=(cluster.replica(tp, 1),), halted=("t",)
@@ -62,7 +62,7 @@ def test_dead_replicas_wait_and_live_ones_go(cluster):
 
 
 @pytest.mark.mission("DEL-4")
-def test_what_cannot_be_deleted_right_after_a_failover(cluster):
+def test_what_cannot_be_deleted_right_after_a_failover(cluster) -> None:
     cluster.topic("fine", (1, 2))
     cluster.topic("offline", (1, 9))
     (moving,) = cluster.topic("moving", (1, 2))
@@ -71,7 +71,7 @@ def test_what_cannot_be_deleted_right_after_a_failover(cluster):
 
 
 @pytest.mark.mission("RSM-14", "RSM-15")
-def test_what_an_answer_means(cluster):
+def test_what_an_answer_means(cluster) -> None:
     a = doomed(cluster, "a", (1,), R.DELETION_STARTED)
     b = doomed(cluster, "b", (1,), R.DELETION_STARTED)
     late = doomed(cluster, "late", (1,), R.ONLINE)  # of an earlier life: nothing was asked of it
@@ -87,7 +87,7 @@ def test_what_an_answer_means(cluster):
     assert deleted == []
 
 
-def test_unseen_topics_and_replicas_by_fate(cluster):
+def test_unseen_topics_and_replicas_by_fate(cluster) -> None:
     a = doomed(cluster, "a", (1,), R.ONLINE)
     (b,) = cluster.topic("b", (1,))
     replicas = [cluster.replica(a, 1), cluster.replica(b, 1)]

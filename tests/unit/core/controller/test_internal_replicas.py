@@ -19,7 +19,7 @@ def context(live, replicas, topic=TOPIC):
     return made
 
 
-def test_one_broker_becomes_three():
+def test_one_broker_becomes_three() -> None:
     made = context([1, 2, 3], [(1,)] * 6)
     found = missing_replicas(made, FACTORS)
     assert sorted(found) == [TopicPartition(TOPIC, n) for n in range(6)]
@@ -27,30 +27,30 @@ def test_one_broker_becomes_three():
     assert Counter(replicas[0] for replicas in found.values()) == {1: 2, 2: 2, 3: 2}
 
 
-def test_of_many_brokers_each_gets_its_share():
+def test_of_many_brokers_each_gets_its_share() -> None:
     found = missing_replicas(context(range(1, 8), [(1,), (1,), (1,), (1,)]), FACTORS)
     assert all(1 in replicas and len(set(replicas)) == 3 for replicas in found.values())
     held = Counter(b for replicas in found.values() for b in replicas)
     assert max(held[b] for b in range(2, 8)) - min(held[b] for b in range(2, 8)) <= 1
 
 
-def test_as_many_as_live():
+def test_as_many_as_live() -> None:
     found = missing_replicas(context([1, 2], [(1,), (2, 1)]), FACTORS)
     assert found == {TopicPartition(TOPIC, 0): (1, 2)}
 
 
-def test_who_is_dead_keeps_its_replica_and_is_not_preferred():
+def test_who_is_dead_keeps_its_replica_and_is_not_preferred() -> None:
     assert missing_replicas(context([2], [(1,)]), FACTORS) == {TopicPartition(TOPIC, 0): (2, 1)}
 
 
-def test_nothing_to_do():
+def test_nothing_to_do() -> None:
     assert missing_replicas(context([1], [(1,)]), FACTORS) == {}
     assert missing_replicas(context([1, 2, 3, 4], [(2, 3, 4)]), FACTORS) == {}
     assert missing_replicas(context([1, 2, 3], [(1,)], "mine"), FACTORS) == {}
     assert missing_replicas(context([1, 2, 3], [(1,)]), {}) == {}
 
 
-def test_what_is_on_the_move_or_doomed_is_left_alone():
+def test_what_is_on_the_move_or_doomed_is_left_alone() -> None:
     moving = context([1, 2, 3], [(1,), (1,)])
     moving.partitions_being_reassigned.add(TopicPartition(TOPIC, 0))
     assert list(missing_replicas(moving, FACTORS)) == [TopicPartition(TOPIC, 1)]
@@ -59,18 +59,18 @@ def test_what_is_on_the_move_or_doomed_is_left_alone():
     assert missing_replicas(doomed, FACTORS) == {}
 
 
-def test_a_new_replica_goes_to_the_broker_with_the_fewest():
+def test_a_new_replica_goes_to_the_broker_with_the_fewest() -> None:
     found = missing_replicas(context([1, 2, 3], [(1, 2), (1,)]), {TOPIC: 2})
     assert sorted(found[TopicPartition(TOPIC, 1)]) == [1, 3]
 
 
-def test_a_new_replica_goes_to_another_broker():
+def test_a_new_replica_goes_to_another_broker() -> None:
     """Even where the broker that has one holds no more replicas than the others."""
     found = missing_replicas(context([1, 2, 3], [(2, 3), (1,)]), {TOPIC: 2})
     assert sorted(found[TopicPartition(TOPIC, 1)]) == [1, 2]
 
 
-def test_partitions_that_lack_nothing_count_when_preferred_leaders_are_spread():
+def test_partitions_that_lack_nothing_count_when_preferred_leaders_are_spread() -> None:
     whole, lacking = [(1, 2)] * 2, [(1,)] * 4
     found = missing_replicas(context([1, 2], whole + lacking), {TOPIC: 2})
     assert Counter(replicas[0] for replicas in (*whole, *found.values())) == {1: 3, 2: 3}

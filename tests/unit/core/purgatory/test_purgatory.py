@@ -38,14 +38,14 @@ class Operation(DelayedOperation):
 
 
 @pytest.mark.mission("PUR-9")
-def test_the_template_methods_have_to_be_filled_in():
+def test_the_template_methods_have_to_be_filled_in() -> None:
     assert DelayedOperation.__abstractmethods__ == {"try_complete", "on_complete", "on_expiration"}
     with pytest.raises(TypeError):
         DelayedOperation(5)  # type: ignore[abstract]
 
 
 @pytest.mark.mission("PUR-1")
-def test_force_complete_has_one_winner():
+def test_force_complete_has_one_winner() -> None:
     operation = Operation("a")
     assert not operation.is_completed
     assert operation.force_complete()
@@ -55,7 +55,7 @@ def test_force_complete_has_one_winner():
     assert operation.trace == ["a: complete"]
 
 
-def test_what_is_ready_at_once_is_neither_watched_nor_timed():
+def test_what_is_ready_at_once_is_neither_watched_nor_timed() -> None:
     purgatory = Purgatory[Operation]("Test")
     operation = Operation("a")
     operation.ready = True
@@ -65,13 +65,13 @@ def test_what_is_ready_at_once_is_neither_watched_nor_timed():
     assert operation.trace == ["a: try", "a: complete"]
 
 
-def test_an_operation_has_to_watch_something():
+def test_an_operation_has_to_watch_something() -> None:
     with pytest.raises(AssertionError):
         Purgatory[Operation]("Test").try_complete_else_watch(Operation("a"), [], now_ms=0)
 
 
 @pytest.mark.mission("PUR-1", "PUR-9")
-def test_time_out_forces_completion_and_then_tells_of_the_expiry():
+def test_time_out_forces_completion_and_then_tells_of_the_expiry() -> None:
     purgatory = Purgatory[Operation]("Test")
     operation = Operation("a", delay_ms=100)
     assert not purgatory.try_complete_else_watch(operation, ["k"], now_ms=1_000)
@@ -84,7 +84,7 @@ def test_time_out_forces_completion_and_then_tells_of_the_expiry():
 
 
 @pytest.mark.mission("PUR-2", "PUR-9")
-def test_an_event_completes_before_the_time_out_and_stops_the_timer():
+def test_an_event_completes_before_the_time_out_and_stops_the_timer() -> None:
     purgatory = Purgatory[Operation]("Test")
     operation = Operation("a", delay_ms=100)
     purgatory.try_complete_else_watch(operation, ["k"], now_ms=0)
@@ -98,7 +98,7 @@ def test_an_event_completes_before_the_time_out_and_stops_the_timer():
 
 
 @pytest.mark.mission("PUR-8")
-def test_order_of_the_two_tries():
+def test_order_of_the_two_tries() -> None:
     purgatory = Purgatory[Operation]("Test")
     seen: list[tuple[int, int]] = []
 
@@ -115,7 +115,7 @@ def test_order_of_the_two_tries():
 
 @pytest.mark.mission("PUR-8")
 @pytest.mark.parametrize("by_itself", [True, False])
-def test_completion_between_the_two_tries(by_itself: bool):
+def test_completion_between_the_two_tries(by_itself: bool) -> None:
     purgatory = Purgatory[Operation]("Test")
 
     class Racing(Operation):
@@ -137,7 +137,7 @@ def test_completion_between_the_two_tries(by_itself: bool):
 
 
 @pytest.mark.mission("PUR-4")
-def test_an_event_touches_its_own_key_only():
+def test_an_event_touches_its_own_key_only() -> None:
     purgatory = Purgatory[Operation]("Test")
     first, second, both = Operation("1"), Operation("2"), Operation("12")
     purgatory.try_complete_else_watch(first, ["k1"], now_ms=0)
@@ -149,7 +149,7 @@ def test_an_event_touches_its_own_key_only():
     assert purgatory.check_and_complete("k3") == 0
 
 
-def test_several_watchers_of_one_key_are_tried_in_the_order_they_came():
+def test_several_watchers_of_one_key_are_tried_in_the_order_they_came() -> None:
     purgatory = Purgatory[Operation]("Test")
     trace: list[str] = []
     operations = [Operation(name, trace=trace) for name in "abc"]
@@ -162,7 +162,7 @@ def test_several_watchers_of_one_key_are_tried_in_the_order_they_came():
     assert purgatory.watched == 1
 
 
-def test_an_event_on_many_keys_tries_each_operation_once():
+def test_an_event_on_many_keys_tries_each_operation_once() -> None:
     trace: list[str] = []
     purgatory = Purgatory[Operation]("Test")
     many = [f"k{i}" for i in range(1_000)]
@@ -175,7 +175,7 @@ def test_an_event_on_many_keys_tries_each_operation_once():
     assert purgatory.watched == 2 * len(many)
 
 
-def test_an_event_on_many_keys_drops_the_lists_that_it_empties():
+def test_an_event_on_many_keys_drops_the_lists_that_it_empties() -> None:
     purgatory = Purgatory[Operation]("Test")
     purgatory.try_complete_else_watch(operation := Operation("a"), ["k1", "k2"], 0)
     operation.ready = True
@@ -183,7 +183,7 @@ def test_an_event_on_many_keys_drops_the_lists_that_it_empties():
     assert (purgatory.watched, purgatory.watched_keys) == (0, 0)
 
 
-def test_an_event_on_many_keys_does_not_try_what_a_completion_before_has_completed():
+def test_an_event_on_many_keys_does_not_try_what_a_completion_before_has_completed() -> None:
     purgatory = Purgatory[Operation]("Test")
     first, second = Operation("a"), Operation("b")
     for operation in (first, second):
@@ -196,7 +196,7 @@ def test_an_event_on_many_keys_does_not_try_what_a_completion_before_has_complet
 
 
 @pytest.mark.mission("PUR-5")
-def test_completed_operations_are_purged_from_the_lists_of_other_keys():
+def test_completed_operations_are_purged_from_the_lists_of_other_keys() -> None:
     purgatory = Purgatory[Operation]("Test")
     assert purgatory.purge_interval == 1_000
     for i in range(1_001):
@@ -218,7 +218,7 @@ def test_completed_operations_are_purged_from_the_lists_of_other_keys():
 
 
 @pytest.mark.mission("PUR-5")
-def test_operations_on_very_many_keys_are_purged_sooner():
+def test_operations_on_very_many_keys_are_purged_sooner() -> None:
     purgatory = Purgatory[Operation]("Test")
     keys = range(10_000)
     for now_ms in range(10):
@@ -233,7 +233,7 @@ def test_operations_on_very_many_keys_are_purged_sooner():
     assert purgatory.watched == waiting.watch_lists == 10_000
 
 
-def test_cancelling_a_key_completes_nothing_and_stops_the_timers():
+def test_cancelling_a_key_completes_nothing_and_stops_the_timers() -> None:
     purgatory = Purgatory[Operation]("Test")
     operation, other = Operation("a"), Operation("b")
     purgatory.try_complete_else_watch(operation, ["k"], now_ms=0)
@@ -248,7 +248,7 @@ def test_cancelling_a_key_completes_nothing_and_stops_the_timers():
 
 
 @pytest.mark.mission("PUR-3", "PUR-6")
-def test_every_purgatory_has_wheels_of_its_own():
+def test_every_purgatory_has_wheels_of_its_own() -> None:
     produce, fetch = Purgatory[Operation]("Produce"), Purgatory[Operation]("Fetch")
     produce.try_complete_else_watch(Operation("a", delay_ms=30_000), ["k"], now_ms=0)
     assert sum(sum(row.tasks_by_slot) for row in produce.levels()) == 1
@@ -256,7 +256,7 @@ def test_every_purgatory_has_wheels_of_its_own():
     assert (len(produce.levels()), len(fetch.levels())) == (4, 1)
 
 
-def test_a_first_operation_late_in_the_clocks_life_is_aimed_finely():
+def test_a_first_operation_late_in_the_clocks_life_is_aimed_finely() -> None:
     purgatory = Purgatory[Operation]("Test")
     now = 86_400_000 * 30 + 7
     purgatory.try_complete_else_watch(Operation("a", delay_ms=15), ["k"], now_ms=now)
@@ -267,7 +267,7 @@ def test_a_first_operation_late_in_the_clocks_life_is_aimed_finely():
 class TestCallingBackIn:
     """A completion runs the broker's code, which calls the purgatory again."""
 
-    def test_watching_the_same_key_again(self):
+    def test_watching_the_same_key_again(self) -> None:
         purgatory = Purgatory[Operation]("Test")
         first, second = Operation("a"), Operation("b")
         first.after = lambda: purgatory.try_complete_else_watch(second, ["k"], now_ms=5)
@@ -279,7 +279,7 @@ class TestCallingBackIn:
         second.ready = True
         assert purgatory.check_and_complete("k") == 1
 
-    def test_a_nested_check_sees_those_which_the_outer_one_has_passed(self):
+    def test_a_nested_check_sees_those_which_the_outer_one_has_passed(self) -> None:
         purgatory = Purgatory[Operation]("Test")
         first, second = Operation("a"), Operation("b")
 
@@ -295,7 +295,7 @@ class TestCallingBackIn:
         assert first.completions == second.completions == 1
         assert (purgatory.watched, purgatory.watched_keys, purgatory.delayed) == (0, 0, 0)
 
-    def test_a_chain_that_empties_the_list_and_fills_it_anew(self):
+    def test_a_chain_that_empties_the_list_and_fills_it_anew(self) -> None:
         purgatory = Purgatory[Operation]("Test")
         first, second, third = Operation("a"), Operation("b"), Operation("c")
 
@@ -314,7 +314,7 @@ class TestCallingBackIn:
         third.ready = True
         assert purgatory.check_and_complete("k") == 1
 
-    def test_expiry_that_completes_another_due_one(self):
+    def test_expiry_that_completes_another_due_one(self) -> None:
         purgatory = Purgatory[Operation]("Test")
         trace: list[str] = []
         first, second = Operation("a", 10, trace), Operation("b", 11, trace)
@@ -330,7 +330,7 @@ class TestCallingBackIn:
         assert purgatory.advance(100) == 1
         assert trace == ["a: complete", "b: try", "b: complete", "a: expired"]
 
-    def test_expiry_that_parks_an_operation_that_is_due_already(self):
+    def test_expiry_that_parks_an_operation_that_is_due_already(self) -> None:
         purgatory = Purgatory[Operation]("Test")
         first, second = Operation("a", 10), Operation("b", 0)
         first.after = lambda: purgatory.try_complete_else_watch(second, ["k"], now_ms=10)

@@ -31,7 +31,7 @@ def park(purgatory: Purgatory[Parked], *keys: str, delay_ms: int = 100, now_ms: 
 
 
 @pytest.mark.mission("PUR-5")
-def test_operations_that_have_left_all_their_lists_are_no_reason_to_purge():
+def test_operations_that_have_left_all_their_lists_are_no_reason_to_purge() -> None:
     purgatory = Purgatory[Parked]("Test", purge_interval=3)
     for _ in range(20):
         park(purgatory, "k").ready = True
@@ -45,7 +45,7 @@ def test_operations_that_have_left_all_their_lists_are_no_reason_to_purge():
 
 
 @pytest.mark.mission("PUR-5")
-def test_operations_that_were_cancelled_are_no_reason_to_purge():
+def test_operations_that_were_cancelled_are_no_reason_to_purge() -> None:
     purgatory = Purgatory[Parked]("Test", purge_interval=3)
     for _ in range(20):
         park(purgatory, "k")
@@ -54,7 +54,7 @@ def test_operations_that_were_cancelled_are_no_reason_to_purge():
 
 
 @pytest.mark.mission("PUR-5")
-def test_a_purge_is_due_once_more_than_the_interval_linger():
+def test_a_purge_is_due_once_more_than_the_interval_linger() -> None:
     purgatory = Purgatory[Parked]("Test", purge_interval=3)
     waiting = park(purgatory, "cold", "hot", delay_ms=10_000)
     for round_ in range(3):
@@ -71,7 +71,7 @@ def test_a_purge_is_due_once_more_than_the_interval_linger():
 
 
 @pytest.mark.mission("PUR-5")
-def test_operations_that_expired_are_purged_as_well():
+def test_operations_that_expired_are_purged_as_well() -> None:
     purgatory = Purgatory[Parked]("Test", purge_interval=3)
     operations = [park(purgatory, f"k{i}", delay_ms=10) for i in range(4)]
     assert purgatory.advance(10) == 4
@@ -79,7 +79,7 @@ def test_operations_that_expired_are_purged_as_well():
     assert (purgatory.watched, purgatory.watched_keys) == (0, 0)
 
 
-def test_what_a_purge_cannot_take_away_calls_for_no_other_one():
+def test_what_a_purge_cannot_take_away_calls_for_no_other_one() -> None:
     purgatory = Purgatory[Parked]("Test", purge_interval=3)
     for i in range(10):
         park(purgatory, "gone", f"still-{i}")
@@ -90,7 +90,7 @@ def test_what_a_purge_cannot_take_away_calls_for_no_other_one():
     assert not purgatory.purge_due
 
 
-def test_cancelling_a_key_leaves_the_operation_to_events_of_its_other_keys():
+def test_cancelling_a_key_leaves_the_operation_to_events_of_its_other_keys() -> None:
     purgatory = Purgatory[Parked]("Test")
     operation = park(purgatory, "a", "b")
     assert purgatory.cancel_for_key("a") == [operation]
@@ -101,7 +101,7 @@ def test_cancelling_a_key_leaves_the_operation_to_events_of_its_other_keys():
     assert operation.ended == ["completed"]
 
 
-def test_cancelling_a_key_does_not_tell_of_what_is_completed_already():
+def test_cancelling_a_key_does_not_tell_of_what_is_completed_already() -> None:
     purgatory = Purgatory[Parked]("Test")
     done, waiting = park(purgatory, "a"), park(purgatory, "a")
     done.force_complete()
@@ -110,7 +110,7 @@ def test_cancelling_a_key_does_not_tell_of_what_is_completed_already():
 
 
 @pytest.mark.mission("TW-24")
-def test_what_is_cancelled_in_the_pass_that_would_expire_it_does_not_expire():
+def test_what_is_cancelled_in_the_pass_that_would_expire_it_does_not_expire() -> None:
     purgatory = Purgatory[Parked]("Test")
 
     class Cancelling(Parked):
@@ -124,7 +124,7 @@ def test_what_is_cancelled_in_the_pass_that_would_expire_it_does_not_expire():
     assert not other.is_completed
 
 
-def test_parking_again_after_a_cancellation_sets_a_new_time_out():
+def test_parking_again_after_a_cancellation_sets_a_new_time_out() -> None:
     purgatory = Purgatory[Parked]("Test")
     operation = park(purgatory, "k", delay_ms=100)
     purgatory.cancel_for_key("k")
@@ -135,7 +135,7 @@ def test_parking_again_after_a_cancellation_sets_a_new_time_out():
     assert operation.ended == ["completed", "expired"]
 
 
-def test_parking_again_without_a_cancellation_forgets_the_first_time_out():
+def test_parking_again_without_a_cancellation_forgets_the_first_time_out() -> None:
     purgatory = Purgatory[Parked]("Test")
     operation = park(purgatory, "a", delay_ms=100)
     purgatory.try_complete_else_watch(operation, ["b"], now_ms=60)
@@ -145,7 +145,7 @@ def test_parking_again_without_a_cancellation_forgets_the_first_time_out():
 
 
 @pytest.mark.parametrize("delay_ms", [0, -1, -30_000])
-def test_a_deadline_that_is_past_expires_at_the_next_advance(delay_ms: int):
+def test_a_deadline_that_is_past_expires_at_the_next_advance(delay_ms: int) -> None:
     purgatory = Purgatory[Parked]("Test")
     waiting = park(purgatory, "k", delay_ms=50, now_ms=1_000)
     operation = park(purgatory, "k", delay_ms=delay_ms, now_ms=1_000)
@@ -158,7 +158,7 @@ def test_a_deadline_that_is_past_expires_at_the_next_advance(delay_ms: int):
     assert not waiting.is_completed
 
 
-def test_a_late_operation_that_an_event_completes_does_not_expire():
+def test_a_late_operation_that_an_event_completes_does_not_expire() -> None:
     purgatory = Purgatory[Parked]("Test")
     operation = park(purgatory, "k", delay_ms=-5)
     operation.ready = True
@@ -167,7 +167,7 @@ def test_a_late_operation_that_an_event_completes_does_not_expire():
     assert operation.ended == ["completed"]
 
 
-def test_events_that_complete_everything_leave_nothing_to_wake_for():
+def test_events_that_complete_everything_leave_nothing_to_wake_for() -> None:
     purgatory = Purgatory[Parked]("Test")
     operations = [park(purgatory, "k", delay_ms=30_000) for _ in range(5)]
     assert purgatory.next_expiration_ms() is not None
@@ -178,7 +178,7 @@ def test_events_that_complete_everything_leave_nothing_to_wake_for():
 
 
 @pytest.mark.mission("PUR-5")
-def test_places_of_what_still_waits_do_not_make_the_next_purge_due_again():
+def test_places_of_what_still_waits_do_not_make_the_next_purge_due_again() -> None:
     """An operation that waits on very many keys, as a follower's fetch does, is looked through by
     one purge, and by the next only once the places have doubled."""
     purgatory = Purgatory[Parked]("Test")
@@ -194,7 +194,7 @@ def test_places_of_what_still_waits_do_not_make_the_next_purge_due_again():
 @pytest.mark.mission("PUR-5")
 def test_the_next_purge_is_due_above_twice_the_places_that_the_last_one_left(
     monkeypatch: pytest.MonkeyPatch,
-):
+) -> None:
     monkeypatch.setattr("minikafka.core.purgatory.purgatory.LINGERING_PLACES", 10)
     purgatory = Purgatory[Parked]("Test")
     park(purgatory, *map(str, range(11)), delay_ms=10_000)
@@ -205,7 +205,7 @@ def test_the_next_purge_is_due_above_twice_the_places_that_the_last_one_left(
     assert purgatory.purge_due
 
 
-def test_an_operation_parked_at_time_zero_gets_its_whole_delay():
+def test_an_operation_parked_at_time_zero_gets_its_whole_delay() -> None:
     purgatory = Purgatory[Parked]("Test")
     park(purgatory, "k", delay_ms=1, now_ms=0)
     assert purgatory.advance(0) == 0

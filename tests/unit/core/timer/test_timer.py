@@ -24,7 +24,7 @@ def wake_ups(timer: Timer[str]) -> list[tuple[int, list[str]]]:
 
 
 @pytest.mark.mission("TW-20", "TW-19")
-def test_precise_advance_wakes_once_per_bucket_and_never_for_an_empty_tick():
+def test_precise_advance_wakes_once_per_bucket_and_never_for_an_empty_tick() -> None:
     timer = Timer[str](start_ms=0, tick_ms=1, wheel_size=1000)
     timer.add("200", 200)
     timer.add("840", 840)
@@ -32,7 +32,7 @@ def test_precise_advance_wakes_once_per_bucket_and_never_for_an_empty_tick():
 
 
 @pytest.mark.mission("TW-20")
-def test_with_the_default_wheels_a_wake_up_fires_or_demotes():
+def test_with_the_default_wheels_a_wake_up_fires_or_demotes() -> None:
     timer = Timer[str](start_ms=0)
     timer.add("200", 200)
     timer.add("840", 840)
@@ -41,7 +41,7 @@ def test_with_the_default_wheels_a_wake_up_fires_or_demotes():
 
 
 @pytest.mark.mission("TW-19")
-def test_the_queue_holds_one_item_per_bucket_in_use():
+def test_the_queue_holds_one_item_per_bucket_in_use() -> None:
     timer = Timer[str](start_ms=0)
     for i in range(100):
         timer.add(f"{i}", 3)
@@ -53,7 +53,7 @@ def test_the_queue_holds_one_item_per_bucket_in_use():
 
 
 @pytest.mark.mission("TW-23")
-def test_a_burst_of_due_buckets_is_drained_in_one_pass():
+def test_a_burst_of_due_buckets_is_drained_in_one_pass() -> None:
     timer = Timer[str](start_ms=0)
     for expiration in (9_000, 5, 450, 30, 12, 350, 10_000):
         timer.add(f"{expiration}", expiration)
@@ -64,7 +64,7 @@ def test_a_burst_of_due_buckets_is_drained_in_one_pass():
 
 
 @pytest.mark.mission("TW-24")
-def test_a_due_bucket_is_filed_again_from_the_finest_wheel():
+def test_a_due_bucket_is_filed_again_from_the_finest_wheel() -> None:
     timer = Timer[str](start_ms=0)
     due, later = timer.add("due", 400), timer.add("later", 405)
     assert due.bucket is later.bucket
@@ -73,7 +73,7 @@ def test_a_due_bucket_is_filed_again_from_the_finest_wheel():
 
 
 @pytest.mark.mission("TW-24")
-def test_a_cancelled_task_never_comes_out():
+def test_a_cancelled_task_never_comes_out() -> None:
     timer = Timer[str](start_ms=0)
     for expiration in (0, 5, 30, 450):
         timer.cancel(timer.add("cancelled", expiration))
@@ -84,7 +84,7 @@ def test_a_cancelled_task_never_comes_out():
 
 
 @pytest.mark.mission("TW-24")
-def test_tasks_that_are_due_when_added_come_out_first_in_their_order():
+def test_tasks_that_are_due_when_added_come_out_first_in_their_order() -> None:
     timer = Timer[str](start_ms=100)
     timer.add("past", 40)
     timer.add("now", 100)
@@ -94,7 +94,7 @@ def test_tasks_that_are_due_when_added_come_out_first_in_their_order():
     assert timer.advance(101) == []
 
 
-def test_cancelling_after_the_task_came_out_is_harmless():
+def test_cancelling_after_the_task_came_out_is_harmless() -> None:
     timer = Timer[str](start_ms=0)
     entry = timer.add("a", 5)
     assert timer.advance(5) == ["a"]
@@ -102,7 +102,7 @@ def test_cancelling_after_the_task_came_out_is_harmless():
     assert timer.size == 0
 
 
-def test_a_clock_that_stands_still_or_goes_back_fires_nothing():
+def test_a_clock_that_stands_still_or_goes_back_fires_nothing() -> None:
     timer = Timer[str](start_ms=1_000)
     timer.add("a", 1_010)
     assert timer.advance(1_000) == []
@@ -110,7 +110,7 @@ def test_a_clock_that_stands_still_or_goes_back_fires_nothing():
     assert timer.advance(1_010) == ["a"]
 
 
-def test_after_an_advance_the_hand_stands_at_now_even_if_nothing_was_due():
+def test_after_an_advance_the_hand_stands_at_now_even_if_nothing_was_due() -> None:
     timer = Timer[str](start_ms=0)
     timer.add("far", 100_000)
     assert timer.advance(1_000) == []
@@ -145,7 +145,7 @@ def lines_run(call: Callable[[], object]) -> int:
 
 
 @pytest.mark.mission("TW-1", "TW-25")
-def test_adding_and_cancelling_cost_the_same_however_many_timers_there_are():
+def test_adding_and_cancelling_cost_the_same_however_many_timers_there_are() -> None:
     costs = []
     for population in (1_000, 100_000):
         timer = Timer[str](start_ms=0)
@@ -159,7 +159,7 @@ def test_adding_and_cancelling_cost_the_same_however_many_timers_there_are():
     assert all(cost > 0 for cost in costs[0])
 
 
-def test_a_garbage_collection_is_no_work_of_the_timer():
+def test_a_garbage_collection_is_no_work_of_the_timer() -> None:
     timer = Timer[str](start_ms=0)
     timer.add("first", 30)  # which makes the second wheel
     collected: list[str] = []
@@ -181,7 +181,7 @@ def test_a_garbage_collection_is_no_work_of_the_timer():
 
 
 @pytest.mark.mission("TW-25")
-def test_a_million_timers_queue_a_few_dozen_buckets():
+def test_a_million_timers_queue_a_few_dozen_buckets() -> None:
     timer = Timer[int](start_ms=0)
     add = timer.add
     for i in range(1_000_000):
@@ -269,7 +269,7 @@ TestWheelAgainstHeap.settings = settings(max_examples=60, stateful_step_count=40
 TestWheelAgainstHeap = pytest.mark.mission("TW-13", "TW-22", "TW-24")(TestWheelAgainstHeap)
 
 
-def test_tasks_of_different_milliseconds_come_out_in_order_of_their_deadlines():
+def test_tasks_of_different_milliseconds_come_out_in_order_of_their_deadlines() -> None:
     timer = Timer[int](start_ms=0)
     deadlines = [1 + i * 7919 % 100_003 for i in range(5_000)]
     for deadline in deadlines:
@@ -278,7 +278,7 @@ def test_tasks_of_different_milliseconds_come_out_in_order_of_their_deadlines():
 
 
 @pytest.mark.mission("TW-20", "TW-23")
-def test_a_clock_that_jumped_far_ahead_costs_no_empty_ticks():
+def test_a_clock_that_jumped_far_ahead_costs_no_empty_ticks() -> None:
     """As after the suspension of the machine: the work is that of what waited, not of the time."""
     costs = []
     for away_ms in (86_400_000, 10 * 365 * 86_400_000):
@@ -293,7 +293,7 @@ def test_a_clock_that_jumped_far_ahead_costs_no_empty_ticks():
     assert costs[0] == costs[1]
 
 
-def test_the_longest_delay_takes_eight_wake_ups_and_fires_to_the_millisecond():
+def test_the_longest_delay_takes_eight_wake_ups_and_fires_to_the_millisecond() -> None:
     longest = 2**31 - 1
     timer = Timer[str](start_ms=1_234_567)
     timer.add("a", 1_234_567 + longest)
@@ -304,7 +304,7 @@ def test_the_longest_delay_takes_eight_wake_ups_and_fires_to_the_millisecond():
 
 
 @pytest.mark.mission("TW-20")
-def test_buckets_that_cancellation_emptied_wake_nobody():
+def test_buckets_that_cancellation_emptied_wake_nobody() -> None:
     timer = Timer[str](start_ms=0)
     entries = [timer.add("a", expiration) for expiration in (5, 30, 450, 9_000)]
     assert timer.next_expiration_ms() == 5
@@ -318,7 +318,7 @@ def test_buckets_that_cancellation_emptied_wake_nobody():
     assert timer.advance(455) == ["b"]
 
 
-def test_a_timer_that_rested_is_brought_up_to_now_before_the_next_addition():
+def test_a_timer_that_rested_is_brought_up_to_now_before_the_next_addition() -> None:
     timer = Timer[str](start_ms=0)
     for expiration in (5, 450, 9_000):
         timer.add("a", expiration).cancel()
@@ -328,14 +328,14 @@ def test_a_timer_that_rested_is_brought_up_to_now_before_the_next_addition():
     assert wake_ups(timer) == [(1_000_015, ["b"])]
 
 
-def test_catching_up_is_for_a_timer_in_which_nothing_waits():
+def test_catching_up_is_for_a_timer_in_which_nothing_waits() -> None:
     timer = Timer[str](start_ms=0)
     timer.add("a", 5)
     with pytest.raises(AssertionError):
         timer.catch_up(10)
 
 
-def test_what_is_late_when_added_survives_catching_up():
+def test_what_is_late_when_added_survives_catching_up() -> None:
     timer = Timer[str](start_ms=100)
     timer.add("late", 50)
     timer.catch_up(200)

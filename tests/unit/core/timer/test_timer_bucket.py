@@ -11,7 +11,7 @@ def tasks(bucket: TimerTaskList[str]) -> list[str]:
 
 
 @pytest.mark.mission("TW-15")
-def test_an_empty_bucket_is_a_sentinel_that_points_at_itself():
+def test_an_empty_bucket_is_a_sentinel_that_points_at_itself() -> None:
     bucket = TimerTaskList[str](TaskCounter())
     assert not bucket
     assert bucket.root.next is bucket.root
@@ -20,7 +20,7 @@ def test_an_empty_bucket_is_a_sentinel_that_points_at_itself():
 
 
 @pytest.mark.mission("TW-2")
-def test_entries_form_a_circle_in_the_order_of_arrival():
+def test_entries_form_a_circle_in_the_order_of_arrival() -> None:
     counter = TaskCounter()
     bucket = TimerTaskList[str](counter)
     entries = [TimerTaskEntry(name, 7) for name in "abc"]
@@ -39,7 +39,7 @@ def test_entries_form_a_circle_in_the_order_of_arrival():
 @pytest.mark.mission("TW-2")
 @pytest.mark.parametrize("by_bucket", [True, False])
 @pytest.mark.parametrize("gone", [0, 1, 2])
-def test_removal_unlinks_without_walking(gone: int, by_bucket: bool):
+def test_removal_unlinks_without_walking(gone: int, by_bucket: bool) -> None:
     counter = TaskCounter()
     bucket = TimerTaskList[str](counter)
     entries = [TimerTaskEntry(name, 7) for name in "abc"]
@@ -60,7 +60,7 @@ def test_removal_unlinks_without_walking(gone: int, by_bucket: bool):
     assert not hasattr(entries[gone], "prev")
 
 
-def test_an_entry_is_in_one_bucket_at_a_time():
+def test_an_entry_is_in_one_bucket_at_a_time() -> None:
     counter = TaskCounter()
     first, second = TimerTaskList[str](counter), TimerTaskList[str](counter)
     entry = TimerTaskEntry("a", 7)
@@ -72,7 +72,7 @@ def test_an_entry_is_in_one_bucket_at_a_time():
     assert counter.value == 1
 
 
-def test_draining_leaves_the_bucket_ready_for_its_next_lap():
+def test_draining_leaves_the_bucket_ready_for_its_next_lap() -> None:
     counter = TaskCounter()
     bucket = TimerTaskList[str](counter)
     news = [bucket.add(TimerTaskEntry(name, 7), 7) for name in "abc"]

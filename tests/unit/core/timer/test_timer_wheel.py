@@ -30,14 +30,14 @@ def place(timer: Timer[str], entry: TimerTaskEntry[str]) -> tuple[int, int, int]
 
 
 @pytest.mark.mission("TW-5", "TW-3")
-def test_the_finest_wheel_has_twenty_slots_of_one_millisecond():
+def test_the_finest_wheel_has_twenty_slots_of_one_millisecond() -> None:
     wheel = Timer[str](start_ms=0).wheel
     assert (wheel.tick_ms, wheel.wheel_size, wheel.interval_ms) == (1, 20, 20)
     assert len(wheel.buckets) == 20
 
 
 @pytest.mark.mission("TW-2", "TW-26")
-def test_a_wheel_is_a_ring_of_task_lists_and_the_list_is_what_is_queued():
+def test_a_wheel_is_a_ring_of_task_lists_and_the_list_is_what_is_queued() -> None:
     timer = Timer[str](start_ms=0)
     assert all(isinstance(bucket, TimerTaskList) for bucket in timer.wheel.buckets)
     entries = [timer.add(name, 5) for name in ("a", "b", "c")]
@@ -47,7 +47,7 @@ def test_a_wheel_is_a_ring_of_task_lists_and_the_list_is_what_is_queued():
 
 
 @pytest.mark.mission("TW-3")
-def test_the_dump_shows_ticks_sizes_and_intervals():
+def test_the_dump_shows_ticks_sizes_and_intervals() -> None:
     timer = Timer[str](start_ms=0)
     timer.add("near", 3)
     timer.add("far", 350)
@@ -67,7 +67,7 @@ def test_the_dump_shows_ticks_sizes_and_intervals():
     steps=st.lists(st.integers(0, 30_000), max_size=20),
     reach=st.integers(0, 10**6),
 )
-def test_the_hand_is_always_a_multiple_of_the_tick_on_every_level(start, steps, reach):
+def test_the_hand_is_always_a_multiple_of_the_tick_on_every_level(start, steps, reach) -> None:
     timer = Timer[str](start_ms=start)
     timer.add("far", start + reach)
     now = start
@@ -81,7 +81,7 @@ def test_the_hand_is_always_a_multiple_of_the_tick_on_every_level(start, steps, 
             wheel = wheel.overflow_wheel
 
 
-def test_the_hand_never_goes_back():
+def test_the_hand_never_goes_back() -> None:
     wheel = wheel_at(1000)
     for earlier_ms in (999, 400):
         wheel.advance_clock(earlier_ms)
@@ -89,7 +89,7 @@ def test_the_hand_never_goes_back():
 
 
 @pytest.mark.mission("TW-4")
-def test_the_slot_that_the_hand_points_at_is_due():
+def test_the_slot_that_the_hand_points_at_is_due() -> None:
     timer = Timer[str](start_ms=100)
     timer.add("now", 100)
     timer.add("next", 101)
@@ -99,7 +99,7 @@ def test_the_slot_that_the_hand_points_at_is_due():
 
 
 @pytest.mark.mission("TW-6", "TW-7", "TW-8")
-def test_slots_of_the_worked_example_and_their_reuse():
+def test_slots_of_the_worked_example_and_their_reuse() -> None:
     timer = Timer[str](start_ms=0)
     assert place(timer, timer.add("2 ms", 2)) == (1, 2, 2)
     assert timer.advance(2) == ["2 ms"]
@@ -109,7 +109,7 @@ def test_slots_of_the_worked_example_and_their_reuse():
 
 @pytest.mark.mission("TW-9")
 @pytest.mark.parametrize("start", [0, 1, 7, 19, 20, 399, 12_345])
-def test_a_wheel_serves_from_its_hand_up_to_its_interval(start: int):
+def test_a_wheel_serves_from_its_hand_up_to_its_interval(start: int) -> None:
     timer = Timer[str](start_ms=start)
     assert place(timer, timer.add("due", start)) is None
     for offset in range(1, 20):
@@ -123,7 +123,7 @@ def test_a_wheel_serves_from_its_hand_up_to_its_interval(start: int):
 
 
 @pytest.mark.mission("TW-10", "TW-18")
-def test_upper_levels_come_on_demand_and_hang_from_the_one_below():
+def test_upper_levels_come_on_demand_and_hang_from_the_one_below() -> None:
     timer = Timer[str](start_ms=0)
     assert timer.wheel.overflow_wheel is None
     timer.add("a", 19)
@@ -143,13 +143,13 @@ def test_upper_levels_come_on_demand_and_hang_from_the_one_below():
 
 
 @pytest.mark.mission("TW-11")
-def test_350_ms_goes_to_slot_17_of_level_2():
+def test_350_ms_goes_to_slot_17_of_level_2() -> None:
     timer = Timer[str](start_ms=0)
     assert place(timer, timer.add("350", 350)) == (2, 17, 340)
 
 
 @pytest.mark.mission("TW-12")
-def test_450_ms_shares_slot_1_of_level_3_with_its_neighbours():
+def test_450_ms_shares_slot_1_of_level_3_with_its_neighbours() -> None:
     timer = Timer[str](start_ms=0)
     first = timer.add("450", 450)
     assert place(timer, first) == (3, 1, 400)
@@ -160,7 +160,7 @@ def test_450_ms_shares_slot_1_of_level_3_with_its_neighbours():
 
 
 @pytest.mark.mission("TW-13")
-def test_demotion_level_by_level_until_it_fires():
+def test_demotion_level_by_level_until_it_fires() -> None:
     timer = Timer[str](start_ms=0)
     entry = timer.add("450", 450)
     moves = [place(timer, entry)]
@@ -176,7 +176,7 @@ def test_demotion_level_by_level_until_it_fires():
 
 
 @pytest.mark.mission("TW-16")
-def test_an_upper_wheel_starts_at_the_lower_hand_trimmed_to_its_tick():
+def test_an_upper_wheel_starts_at_the_lower_hand_trimmed_to_its_tick() -> None:
     timer = Timer[str](start_ms=1234)
     timer.add("far", 1234 + 500)
     second = timer.wheel.overflow_wheel
@@ -194,7 +194,7 @@ def test_an_upper_wheel_starts_at_the_lower_hand_trimmed_to_its_tick():
 
 
 @pytest.mark.mission("TW-17")
-def test_advancing_cascades_to_every_level():
+def test_advancing_cascades_to_every_level() -> None:
     wheel = wheel_at(0)
     wheel.add(TimerTaskEntry("far", 5_000))
     wheel.advance_clock(4_433)
@@ -211,7 +211,7 @@ def test_advancing_cascades_to_every_level():
 
 class TestTheFourBranchesOfAdd:
     @pytest.mark.mission("TW-22")
-    def test_cancelled(self):
+    def test_cancelled(self) -> None:
         wheel = wheel_at(0)
         entry = TimerTaskEntry("a", 5)
         entry.cancel()
@@ -221,14 +221,14 @@ class TestTheFourBranchesOfAdd:
 
     @pytest.mark.mission("TW-22")
     @pytest.mark.parametrize("expiration", [0, 39, 40, 59])
-    def test_expired(self, expiration: int):
+    def test_expired(self, expiration: int) -> None:
         wheel = wheel_at(40, tick_ms=20)
         assert not wheel.add(TimerTaskEntry("a", expiration))
         assert wheel.counter.value == 0
         assert wheel.add(TimerTaskEntry("b", 60))
 
     @pytest.mark.mission("TW-22")
-    def test_within_the_interval_and_queued_once_per_lap(self):
+    def test_within_the_interval_and_queued_once_per_lap(self) -> None:
         wheel = wheel_at(0, tick_ms=20)
         for expiration in (45, 50, 59):
             entry = TimerTaskEntry("a", expiration)
@@ -247,7 +247,7 @@ class TestTheFourBranchesOfAdd:
         assert wheel.queue.first_expiration_ms() == 440
 
     @pytest.mark.mission("TW-22")
-    def test_beyond_the_interval(self):
+    def test_beyond_the_interval(self) -> None:
         wheel = wheel_at(0)
         entry = TimerTaskEntry("a", 20)
         assert wheel.add(entry)

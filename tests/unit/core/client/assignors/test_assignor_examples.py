@@ -51,7 +51,7 @@ def after(shares: Shares, topics: str, generation: int = 1) -> dict[str, Subscri
 
 
 @pytest.mark.mission("ASG-3")
-def test_range_gives_seven_partitions_to_three_as_3_2_2():
+def test_range_gives_seven_partitions_to_three_as_3_2_2() -> None:
     shares = assign_range({"t": 7}, all_want("t", "c2 c0 c1"))
     assert named(shares) == {"c0": "t-0 t-1 t-2", "c1": "t-3 t-4", "c2": "t-5 t-6"}
 
@@ -59,7 +59,7 @@ def test_range_gives_seven_partitions_to_three_as_3_2_2():
 @pytest.mark.mission("ASG-3")
 @pytest.mark.parametrize("partitions", range(12))
 @pytest.mark.parametrize("consumers", range(1, 6))
-def test_the_formula_of_the_document(partitions: int, consumers: int):
+def test_the_formula_of_the_document(partitions: int, consumers: int) -> None:
     members = [f"c{number}" for number in range(consumers)]
     shares = assign_range({"t": partitions}, all_want("t", " ".join(members)))
     n, extra = partitions // consumers, partitions % consumers
@@ -70,7 +70,7 @@ def test_the_formula_of_the_document(partitions: int, consumers: int):
 
 
 @pytest.mark.mission("ASG-4")
-def test_what_range_does_badly():
+def test_what_range_does_badly() -> None:
     more_consumers = assign_range({"t": 2}, all_want("t", "c0 c1 c2"))
     assert named(more_consumers) == {"c0": "t-0", "c1": "t-1", "c2": ""}
     topics = [f"t{number}" for number in range(5)]
@@ -79,18 +79,18 @@ def test_what_range_does_badly():
 
 
 @pytest.mark.parametrize("assignor", ASSIGNORS.values(), ids=list(ASSIGNORS))
-def test_nobody_gets_nothing(assignor: Assignor):
+def test_nobody_gets_nothing(assignor: Assignor) -> None:
     assert assignor.assign({"t": 2}, {}) == {}
     assert assignor.assign({}, all_want("t", "a b")) == {"a": [], "b": []}
 
 
-def test_range_passes_over_what_is_not_there_or_not_wanted():
+def test_range_passes_over_what_is_not_there_or_not_wanted() -> None:
     wanted = {"c0": Subscription(("a", "gone")), "c1": Subscription(("b",))}
     assert named(assign_range({"a": 2, "b": 1}, wanted)) == {"c0": "a-0 a-1", "c1": "b-0"}
     assert assign_range({"a": 2}, {}) == {}
 
 
-def test_static_members_come_first_by_their_instance_ids():
+def test_static_members_come_first_by_their_instance_ids() -> None:
     wanted = {
         "member-1": Subscription(("t",)),
         "member-2": Subscription(("t",), group_instance_id="z"),
@@ -102,13 +102,13 @@ def test_static_members_come_first_by_their_instance_ids():
 
 
 @pytest.mark.mission("ASG-5")
-def test_round_robin_deals_out_in_turn():
+def test_round_robin_deals_out_in_turn() -> None:
     shares = assign_round_robin({"t0": 3, "t1": 3}, all_want("t0 t1", "c0 c1"))
     assert named(shares) == {"c0": "t0-0 t0-2 t1-1", "c1": "t0-1 t1-0 t1-2"}
 
 
 @pytest.mark.mission("ASG-5")
-def test_round_robin_passes_over_each_consumer_that_does_not_subscribe():
+def test_round_robin_passes_over_each_consumer_that_does_not_subscribe() -> None:
     wanted = {
         "c0": Subscription(("t0",)),
         "c1": Subscription(("t1",)),
@@ -121,7 +121,7 @@ def test_round_robin_passes_over_each_consumer_that_does_not_subscribe():
 
 
 @pytest.mark.mission("ASG-5")
-def test_round_robin_with_different_subscriptions_is_not_balanced():
+def test_round_robin_with_different_subscriptions_is_not_balanced() -> None:
     wanted = {
         "c0": Subscription(("t0",)),
         "c1": Subscription(("t0", "t1")),
@@ -139,7 +139,7 @@ TOPICS = "t0 t1 t2 t3"
 
 @pytest.mark.mission("ASG-13")
 @pytest.mark.mission("ASG-6")
-def test_one_of_three_leaves():
+def test_one_of_three_leaves() -> None:
     """Three consumers, four topics of two partitions; C1 goes."""
     robin = assign_round_robin(FOUR, all_want(TOPICS, "C0 C1 C2"))
     sticky = assign_sticky(FOUR, all_want(TOPICS, "C0 C1 C2"))
@@ -159,7 +159,7 @@ def test_one_of_three_leaves():
 
 
 @pytest.mark.mission("ASG-13")
-def test_one_of_three_leaves_with_different_subscriptions():
+def test_one_of_three_leaves_with_different_subscriptions() -> None:
     """The second example of Kafka's StickyAssignor: who leaves frees what only C1 takes."""
     wanted = {
         "C0": Subscription(("t0",)),
@@ -183,7 +183,7 @@ def test_one_of_three_leaves_with_different_subscriptions():
 @pytest.mark.mission("ASG-8")
 @pytest.mark.mission("ASG-9")
 @pytest.mark.mission("ASG-11")
-def test_what_the_general_computation_starts_from():
+def test_what_the_general_computation_starts_from() -> None:
     wanted = {"a": Subscription(("t", "u")), "b": Subscription(("t",))}
     held = {
         "a": Memory(tuple(tps("t-0 u-0 gone-0 t-9")), 3),
@@ -208,7 +208,7 @@ def test_what_the_general_computation_starts_from():
 
 
 @pytest.mark.mission("ASG-10")
-def test_the_order_of_partitions():
+def test_the_order_of_partitions() -> None:
     counts = {"all": 1, "few": 2, "one": 1}
     wanted = {
         "a": Subscription(("all",)),
@@ -320,7 +320,7 @@ JAVAS: list[tuple[str, dict[str, int], Case, dict[str, str]]] = [
 )
 def test_it_assigns_as_javas_sticky_assignor(
     counts: dict[str, int], members: Case, javas: dict[str, str]
-):
+) -> None:
     wanted = {
         name: Subscription(
             tuple(topics.split()),
@@ -332,7 +332,7 @@ def test_it_assigns_as_javas_sticky_assignor(
 
 
 @pytest.mark.mission("ASG-12")
-def test_a_consumer_that_cannot_change_is_left_alone():
+def test_a_consumer_that_cannot_change_is_left_alone() -> None:
     wanted = {"a": Subscription(("own",)), "b": Subscription(("t",)), "c": Subscription(("t",))}
     shares = assign_sticky({"own": 9, "t": 4}, wanted)
     assert same(shares) == {
@@ -343,7 +343,7 @@ def test_a_consumer_that_cannot_change_is_left_alone():
 
 
 @pytest.mark.mission("ASG-12")
-def test_a_former_owner_that_no_longer_subscribes_gets_nothing_back():
+def test_a_former_owner_that_no_longer_subscribes_gets_nothing_back() -> None:
     wanted = {
         "a": Subscription(("u",), user_data=sticky_user_data(tps("t-0"), 4)),
         "b": Subscription(("t",), user_data=sticky_user_data(tps("t-0 t-1 t-2"), 5)),
@@ -355,7 +355,7 @@ def test_a_former_owner_that_no_longer_subscribes_gets_nothing_back():
 
 @pytest.mark.mission("ASG-2")
 @pytest.mark.mission("CFG-5")
-def test_the_strategies_by_name():
+def test_the_strategies_by_name() -> None:
     assert list(ASSIGNORS) == ["range", "roundrobin", "sticky", "cooperative-sticky"]
     assert [a.name for a in ASSIGNORS.values()] == list(ASSIGNORS)
     assert [a.name for a in ASSIGNORS.values() if a.cooperative] == ["cooperative-sticky"]
@@ -366,7 +366,7 @@ def test_the_strategies_by_name():
             resolve_strategy(wrong)
 
 
-def test_what_is_claimed_twice_belongs_to_the_later_generation_or_to_nobody():
+def test_what_is_claimed_twice_belongs_to_the_later_generation_or_to_nobody() -> None:
     tp = TopicPartition("t", 0)
     claims = settle_claims({"a": Memory((tp,), 4), "b": Memory((tp,), 5)}, {"t": 1})
     assert claims.owner == {tp: "b"}
@@ -376,7 +376,7 @@ def test_what_is_claimed_twice_belongs_to_the_later_generation_or_to_nobody():
 
 
 @pytest.mark.mission("ASG-11", "PAR-11")
-def test_claims_to_partitions_that_are_gone_do_not_count():
+def test_claims_to_partitions_that_are_gone_do_not_count() -> None:
     claims = settle_claims({"a": Memory(tuple(tps("t-2 t-3 gone-0")), 4)}, {"t": 3})
     assert claims.owner == {TopicPartition("t", 2): "a"}
     wanted = {
@@ -386,7 +386,7 @@ def test_claims_to_partitions_that_are_gone_do_not_count():
     assert same(assign_sticky({"t": 3}, wanted)) == {"a": tps("t-0 t-1"), "b": tps("t-2")}
 
 
-def test_a_cooperative_partition_moves_in_two_rounds():
+def test_a_cooperative_partition_moves_in_two_rounds() -> None:
     wanted = {
         "a": Subscription(("t",), owned=tuple(tps("t-0 t-1 t-2 t-3")), generation=7),
         "b": Subscription(("t",), generation=-1),
@@ -398,13 +398,13 @@ def test_a_cooperative_partition_moves_in_two_rounds():
     assert named(second) == {"a": "t-0 t-1", "b": "t-2 t-3"}
 
 
-def test_a_disputed_partition_is_given_to_nobody_in_the_cooperative_round():
+def test_a_disputed_partition_is_given_to_nobody_in_the_cooperative_round() -> None:
     both = Subscription(("t",), owned=tuple(tps("t-0")), generation=3)
     shares = assign_cooperative_sticky({"t": 2}, {"a": both, "b": both})
     assert TopicPartition("t", 0) not in [*shares["a"], *shares["b"]]
 
 
-def test_the_generation_of_old_cooperative_members_is_in_their_user_data():
+def test_the_generation_of_old_cooperative_members_is_in_their_user_data() -> None:
     newer, older = cooperative_user_data(None, 6), cooperative_user_data(None, 5)
     assert newer == b"\0\0\0\x06"
     wanted = {
@@ -416,7 +416,7 @@ def test_the_generation_of_old_cooperative_members_is_in_their_user_data():
     assert named(shares)["b"] == "t-0"
 
 
-def test_the_generation_of_the_subscription_counts_before_that_of_the_user_data():
+def test_the_generation_of_the_subscription_counts_before_that_of_the_user_data() -> None:
     old = cooperative_user_data(None, 5)
     wanted = {
         "a": Subscription(("t",), owned=tuple(tps("t-0")), generation=7, user_data=old),
@@ -425,7 +425,7 @@ def test_the_generation_of_the_subscription_counts_before_that_of_the_user_data(
     assert named(assign_cooperative_sticky({"t": 2}, wanted)) == {"a": "t-0", "b": "t-1"}
 
 
-def test_pairs_that_share_nothing_are_balanced_each_for_itself():
+def test_pairs_that_share_nothing_are_balanced_each_for_itself() -> None:
     counts = {"u": 4, "v": 4, "w": 8}
     wanted = {"a": ("v", "w"), "b": ("u",), "c": ("u",), "d": ("w",)}
     held = {"a": "v", "b": "u", "c": "", "d": "w"}
@@ -444,7 +444,7 @@ def test_pairs_that_share_nothing_are_balanced_each_for_itself():
     }  # fmt: skip
 
 
-def test_what_is_not_wanted_any_more_is_not_kept():
+def test_what_is_not_wanted_any_more_is_not_kept() -> None:
     counts = {"t": 2, "u": 2}
     shares = {"a": tps("t-0 u-0"), "b": tps("t-1 u-1")}
     assert same(assign_sticky(counts, after(shares, "u"))) == {"a": tps("u-0"), "b": tps("u-1")}

@@ -38,7 +38,7 @@ FRAMES = {
 
 
 @pytest.mark.parametrize("version", FRAMES)
-def test_subscriptions_of_every_version(version: int):
+def test_subscriptions_of_every_version(version: int) -> None:
     frame = bytes.fromhex(FRAMES[version])
     assert encode_subscription(WHOLE, version) == frame
     found = decode_subscription(frame, "static")
@@ -50,13 +50,13 @@ def test_subscriptions_of_every_version(version: int):
     assert found.rack_id == ("r" if version >= 3 else None)
 
 
-def test_a_version_of_the_future_is_read_as_far_as_it_is_known():
+def test_a_version_of_the_future_is_read_as_far_as_it_is_known() -> None:
     frame = bytearray(bytes.fromhex(FRAMES[3]) + b"more")
     frame[1] = 9
     assert decode_subscription(frame).owned == WHOLE.owned
 
 
-def test_assignments():
+def test_assignments() -> None:
     frame = bytes.fromhex("0000 00000001 0001 74 00000002 00000000 00000001 ffffffff")
     assert encode_assignment([T1, T0], version=0) == frame
     assert decode_assignment(frame) == (T0, T1)
@@ -66,7 +66,7 @@ def test_assignments():
         decode_assignment(b"\0\0\0")
 
 
-def test_sticky_user_data_is_that_of_other_clients():
+def test_sticky_user_data_is_that_of_other_clients() -> None:
     ours = sticky_user_data([U0, T1, T0], 5)
     assert ours is not None
     theirs = StickyAssignorUserDataV1([("t", [0, 1]), ("u", [0])], 5).encode()
@@ -88,7 +88,7 @@ def test_sticky_user_data_is_that_of_other_clients():
     }
 
 
-def test_aiokafka_reads_what_we_subscribe_to():
+def test_aiokafka_reads_what_we_subscribe_to() -> None:
     theirs = ConsumerProtocolMemberMetadata.decode(encode_subscription(WHOLE))
     assert list(theirs.subscription) == ["t", "u"]
     assert theirs.user_data == b"\1\2"
