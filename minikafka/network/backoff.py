@@ -9,8 +9,8 @@ from minikafka.kernel.ports import Entropy
 
 @dataclass(frozen=True, slots=True)
 class ExponentialBackoff:
-    """Kafka's class of that name: ``initial_ms * multiplier ** attempts`` up to ``max_ms``, then
-    varied by a random share of up to ``jitter`` either way (KIP-601, KIP-580)."""
+    """The delay ``initial_ms * multiplier ** attempts``, at most ``max_ms``, increased or reduced
+    by a random share of up to ``jitter`` (Kafka's class of this name; KIP-580, KIP-601)."""
 
     initial_ms: int = 50
     max_ms: int = 1000
@@ -18,7 +18,7 @@ class ExponentialBackoff:
     jitter: float = 0.2
 
     def delay_ms(self, attempts: int, entropy: Entropy) -> int:
-        """Milliseconds after ``attempts`` failures before this one (0: the first)."""
+        """Return the milliseconds to wait after a failure that ``attempts`` failures preceded."""
         delay = float(self.initial_ms)
         for _ in range(attempts):
             delay *= self.multiplier

@@ -1,4 +1,4 @@
-"""Requests to other brokers, made of what has piled up for each since the last one."""
+"""One sender for each other broker: batches queued items into one request at a time."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ from minikafka.protocol.schema import Message
 
 T = TypeVar("T")
 
-# Of one request; the rest goes with the next.
-MAX_ITEMS = 1_000
+MAX_ITEMS = 1_000  # of one request; further items wait for the next request
 
 
 @dataclass(frozen=True, slots=True)
-class SenderConfig:
-    """``client_id`` names the sender to the other end; ``request_timeout_ms`` bounds a connection
-    and a request, each."""
+class BrokerSenderConfig:
+    """``client_id`` is the client id of the requests. ``request_timeout_ms`` is the time-out of a
+    connection attempt, and also of a request."""
 
     client_id: str
     request_timeout_ms: int = 30_000
 
 
 class BrokerSenders(Generic[T]):
-    """One connection and one request at a time to each broker, while there is something to send.
+    """Send queued items to brokers over one connection with one request in flight to each.
 
-    ``address`` of a broker, None while it is not alive. ``request_of`` makes a request and its
-    version of items, of which no two have the same ``key``. ``answered`` hears of every item
-    exactly once: with the response, or with None when there was none, and then nobody knows whether
-    the request was carried out. Whoever puts items bounds their number.
+    ``address`` returns a broker's host and port, or None while the broker is not alive.
+    ``request_of`` builds a request and its version from items with distinct ``key``s. ``completed``
+    is called exactly once with each item: with the response, or with None if there was no response,
+    in which case the broker may or may not have carried out the request. The queues have no limit
+    here; the caller of ``put`` bounds the number of items.
     """
 
     def __init__(
         self,
         network: Network,
         clock: Clock,
-        config: SenderConfig,
+        config: BrokerSenderConfig,
         address: Callable[[int], tuple[str, int] | None],
         key: Callable[[T], Hashable],
         request_of: Callable[[Sequence[T]], tuple[Message, int]],
-        answered: Callable[[Sequence[T], Any], None],
+        completed: Callable[[Sequence[T], Any], None],
         log: EventLog,
     ) -> None:
         self._network = network
@@ -54,7 +54,7 @@ class BrokerSenders(Generic[T]):
         self._address = address
         self._key = key
         self._request_of = request_of
-        self._answered = answered
+        self._completed = completed
         self._log = log
         self._queues: dict[int, deque[T]] = {}
         self._channels: dict[int, tuple[tuple[str, int], Channel]] = {}
@@ -66,7 +66,7 @@ class BrokerSenders(Generic[T]):
         self._tasks = tasks
 
     def close(self) -> None:
-        """Send nothing more; nobody hears of what is left."""
+        """Stop sending. ``completed`` is not called for the items that are left."""
         self._closed = True
         for task in self._sending.values():
             task.cancel()
@@ -106,12 +106,13 @@ class BrokerSenders(Generic[T]):
                         broker=broker_id,
                         error=str(error),
                     )
-                self._answered(items, response)
+                self._completed(items, response)
         finally:
             del self._sending[broker_id]
 
     def _take(self, queue: deque[T]) -> list[T]:
-        """From the front; a second one of a key stays, before all that came after it."""
+        """Take items from the front of the queue, at most one for each key. Skipped items keep
+        their order and their place in front of the items behind them."""
         taken: dict[Hashable, T] = {}
         left: list[T] = []
         while queue and len(taken) < MAX_ITEMS:
@@ -125,7 +126,7 @@ class BrokerSenders(Generic[T]):
         return list(taken.values())
 
     async def _connect(self, broker_id: int) -> Channel:
-        """Raises ConnectionError, TimeoutError."""
+        """Return an open channel to the broker. Raises ConnectionError, TimeoutError."""
         address = self._address(broker_id)
         known = self._channels.get(broker_id)
         if known is not None and known[0] == address and known[1].is_open:

@@ -1,4 +1,4 @@
-"""An outgoing connection: pipelined requests, replies matched to them in order."""
+"""An outgoing connection to a broker: pipelined requests, and responses matched in order."""
 
 from __future__ import annotations
 
@@ -20,9 +20,12 @@ MAX_CORRELATION_ID = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class ChannelConfig:
-    """``max_in_flight`` bounds unanswered requests: more of them wait for their turn. With
-    ``reuse_memory``, for one in flight only, what a response brings is gone with the next request:
-    for callers that are done with it by then. ``kept_bytes`` of such memory may stay here."""
+    """``max_in_flight`` limits the requests without a response; further callers wait.
+
+    With ``reuse_memory`` (only with one request in flight) the next request overwrites the memory
+    of the last response, so the caller must have processed it by then. The channel keeps a buffer
+    of at most ``kept_bytes`` for reuse.
+    """
 
     connection_setup_timeout_ms: int = 10_000
     max_in_flight: int = 5
@@ -32,7 +35,7 @@ class ChannelConfig:
 
 
 class _InFlight:
-    """A request that was sent and not answered."""
+    """A request that was sent and has no response yet."""
 
     __slots__ = ("correlation_id", "reply", "response_class", "timer", "version")
 
@@ -52,10 +55,10 @@ class _InFlight:
 
 
 class Channel(asyncio.BufferedProtocol):
-    """A connection to one broker. Not reused after it is closed: open another one.
+    """A connection to one broker. A closed channel cannot be reopened: open another one.
 
-    Requests leave in the order of the calls, and are answered in that order. Records in a response
-    are memoryviews that own their memory, unless it is reused.
+    Requests are sent in the order of the calls, and responses arrive in that order. Records in a
+    response are memoryviews that stay valid, except with ``reuse_memory``.
     """
 
     def __init__(
@@ -75,7 +78,7 @@ class Channel(asyncio.BufferedProtocol):
         self._free_turns = config.max_in_flight
         self._waiting: deque[asyncio.Future[None]] = deque()  # for a turn
         self._next_correlation_id = 0
-        self._room = asyncio.Event()  # unset while much is written that the other end does not take
+        self._room = asyncio.Event()  # unset while the transport's write buffer is full
         self._room.set()
 
     @classmethod
@@ -89,8 +92,8 @@ class Channel(asyncio.BufferedProtocol):
         config: ChannelConfig | None = None,
         log: EventLog | None = None,
     ) -> Channel:
-        """Connect. Raises ConnectionError (any OSError of the connect turned into one) or
-        TimeoutError after ``connection_setup_timeout_ms``."""
+        """Connect. Raises ConnectionError for any OSError, and TimeoutError after
+        ``connection_setup_timeout_ms``."""
         config = config or ChannelConfig()
         peer = f"{host}:{port}"
         channel = cls(clock, peer, client_id, config, log or event_log("channel"))
@@ -113,19 +116,20 @@ class Channel(asyncio.BufferedProtocol):
         return len(self._in_flight)
 
     async def request(self, message: Message, version: int, timeout_ms: int) -> Any:
-        """Send and wait for the response message.
+        """Send a request and return its response message.
 
-        Raises ConnectionError when the connection is or gets lost (the request may have been
-        carried out), TimeoutError after ``timeout_ms`` from sending (and closes the connection, as
-        Kafka's NetworkClient does: what is behind would wait as long), EncodeError.
+        Raises ConnectionError when the connection is lost (the broker may have carried out the
+        request), EncodeError, and TimeoutError when there is no response ``timeout_ms`` after
+        sending. A time-out closes the connection, as in Kafka's NetworkClient: the requests behind
+        it would wait as long.
         """
         await self._take_turn()
         return await self._begin(message, version, timeout_ms)
 
     def begin(self, message: Message, version: int, timeout_ms: int) -> asyncio.Future[Any]:
-        """As ``request``, and on its way when this returns: for callers that know of a free turn,
-        as they have fewer than ``max_in_flight`` requests under way."""
-        assert self._free_turns, "as many in flight as there may be"
+        """Send a request synchronously and return the future of its response. The caller must have
+        fewer than ``max_in_flight`` requests in flight. Errors are those of ``request``."""
+        assert self._free_turns, "begin() needs fewer than max_in_flight requests in flight"
         self._free_turns -= 1
         return self._begin(message, version, timeout_ms)
 
@@ -149,9 +153,9 @@ class Channel(asyncio.BufferedProtocol):
         return reply
 
     async def send(self, message: Message, version: int, timeout_ms: int) -> None:
-        """Send a request that has no reply (Produce with acks=0). While the other end does not take
-        what was sent before, it waits. Raises ConnectionError, also when that lasts longer than
-        ``timeout_ms`` (and closes the connection)."""
+        """Send a request that has no response (Produce with acks=0). Waits while the transport's
+        write buffer is full. Raises ConnectionError when the connection is lost, or when the buffer
+        stays full for ``timeout_ms``, which closes the connection."""
         await self._take_turn()
         try:
             if not self._room.is_set():
@@ -162,8 +166,8 @@ class Channel(asyncio.BufferedProtocol):
             self._give_turn()
 
     def close(self) -> None:
-        """Hang up. What is in flight fails with ConnectionError."""
-        self._close("closed by us")
+        """Disconnect. Requests in flight fail with ConnectionError."""
+        self._close("closed by this side")
 
     # -- asyncio calls these
 
@@ -198,7 +202,7 @@ class Channel(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._close(f"connection lost: {exc}" if exc else "closed by the peer")
 
-    # -- turns: as many as may be in flight, handed on in the order of the calls
+    # -- turns: ``max_in_flight`` permits, given to callers first come, first served
 
     async def _take_turn(self) -> None:
         if self._free_turns:
@@ -210,7 +214,7 @@ class Channel(asyncio.BufferedProtocol):
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                self._give_turn()  # it was given to us a moment before
+                self._give_turn()  # the turn was granted just before the cancellation
             raise
 
     def _give_turn(self) -> None:
@@ -224,10 +228,10 @@ class Channel(asyncio.BufferedProtocol):
     # -- inside
 
     async def _wait_for_room(self, timeout_ms: int) -> None:
-        reason = f"nothing was taken within {timeout_ms} ms"
+        reason = f"the peer took no bytes within {timeout_ms} ms"
         timer = self._clock.call_later(timeout_ms, lambda: self._close(reason))
         try:
-            while not self._room.is_set():  # who waited as well may have filled it
+            while not self._room.is_set():  # another waiting caller may have filled it again
                 await self._room.wait()
         finally:
             timer.cancel()
@@ -245,7 +249,7 @@ class Channel(asyncio.BufferedProtocol):
 
     def _receive(self, frame: memoryview) -> None:
         if not self._in_flight:
-            self._break("a response that nothing asked for")
+            self._break("a response without a request")
             return
         entry = self._in_flight[0]
         try:
@@ -254,7 +258,10 @@ class Channel(asyncio.BufferedProtocol):
             self._break(str(error))
             return
         if correlation_id != entry.correlation_id:
-            self._break(f"response {correlation_id} where {entry.correlation_id} was due")
+            self._break(
+                f"a response with correlation id {correlation_id} where "
+                f"{entry.correlation_id} was expected"
+            )
             return
         self._in_flight.popleft()
         self._give_turn()
@@ -265,9 +272,9 @@ class Channel(asyncio.BufferedProtocol):
     def _expire(self, entry: _InFlight, timeout_ms: int) -> None:
         if not entry.reply.done():
             entry.reply.set_exception(
-                TimeoutError(f"{self.peer} did not answer within {timeout_ms} ms")
+                TimeoutError(f"{self.peer} sent no response within {timeout_ms} ms")
             )
-        self._close(f"a request was not answered within {timeout_ms} ms")
+        self._close(f"a request had no response within {timeout_ms} ms")
 
     def _break(self, error: str) -> None:
         self._log.warning("channel_broken", peer=self.peer, error=error)

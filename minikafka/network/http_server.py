@@ -1,30 +1,33 @@
-"""A small HTTP server for looking in: a table of paths, each answered as JSON."""
+"""A small HTTP/1.1 server for the debug listener: a table of paths, each returning JSON.
+
+``HttpServer`` holds the table and builds replies; ``HttpConnection`` drives h11 for one peer. A
+route is called synchronously, so it must be quick: the whole broker waits for it.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 from urllib.parse import parse_qsl
+
+import h11
 
 from minikafka.kernel.events import EventLog, event_log
 from minikafka.kernel.listeners import is_loopback
-from minikafka.kernel.ports import Clock, Listener, Network
-from minikafka.network.http_connection import (
-    Headers,
-    HttpConfig,
-    HttpConnection,
-    HttpReply,
-    HttpRequest,
-)
+from minikafka.kernel.ports import Clock, Listener, Network, TimerHandle
 
-__all__ = ["BadQuery", "HttpConfig", "HttpServer", "Query", "Route"]
+Headers: TypeAlias = tuple[tuple[str, str], ...]
+
+READ_BYTES = 16 * 1024
 
 # The last value of each parameter, decoded.
 Query: TypeAlias = Mapping[str, str]
-# Returns what ``json.dumps`` takes. Quick, whatever there is to show: the whole broker waits.
+# Returns a value that ``json.dumps`` accepts. Must return quickly: the whole broker waits for it.
 Route: TypeAlias = Callable[[Query], Any]
 
 MAX_PARAMETERS = 20
@@ -36,15 +39,211 @@ _HEADERS: Headers = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class HttpConfig:
+    """Limits on the memory and time that peers can occupy."""
+
+    max_connections: int = 16
+    max_request_bytes: int = 16 * 1024  # request line and headers; may be exceeded by one read
+    request_timeout_ms: int = 30_000  # from the accept, or the last reply, to the next reply
+    max_discarded_bytes: int = 1024 * 1024  # read and dropped after the last reply
+
+
+@dataclass(frozen=True, slots=True)
+class HttpRequest:
+    """``target`` is copied from the request line; ``host`` is empty without a Host header."""
+
+    method: str
+    target: str
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
+class HttpReply:
+    status: int
+    body: bytes
+    headers: Headers = ()
+
+
+class HttpConnection(asyncio.BufferedProtocol):
+    """One peer of an ``HttpServer``: HTTP/1.1 through h11, without request bodies.
+
+    At most one request is served in a turn of the loop, and none while the peer has not taken the
+    last reply; reading is paused meanwhile, so pipelined requests wait. A peer that needs longer
+    than ``request_timeout_ms`` to send a request or to take a reply is disconnected.
+    """
+
+    def __init__(self, server: HttpServer, clock: Clock, config: HttpConfig) -> None:
+        self.closed = False  # when True, no further request is served
+        self._server = server
+        self._clock = clock
+        self._config = config
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=config.max_request_bytes)
+        self._buffer = bytearray(READ_BYTES)
+        self._request: h11.Request | None = None
+        self._transport: asyncio.Transport
+        self._deadline: TimerHandle | None = None
+        self._discarded_bytes = 0
+        self._at_eof = False
+        self._write_paused = False
+        self._read_paused = False
+
+    # -- asyncio calls these
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._arm_deadline()
+        self._server.opened(self)
+
+    def get_buffer(self, sizehint: int) -> bytearray:
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self.closed:
+            self._discarded_bytes += nbytes
+            if self._discarded_bytes > self._config.max_discarded_bytes:
+                self._transport.abort()
+            return
+        self._http.receive_data(bytes(memoryview(self._buffer)[:nbytes]))
+        self._serve()
+
+    def eof_received(self) -> bool:
+        """Keep the transport open (True): a peer that has shut down its sending side may still
+        read replies."""
+        self._at_eof = True
+        if self.closed:
+            return False
+        self._http.receive_data(b"")
+        self._serve()
+        return True
+
+    def pause_writing(self) -> None:
+        self._write_paused = True
+
+    def resume_writing(self) -> None:
+        self._write_paused = False
+        self._serve_soon()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.closed = True
+        self._disarm_deadline()
+        self._server.lost(self)
+
+    # -- the server calls this
+
+    def abort(self) -> None:
+        """Disconnect at once; unsent bytes are lost."""
+        self.closed = True
+        self._disarm_deadline()
+        self._transport.abort()
+
+    # -- one request after the other
+
+    def _serve_soon(self) -> None:
+        """Serve the next request in the next turn of the loop; pause reading until then."""
+        if self.closed:
+            return
+        if not self._read_paused:
+            self._read_paused = True
+            self._transport.pause_reading()
+        asyncio.get_running_loop().call_soon(self._serve)
+
+    def _serve(self) -> None:
+        """Reply to the next request if it has arrived completely."""
+        while not self.closed and not self._write_paused:
+            try:
+                event = self._http.next_event()
+            except h11.RemoteProtocolError as error:
+                self._send(complaint(error.error_status_hint, str(error)), last=True)
+                return
+            if event is h11.NEED_DATA:
+                self._read_on()
+                return
+            if isinstance(event, h11.Request):
+                self._request = event
+                if announces_body(event):
+                    refusal = complaint(
+                        HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "request bodies are not supported"
+                    )
+                    self._send(refusal, last=True)
+            elif isinstance(event, h11.EndOfMessage):
+                assert self._request is not None
+                self._send(self._server.answer(request_of(self._request)), last=False)
+                self._serve_soon()
+                return
+            else:  # h11.ConnectionClosed: the peer sends no further request
+                self._finish()
+
+    def _send(self, reply: HttpReply, last: bool) -> None:
+        request, self._request = self._request, None
+        headers = [*reply.headers, ("Content-Length", str(len(reply.body)))]
+        if last:
+            headers.append(("Connection", "close"))
+        http = self._http
+        data = http.send(h11.Response(status_code=reply.status, headers=headers)) or b""
+        if request is None or request.method != b"HEAD":
+            data += http.send(h11.Data(data=reply.body)) or b""
+        data += http.send(h11.EndOfMessage()) or b""
+        self._transport.write(data)
+        self._arm_deadline()
+        if last or http.our_state is h11.MUST_CLOSE:
+            self._finish()
+        else:
+            http.start_next_cycle()
+
+    def _read_on(self) -> None:
+        if self._read_paused:
+            self._read_paused = False
+            self._transport.resume_reading()
+
+    def _finish(self) -> None:
+        """Close the sending side and serve no further request. Bytes that still arrive are read
+        and dropped: closing at once would reset the connection, and the peer could lose the reply.
+        """
+        self.closed = True
+        if self._at_eof:
+            self._transport.close()
+        else:
+            self._transport.write_eof()
+            self._read_on()
+
+    # -- the time-out of a request
+
+    def _arm_deadline(self) -> None:
+        self._disarm_deadline()
+        self._deadline = self._clock.call_later(self._config.request_timeout_ms, self.abort)
+
+    def _disarm_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+
+def announces_body(request: h11.Request) -> bool:
+    return any(
+        name == b"transfer-encoding" or (name == b"content-length" and value.strip(b"0"))
+        for name, value in request.headers
+    )
+
+
+def request_of(request: h11.Request) -> HttpRequest:
+    """Convert h11's request. h11 has checked that method and target are visible ASCII and that
+    there is at most one Host header."""
+    host = next((value for name, value in request.headers if name == b"host"), b"")
+    return HttpRequest(
+        request.method.decode("ascii"), request.target.decode("ascii"), host.decode("latin-1")
+    )
+
+
 class BadQuery(ValueError):
-    """A parameter that a route cannot take; the message says why."""
+    """A query parameter that a route does not accept; the message names it and the reason."""
 
 
 class HttpServer:
-    """Serves ``routes``, GET and HEAD only, for as long as it is open.
+    """Serve ``routes`` to GET and HEAD requests.
 
-    Requests must name a loopback host: a web page that has its own name resolve to 127.0.0.1 is
-    not to read what is here (DNS rebinding).
+    Requests must name a loopback host. Otherwise a web page whose own name resolves to 127.0.0.1
+    could read the broker's state (DNS rebinding).
     """
 
     def __init__(
@@ -64,12 +263,12 @@ class HttpServer:
         self._connections: set[HttpConnection] = set()  # bound: max_connections, and the refused
 
     async def start(self, host: str, port: int) -> int:
-        """Listen; returns the port. Raises OSError (address in use)."""
+        """Listen and return the port. Raises OSError (address in use)."""
         self._listener = await self._network.listen(self._accept, host, port)
         return self._listener.port
 
     def close(self) -> None:
-        """Stop listening and hang up on all, answered or not."""
+        """Stop listening and disconnect every peer; unfinished requests get no reply."""
         if self._listener is not None:
             self._listener.close()
             self._listener = None
@@ -93,12 +292,12 @@ class HttpServer:
         self._connections.discard(connection)
 
     def _accept(self) -> HttpConnection:
-        return HttpConnection(self, self._clock, self._config, self.answer, complaint)
+        return HttpConnection(self, self._clock, self._config)
 
     # -- requests
 
     def answer(self, request: HttpRequest) -> HttpReply:
-        """The reply to a request, whatever it is."""
+        """Return the reply to any request: the route's value, or an error with its reason."""
         if request.host and not names_loopback(request.host):
             return complaint(HTTPStatus.MISDIRECTED_REQUEST, "only for names of the loopback")
         path, _, query = request.target.partition("?")
@@ -116,7 +315,7 @@ class HttpServer:
 
 
 def parameters(query: str) -> dict[str, str]:
-    """Raises BadQuery."""
+    """Parse a query string. Raises BadQuery."""
     try:
         return dict(parse_qsl(query, keep_blank_values=True, max_num_fields=MAX_PARAMETERS))
     except ValueError:

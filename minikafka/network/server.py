@@ -1,22 +1,436 @@
-"""A listening socket: accepts connections, counts them, sweeps the idle ones out."""
+"""One listener of a broker: its accepted connections, and the order of their replies.
+
+A ``Server`` listens and creates a ``ServerConnection`` for each accepted socket. A connection
+cuts the received bytes into frames and calls ``on_frame`` for each. The handler opens a
+``ReplySlot`` for a request that has a reply, and fills it at once or later; replies leave in the
+order of requests.
+
+What a connection may hold is bounded by ``ServerConfig``: unanswered requests, their bytes, and
+bytes that the peer does not take. At the first two bounds the connection stops reading, so that TCP
+slows the client down; at the last one it is closed. ``UnsentReplies`` sums up what all slow readers
+of a broker hold together.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias, cast
 
 from minikafka.kernel.events import EventLog, event_log
-from minikafka.kernel.ports import Clock, Listener, Network, TimerHandle
-from minikafka.network.connection import IDLE_SWEEPS, Connection, FrameHandler, ServerConfig
-from minikafka.network.unsent import UnsentReplies
+from minikafka.kernel.ports import Buffer, Clock, Listener, Network, TimerHandle
+from minikafka.protocol.frames import FrameError, FrameReader
 
-__all__ = ["Connection", "FrameHandler", "Server", "ServerConfig"]
+IDLE_SWEEPS = 8  # a connection is idle after this many sweeps in a row without activity
+FRAMES_AT_ONCE = 64  # served in one turn of the loop; then other connections are served
+# Replies that are together smaller are joined into one write; larger ones are not copied.
+_JOIN_MAX_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ServerConfig:
+    """Limits of a listener, under Kafka's key names where Kafka has the key. The last four fields
+    bound the memory that one connection can occupy."""
+
+    socket_request_max_bytes: int = 100 * 1024 * 1024
+    max_connections: int = 2**31 - 1
+    connections_max_idle_ms: int = 10 * 60 * 1000  # -1: never
+    queued_max_requests: int = 500  # of one connection, unanswered
+    queued_max_bytes: int = 100 * 1024 * 1024  # unanswered requests, and replies queued behind them
+    write_high_water_bytes: int = 1024 * 1024
+    write_low_water_bytes: int = 256 * 1024
+    write_max_bytes: int = 512 * 1024 * 1024  # bytes the peer has not taken; above: disconnect
+
+
+# A whole frame with its size prefix, in one buffer or several; None for a request without reply.
+ReplyBytes: TypeAlias = Buffer | Sequence[Buffer] | None
+
+
+class _Refusal:
+    """Fills a slot whose reply cannot be encoded: the connection is closed in its place."""
+
+    __slots__ = ("facts", "reason")
+
+    def __init__(self, reason: str, facts: dict[str, object]) -> None:
+        self.reason = reason
+        self.facts = facts
+
+
+class ReplySlot:
+    """The place of one reply in its connection's order. Call ``send`` or ``refuse`` exactly once,
+    at any time. A reply to a closed connection is dropped.
+    """
+
+    __slots__ = ("_connection", "_reply", "_request_bytes", "_sent")
+
+    def __init__(self, connection: ServerConnection, request_bytes: int) -> None:
+        self._connection = connection
+        self._request_bytes = request_bytes
+        self._reply: ReplyBytes | _Refusal = None
+        self._sent = False
+
+    def send(self, reply: ReplyBytes) -> None:
+        assert not self._sent, "a request is answered once"
+        self._sent = True
+        self._reply = reply
+        self._connection.resolve(self)
+
+    def refuse(self, reason: str, **facts: object) -> None:
+        """Close the connection because the reply cannot be encoded, and log ``reason``. Replies to
+        earlier requests are sent first; later requests are not served."""
+        assert not self._sent, "a request is answered once"
+        self._sent = True
+        self._reply = _Refusal(reason, facts)
+        self._connection.resolve(self)
+
+
+class ServerConnection(asyncio.BufferedProtocol):
+    """The server side of one connection.
+
+    ``on_frame(connection, frame)`` is called for each complete frame. The next read overwrites the
+    frame: it, and every memoryview into it, is valid only until ``on_frame`` returns. A handler
+    that parks a request copies the bytes it still needs. ``on_frame`` returns True to defer the
+    frame until all earlier requests have their replies: the connection then stops reading, and
+    calls ``on_frame`` again with the same frame after the last of these replies.
+
+    Replies that are ready when ``on_frame`` returns leave in one write after the last frame of a
+    read. Replies that become ready later leave in one write for each turn of the loop. At a limit
+    of ``ServerConfig`` the connection neither serves nor reads until it is below the limit again;
+    one request and one reply may exceed the limit.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        server: Server,
+        config: ServerConfig,
+        on_frame: FrameHandler,
+        listener: str,
+        log: EventLog,
+    ) -> None:
+        self.number = number
+        self.listener = listener
+        self.client_host = ""
+        # Owned by ``on_frame``'s layer: what the unanswered requests have in common, if anything.
+        self.overlapping: object = None
+        self.closed = False  # when True, no frame is served and no reply is sent
+        self._server = server
+        self._config = config
+        self._on_frame = on_frame
+        self._log = log
+        self._reader = FrameReader(config.socket_request_max_bytes, reuse=True)
+        self._transport: asyncio.Transport | None = None
+        # Requests that were served and whose reply was not written. Bound: queued_max_requests.
+        self.unanswered: deque[ReplySlot] = deque()
+        self._queued_bytes = 0  # bound: queued_max_bytes
+        self._out: list[Buffer] = []  # ready, not written: within one read, or one reply
+        self._out_bytes = 0
+        self._held: Sequence[memoryview] = ()  # received frames that wait for a limit or a reply
+        self._broken: FrameError | None = None  # the stream cannot be parsed beyond this point
+        self._after_replies = False  # the next frame waits until every request has its reply
+        self._refused = False  # a slot will close the connection: serve nothing after it
+        self._in_read = False
+        self._flushing = False  # ``_flush_soon`` is scheduled
+        self._resuming = False
+        self._read_paused = False
+        self._write_paused = False
+        self._active = True
+        self._quiet_sweeps = 0
+        self._unsent_before = 0
+
+    # -- asyncio calls these
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(
+            self._config.write_high_water_bytes, self._config.write_low_water_bytes
+        )
+        peer = transport.get_extra_info("peername")
+        self.client_host = str(peer[0]) if peer else ""
+        self._server.opened(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._reader.get_buffer(sizehint)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self.closed:
+            return
+        self._active = True
+        try:
+            frames: Sequence[memoryview] = self._reader.buffer_updated(nbytes)
+        except FrameError as error:
+            self._broken = error
+            frames = error.frames
+        if frames or self._broken is not None:
+            self._serve(frames)
+
+    def pause_writing(self) -> None:
+        """The peer reads slower than replies are written: stop reading until it has caught up."""
+        self._write_paused = True
+        self._server.unsent.add(self)
+        self._pause_reading()
+
+    def resume_writing(self) -> None:
+        self._write_paused = False
+        self._server.unsent.discard(self)
+        self._resume_reading_if_due()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self.closed:
+            self._log.debug(
+                "connection_lost",
+                client=self.client_host,
+                parked_requests=len(self.unanswered),
+                unread_bytes=self._reader.buffered_bytes,
+                error=str(exc) if exc else None,
+            )
+        self._end()
+        self._server.unsent.discard(self)
+        self._server.lost(self)
+
+    # -- the layer above calls these
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Bytes that were written and that the peer has not taken."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    def open_slot(self, request_bytes: int = 0) -> ReplySlot:
+        """Reserve the place of the next reply. ``request_bytes`` counts against
+        ``queued_max_bytes`` until the reply is written."""
+        slot = ReplySlot(self, request_bytes)
+        self.unanswered.append(slot)
+        self._queued_bytes += request_bytes
+        return slot
+
+    def refuse(self, reason: str, **facts: object) -> None:
+        """Log ``reason`` and close the connection of a peer that violated the protocol. Replies
+        that are ready are sent first."""
+        if self.closed:
+            return
+        self._log.warning("connection_refused", client=self.client_host, reason=reason, **facts)
+        self.close()
+
+    def close(self) -> None:
+        """Write the ready replies, then disconnect. Unfinished requests get no reply."""
+        if self.closed:
+            return
+        if self._out:
+            self._flush()
+        self._end()
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self, reason: str, **facts: object) -> None:
+        """Log ``reason`` and disconnect at once; unsent bytes are lost."""
+        self._log.warning("connection_aborted", client=self.client_host, reason=reason, **facts)
+        self._end()
+        if self._transport is not None:
+            self._transport.abort()
+
+    def sweep(self) -> bool:
+        """Count one idle period if nothing happened since the last call; return whether the
+        connection was idle for ``IDLE_SWEEPS`` periods in a row.
+
+        The server calls it ``IDLE_SWEEPS`` times per ``connections.max.idle.ms``. Activity is:
+        bytes arrived, the peer took bytes, or a request is parked in the broker.
+        """
+        unsent = self.unsent_bytes
+        parked = bool(self.unanswered) and not self._write_paused
+        if self._active or parked or unsent < self._unsent_before:
+            self._quiet_sweeps = 0
+        else:
+            self._quiet_sweeps += 1
+            self._reader.release()
+        self._active = False
+        self._unsent_before = unsent
+        return self._quiet_sweeps >= IDLE_SWEEPS
+
+    def serve_held(self) -> None:
+        """Serve the frames that arrived while the server was ``holding``."""
+        if self._read_paused:
+            self._resume_reading()
+
+    # -- replies
+
+    def resolve(self, slot: ReplySlot) -> None:
+        """Called by a ``ReplySlot`` that was filled: if all earlier slots were sent, send it and
+        the filled slots behind it."""
+        if self.closed:
+            return
+        slots = self.unanswered
+        if slots[0] is not slot:
+            self._refused = self._refused or isinstance(slot._reply, _Refusal)
+            self._queued_bytes += _size(slot._reply)
+            return
+        slots.popleft()
+        self._queued_bytes -= slot._request_bytes
+        self._add(slot._reply)
+        slot._reply = None  # free it now: the parked operation may keep the slot much longer
+        while slots and slots[0]._sent:
+            held = slots.popleft()
+            self._queued_bytes -= held._request_bytes + _size(held._reply)
+            self._add(held._reply)
+            held._reply = None
+        if not self._in_read:
+            if self._out and not self._flushing:
+                self._flushing = True
+                asyncio.get_running_loop().call_soon(self._flush_soon)
+            self._resume_reading_if_due()
+
+    def _add(self, reply: ReplyBytes | _Refusal) -> None:
+        if isinstance(reply, (bytes, bytearray, memoryview)):  # mostly bytes
+            self._out.append(reply)
+            self._out_bytes += len(reply)
+        elif isinstance(reply, _Refusal):
+            self.refuse(reply.reason, **reply.facts)
+        elif reply is not None:
+            self._out.extend(reply)
+            self._out_bytes += _size(reply)
+
+    def _flush_soon(self) -> None:
+        self._flushing = False
+        if self._out:
+            self._flush()
+
+    def _flush(self) -> None:
+        out, size = self._out, self._out_bytes
+        self._out, self._out_bytes = [], 0
+        transport = self._transport
+        assert transport is not None
+        if len(out) == 1:
+            transport.write(out[0])
+        elif size <= _JOIN_MAX_BYTES:
+            transport.write(b"".join(out))
+        else:
+            transport.writelines(out)
+        if self._write_paused and not self.closed:
+            unsent = self.unsent_bytes
+            if unsent > self._config.write_max_bytes:
+                self.abort("slow_reader", unsent_bytes=unsent)
+
+    # -- reading and stopping
+
+    def _serve(self, frames: Sequence[memoryview]) -> None:
+        if self._server.holding or self._refused:
+            self._held = frames
+            self._pause_reading()
+            return
+        on_frame = self._on_frame
+        served = 0
+        self._in_read = True
+        for frame in frames:
+            if on_frame(self, frame):
+                self._after_replies = True
+                break
+            if self.closed:
+                return
+            served += 1
+            if self._out_bytes >= _JOIN_MAX_BYTES:
+                self._flush()
+            if self._refused or served == FRAMES_AT_ONCE:
+                break
+            if (self.unanswered or self._write_paused) and self._is_full():
+                break
+        self._in_read = False
+        if self._out:
+            self._flush()
+        done = served == len(frames)
+        if done and self._broken is not None and self.unanswered:
+            self._after_replies = True
+        if not done or self._after_replies or self._refused or self._is_full():
+            self._held = frames[served:]
+            self._pause_reading()
+            self._resume_soon()
+        elif self._broken is not None:
+            self.refuse("bad_frame", error=str(self._broken))
+
+    def _is_full(self) -> bool:
+        config = self._config
+        return self._write_paused or (
+            len(self.unanswered) >= config.queued_max_requests
+            or self._queued_bytes >= config.queued_max_bytes
+        )
+
+    def _must_wait(self) -> bool:
+        if self._refused or (self._after_replies and self.unanswered):
+            return True
+        return self.closed or self._is_full()
+
+    def _pause_reading(self) -> None:
+        if not self._read_paused and not self.closed and self._transport is not None:
+            self._read_paused = True
+            self._transport.pause_reading()
+
+    def _resume_reading_if_due(self) -> None:
+        config = self._config
+        if (
+            self._read_paused
+            and len(self.unanswered) <= config.queued_max_requests // 2
+            and self._queued_bytes <= config.queued_max_bytes // 2
+        ):
+            self._resume_soon()
+
+    def _resume_soon(self) -> None:
+        """Resume in the next turn of the loop. The caller is a handler that sends a reply; to
+        resume at once would call another handler inside it."""
+        if self._read_paused and not self._resuming and not self._must_wait():
+            self._resuming = True
+            asyncio.get_running_loop().call_soon(self._resume_reading)
+
+    def _resume_reading(self) -> None:
+        self._resuming = False
+        if self._must_wait():
+            return
+        self._after_replies = False
+        held, self._held = self._held, ()
+        self._serve(held)
+        if not (self._held or self._broken or self._must_wait()):
+            self._read_paused = False
+            assert self._transport is not None
+            self._transport.resume_reading()
+
+    def _end(self) -> None:
+        self.closed = True
+        self.unanswered.clear()
+        self._queued_bytes = 0
+        self._out.clear()
+        self._out_bytes = 0
+        self._held = ()
+
+
+class UnsentReplies:
+    """The connections whose peers read slower than the broker sends, and the bytes they hold.
+
+    Kafka sends records from the file; here a reply stays in memory until the peer has taken it.
+    ``ServerConfig`` bounds one connection. The caller that is about to make another large reply
+    reads ``bytes`` to bound all of them.
+    """
+
+    def __init__(self) -> None:
+        self._stalled: set[ServerConnection] = set()
+
+    @property
+    def bytes(self) -> int:
+        return sum(connection.unsent_bytes for connection in self._stalled)
+
+    def add(self, connection: ServerConnection) -> None:
+        self._stalled.add(connection)
+
+    def discard(self, connection: ServerConnection) -> None:
+        self._stalled.discard(connection)
+
+
+FrameHandler: TypeAlias = Callable[[ServerConnection, memoryview], bool | None]
 
 
 class Server:
-    """Kafka's ``SocketServer`` for one listener.
+    """Accept, count and close the connections of one listener (Kafka's ``SocketServer``).
 
-    A connection that misbehaves is closed with a logged reason; the others never notice.
+    A connection that violates the protocol is closed and the reason is logged; other connections
+    are not affected.
     """
 
     def __init__(
@@ -38,14 +452,14 @@ class Server:
         self.holding = False
         self.unsent = unsent or UnsentReplies()
         self._listener: Listener | None = None
-        self._connections: dict[int, Connection] = {}  # bound: max_connections
+        self._connections: dict[int, ServerConnection] = {}  # bound: max_connections
         self._next_number = 0
         self._sweeper: TimerHandle | None = None
         self._all_gone: asyncio.Future[None] | None = None
 
     @property
     def port(self) -> int:
-        """The port bound. Only while listening."""
+        """The bound port. Call only while listening."""
         assert self._listener is not None
         return self._listener.port
 
@@ -54,8 +468,9 @@ class Server:
         return len(self._connections)
 
     async def start(self, host: str, port: int, holding: bool = False) -> int:
-        """Listen; returns the port. Raises OSError (address in use). ``holding``: accept, and
-        serve nobody before ``enable_request_processing`` (Kafka's name)."""
+        """Listen and return the port. Raises OSError (address in use). With ``holding``,
+        connections are accepted, but no request is served before ``enable_request_processing``
+        (Kafka's name)."""
         self.holding = holding
         self._listener = await self._network.listen(self._accept, host, port)
         self._arm_sweeper()
@@ -67,17 +482,18 @@ class Server:
             connection.serve_held()
 
     def set_max_connections(self, limit: int) -> None:
-        """From now on; those that are there stay."""
+        """Change the limit for new connections; existing ones stay open."""
         self._config = replace(self._config, max_connections=limit)
 
     def stop_accepting(self) -> None:
-        """Connections already accepted live on."""
+        """Close the listening socket; accepted connections stay open."""
         if self._listener is not None:
             self._listener.close()
             self._listener = None
 
     async def close(self, grace_ms: int = 1000) -> None:
-        """Stop accepting and hang up on all: what is written is sent, for at most ``grace_ms``."""
+        """Stop accepting and close every connection. Written bytes are sent for at most
+        ``grace_ms``; then the remaining connections are aborted."""
         self.stop_accepting()
         if self._sweeper is not None:
             self._sweeper.cancel()
@@ -93,9 +509,10 @@ class Server:
 
     # -- for connections
 
-    def opened(self, connection: Connection) -> None:
+    def opened(self, connection: ServerConnection) -> None:
         if len(self._connections) >= self._config.max_connections:
-            # Kafka leaves the newcomer in the backlog until another one goes; here it is told.
+            # Kafka leaves the new connection in the backlog until another one is closed. Here the
+            # client sees a close at once, and the log has the reason.
             self._connections[connection.number] = connection
             connection.refuse("max_connections", limit=self._config.max_connections)
             return
@@ -103,14 +520,14 @@ class Server:
         if self._all_gone is not None:
             connection.close()
 
-    def lost(self, connection: Connection) -> None:
+    def lost(self, connection: ServerConnection) -> None:
         self._connections.pop(connection.number, None)
         if self._all_gone is not None and not self._connections and not self._all_gone.done():
             self._all_gone.set_result(None)
 
-    def _accept(self) -> Connection:
+    def _accept(self) -> ServerConnection:
         self._next_number += 1
-        return Connection(
+        return ServerConnection(
             self._next_number, self, self._config, self._on_frame, self._listener_name, self._log
         )
 
@@ -128,3 +545,11 @@ class Server:
             if connection.sweep():
                 connection.abort("idle", idle_ms=self._config.connections_max_idle_ms)
         self._arm_sweeper()
+
+
+def _size(reply: ReplyBytes | _Refusal) -> int:
+    if reply is None or isinstance(reply, _Refusal):
+        return 0
+    if isinstance(reply, (bytes, bytearray, memoryview)):
+        return len(reply)
+    return sum(map(len, reply))

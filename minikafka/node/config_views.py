@@ -23,7 +23,7 @@ from minikafka.core.transaction.config import TransactionConfig
 from minikafka.kernel.cluster import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from minikafka.kernel.config import Config
 from minikafka.kernel.settings import topic_defaults
-from minikafka.network.connection import ServerConfig
+from minikafka.network.server import ServerConfig
 from minikafka.protocol.records.compression import Compression
 from minikafka.protocol.releases import Release
 from minikafka.storage.cleaner.log_cleaner import LogCleanerConfig

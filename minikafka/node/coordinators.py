@@ -74,7 +74,7 @@ from minikafka.kernel.config import Config
 from minikafka.kernel.events import event_log
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import World
-from minikafka.network.broker_senders import BrokerSenders, SenderConfig
+from minikafka.network.broker_senders import BrokerSenderConfig, BrokerSenders
 from minikafka.node import config_views as views
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.zookeeper.store import ZkStore
@@ -210,7 +210,7 @@ class TransactionParts:
         self.markers: BrokerSenders[MarkerItem] = BrokerSenders(
             world.network,
             world.clock,
-            SenderConfig(f"broker-{broker_id}-txn-marker-sender", REQUEST_TIMEOUT_MS),
+            BrokerSenderConfig(f"broker-{broker_id}-txn-marker-sender", REQUEST_TIMEOUT_MS),
             self._address,
             marker_key,
             partial(markers_request, release=views.release(dynamic.current)),
@@ -230,7 +230,7 @@ class TransactionParts:
         self._questions: BrokerSenders[VerificationItem] = BrokerSenders(
             world.network,
             world.clock,
-            SenderConfig(f"broker-{broker_id}-add-partitions-to-txn", REQUEST_TIMEOUT_MS),
+            BrokerSenderConfig(f"broker-{broker_id}-add-partitions-to-txn", REQUEST_TIMEOUT_MS),
             self._address,
             verification_key,
             verification_request,

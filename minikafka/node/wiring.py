@@ -70,7 +70,7 @@ from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import World
 from minikafka.kernel.settings import BROKER_CONFIG, TOPIC_CONFIG, topic_defaults
 from minikafka.network.channel import Channel, ChannelConfig
-from minikafka.network.unsent import UnsentReplies
+from minikafka.network.server import UnsentReplies
 from minikafka.node import config_views as views
 from minikafka.node.coordinators import GroupParts, TransactionParts
 from minikafka.node.security import security_routes

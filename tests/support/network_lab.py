@@ -6,7 +6,7 @@ import asyncio
 import struct
 from collections.abc import Callable
 
-from minikafka.network.server import Connection, Server, ServerConfig
+from minikafka.network.server import Server, ServerConfig, ServerConnection
 from minikafka.world.real.network import RealNetwork
 from tests.support.manual_clock import ManualClock
 from tests.support.recording_log import RecordingLog
@@ -52,7 +52,7 @@ class Lab:
 
     async def serve(
         self,
-        on_frame: Callable[[Connection, memoryview], bool | None],
+        on_frame: Callable[[ServerConnection, memoryview], bool | None],
         config: ServerConfig | None = None,
         holding: bool = False,
     ) -> Server:

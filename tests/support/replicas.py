@@ -38,7 +38,7 @@ from minikafka.kernel.cluster import (
 )
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.metrics import Metrics
-from minikafka.network.unsent import UnsentReplies
+from minikafka.network.server import UnsentReplies
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.codec import decode, encode
 from minikafka.protocol.headers import RequestHeader

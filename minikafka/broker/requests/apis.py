@@ -17,7 +17,7 @@ from minikafka.broker.requests.context import (
 )
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import EventLog, event_log
-from minikafka.network.connection import Connection, ReplySlot
+from minikafka.network.server import ReplySlot, ServerConnection
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.codec import DecodeError, FieldOverflow, decode
 from minikafka.protocol.headers import (
@@ -174,9 +174,9 @@ class Apis:
         if self._bug is not None and not self._bug.done():
             self._bug.set_result(None)
 
-    def on_frame(self, connection: Connection, frame: memoryview) -> bool:
+    def on_frame(self, connection: ServerConnection, frame: memoryview) -> bool:
         """Serve one request, or return True when it has to wait for the replies before it.
-        ``frame`` is not kept (see ``Connection``)."""
+        ``frame`` is not kept (see ``ServerConnection``)."""
         try:
             header, position = decode_request_header(frame)
         except DecodeError as error:
@@ -251,7 +251,7 @@ class Apis:
     # -- what goes wrong
 
     def _refuse_version(
-        self, connection: Connection, route: Route, header: RequestHeader, size: int
+        self, connection: ServerConnection, route: Route, header: RequestHeader, size: int
     ) -> bool:
         if route.api_key is not ApiKey.API_VERSIONS:
             return _refuse(
@@ -279,7 +279,7 @@ class Apis:
         await bug
 
 
-def _refuse(connection: Connection, reason: str, **facts: object) -> bool:
+def _refuse(connection: ServerConnection, reason: str, **facts: object) -> bool:
     """Close the connection, or return True while earlier requests are unanswered: their replies
     come first."""
     if connection.unanswered:

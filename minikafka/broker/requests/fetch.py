@@ -21,7 +21,7 @@ from minikafka.broker.requests.current_leader import leader_hint, name_leader
 from minikafka.core.replication.fetch_session import FINAL_EPOCH, NO_SESSION
 from minikafka.kernel.cluster import CONSUMER_REPLICA_ID, ZERO_UUID, TopicPartition
 from minikafka.kernel.errors import ErrorCode
-from minikafka.network.unsent import UnsentReplies
+from minikafka.network.server import UnsentReplies
 from minikafka.protocol.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from minikafka.network.broker_senders import BrokerSenders, SenderConfig
-from minikafka.network.server import Connection
+from minikafka.network.broker_senders import BrokerSenderConfig, BrokerSenders
+from minikafka.network.server import ServerConnection
 from minikafka.protocol.codec import decode
 from minikafka.protocol.headers import decode_request_header, encode_response
 from minikafka.protocol.messages.find_coordinator import (
@@ -26,9 +26,9 @@ class Broker:
     def __init__(self) -> None:
         self.asked: list[list[str]] = []
         self.waiting: list[Any] = []
-        self.connections: list[Connection] = []
+        self.connections: list[ServerConnection] = []
 
-    def __call__(self, connection: Connection, frame: memoryview) -> None:
+    def __call__(self, connection: ServerConnection, frame: memoryview) -> None:
         header, position = decode_request_header(frame)
         request = decode(FindCoordinatorRequest, header.api_version, frame, position)
         self.asked.append(list(request.coordinator_keys))
@@ -60,7 +60,7 @@ async def sending(lab: Any, addresses: dict[int, tuple[str, int]]) -> Any:
     senders: BrokerSenders[Item] = BrokerSenders(
         lab.network,
         lab.clock,
-        SenderConfig("me"),
+        BrokerSenderConfig("me"),
         addresses.get,
         lambda item: item[0],
         lambda items: (FindCoordinatorRequest(coordinator_keys=[key for key, _ in items]), 4),

@@ -6,7 +6,7 @@ import struct
 import pytest
 
 from minikafka.network.channel import Channel, ChannelConfig
-from minikafka.network.server import Connection
+from minikafka.network.server import ServerConnection
 from minikafka.protocol.codec import EncodeError
 from minikafka.protocol.headers import decode_request_header, encode_response
 from minikafka.protocol.messages.find_coordinator import (
@@ -28,7 +28,7 @@ class Broker:
         self.headers = []
         self.slots = []
 
-    def __call__(self, connection: Connection, frame: memoryview) -> None:
+    def __call__(self, connection: ServerConnection, frame: memoryview) -> None:
         header, _ = decode_request_header(frame)
         self.headers.append(header)
         self.slots.append(connection.open_slot(len(frame)))
@@ -99,7 +99,7 @@ BIG = ProduceRequest(
 class Slow(Broker):
     """Takes nothing once it has seen a request, until told to."""
 
-    def __call__(self, connection: Connection, frame: memoryview) -> None:
+    def __call__(self, connection: ServerConnection, frame: memoryview) -> None:
         super().__call__(connection, frame)
         self.slots[-1].send(None)
         self.transport = connection._transport

@@ -5,13 +5,18 @@ import struct
 
 import pytest
 
-from minikafka.network.connection import FRAMES_AT_ONCE, IDLE_SWEEPS, ReplySlot
-from minikafka.network.server import Connection, ServerConfig
-from minikafka.network.unsent import UnsentReplies
+from minikafka.network.server import (
+    FRAMES_AT_ONCE,
+    IDLE_SWEEPS,
+    ReplySlot,
+    ServerConfig,
+    ServerConnection,
+    UnsentReplies,
+)
 from tests.support.network_lab import framed
 
 
-def echo(connection: Connection, frame: memoryview) -> None:
+def echo(connection: ServerConnection, frame: memoryview) -> None:
     connection.open_slot(len(frame)).send(framed(bytes(frame)))
 
 
@@ -22,7 +27,7 @@ class Parking:
         self.parked: dict[bytes, ReplySlot] = {}
         self.seen = 0
 
-    def __call__(self, connection: Connection, frame: memoryview) -> None:
+    def __call__(self, connection: ServerConnection, frame: memoryview) -> None:
         body = bytes(frame)
         self.seen += 1
         slot = connection.open_slot(len(body))
@@ -92,14 +97,14 @@ class Nobody:
     def __init__(self) -> None:
         self.unsent = UnsentReplies()
 
-    def opened(self, connection: Connection) -> None: ...
+    def opened(self, connection: ServerConnection) -> None: ...
 
-    def lost(self, connection: Connection) -> None: ...
+    def lost(self, connection: ServerConnection) -> None: ...
 
 
 async def test_replies_of_one_read_leave_in_one_write(lab) -> None:
     wire = Wire()
-    connection = Connection(1, Nobody(), ServerConfig(), echo, "PLAINTEXT", lab.log)
+    connection = ServerConnection(1, Nobody(), ServerConfig(), echo, "PLAINTEXT", lab.log)
     connection.connection_made(wire)
     for read in ([b"a", b"b", b"c"], [b"d"]):
         data = b"".join(map(framed, read))
@@ -110,7 +115,7 @@ async def test_replies_of_one_read_leave_in_one_write(lab) -> None:
 
 async def test_many_frames_of_one_read_are_served_in_turns(lab) -> None:
     wire = Wire()
-    connection = Connection(1, Nobody(), ServerConfig(), echo, "PLAINTEXT", lab.log)
+    connection = ServerConnection(1, Nobody(), ServerConfig(), echo, "PLAINTEXT", lab.log)
     connection.connection_made(wire)
     data = framed(b"a") * (2 * FRAMES_AT_ONCE + 1)
     connection.get_buffer(-1)[: len(data)] = data
@@ -125,7 +130,7 @@ async def test_many_frames_of_one_read_are_served_in_turns(lab) -> None:
 
 async def test_parked_replies_that_become_ready_together_leave_in_one_write(lab) -> None:
     wire, handler = Wire(), Parking()
-    connection = Connection(1, Nobody(), ServerConfig(), handler, "PLAINTEXT", lab.log)
+    connection = ServerConnection(1, Nobody(), ServerConfig(), handler, "PLAINTEXT", lab.log)
     connection.connection_made(wire)
     data = b"".join(map(framed, [b"p1", b"p2", b"p3", b"p4"]))
     connection.get_buffer(-1)[: len(data)] = data
@@ -147,7 +152,7 @@ async def test_parked_replies_that_become_ready_together_leave_in_one_write(lab)
 async def test_a_reply_may_come_in_parts(lab) -> None:
     body = b"head" + b"r" * 100_000
 
-    def on_frame(connection: Connection, frame: memoryview) -> None:
+    def on_frame(connection: ServerConnection, frame: memoryview) -> None:
         parts = [framed(body)[:8], memoryview(body)[4:]]
         connection.open_slot(len(frame)).send(parts)
 
@@ -177,7 +182,7 @@ async def test_an_impossible_length_closes_that_connection_only(lab) -> None:
 async def test_all_that_came_before_an_impossible_length_is_served(lab, held: bool) -> None:
     parked: list[ReplySlot] = []
 
-    def on_frame(connection: Connection, frame: memoryview) -> bool:
+    def on_frame(connection: ServerConnection, frame: memoryview) -> bool:
         if connection.unanswered:
             return True
         if held and not parked:
@@ -202,7 +207,7 @@ async def test_all_that_came_before_an_impossible_length_is_served(lab, held: bo
 class OneByOne(Parking):
     """Serves no frame while an earlier one is unanswered, except ``o``, which may overlap."""
 
-    def __call__(self, connection: Connection, frame: memoryview) -> bool:
+    def __call__(self, connection: ServerConnection, frame: memoryview) -> bool:
         if connection.unanswered and not bytes(frame).startswith(b"o"):
             return True
         super().__call__(connection, frame)
@@ -245,7 +250,7 @@ async def test_a_bad_length_behind_a_parked_request_closes_after_its_reply(lab) 
 async def test_a_refusal_takes_its_turn_and_nothing_is_served_behind_it(lab, later: str) -> None:
     handler = Parking()
 
-    def on_frame(connection: Connection, frame: memoryview) -> None:
+    def on_frame(connection: ServerConnection, frame: memoryview) -> None:
         if bytes(frame) == b"bad":
             handler.seen += 1
             connection.open_slot(len(frame)).refuse("request_failed")
@@ -311,7 +316,7 @@ async def test_a_reply_after_the_peer_has_gone_is_dropped(lab) -> None:
 
 
 async def test_refusing_sends_what_is_answered_and_ignores_the_rest(lab) -> None:
-    def on_frame(connection: Connection, frame: memoryview) -> None:
+    def on_frame(connection: ServerConnection, frame: memoryview) -> None:
         if bytes(frame) == b"bad":
             connection.refuse("unknown_api", api_key=99)
         else:
@@ -360,7 +365,7 @@ async def test_held_replies_count_against_the_bytes_of_a_connection(lab) -> None
 async def test_a_slow_reader_is_not_served_until_it_takes_its_replies(lab) -> None:
     answered = 0
 
-    def on_frame(connection: Connection, frame: memoryview) -> None:
+    def on_frame(connection: ServerConnection, frame: memoryview) -> None:
         nonlocal answered
         answered += 1
         connection.open_slot(len(frame)).send(framed(b"x" * 1_000_000))
@@ -455,7 +460,7 @@ async def test_closing_hangs_up_on_all(lab) -> None:
 
 
 async def test_closing_does_not_wait_for_a_peer_that_takes_nothing(lab) -> None:
-    def on_frame(connection: Connection, frame: memoryview) -> None:
+    def on_frame(connection: ServerConnection, frame: memoryview) -> None:
         connection.open_slot(len(frame)).send(framed(b"x" * 50_000_000))
 
     server = await lab.serve(on_frame)

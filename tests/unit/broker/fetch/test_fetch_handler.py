@@ -11,7 +11,7 @@ from minikafka.broker.fetch.sessions import FetchSessions
 from minikafka.broker.requests.fetch import FetchConfig, FetchHandler
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.metrics import Metrics
-from minikafka.network.unsent import UnsentReplies
+from minikafka.network.server import UnsentReplies
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.messages.fetch import (
     AbortedTransaction,
