@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Never
 from uuid import UUID
 
 import pytest
@@ -28,7 +29,6 @@ from minikafka.protocol.messages.stop_replica import (
     StopReplicaTopicState,
 )
 from tests.support.cluster_metadata import partition_state, update
-from typing import Never
 
 ID = UUID(int=5)
 
