@@ -14,8 +14,7 @@ from typing import Final, NamedTuple
 from minikafka.core.log.compaction_map import OffsetMap
 from minikafka.core.log.compaction_records import (
     FoundRecord,
-    records_of,
-    walk,
+    find_records,
     with_timestamp_delta,
 )
 from minikafka.core.log.compaction_transactions import CleanedTransactions
@@ -107,7 +106,7 @@ class KeyIndexer:
             self.stats.map_records_read += batch.record_count
             if not self.transactions.takes_away(batch) and not batch.is_control:
                 base_offset = batch.base_offset
-                found = walk(records_of(batch), batch.record_count)
+                found = find_records(batch.plain_records(), batch.record_count)
                 for number, (_, _, _, delta, key, _) in enumerate(found):
                     if number % _LOOKS_UP_AFTER == _LAST and self._pace.of(_LOOKS_UP_AFTER):
                         yield
@@ -157,11 +156,11 @@ class BatchFilter:
         horizon_over = batch.has_delete_horizon and batch.base_timestamp <= self.now_ms
         if unneeded and (horizon_over or not batch.is_control):
             return self._emptied(batch)
-        data = records_of(batch)
+        data = batch.plain_records()
         records: list[FoundRecord] = []
         has_tombstones = unneeded  # a marker that nothing needs but whoever reads just now
         base, get, seen = batch.base_offset, self.offsets.get, self.offsets.latest_offset
-        for number, record in enumerate(walk(data, batch.record_count)):
+        for number, record in enumerate(find_records(data, batch.record_count)):
             if number % _LOOKS_UP_AFTER == _LAST and self._pace.of(_LOOKS_UP_AFTER):
                 yield
             _, _, _, delta, key, has_value = record

@@ -18,7 +18,7 @@ from minikafka.protocol.records.batch import (
     parse_batch,
 )
 from minikafka.protocol.records.builder import assemble_batch, build_batch
-from minikafka.protocol.records.compression import Compression, compress, decompress
+from minikafka.protocol.records.compression import Compression, compress
 from minikafka.protocol.records.record import decode_batch
 from minikafka.protocol.records.survey import Survey, survey_records
 
@@ -74,7 +74,7 @@ def opened_batch(batch: RecordBatch, config: LogConfig, now_ms: int) -> RecordBa
     if batch.is_control:
         return batch
     try:
-        data = decompress(source, batch.payload())
+        data = batch.plain_records()
         survey = survey_records(data, batch.record_count)
         _check_records(batch, survey, config, now_ms)
         target = config.target_compression(source)

@@ -18,7 +18,7 @@ from crc32c import crc32c
 
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.buffer import Buffer
-from minikafka.protocol.records.compression import Compression
+from minikafka.protocol.records.compression import Compression, decompress
 
 LOG_OVERHEAD: Final = 12  # base offset and batch length, which the length does not count
 BATCH_OVERHEAD: Final = 61  # the whole header
@@ -141,6 +141,13 @@ class RecordBatch(NamedTuple):
         """The records, still compressed if they are."""
         start = self.position + BATCH_OVERHEAD
         return memoryview(self.buffer)[start : self.position + self.size_bytes]
+
+    def plain_records(self) -> bytes:
+        """A copy of the records, decompressed. Raises CorruptRecordError, and KafkaError as
+        ``compression``."""
+        codec = self.compression
+        payload = self.payload()
+        return bytes(payload) if codec is Compression.NONE else decompress(codec, payload)
 
 
 def increment_sequence(sequence: int, increment: int) -> int:

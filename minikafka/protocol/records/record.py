@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple, TypeAlias
 
 from minikafka.protocol.buffer import (
     Buffer,
-    read_varlong,
     write_uvarint,
     write_varint,
     write_varlong,
 )
 from minikafka.protocol.records.batch import (
-    CorruptRecordError,
     RecordBatch,
     iterate_batches,
 )
-from minikafka.protocol.records.compression import Compression, decompress
+from minikafka.protocol.records.record_layout import Want, compile_walk
 
 # Names are UTF-8; other bytes, which some clients send, come through as lone surrogates.
 Header: TypeAlias = tuple[str, bytes | None]
@@ -80,68 +78,25 @@ def decode_records(buffer: Buffer) -> Iterator[Record]:
         yield from decode_batch(batch)
 
 
-def decode_batch(batch: RecordBatch) -> Iterator[Record]:
-    """The records of one batch, decompressed. Raises CorruptRecordError for malformed bytes."""
-    payload = batch.payload()
-    codec = batch.compression
-    data = bytes(payload) if codec is Compression.NONE else decompress(codec, payload)
-    base_offset = batch.base_offset
-    append_time = batch.max_timestamp if batch.timestamp_type_log_append else None
-    position = 0
-    for _ in range(batch.record_count):
-        record, position = _decode_record(data, position, base_offset, batch.base_timestamp)
-        yield record if append_time is None else record._replace(timestamp=append_time)
-    if position != len(data):
-        raise CorruptRecordError(
-            f"batch at offset {base_offset} has {len(data) - position} bytes after its last record"
-        )
-
-
-def _decode_record(
-    data: bytes, position: int, base_offset: int, base_timestamp: int
-) -> tuple[Record, int]:
-    try:
-        length, position = _read_varint(data, position)
-        end = position + length
-        if length < 0 or end > len(data):
-            raise CorruptRecordError(f"a record of {length} bytes in {len(data) - position}")
-        position += 1  # attributes: none are in use
-        timestamp_delta, position = _read_varint(data, position)
-        offset_delta, position = _read_varint(data, position)
-        key, position = _read_bytes(data, position, end)
-        value, position = _read_bytes(data, position, end)
-        count, position = _read_varint(data, position)
-        if count < 0:
-            raise CorruptRecordError(f"a record with {count} headers")
-        headers: list[Header] = []
-        for _ in range(count):
-            name, position = _read_bytes(data, position, end)
-            content, position = _read_bytes(data, position, end)
-            if name is None:
-                raise CorruptRecordError("a header without a name")
-            headers.append((name.decode(errors="surrogateescape"), content))
-    except (IndexError, ValueError) as error:
-        raise CorruptRecordError(f"malformed record: {error}") from error
-    if position != end:
-        raise CorruptRecordError(f"a record of {length} bytes ends {end - position} bytes early")
-    record = Record(
-        base_offset + offset_delta, base_timestamp + timestamp_delta, key, value, headers
-    )
-    return record, position
-
-
-def _read_varint(data: bytes, position: int) -> tuple[int, int]:
-    byte = data[position]
-    if byte < 0x80:
-        return (byte >> 1) ^ -(byte & 1), position + 1
-    return read_varlong(data, position)
-
-
-def _read_bytes(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
-    length, position = _read_varint(data, position)
-    if length < 0:
-        return None, position
-    stop = position + length
-    if stop > end:
-        raise CorruptRecordError(f"a field of {length} bytes reaches past its record")
-    return data[position:stop], stop
+decode_batch: Callable[[RecordBatch], Iterator[Record]] = compile_walk(
+    "decode_batch",
+    "batch",
+    {
+        "timestamp_delta": Want.SIGNED,
+        "offset_delta": Want.SIGNED,
+        "key": Want.CONTENT,
+        "value": Want.CONTENT,
+        "headers": Want.CONTENT,
+    },
+    before="""
+        data, count = batch.plain_records(), batch.record_count
+        base_offset, base_timestamp = batch.base_offset, batch.base_timestamp
+        append_time = batch.max_timestamp if batch.timestamp_type_log_append else None
+    """,
+    each="""
+        timestamp = base_timestamp + timestamp_delta if append_time is None else append_time
+        yield new(Record, (base_offset + offset_delta, timestamp, key, value, headers or []))
+    """,
+    names={"new": tuple.__new__, "Record": Record},
+)
+"""The records of one batch, decompressed. Raises CorruptRecordError for malformed bytes."""

@@ -1,11 +1,11 @@
-"""Looking over all records of a batch without making objects of them."""
+"""What a leader checks of the records in a batch, found without making objects of them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
-from minikafka.protocol.buffer import read_uvarlong, read_varlong
-from minikafka.protocol.records.batch import CorruptRecordError
+from minikafka.protocol.records.record_layout import Want, compile_walk
 
 
 class Survey(NamedTuple):
@@ -17,87 +17,35 @@ class Survey(NamedTuple):
     all_have_keys: bool
 
 
-def survey_records(data: bytes, count: int) -> Survey:
-    """``data`` holds exactly ``count`` well-formed records, uncompressed, at least one.
+# This runs for every record of every batch that a producer has compressed.
+survey_records: Callable[[bytes, int], Survey] = compile_walk(
+    "survey_records",
+    "data, count",
+    {"timestamp_delta": Want.RAW, "offset_delta": Want.RAW, "key": Want.RAW},
+    before="""
+        consecutive = all_have_keys = True
+        least, largest = 1 << 63, -1 << 63
+        seen = None
+    """,
+    loop="for following in range(0, 2 * count, 2)",  # offset deltas, zigzag-coded
+    each="""
+        if timestamp_delta != seen:  # neighbours often have the same
+            seen = timestamp_delta
+            delta = (seen >> 1) ^ -(seen & 1)
+            if delta < least:
+                least = delta
+            if delta > largest:
+                largest = delta
+        if offset_delta != following:
+            consecutive = False
+        if key & 1:
+            all_have_keys = False
+    """,
+    result="Survey(consecutive, least, largest, all_have_keys)",
+    names={"Survey": Survey},
+)
+"""Survey the ``count`` records (at least one) in ``data``, which is uncompressed.
 
-    Short varints are read in place: this runs for every record of every compressed batch that is
-    produced. Raises CorruptRecordError. Kafka: ``DefaultRecord.readPartiallyFrom``."""
-    consecutive = all_have_keys = True
-    least, largest = 1 << 63, -1 << 63
-    position = odd = 0
-    timestamp = None
-    try:
-        for offset_delta in range(0, 2 * count, 2):  # doubled, as zigzag has it
-            value = data[position]
-            position += 1
-            if value >= 0x80:
-                if (high := data[position]) < 0x80:
-                    value += (high << 7) - 0x80
-                    position += 1
-                else:
-                    value, position = read_uvarlong(data, position - 1)
-            odd |= value  # a negative length
-            end = position + (value >> 1)
-            value = data[position + 1]  # after the attributes, of which none are in use
-            position += 2
-            if value >= 0x80:
-                value, position = read_uvarlong(data, position - 1)
-            if value != timestamp:  # neighbours often have the same
-                timestamp = value
-                delta = (value >> 1) ^ -(value & 1)
-                if delta < least:
-                    least = delta
-                if delta > largest:
-                    largest = delta
-            value = data[position]
-            position += 1
-            if value >= 0x80:
-                if (high := data[position]) < 0x80:
-                    value += (high << 7) - 0x80
-                    position += 1
-                else:
-                    value, position = read_uvarlong(data, position - 1)
-            if value != offset_delta:
-                consecutive = False
-            value = data[position]
-            position += 1
-            if value >= 0x80:
-                value, position = read_uvarlong(data, position - 1)
-            if value & 1:
-                all_have_keys = False
-            else:
-                position += value >> 1
-            value = data[position]
-            position += 1
-            if value >= 0x80:
-                if (high := data[position]) < 0x80:
-                    value += (high << 7) - 0x80
-                    position += 1
-                else:
-                    value, position = read_uvarlong(data, position - 1)
-            if not value & 1:
-                position += value >> 1
-            position = _past_headers(data, position) if data[position] else position + 1
-            if position != end:
-                break
-        else:
-            end = len(data)
-    except (IndexError, ValueError) as error:
-        raise CorruptRecordError(f"a malformed record: {error}") from error
-    if position != end or odd & 1:
-        raise CorruptRecordError(f"records that end at byte {position}, not at {end}")
-    return Survey(consecutive, least, largest, all_have_keys)
-
-
-def _past_headers(data: bytes, position: int) -> int:
-    """Where the headers at ``position`` end."""
-    count, position = read_varlong(data, position)
-    if count < 0:
-        raise CorruptRecordError(f"a record with {count} headers")
-    for _ in range(count):
-        length, position = read_varlong(data, position)
-        if length < 0:
-            raise CorruptRecordError("a header without a name")
-        length, position = read_varlong(data, position + length)
-        position += max(0, length)
-    return position
+Raises CorruptRecordError unless they are well-formed and fill ``data``. Kafka:
+``DefaultRecord.readPartiallyFrom``.
+"""

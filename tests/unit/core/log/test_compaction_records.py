@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minikafka.core.log.compaction_records import records_of, walk, with_timestamp_delta
+from minikafka.core.log.compaction_records import find_records, with_timestamp_delta
 from minikafka.protocol.records.batch import CorruptRecordError, parse_batches
 from minikafka.protocol.records.builder import build_batch
 from minikafka.protocol.records.compression import Compression
@@ -21,8 +21,8 @@ TIMES = (0, 1, 63, 64, 65, 8_191, 8_192, 8_193, 10**9)
 def check(rows: list[Record], codec: Compression = Compression.NONE) -> None:
     data = build_batch(rows, base_offset=rows[0].offset, compression=codec)
     (batch,) = parse_batches(data)
-    payload = records_of(batch)
-    found = list(walk(payload, batch.record_count))
+    payload = batch.plain_records()
+    found = list(find_records(payload, batch.record_count))
     expected = list(decode_batch(batch))
     base_offset, base_timestamp = batch.base_offset, batch.base_timestamp
     assert [(base_offset + f[3], base_timestamp + f[2], f[4], f[5]) for f in found] == [
@@ -77,18 +77,18 @@ def test_as_decoding_finds(shapes: list[tuple[int, int, int | None, int | None]]
 
 def payload_of(*keys: bytes) -> bytes:
     (batch,) = parse_batches(build_batch([(0, key, b"value", []) for key in keys]))
-    return records_of(batch)
+    return batch.plain_records()
 
 
 def test_what_is_cut_off_or_left_over_is_refused() -> None:
     data = payload_of(b"one", b"two")
     for cut in range(1, len(data)):
         with pytest.raises(CorruptRecordError):
-            list(walk(data[:cut], 2))
+            list(find_records(data[:cut], 2))
     with pytest.raises(CorruptRecordError, match="after the last record"):
-        list(walk(data, 1))
+        list(find_records(data, 1))
     with pytest.raises(CorruptRecordError):
-        list(walk(data, 3))
+        list(find_records(data, 3))
 
 
 @pytest.mark.parametrize(("position", "value"), [(0, 1), (3, 1), (4, 126), (8, 126), (8, 12)])
@@ -98,18 +98,18 @@ def test_lengths_that_lead_out_of_a_record_are_refused(position: int, value: int
     data = bytearray(payload_of(b"one", b"two"))
     data[position] = value
     with pytest.raises(CorruptRecordError):
-        list(walk(bytes(data), 2))
+        list(find_records(bytes(data), 2))
 
 
 @pytest.mark.parametrize(("size", "varint"), [(100, b"\xc8\x01"), (128, b"\x80\x02")])
 def test_a_long_value_that_leads_out_of_its_record_is_refused(size: int, varint: bytes) -> None:
     (batch,) = parse_batches(build_batch([(0, b"k", bytes(size), [])] * 2))
-    data = bytearray(records_of(batch))
+    data = bytearray(batch.plain_records())
     at = data.index(b"k") + 1
     assert data[at : at + 2] == varint
     data[at + 1] += 1
     with pytest.raises(CorruptRecordError):
-        list(walk(bytes(data), 2))
+        list(find_records(bytes(data), 2))
 
 
 @pytest.mark.parametrize("delta", [-(2**40), -64, 0, 63, 64, 2**40])
@@ -117,10 +117,10 @@ def test_a_record_told_from_another_time_differs_by_that_alone(delta: int) -> No
     (batch,) = parse_batches(
         build_batch([Record(9, 5, b"a", b"1", []), Record(99, 5 + 70, b"key", b"v", [("h", b"x")])])
     )
-    data = records_of(batch)
-    _, record = walk(data, 2)
+    data = batch.plain_records()
+    _, record = find_records(data, 2)
     moved = with_timestamp_delta(data, record, delta)
-    ((start, end, timestamp, offset, key, has_value),) = walk(moved, 1)
+    ((start, end, timestamp, offset, key, has_value),) = find_records(moved, 1)
     assert (start, end, timestamp) == (0, len(moved), delta)
     assert (offset, key, has_value) == record[3:]
     assert moved.endswith(b"key\x02v\x02\x02h\x02x")

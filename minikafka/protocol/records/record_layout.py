@@ -1,0 +1,382 @@
+"""The layout of a record in a batch of magic 2, and loops over records compiled from it.
+
+``RECORD`` below is the one description of a record. Each reader of records needs another part of
+it: the leader's check needs times and the presence of keys, the cleaner needs keys, a consumer
+needs everything as columns. Reading more than that costs half of a broker's time, and so would a
+function call for each field. So a reader says which fields it wants in which form, and
+``compile_walk`` writes the loop that it would otherwise write by hand.
+
+How the generated code reads. ``position`` is a place in ``data``. It moves only behind a field
+whose size is not known in advance; ``data[position + 3]`` is the byte three behind it. A varint is
+read in place while it has its usual number of bytes; ``read_uvarlong`` reads a longer one::
+
+    if (length := data[position]) >= 0x80:
+        position += 1
+        if (high := data[position]) < 0x80:
+            length += (high << 7) - 0x80
+        else:
+            length, position = read_uvarlong(data, position - 1)
+            position -= 1
+    end = position + 1 + (length >> 1)
+
+Numbers are zigzag-coded: the lowest bit of the unsigned varint is the sign. A length below zero
+means null, so ``length & 1`` asks for null.
+
+Kafka: ``DefaultRecord.writeTo``, ``DefaultRecord.readFrom``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from enum import Enum
+from textwrap import dedent
+from typing import Any, Final, NamedTuple
+
+from minikafka.protocol.buffer import read_uvarlong, read_varlong
+from minikafka.protocol.records.batch import CorruptRecordError
+from minikafka.protocol.source import SourceWriter
+
+
+class Kind(Enum):
+    """How a field lies in the bytes."""
+
+    BYTE = "one byte"
+    NUMBER = "a zigzag varint"
+    LENGTH = "a zigzag varint: the bytes that the record has after it"
+    BYTES = "a zigzag varint, and as many bytes; null if it is negative"
+    HEADERS = "a zigzag varint, and as many times the fields of HEADER"
+
+
+class RecordField(NamedTuple):
+    """What a reader may expect, but not rely on: its varint takes ``usual_bytes`` (1 or 2) at most;
+    bytes are ``often_null``."""
+
+    name: str
+    kind: Kind
+    usual_bytes: int = 1
+    often_null: bool = False
+
+
+RECORD: Final = (
+    RecordField("length", Kind.LENGTH, 2),
+    RecordField("attributes", Kind.BYTE),  # no bit is in use
+    RecordField("timestamp_delta", Kind.NUMBER),  # to the batch's base timestamp, in ms
+    RecordField("offset_delta", Kind.NUMBER, 2),  # to the batch's base offset
+    RecordField("key", Kind.BYTES, often_null=True),
+    RecordField("value", Kind.BYTES, 2),
+    RecordField("headers", Kind.HEADERS),
+)
+HEADER: Final = (
+    RecordField("name", Kind.BYTES),  # UTF-8, never null
+    RecordField("content", Kind.BYTES),
+)
+
+
+class Want(Enum):
+    """In which form a loop wants a field. A field that it does not name is stepped over."""
+
+    RAW = "the unsigned varint; of bytes, their length"
+    SIGNED = "the number"
+    CONTENT = "bytes or None; of headers, a list of pairs, or () for none"
+
+
+def compile_walk(
+    name: str,
+    parameters: str,
+    wanted: Mapping[str, Want],
+    *,
+    each: str = "",
+    into: Mapping[str, str] | None = None,
+    before: str = "",
+    loop: str = "for _ in range(count)",
+    result: str = "",
+    skip_rest: bool = False,
+    names: Mapping[str, Any] | None = None,
+) -> Callable[..., Any]:
+    """Compile a loop over the ``count`` records in ``data``, which must be among ``parameters``.
+
+    The pieces of code, in the order in which they run:
+
+    - ``before``, and then the head of the loop, ``loop``;
+    - ``each``, for every record. The locals that it finds are the ``wanted`` fields, and ``start``
+      and ``end`` of the record. It may call ``malformed()``. A field in ``into`` is no local:
+      the function of that name is called with it as soon as it is read;
+    - ``result``, an expression to return.
+
+    ``names`` are globals of the code. ``skip_rest`` leaves out the fields behind the last one that
+    is wanted. The compiled function raises CorruptRecordError unless ``data`` consists of ``count`` whole
+    records.
+    """
+    source = _WalkSource(
+        parameters, wanted, each, into or {}, before, loop, result, skip_rest, names or {}
+    )
+    return source.compiled(name)
+
+
+class _WalkSource:
+    """Writes one loop. ``_ahead``: by how many bytes the next field lies behind ``position``."""
+
+    def __init__(
+        self,
+        parameters: str,
+        wanted: Mapping[str, Want],
+        each: str,
+        into: Mapping[str, str],
+        before: str,
+        loop: str,
+        result: str,
+        skip_rest: bool,
+        names: Mapping[str, Any],
+    ) -> None:
+        self._writer = SourceWriter()
+        self._wanted = wanted
+        self._into = into
+        self._ahead = 0
+        self._writer.names.update(
+            read_uvarlong=read_uvarlong,
+            zigzag=_ZIGZAG,
+            Corrupt=CorruptRecordError,
+            malformed=_malformed,
+            problem_of=problem_of,
+            **names,
+        )
+        write = self._writer
+        with write.function(f"def walk({parameters}):"):
+            self._lines(before)
+            write.line("position, size = 0, len(data)")
+            with write.block("try:"), write.block(f"{loop}:"):
+                if re.search(r"\bstart\b", each):
+                    write.line("start = position")
+                self._record(skip_rest)
+                self._lines(each)
+            with write.block("except (IndexError, ValueError) as error:"):
+                write.line("raise Corrupt(problem_of(data, count)) from error")
+            with write.block("if position != size:"):
+                write.line("raise Corrupt(problem_of(data, count))")
+            if result:
+                write.line(f"return {result}")
+
+    def compiled(self, name: str) -> Callable[..., Any]:
+        return self._writer.compiled("walk", f"records: {name}")
+
+    def source(self) -> str:
+        return self._writer.source()
+
+    def _lines(self, text: str) -> None:
+        for line in dedent(text).strip("\n").splitlines():
+            self._writer.line(line)
+
+    def _at(self, more: int = 0) -> str:
+        distance = self._ahead + more
+        return f"position {'+-'[distance < 0]} {abs(distance)}" if distance else "position"
+
+    def _record(self, skip_rest: bool) -> None:
+        write = self._writer
+        left = list(RECORD)
+        while left:
+            self._field(left.pop(0))
+            if skip_rest and not any(field.name in self._wanted for field in left):
+                break
+        # Each field that is left takes a byte at least.
+        if left:
+            with write.block(f"if {self._at(len(left))} > end or length & 1 or end > size:"):
+                write.line("malformed()")
+            write.line("position = end")
+        else:
+            if self._ahead:
+                write.line(f"position += {self._ahead}")
+            with write.block("if position != end or length & 1:"):
+                write.line("malformed()")
+        self._ahead = 0
+
+    def _field(self, field: RecordField) -> None:
+        want = self._wanted.get(field.name)
+        match field.kind:
+            case Kind.BYTE:
+                self._ahead += 1
+            case Kind.LENGTH:
+                self._number(field.name, field.usual_bytes)
+                self._writer.line(f"end = {self._at()} + ({field.name} >> 1)")
+            case Kind.NUMBER:
+                if want is None:
+                    self._step_over(field)
+                else:
+                    self._number(field.name, field.usual_bytes, signed=want is Want.SIGNED)
+            case Kind.BYTES:
+                self._bytes(field, want)
+            case Kind.HEADERS:
+                self._headers(field, want)
+
+    def _number(self, name: str, usual_bytes: int, signed: bool = False) -> None:
+        write = self._writer
+        with write.block(f"if ({name} := data[{self._at()}]) >= 0x80:"):
+            if usual_bytes > 1:
+                write.line("position += 1")
+                with write.block(f"if (high := data[{self._at()}]) < 0x80:"):
+                    write.line(f"{name} += (high << 7) - 0x80")
+                with write.block("else:"):
+                    self._long_number(name, self._at(-1))
+            else:
+                self._long_number(name, self._at())
+            if signed:
+                self._put(name, f"({name} >> 1) ^ -({name} & 1)")
+        if signed:
+            with write.block("else:"):
+                self._put(name, f"zigzag[{name}]")
+        self._ahead += 1
+
+    def _put(self, name: str, value: str) -> None:
+        function = self._into.get(name)
+        self._writer.line(f"{name} = {value}" if function is None else f"{function}({value})")
+
+    def _step_over(self, field: RecordField) -> None:
+        write = self._writer
+        with write.block(f"if data[{self._at()}] >= 0x80:"):
+            if field.usual_bytes > 1:
+                write.line("position += 1")
+                with write.block(f"if data[{self._at()}] >= 0x80:"):
+                    self._long_number("_", self._at(-1))
+            else:
+                self._long_number("_", self._at())
+        self._ahead += 1
+
+    def _long_number(self, name: str, at: str) -> None:
+        self._writer.line(f"{name}, position = read_uvarlong(data, {at})")
+        self._writer.line(f"position -= {self._ahead + 1}")
+
+    def _bytes(self, field: RecordField, want: Want | None) -> None:
+        write, name, ahead = self._writer, field.name, self._ahead
+        if want is not Want.CONTENT:
+            length = name if want is Want.RAW else "size_of"
+            self._number(length, field.usual_bytes)
+            with write.block(f"if not {length} & 1:"):
+                write.line(f"position += {length} >> 1")
+        elif field.often_null:
+            with write.block(f"if data[{self._at()}] == 1:"):
+                self._put(name, "None")
+                write.line(f"position += {ahead + 1}")
+            with write.block("else:"):
+                self._content(field)
+        else:
+            self._content(field)
+
+    def _content(self, field: RecordField) -> None:
+        write, name = self._writer, field.name
+        self._number("size_of", field.usual_bytes)
+        with write.block("if size_of & 1:"):
+            self._put(name, "None")
+            write.line(f"position += {self._ahead}")
+        with write.block("else:"):
+            write.line(f"begin = {self._at()}")
+            write.line("position = begin + (size_of >> 1)")
+            self._put(name, "data[begin:position]")
+        self._ahead = 0
+
+    def _headers(self, field: RecordField, want: Want | None) -> None:
+        """Nearly all records have none: others are read by a function of its own."""
+        write, at, ahead = self._writer, self._at(), self._ahead
+        reads = want is Want.CONTENT
+        with write.block(f"if data[{at}]:"):
+            if reads:
+                write.line(f"pairs, position = headers_at(data, {at})")
+                self._put(field.name, "pairs")
+            else:
+                write.line(f"position = headers_at(data, {at})")
+        with write.block("else:"):
+            if reads:
+                self._put(field.name, "()")
+            write.line(f"position += {ahead + 1}")
+        self._ahead = 0
+        with write.function("def headers_at(data, position):"):
+            self._number("count", 1, signed=True)
+            with write.block("if count < 0:"):
+                write.line("raise ValueError(f'{count} headers')")
+            write.line("position += 1")
+            self._ahead = 0
+            if reads:
+                write.line("found = []")
+            with write.block("for _ in range(count):"):
+                self._header(reads)
+            write.line("return found, position" if reads else "return position")
+
+    def _header(self, reads: bool) -> None:
+        write, (name, content) = self._writer, HEADER
+        self._bytes(name, Want.CONTENT)
+        with write.block(f"if {name.name} is None:"):
+            write.line("raise ValueError('a header without a name')")
+        self._bytes(content, Want.CONTENT if reads else None)
+        if reads:
+            text = f"{name.name}.decode(errors='surrogateescape')"
+            write.line(f"found.append(({text}, {content.name}))")
+        elif self._ahead:
+            write.line(f"position += {self._ahead}")
+        self._ahead = 0
+
+
+_ZIGZAG: Final = tuple((raw >> 1) ^ -(raw & 1) for raw in range(128))
+
+
+def _malformed() -> None:
+    raise ValueError("a record whose fields do not fill it")
+
+
+# ---- the description read plainly: slow, so only for what compiled loops have refused
+
+
+def problem_of(data: bytes, count: int) -> str:
+    """What is wrong with the ``count`` records in ``data``."""
+    position = 0
+    try:
+        for _ in range(count):
+            _, position = read_plainly(data, position)
+    except IndexError:
+        return f"malformed record: the record at byte {position} is cut off"
+    except ValueError as error:
+        return f"malformed record: {error}, in the record at byte {position}"
+    return f"{len(data) - position} bytes after the last record of a batch"
+
+
+def read_plainly(data: bytes, position: int) -> tuple[dict[str, Any], int]:
+    """The fields of the record at ``position`` by name, and where it ends.
+
+    Raises IndexError when the data ends before the record, ValueError for any other fault.
+    """
+    found: dict[str, Any] = {}
+    end = len(data)
+    for field in RECORD:
+        if field.kind is Kind.HEADERS:
+            count, position = read_varlong(data, position)
+            if count < 0:
+                raise ValueError(f"{count} headers")
+            pairs = []
+            for _ in range(count):
+                name, position = _plain_bytes(data, position, end)
+                content, position = _plain_bytes(data, position, end)
+                if name is None:
+                    raise ValueError("a header without a name")
+                pairs.append((name.decode(errors="surrogateescape"), content))
+            found[field.name] = pairs
+        elif field.kind is Kind.BYTES:
+            found[field.name], position = _plain_bytes(data, position, end)
+        elif field.kind is Kind.BYTE:
+            found[field.name] = data[position]
+            position += 1
+        else:
+            found[field.name], position = read_varlong(data, position)
+            if field.kind is Kind.LENGTH:
+                end = position + found[field.name]
+                if end < position or end > len(data):
+                    raise ValueError(f"a record of {end - position} bytes")
+    if position != end:
+        raise ValueError(f"fields that end at byte {position}, not at {end}")
+    return found, end
+
+
+def _plain_bytes(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
+    length, position = read_varlong(data, position)
+    if length < 0:
+        return None, position
+    if position + length > end:
+        raise ValueError(f"a field of {length} bytes reaches past its record")
+    return data[position : position + length], position + length
