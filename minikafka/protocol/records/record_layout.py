@@ -105,8 +105,8 @@ def compile_walk(
     - ``result``, an expression to return.
 
     ``names`` are globals of the code. ``skip_rest`` leaves out the fields behind the last one that
-    is wanted. The compiled function raises CorruptRecordError unless ``data`` consists of ``count`` whole
-    records.
+    is wanted. The compiled function raises CorruptRecordError unless ``data`` consists of ``count``
+    whole records.
     """
     source = _WalkSource(
         parameters, wanted, each, into or {}, before, loop, result, skip_rest, names or {}
