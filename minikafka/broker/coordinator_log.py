@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from minikafka.broker.replication.delayed_produce import NO_APPEND, AppendResult, DelayedProduce
+from minikafka.broker.replication.record_appends import NO_APPEND, AppendResult, DelayedProduce
 from minikafka.broker.replication.replica_manager import ReplicaManager
 from minikafka.core.log.append import AppendOrigin
 from minikafka.core.log.verification import NOT_REQUIRED, Verification
@@ -36,22 +36,19 @@ class CoordinatorLog:
     ) -> None:
         """``done`` gets the error or NONE, and the offset of the first record."""
         topic_partition = TopicPartition(self._topic, partition)
-        guards: dict[TopicPartition, Verification] | None = None
-        if guard is not NOT_REQUIRED:
-            guards = {} if guard is None else {topic_partition: guard}
 
         def appended(results: Sequence[AppendResult]) -> None:
             done(results[0].error, results[0].info.first_offset)
 
-        self._replicas.append_records(
-            [(topic_partition, batch)],
-            ALL_IN_SYNC if replicated else LEADER_ONLY,
-            self._commit_timeout_ms,
-            appended,
-            internal_topics_allowed=True,
-            origin=AppendOrigin.COORDINATOR,
-            guards=guards,
-        )
+        appends, origin = self._replicas.appends, AppendOrigin.COORDINATOR
+        entries, acks = [(topic_partition, batch)], ALL_IN_SYNC if replicated else LEADER_ONLY
+        if guard is NOT_REQUIRED:
+            appends.append(origin, entries, acks, self._commit_timeout_ms, appended)
+        else:
+            guards = {} if guard is None else {topic_partition: guard}
+            appends.append_verified(
+                origin, entries, guards, acks, self._commit_timeout_ms, appended
+            )
 
     def bounds(self, partition: int) -> tuple[int, int] | None:
         """Where the log starts and ends; None when this broker does not lead it."""
@@ -70,7 +67,7 @@ class CoordinatorLog:
         last = NO_APPEND._replace(last_offset=bounds[1] - 1)
         while True:
             settled: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
-            self._replicas.parked.produce.try_complete_else_watch(
+            self._replicas.purgatories.produce.try_complete_else_watch(
                 DelayedProduce(
                     self._commit_timeout_ms,
                     [AppendResult(topic_partition, ErrorCode.NONE, last)],

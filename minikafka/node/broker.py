@@ -286,7 +286,7 @@ class BrokerNode:
         are only connections to close."""
         started = self.started.is_set()
         if started:
-            self.parts.replicas.fetchers.begin_no_more()
+            self.parts.replicas.fetchers.begin_shutdown()
             await self._controlled_shutdown.run_while(self._can_hand_over, self.broker_epoch)
         if self._debug is not None:
             self._debug.close()

@@ -128,7 +128,7 @@ class GroupParts:
         return Reaper(self._world.clock, purgatory, expiration_reaper_name(broker_id, name))
 
     @property
-    def reapers(self) -> tuple[Reaper[Any], ...]:
+    def reapers(self) -> tuple[Reaper[DelayedOperation], ...]:
         return (self.heartbeats, self.rebalances)
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
@@ -249,7 +249,7 @@ class TransactionParts:
             self._questions.put,
             metrics,
         )
-        self.appends = TransactionalAppends(replicas, self.verification)
+        self.appends = TransactionalAppends(replicas.appends, self.verification)
         metrics.gauge(
             "kafka.coordinator.transaction:type=TransactionMarkerChannelManager,"
             "name=UnknownDestinationQueueSize",

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from minikafka.broker.purgatories import Purgatories
 from minikafka.kernel.metrics import Metrics
 from minikafka.network.http_server import BadQuery, Query, Route
+from minikafka.node.purgatories import BrokerPurgatories
 
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 1000  # rows of one list; the broker serves nobody else while it gathers them
@@ -17,7 +17,7 @@ MAX_LIMIT = 1000  # rows of one list; the broker serves nobody else while it gat
 
 def debug_routes(
     broker_id: int,
-    purgatories: Purgatories,
+    purgatories: BrokerPurgatories,
     metrics: Metrics,
     controller_facts: Callable[[int], Mapping[str, Any]],
     controller_context: Callable[[int], Mapping[str, Any]],

@@ -36,7 +36,7 @@ class ConfigEffects:
 
         def topics(_: Config, after: Config) -> None:
             parts.topic_configs.set_defaults(topic_defaults(after))
-            parts.replicas.topic_configs_changed()
+            parts.replicas.all_topic_configs_changed()
 
         def elections(before: Config, after: Config) -> None:
             if after.boolean(UNCLEAN) != before.boolean(UNCLEAN):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from minikafka.broker.admin.auto_topic_creation import AutoTopicCreation
 from minikafka.broker.admin.broker_loggers import BrokerLoggers
@@ -19,7 +18,6 @@ from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.broker.metadata.coordinators import InternalTopicSizes
 from minikafka.broker.metadata.topic_configs import TopicConfigCache
 from minikafka.broker.node_to_controller import NodeToController
-from minikafka.broker.purgatories import Purgatories
 from minikafka.broker.reaper import Reaper, expiration_reaper_name
 from minikafka.broker.replication.replica_manager import ReplicaManager
 from minikafka.broker.replication.stray_replicas import OrphanedLogs, StrayReplicas
@@ -73,6 +71,7 @@ from minikafka.network.channel import Channel, ChannelConfig
 from minikafka.network.server import UnsentReplies
 from minikafka.node import config_views as views
 from minikafka.node.coordinators import GroupParts, TransactionParts
+from minikafka.node.purgatories import BrokerPurgatories
 from minikafka.node.security import security_routes
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.storage.directories.log_manager import LogManager
@@ -149,13 +148,12 @@ class BrokerParts:
         self._fetch_sessions = self._make_fetch_sessions(metrics)
         self.groups = self._make_groups(metrics)
         self.transactions = self._make_transactions(listener, metrics)
-        self.replicas.hosted.on_offline = self._replica_gone
-        self.purgatories = Purgatories(world.clock, metrics)
-        self.purgatories.add(*self._reapers())
+        self.replicas.hosted.on_offline(self._replica_gone)
+        self.purgatories = BrokerPurgatories(world.clock, metrics, self._reapers())
 
-    def _reapers(self) -> list[Reaper[Any]]:
+    def _reapers(self) -> list[Reaper[DelayedOperation]]:
         others = [self._topic_reaper, self._election_reaper]
-        return [*self.replicas.parked.reapers, *self.groups.reapers, *others]
+        return [*self.replicas.purgatories.reapers, *self.groups.reapers, *others]
 
     def _make_groups(self, metrics: Metrics) -> GroupParts:
         return GroupParts(
@@ -203,7 +201,7 @@ class BrokerParts:
             self._world.clock,
             self._world.entropy,
             metrics,
-            self.replicas.topic_name,
+            self.replicas.hosted.topic_name,
             self._config.integer("max.incremental.fetch.session.cache.slots"),
         )
 
@@ -269,7 +267,7 @@ class BrokerParts:
         return [
             Route(
                 ApiKey.PRODUCE,
-                ProduceHandler(replicas, cache, self.transactions.appends),
+                ProduceHandler(self.transactions.appends, replicas.hosted, cache),
                 overlapping=True,
             ),
             Route(ApiKey.FETCH, fetch, in_parts=True),

@@ -300,12 +300,18 @@ class ReplicaCluster:
             metrics,
         )
         sessions = FetchSessions(
-            self.clock, SimEntropy(broker_id), metrics, replicas.topic_name, self._session_slots
+            self.clock,
+            SimEntropy(broker_id),
+            metrics,
+            replicas.hosted.topic_name,
+            self._session_slots,
         )
         fence = ControllerFence(broker_id, lambda: 100 + broker_id)
         fetch = FetchHandler(replicas, self.metadata, sessions, UnsentReplies(), FetchConfig())
         handlers = {
-            ApiKey.PRODUCE: ProduceHandler(replicas, self.metadata, unverified_appends(replicas)),
+            ApiKey.PRODUCE: ProduceHandler(
+                unverified_appends(replicas), replicas.hosted, self.metadata
+            ),
             ApiKey.FETCH: fetch,
             ApiKey.LIST_OFFSETS: ListOffsetsHandler(replicas, self.clock),
             ApiKey.DELETE_RECORDS: DeleteRecordsHandler(replicas.deletion),

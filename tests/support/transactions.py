@@ -25,7 +25,7 @@ def unverified_appends(replicas: ReplicaManager) -> TransactionalAppends:
     """As with ``transaction.partition.verification.enable`` off."""
     nobody: Any = None
     off = TransactionVerification(lambda: False, nobody, replicas.hosted, nobody, nobody, Metrics())
-    return TransactionalAppends(replicas, off)
+    return TransactionalAppends(replicas.appends, off)
 
 
 class TxnProducer:

@@ -1,4 +1,4 @@
-"""A fetch that waits for enough to read."""
+"""Parked fetches, and the announcement of high watermarks to followers that have one parked."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ from minikafka.broker.replication.hosted_partitions import HostedPartitions
 from minikafka.core.purgatory import DelayedOperation
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import KafkaError
+from minikafka.kernel.ports import Clock, TimerHandle
 
 FetchReply: TypeAlias = Callable[[Sequence[ReadResult]], None]
 
 
 class DelayedFetch(DelayedOperation):
-    """Completes in any of Kafka's cases:
+    """Waits for enough records to read. Completes in any of Kafka's cases:
 
     A. This broker no longer leads one of the partitions.
     B. The replica is no longer here.
     C. This broker does not know one of the partitions.
     D. The disk of one of the partitions failed.
-    E. The epoch given is fenced by now.
-    F. The fetch offset lies beyond the log's end, which was cut meanwhile, or before its start,
-       as records were deleted. (Kafka counts an offset on an older segment here too, as it cannot
-       measure across segments; we can. It also counts one between the high watermark and the log's
-       end, and answers it with nothing, at once and over again; here that waits.)
-    G. The bytes that can be read by now reach ``min_bytes``. Those of throttled replicas do not
-       count (KIP-73).
-    H. The logs part: the follower has to truncate.
-    I. The follower is to be told the high watermark (see ``HighWatermarkNews``). Kafka 2.4 and 2.5
-       did so at every move; later ones let it wait for the next answer.
+    E. The leader epoch in the request is fenced by now.
+    F. The fetch offset lies beyond the log end, after a truncation, or before the log start, after
+       a deletion of records. (Kafka also counts an offset on an older segment, as it cannot measure
+       across segments. And it completes a fetch between high watermark and log end with no records,
+       at once and again and again; here such a fetch waits.)
+    G. The bytes that can be read reach ``min_bytes``. Those of throttled replicas do not count
+       (KIP-73).
+    H. The follower's log diverges. A truncation precedes that, so E or F holds as well.
+    I. The high watermark is announced to the follower (see ``HighWatermarkAnnouncer``). Kafka 2.4
+       and 2.5 did so at every move; later releases do not.
 
-    A to E all show as a leader epoch that is not the one at parking: a closed partition has none. A
-    newer one is no reason to answer a follower (in Kafka it is): the controller tells that itself,
-    and it asks anew then; it would only ask on at once for all else that it follows. H takes a
-    truncation, and so comes with E or F. Whatever the case, and also when time runs out, the logs
-    are read again and what is there is answered.
+    A to E all show as a leader epoch that is not the one at parking: a closed partition has none.
+    A newer epoch does not complete a follower's fetch (in Kafka it does): the controller tells the
+    follower, which then closes this connection. In every case, and after the time-out, the logs
+    are read again and the response has what they hold.
     """
 
     __slots__ = ("_on_expired", "_params", "_reader", "_reply", "_watched")
@@ -72,8 +72,8 @@ class DelayedFetch(DelayedOperation):
         return self._has_reason() and self.force_complete()
 
     def _has_reason(self) -> bool:
-        """Called at every append to any of what may be a thousand partitions, of which hardly one
-        has anything new: that has to be cheap to see."""
+        """Called at every append to any of what may be a thousand partitions, so that a partition
+        without new records has to cost little."""
         replica_id, isolation = self._params.replica_id, self._params.isolation
         min_bytes, throttle = self._params.min_bytes, self._reader.throttle
         to_log_end = isolation is Isolation.LOG_END
@@ -85,20 +85,22 @@ class DelayedFetch(DelayedOperation):
                 return True  # A, B, C, D, E
             end = partition.log.log_end_offset if to_log_end else end_of(partition, isolation)
             if entry.fetch_offset == end:
-                answers = partition.answers
-                if answers.telling and answers.is_to_be_told(replica_id, partition.high_watermark):
+                responses = partition.responses
+                if responses.announcing and responses.is_announced_to(
+                    replica_id, partition.high_watermark
+                ):
                     return True  # I
                 continue
             if entry.fetch_offset > end:
                 if entry.fetch_offset > partition.log.log_end_offset:
                     return True  # F
-                continue  # not committed yet, or not decided
+                continue  # not committed, or its transaction is open
             if throttle.quota.limited and throttle.holds_back(partition, replica_id):
                 continue
             try:
                 size = partition.log.available_bytes(entry.fetch_offset, end)
             except (KafkaError, OSError):
-                return True  # F, or what reading again tells
+                return True  # F, or an error that the final read reports
             available += min(size, entry.max_bytes)
             if available >= min_bytes:
                 return True  # G
@@ -106,14 +108,65 @@ class DelayedFetch(DelayedOperation):
 
     def on_complete(self) -> None:
         reply, entries = self._reply, [entry for _, _, entry in self._watched]
-        # This lingers in the watch lists of quiet partitions until a purge. What was read would do
-        # so too: whoever has the reply has it.
+        # A completed operation may stay in watch lists until the next purge; its records must not.
         del self._reply
         self._watched = []
-        reply(self._reader.read(self._params, entries, None).results)
+        reply(self._reader.read_parked(self._params, entries))
 
     def watched_keys(self) -> Iterable[TopicPartition]:
         return (entry.topic_partition for _, _, entry in self._watched)
 
     def on_expiration(self) -> None:
         self._on_expired(self._params)
+
+
+ANNOUNCE_AFTER_MS = 50
+# Each announcement completes a fetch of all partitions that a follower follows. After one of many
+# partitions the next waits one millisecond longer for so many of them.
+ANNOUNCED_PER_MS = 10
+
+
+class HighWatermarkAnnouncer:
+    """Completes followers' parked fetches ``ANNOUNCE_AFTER_MS`` after a high watermark moved.
+
+    Under load the next records carry the high watermark within that time. Without load consumers
+    that read from followers, and a follower that becomes leader, would lag behind by up to
+    ``replica.fetch.wait.max.ms``. ``complete`` looks at the parked fetches that watch the given
+    partitions, at each fetch once."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        hosted: HostedPartitions,
+        complete: Callable[[Sequence[TopicPartition]], object],
+    ) -> None:
+        self._clock = clock
+        self._hosted = hosted
+        self._complete = complete
+        self._due: dict[TopicPartition, None] = {}  # used as an ordered set
+        self._timer: TimerHandle | None = None
+        self._not_before_ms = 0
+
+    def add(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """Announce the high watermarks of these partitions."""
+        for topic_partition in topic_partitions:
+            self._due[topic_partition] = None
+        if self._due and self._timer is None:
+            wait_ms = self._not_before_ms - self._clock.monotonic_ms()
+            self._timer = self._clock.call_later(max(ANNOUNCE_AFTER_MS, wait_ms), self._announce)
+
+    def close(self) -> None:
+        self._due.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _announce(self) -> None:
+        due, self._due = self._due, {}
+        self._timer = None
+        self._not_before_ms = self._clock.monotonic_ms() + len(due) // ANNOUNCED_PER_MS
+        led = [p for p in map(self._hosted.get, due) if p is not None and p.is_leader]
+        for partition in led:
+            partition.responses.begin_announcement()
+        self._complete([partition.topic_partition for partition in led])
+        for partition in led:
+            partition.responses.end_announcement()

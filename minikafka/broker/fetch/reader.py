@@ -1,29 +1,36 @@
-"""Reading partitions for one Fetch request, and telling leaders where their followers stand."""
+"""Reads the partitions of one Fetch request, and notes the positions of the followers that fetch.
+
+A request is read up to three times, with different duties:
+
+- ``read_cached`` when it arrives. It notes follower positions, which may move high watermarks and
+  add members to ISRs, and does not wait for a disk.
+- ``read_all`` once records that were not in the page cache have been read by a thread.
+- ``read_parked`` when a parked fetch completes. The result is sent whatever it contains.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
-from minikafka.broker.fetch.follower_answers import NEVER_ASKED
-from minikafka.broker.fetch.read_replicas import NO_PREFERENCE, PreferredReplicas
-from minikafka.broker.fetch.shared_reads import SharedReads
+from minikafka.broker.fetch.preferred_replicas import NO_PREFERENCE, PreferredReplicas
 from minikafka.broker.replication.hosted_partitions import HostedPartitions
-from minikafka.broker.replication.partition import Partition
+from minikafka.broker.replication.partition import NO_RESPONSE, Partition
 from minikafka.broker.replication.throttles import LeaderThrottle
 from minikafka.core.log.aborted_txn import AbortedTxn
 from minikafka.core.replication.follower import EpochEndOffset, diverges
 from minikafka.kernel.cluster import NO_EPOCH, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import Buffer
-from minikafka.storage.log.reader import NotInPageCache
+from minikafka.storage.log.reader import LogRead, NotInPageCache
 from minikafka.storage.log.unified_log import UnifiedLog
 
 
 class Isolation(Enum):
-    """Up to where a fetch may read. Followers always read to the end of the log."""
+    """The end of what a fetch may read. Followers always read up to the log end."""
 
     LOG_END = "log end"
     HIGH_WATERMARK = "high watermark"
@@ -31,10 +38,10 @@ class Isolation(Enum):
 
 
 class FetchParams(NamedTuple):
-    """One fetch. ``replica_id`` is -1 for consumers. ``leader_only``: False lets a follower answer
-    (KIP-392). ``each_partition_progresses``: the first batch of every partition is read whole, and
-    not of the first one only (version < 3). ``rack``: where a consumer is, if it says so, and
-    ``listener`` by which listener it came."""
+    """One fetch. ``replica_id`` is -1 for consumers. ``leader_only`` is False where a follower may
+    serve the fetch (KIP-392). ``each_partition_progresses``: the first batch of every partition is
+    read whole, not only that of the first partition with records (version < 3). ``rack`` is the
+    consumer's, if it sent one; ``listener`` the one that the request came by."""
 
     replica_id: int
     max_wait_ms: int
@@ -52,7 +59,7 @@ class FetchParams(NamedTuple):
 
 
 class FetchEntry(NamedTuple):
-    """What to read of one partition. Epochs are -1 and ``topic_id`` is None where not given."""
+    """What to read of one partition. Epochs are -1 and ``topic_id`` is None if not sent."""
 
     topic_partition: TopicPartition
     topic_id: UUID | None
@@ -64,10 +71,10 @@ class FetchEntry(NamedTuple):
 
 
 class ReadResult(NamedTuple):
-    """What was read of one partition: whole batches, or an error, or where the logs part, or who
-    should be asked instead (``preferred_read_replica``).
+    """What was read of one partition: whole batches, an error, the epoch at which the follower's
+    log diverges, or the replica to fetch from instead (``preferred_read_replica``).
 
-    ``aborted``, for those that read committed: the aborted transactions that the batches touch."""
+    ``aborted``: the aborted transactions in the batches, for read_committed consumers."""
 
     topic_partition: TopicPartition
     error: ErrorCode
@@ -89,7 +96,7 @@ class ReadResult(NamedTuple):
 
     @property
     def is_urgent(self) -> bool:
-        """To be told at once, and every time."""
+        """Whether it is sent at once, and repeated in every response of a fetch session."""
         return (
             self.error is not ErrorCode.NONE
             or self.diverging is not None
@@ -98,15 +105,19 @@ class ReadResult(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """What each partition has, and of that what is not as it was; the partitions whose high
-    watermark moved by the asking, those whose low one may have, and those of which the asking
-    follower has not been told the high one yet."""
+    """The results of a fetch in the order of its entries, and what the broker has to do next.
+
+    ``changed``: the results that are not the same as in the follower's last response. ``cold``:
+    entries whose records are not in the page cache; their results are empty. Partitions whose high
+    watermark was moved by this fetch (``advanced``), whose low watermark may have moved
+    (``lowered``), and whose high watermark has not been sent to this follower yet (``unsent``)."""
 
     results: list[ReadResult]
-    news: list[ReadResult]
+    changed: list[ReadResult]
+    cold: list[FetchEntry]
     advanced: list[TopicPartition]
     lowered: list[TopicPartition]
-    untold: list[TopicPartition]
+    unsent: list[TopicPartition]
 
 
 def end_of(partition: Partition, isolation: Isolation) -> int:
@@ -119,48 +130,113 @@ def end_of(partition: Partition, isolation: Isolation) -> int:
 
 
 def divergence(log: UnifiedLog, entry: FetchEntry) -> EpochEndOffset | None:
-    """Where the asker's log parts from ``log``; None when it does not, or gave no epoch.
-
-    Raises KafkaError(OFFSET_OUT_OF_RANGE) when there is no common ground to tell of."""
+    """The epoch at which the follower's log diverges from ``log``; None when it does not, or when
+    the request has no epoch. Raises KafkaError(OFFSET_OUT_OF_RANGE) if there is no common epoch."""
     epoch, offset = entry.last_fetched_epoch, entry.fetch_offset
     if epoch < 0:
         return None
     if epoch == log.latest_epoch and log.log_start_offset <= offset <= log.log_end_offset:
-        return None  # mostly: that epoch ends where the log ends
+        return None  # the most frequent case: that epoch ends where the log ends
     end = EpochEndOffset(*log.end_offset_for_epoch(epoch))
     if end.is_undefined or offset < log.log_start_offset:
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
     return end if diverges(epoch, offset, end) else None
 
 
-def nothing_new(
-    partition: Partition, replica_id: int, entry: FetchEntry, now_ms: int | None
+def repeated_response(
+    partition: Partition, replica_id: int, entry: FetchEntry
 ) -> ReadResult | None:
-    """What this follower was answered last, if all is as it was then: most partitions of most of
-    its fetches are like that. ``now_ms`` as in ``FetchReader.read``."""
-    asked, known = partition.answers.last.get(replica_id, NEVER_ASKED)
-    if asked is not entry or not partition.is_leader:
+    """The last response to this follower, if its request and the partition are the same as then:
+    most partitions of most Fetch requests are. None otherwise."""
+    responses = partition.responses
+    request, response = responses.without_records.get(replica_id, NO_RESPONSE)
+    if request is not entry or not partition.is_leader:
         return None
     log, high_watermark = partition.log, partition.high_watermark
-    end, answers = log.log_end_offset, partition.answers
     if (
-        entry.fetch_offset != end
-        or known.high_watermark != high_watermark
-        or known.log_start_offset != log.log_start_offset
-        or answers.told.get(replica_id) != high_watermark
+        entry.fetch_offset != log.log_end_offset
+        or response.high_watermark != high_watermark
+        or response.log_start_offset != log.log_start_offset
+        or responses.high_watermarks.get(replica_id) != high_watermark
     ):
         return None
-    if now_ms is not None and not partition.still_caught_up(replica_id, end, now_ms):
-        return None
-    result: ReadResult = known
+    result: ReadResult = response
     return result
 
 
-class FetchReader:
-    """Reads in request order under one limit for all, and one for each partition.
+# Start, size and end of a read, whether its first batch is always whole, whether aborted
+# transactions are wanted; and the log's start and number of truncations at that time.
+_ReadKey: TypeAlias = tuple[int, int, int, bool, bool, int, int]
 
-    ``on_disk_error`` is told of a partition whose disk failed under a read. ``throttle`` says which
-    followers are sent nothing for now."""
+
+class SharedReads:
+    """Reads a log once for all fetches of one turn of the loop that want the same records: those of
+    followers at the same offset, and of consumers. The last read is kept until the turn ends."""
+
+    def __init__(self) -> None:
+        self._log: UnifiedLog | None = None
+        self._key: _ReadKey | None = None
+        self._read: LogRead | None = None
+
+    def read(
+        self,
+        log: UnifiedLog,
+        offset: int,
+        max_bytes: int,
+        upper_bound: int,
+        first_always: bool,
+        committed: bool,
+        may_wait: bool,
+    ) -> LogRead:
+        """As ``UnifiedLog.read``."""
+        start, cuts = log.log_start_offset, log.cuts
+        key = (offset, max_bytes, upper_bound, first_always, committed, start, cuts)
+        known = self._read
+        if known is not None and self._log is log and self._key == key:
+            return known
+        read = log.read(offset, max_bytes, upper_bound, first_always, committed, may_wait)
+        if read.records:
+            if known is None:
+                asyncio.get_running_loop().call_soon(self._forget)
+            self._log, self._key, self._read = log, key, read
+        return read
+
+    def _forget(self) -> None:
+        self._log = self._key = self._read = None
+
+
+class _Budget:
+    """The bytes that a fetch may still read. The first batch found is returned whole however large
+    it is, so that every client makes progress (KIP-74)."""
+
+    __slots__ = ("_each_progresses", "first_always", "left")
+
+    def __init__(self, params: FetchParams) -> None:
+        self.left = params.max_bytes
+        self.first_always = True
+        self._each_progresses = params.each_partition_progresses
+
+    def spend(self, size: int) -> None:
+        if size:
+            self.left = max(0, self.left - size)
+            self.first_always = self._each_progresses and self.left > 0
+
+
+class _Found(NamedTuple):
+    """What a partition holds for an entry."""
+
+    log: UnifiedLog
+    records: Buffer = b""
+    aborted: tuple[AbortedTxn, ...] = ()
+    diverging: EpochEndOffset | None = None
+    preferred: int = NO_PREFERENCE
+
+
+class FetchReader:
+    """Reads in the order of the request, under one limit for all partitions and one for each.
+
+    ``on_disk_error`` is called when a read raises OSError. ``throttle`` decides which followers
+    get no records for now."""
 
     def __init__(
         self,
@@ -175,118 +251,156 @@ class FetchReader:
         self._on_disk_error = on_disk_error
         self._shared = SharedReads()
 
-    def read(
-        self,
-        params: FetchParams,
-        entries: Sequence[FetchEntry],
-        now_ms: int | None,
-        cold: list[FetchEntry] | None = None,
+    def read_cached(
+        self, params: FetchParams, entries: Sequence[FetchEntry], now_ms: int
     ) -> Reading:
-        """``now_ms`` is the time of the asking; None at the second read of a parked fetch, which is
-        answered whatever it finds. The first batch read is returned whole however large, so that
-        everybody gets on (KIP-74).
+        """Read what is in the page cache, and note the follower's positions as of ``now_ms``."""
+        return self._read_request(params, entries, now_ms, may_wait=False)
 
-        With a list for ``cold`` the disk is not waited for: what is not in the page cache is put
-        there instead of being read.
-        """
-        may_wait, from_follower = cold is None, params.replica_id >= 0
-        reading = Reading([], [], [], [], [])
-        left = params.max_bytes
-        first_always = True
+    def read_all(self, params: FetchParams, entries: Sequence[FetchEntry], now_ms: int) -> Reading:
+        """As ``read_cached``, waiting for the disk where the page cache lacks records."""
+        return self._read_request(params, entries, now_ms, may_wait=True)
+
+    def read_parked(self, params: FetchParams, entries: Sequence[FetchEntry]) -> list[ReadResult]:
+        """Read for the response of a parked fetch. Follower positions were noted when it came."""
+        replica_id, budget = params.replica_id, _Budget(params)
+        results: list[ReadResult] = []
         for entry in entries:
             try:
                 partition = self._hosted.require(entry.topic_partition)
-                if from_follower:
-                    known = nothing_new(partition, params.replica_id, entry, now_ms)
-                    if known is not None:
-                        reading.results.append(known)
+                if replica_id >= 0:
+                    repeated = repeated_response(partition, replica_id, entry)
+                    if repeated is not None:
+                        results.append(repeated)
                         continue
-                limit = min(entry.max_bytes, left)
-                result = self._read_one(
-                    params, entry, partition, limit, first_always, may_wait, now_ms, reading
-                )
+                found = self._find(params, entry, partition, budget, NO_PREFERENCE, may_wait=True)
+                if replica_id >= 0:
+                    partition.responses.high_watermarks[replica_id] = partition.high_watermark
+                result = _result(params, entry, partition, found)
+            except (KafkaError, OSError) as error:
+                result = self._failed(entry, error)
+            budget.spend(len(result.records))
+            results.append(result)
+        return results
+
+    def _read_request(
+        self, params: FetchParams, entries: Sequence[FetchEntry], now_ms: int, may_wait: bool
+    ) -> Reading:
+        replica_id, budget = params.replica_id, _Budget(params)
+        reading = Reading([], [], [], [], [], [])
+        for entry in entries:
+            topic_partition = entry.topic_partition
+            try:
+                partition = self._hosted.require(topic_partition)
+                preferred = NO_PREFERENCE
+                if replica_id >= 0:
+                    repeated = repeated_response(partition, replica_id, entry)
+                    if repeated is not None and partition.still_caught_up(
+                        replica_id, entry.fetch_offset, now_ms
+                    ):
+                        reading.results.append(repeated)
+                        continue
+                elif params.rack:
+                    preferred = self._preferred_replica(params, entry, partition, now_ms)
+                found = self._find(params, entry, partition, budget, preferred, may_wait)
+                if replica_id >= 0:
+                    if found.diverging is None:
+                        start = entry.log_start_offset
+                        if start != partition.followers[replica_id].log_start_offset:
+                            reading.lowered.append(topic_partition)
+                        if partition.record_follower_fetch(
+                            replica_id, entry.fetch_offset, start, now_ms
+                        ):
+                            reading.advanced.append(topic_partition)
+                    if partition.responses.lacks(replica_id, partition.high_watermark):
+                        reading.unsent.append(topic_partition)
+                result = _result(params, entry, partition, found)
             except NotInPageCache:
-                assert cold is not None
-                cold.append(entry)
-                result = ReadResult(entry.topic_partition, ErrorCode.NONE)
-            except KafkaError as error:
-                result = ReadResult(entry.topic_partition, _error_for(entry, error))
-            except OSError as error:
-                self._on_disk_error(entry.topic_partition, error)
-                result = ReadResult(entry.topic_partition, ErrorCode.KAFKA_STORAGE_ERROR)
-            if result.records:
-                left = max(0, left - len(result.records))
-                first_always = params.each_partition_progresses and left > 0
+                reading.cold.append(entry)
+                result = ReadResult(topic_partition, ErrorCode.NONE)
+            except (KafkaError, OSError) as error:
+                result = self._failed(entry, error)
+            budget.spend(len(result.records))
             reading.results.append(result)
-            reading.news.append(result)
+            reading.changed.append(result)
         return reading
 
-    def _read_one(
+    def _preferred_replica(
+        self, params: FetchParams, entry: FetchEntry, partition: Partition, now_ms: int
+    ) -> int:
+        """The replica that this consumer should fetch from. Raises as ``_find``."""
+        _readable(params, entry, partition)
+        return self._preferred.for_consumer(
+            partition, params.rack, params.listener, entry.fetch_offset, now_ms
+        )
+
+    def _find(
         self,
         params: FetchParams,
         entry: FetchEntry,
         partition: Partition,
-        max_bytes: int,
-        first_always: bool,
+        budget: _Budget,
+        preferred: int,
         may_wait: bool,
-        now_ms: int | None,
-        reading: Reading,
-    ) -> ReadResult:
-        """Raises KafkaError, OSError and NotInPageCache."""
-        if not partition.accepts_topic_id(entry.topic_id):
-            raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
-        log = partition.readable_log(entry.current_leader_epoch, params.leader_only)
+    ) -> _Found:
+        """Check the entry and read its records. Nothing is read for a consumer that is sent to its
+        ``preferred`` replica. Raises KafkaError, OSError, and NotInPageCache unless it may wait."""
+        log = _readable(params, entry, partition)
         replica_id = params.replica_id
-        preferred = NO_PREFERENCE
         if replica_id >= 0:
             partition.check_follower(replica_id, entry.current_leader_epoch)
-        elif params.rack and now_ms is not None:
-            preferred = self._preferred.for_consumer(
-                partition, params.rack, params.listener, entry.fetch_offset, now_ms
-            )
         diverging = divergence(log, entry)
-        records: Buffer = b""
-        aborted: tuple[AbortedTxn, ...] = ()
-        if diverging is None and preferred == NO_PREFERENCE:
-            upper_bound = end_of(partition, params.isolation)
-            throttle = self.throttle
-            if throttle.quota.limited and throttle.holds_back(partition, replica_id):
-                max_bytes, first_always = 0, False  # what it asks for is checked all the same
-            committed = params.isolation is Isolation.TXN_COMMITTED
-            read = self._shared.read(
-                log, entry.fetch_offset, max_bytes, upper_bound, first_always, committed, may_wait
-            )
-            records, aborted = read.records, read.aborted
-        if replica_id >= 0:
-            if diverging is None and now_ms is not None:
-                if entry.log_start_offset != partition.followers[replica_id].log_start_offset:
-                    reading.lowered.append(entry.topic_partition)
-                if partition.record_follower_fetch(
-                    replica_id, entry.fetch_offset, entry.log_start_offset, now_ms
-                ):
-                    reading.advanced.append(entry.topic_partition)
-            if now_ms is None:
-                partition.answers.told[replica_id] = partition.high_watermark
-            elif partition.answers.is_news(replica_id, partition.high_watermark):
-                reading.untold.append(entry.topic_partition)
-        result = ReadResult(
-            entry.topic_partition,
-            ErrorCode.NONE,
-            records,
-            partition.high_watermark,
-            partition.last_stable_offset,
-            log.log_start_offset,
-            diverging,
-            aborted,
-            preferred,
+        if diverging is not None or preferred != NO_PREFERENCE:
+            return _Found(log, diverging=diverging, preferred=preferred)
+        max_bytes, first_always = min(entry.max_bytes, budget.left), budget.first_always
+        if self.throttle.quota.limited and self.throttle.holds_back(partition, replica_id):
+            max_bytes, first_always = 0, False  # the fetch offset is checked nevertheless
+        read = self._shared.read(
+            log,
+            entry.fetch_offset,
+            max_bytes,
+            end_of(partition, params.isolation),
+            first_always,
+            params.isolation is Isolation.TXN_COMMITTED,
+            may_wait,
         )
-        if replica_id >= 0 and diverging is None and not records:
-            partition.answers.last[replica_id] = entry, result
-        return result
+        return _Found(log, read.records, read.aborted)
+
+    def _failed(self, entry: FetchEntry, error: KafkaError | OSError) -> ReadResult:
+        if isinstance(error, OSError):
+            self._on_disk_error(entry.topic_partition, error)
+            return ReadResult(entry.topic_partition, ErrorCode.KAFKA_STORAGE_ERROR)
+        if not entry.topic_partition.topic and entry.topic_id is not None:
+            return ReadResult(entry.topic_partition, ErrorCode.UNKNOWN_TOPIC_ID)
+        return ReadResult(entry.topic_partition, error.code)
 
 
-def _error_for(entry: FetchEntry, error: KafkaError) -> ErrorCode:
-    """A topic id that nobody knows a name of is refused as that."""
-    if not entry.topic_partition.topic and entry.topic_id is not None:
-        return ErrorCode.UNKNOWN_TOPIC_ID
-    return error.code
+def _readable(params: FetchParams, entry: FetchEntry, partition: Partition) -> UnifiedLog:
+    """The log that the entry may read. Raises KafkaError."""
+    if not partition.accepts_topic_id(entry.topic_id):
+        raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
+    return partition.readable_log(entry.current_leader_epoch, params.leader_only)
+
+
+def _result(
+    params: FetchParams, entry: FetchEntry, partition: Partition, found: _Found
+) -> ReadResult:
+    high_watermark, stable_offset = partition.checked_high_watermark(), partition.last_stable_offset
+    assert stable_offset <= high_watermark, (
+        f"{entry.topic_partition}: last stable offset {stable_offset} above the high watermark "
+        f"{high_watermark}"
+    )
+    result = ReadResult(
+        entry.topic_partition,
+        ErrorCode.NONE,
+        found.records,
+        high_watermark,
+        stable_offset,
+        found.log.log_start_offset,
+        found.diverging,
+        found.aborted,
+        found.preferred,
+    )
+    if params.replica_id >= 0 and found.diverging is None and not found.records:
+        partition.responses.without_records[params.replica_id] = entry, result
+    return result

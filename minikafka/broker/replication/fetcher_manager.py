@@ -1,4 +1,8 @@
-"""The fetchers of one broker: one or more for each broker that leads something we follow."""
+"""The replica fetchers of one broker, and the flushes that follow truncations.
+
+There is a fetcher for each broker that leads a partition followed here, or several
+(``num.replica.fetchers``).
+"""
 
 from __future__ import annotations
 
@@ -16,15 +20,57 @@ from minikafka.kernel.cluster import Endpoint, TopicPartition
 from minikafka.kernel.events import event_log
 from minikafka.kernel.ports import Clock
 from minikafka.network.channel import Channel
+from minikafka.storage.directories.log_manager import LogManager
 
 # Opens a connection to (host, port). Raises OSError.
 OpenChannel: TypeAlias = Callable[[str, int], Awaitable[Channel]]
 
 
-class ReplicaFetcherManager:
-    """Starts a fetcher with its first partition and ends it with its last.
+class TruncationFlushes:
+    """Brings truncations to disk before anything is appended in place of what was cut.
 
-    The partitions of a source are shared out among ``num.replica.fetchers`` by their names."""
+    A power loss could otherwise leave removed records beside their replacements: a log that no
+    broker ever held. So a truncated follower does not fetch, and a truncated leader does not
+    append, until the flush has ended. Other partitions continue. (Kafka does not wait.)
+
+    ``flushed`` is called with each partition whose log may be appended to again."""
+
+    def __init__(self, logs: LogManager, flushed: Callable[[TopicPartition], None]) -> None:
+        self._logs = logs
+        self._flushed = flushed
+        self._group: asyncio.TaskGroup | None = None
+        self._flushes: dict[TopicPartition, asyncio.Task[None]] = {}
+
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        self._group = tasks
+
+    async def stop(self) -> None:
+        """Cancel all flushes, and begin none any more."""
+        self._group = None
+        tasks = list(self._flushes.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._flushes.clear()
+
+    def begin(self, topic_partition: TopicPartition) -> None:
+        """Flush in a task, unless that is under way already."""
+        if self._group is not None and topic_partition not in self._flushes:
+            self._flushes[topic_partition] = self._group.create_task(
+                self._flush(topic_partition), name="truncation-flush"
+            )
+
+    async def _flush(self, topic_partition: TopicPartition) -> None:
+        """Repeated if the log was truncated again meanwhile. A disk that fails removes the log."""
+        while (log := self._logs.get(topic_partition)) is not None and log.cut_unflushed:
+            await self._logs.flush([log])
+        del self._flushes[topic_partition]
+        self._flushed(topic_partition)
+
+
+class ReplicaFetcherManager:
+    """Kafka's ``ReplicaFetcherManager``. Starts a fetcher with its first partition and stops it
+    after its last. A hash of the partition's name decides which of a source's fetchers gets it."""
 
     def __init__(
         self,
@@ -36,6 +82,7 @@ class ReplicaFetcherManager:
         listener: str,
         open_channel: OpenChannel,
         config: ReplicaFetcherConfig,
+        log_manager: LogManager,
     ) -> None:
         self._clock = clock
         self._broker_id = broker_id
@@ -51,19 +98,21 @@ class ReplicaFetcherManager:
         self._sources: dict[TopicPartition, int] = {}
         self._hints: dict[int, Endpoint] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._leaving = False
+        self._shutting_down = False
+        self._flushes = TruncationFlushes(log_manager, self._resume)
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
         self._group = tasks
+        self._flushes.start(tasks)
 
-    def begin_no_more(self) -> None:
-        """The broker is leaving. What is copied goes on; but if it also followed the partitions
-        that it hands over, their new leaders would take it back into the ISR. Kafka's
-        ReplicaManager looks at ``isShuttingDown`` for this."""
-        self._leaving = True
+    def begin_shutdown(self) -> None:
+        """Add no more partitions; those that are being fetched continue. If the broker fetched the
+        partitions that it hands over, their new leaders would add it to the ISR again. Kafka's
+        ReplicaManager has ``isShuttingDown`` for this."""
+        self._shutting_down = True
 
     async def stop(self) -> None:
-        """End all fetchers, and start none any more."""
+        """Stop all fetchers and flushes, and start none any more."""
         self._group = None
         for fetcher in self._fetchers.values():
             fetcher.stop()
@@ -73,19 +122,20 @@ class ReplicaFetcherManager:
         for task in tasks:
             task.cancel()  # one may be connecting, which nothing else ends
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self._flushes.stop()
 
     def __len__(self) -> int:
         return len(self._fetchers)
 
     def source_of(self, topic_partition: TopicPartition) -> int | None:
-        """The broker that a partition is copied from."""
+        """The broker that the partition is fetched from."""
         return self._sources.get(topic_partition)
 
     def fetcher(self, source: int, number: int = 0) -> ReplicaFetcher | None:
         return self._fetchers.get((source, number))
 
     def _number(self, topic_partition: TopicPartition) -> int:
-        """Which of a source's fetchers copies this partition (Kafka's getFetcherId)."""
+        """The index of the source's fetcher for this partition (Kafka's getFetcherId)."""
         topic, partition = topic_partition
         spread = (31 * java_string_hash(topic) + partition) & 0xFFFFFFFF
         return min(spread, (1 << 32) - spread) % self._config.num_replica_fetchers
@@ -97,9 +147,9 @@ class ReplicaFetcherManager:
         state: PartitionFetchState,
         hint: Endpoint | None = None,
     ) -> None:
-        """Copy ``topic_partition`` from broker ``source``. ``hint`` is where that one is, in case
-        the metadata does not know yet. Nothing happens while shutting down."""
-        if self._group is None or self._leaving:
+        """Fetch ``topic_partition`` from broker ``source``, unless the broker shuts down. ``hint``
+        is the address of the source, used as long as the metadata cache has none."""
+        if self._group is None or self._shutting_down:
             return
         if hint is not None:
             self._hints[source] = hint
@@ -114,6 +164,7 @@ class ReplicaFetcherManager:
                 self._logs,
                 self._clock,
                 self._config,
+                self._flushes.begin,
                 self._log,
             )
             task = self._group.create_task(
@@ -126,7 +177,7 @@ class ReplicaFetcherManager:
         fetcher.add(topic_partition, state)
 
     def remove(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """Copy these no longer. What is on its way for them is dropped."""
+        """Fetch these no longer. Responses that are under way for them are ignored."""
         for topic_partition in topic_partitions:
             source = self._sources.pop(topic_partition, None)
             if source is None:
@@ -134,14 +185,17 @@ class ReplicaFetcherManager:
             number = self._number(topic_partition)
             fetcher = self._fetchers.get((source, number))
             if fetcher is None:
-                continue  # it had given this partition up by itself, and ended with its last other
+                continue  # it had given this partition up before, and stopped after its last one
             fetcher.remove(topic_partition)
             if not len(fetcher):
                 fetcher.stop()
                 del self._fetchers[source, number]
 
-    def resume(self, topic_partition: TopicPartition) -> None:
-        """What its log was cut by is on disk; nothing happens if it is not copied any more."""
+    def flush_truncation(self, topic_partition: TopicPartition) -> None:
+        """Flush the truncated log, then resume its fetches if it is fetched."""
+        self._flushes.begin(topic_partition)
+
+    def _resume(self, topic_partition: TopicPartition) -> None:
         source = self._sources.get(topic_partition)
         if source is not None:
             fetcher = self._fetchers.get((source, self._number(topic_partition)))
@@ -153,5 +207,5 @@ class ReplicaFetcherManager:
         endpoint = broker.endpoint(self._listener) if broker is not None else None
         endpoint = endpoint or self._hints.get(source)
         if endpoint is None:
-            raise ConnectionError(f"it is not known where broker {source} is")
+            raise ConnectionError(f"the address of broker {source} is not known")
         return await self._open_channel(endpoint.host, endpoint.port)

@@ -1,14 +1,14 @@
-"""What a leader answered, taken into the logs of its followers here."""
+"""The follower's side of a Fetch response: append, truncate or restart the local log."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
+from typing import NamedTuple, TypeVar
 
-from minikafka.broker.purgatories import ParkedRequests
+from minikafka.broker.purgatories import ReplicaPurgatories
 from minikafka.broker.replication.hosted_partitions import HostedPartitions
 from minikafka.broker.replication.partition import Partition
 from minikafka.broker.replication.throttles import FollowerThrottle
-from minikafka.broker.replication.truncation_flushes import CutFlushes
 from minikafka.core.replication import fetch_state as states
 from minikafka.core.replication.fetch_state import PartitionFetchState
 from minikafka.core.replication.follower import (
@@ -23,36 +23,48 @@ from minikafka.kernel.events import EventLog
 from minikafka.protocol.messages.fetch import PartitionData
 from minikafka.storage.directories.log_manager import LogManager
 
+T = TypeVar("T")
+
+BAD_RECORDS = frozenset((ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD))
+
+
+class ReplicaFailed(Exception):
+    """The local replica cannot continue: it is offline, or its log does not take what the leader
+    sent. Fetching stops until the controller's next instruction."""
+
+
+class EpochComparison(NamedTuple):
+    """The fetch state after a comparison of epochs, and whether it was the last one needed."""
+
+    state: PartitionFetchState
+    is_last: bool
+
 
 class FollowerLogs:
-    """Appends, cuts and restarts the logs of followers, each in one breath. What was cut stays
-    ``truncating`` while ``cuts`` brings that to disk.
+    """Applies what leaders send to the logs of the partitions followed here.
 
-    ``write_log_starts`` is called before a leader is told of log starts: it counts on their being
-    remembered.
+    A method that takes the partition's fetch state returns the next one; its ``truncating`` is set
+    while a truncation has to be flushed before the next fetch. The methods raise ``ReplicaFailed``,
+    and KafkaError where the fetcher should try again after its back-off: KAFKA_STORAGE_ERROR (the
+    disk is full), CORRUPT_MESSAGE, INVALID_RECORD (bad records from the leader).
 
-    ``on_disk_error`` tells whether the replica is offline by it. Every method returns the fetch
-    state to go on with, or None when copying has to stop until the controller says more; it raises
-    KafkaError(KAFKA_STORAGE_ERROR) while the disk is full: to be tried again."""
+    ``on_disk_error`` is called with every OSError, and returns whether it took the replica
+    offline."""
 
     def __init__(
         self,
         hosted: HostedPartitions,
-        parked: ParkedRequests,
+        purgatories: ReplicaPurgatories,
         on_disk_error: Callable[[TopicPartition, OSError], bool],
         logs: LogManager,
-        cuts: CutFlushes,
         throttle: FollowerThrottle,
         log: EventLog,
     ) -> None:
         self.throttle = throttle
         self._hosted = hosted
-        self._parked = parked
+        self._purgatories = purgatories
         self._on_disk_error = on_disk_error
-        self.write_log_starts = logs.write_log_starts
-        self.log_start_moves = logs.log_start_moves
         self._logs = logs
-        self._cuts = cuts
         self._log = log
 
     def log_start_offset(self, topic_partition: TopicPartition) -> int:
@@ -61,53 +73,123 @@ class FollowerLogs:
     def log_end_offset(self, topic_partition: TopicPartition) -> int:
         return self._hosted.require(topic_partition).log.log_end_offset
 
-    def take(
-        self, topic_partition: TopicPartition, state: PartitionFetchState, data: PartitionData
-    ) -> PartitionFetchState | None:
-        """An answer without error: cut where the logs part, else append what came.
+    def log_start_moves(self) -> int:
+        """How often the log start of any log has moved."""
+        return self._logs.log_start_moves()
 
-        Raises KafkaError(CORRUPT_MESSAGE | INVALID_RECORD): not our log's fault, to be fetched
-        again."""
-        try:
-            partition = self._hosted.require(topic_partition)
-            if data.diverging_epoch is not None:
-                diverging = data.diverging_epoch
-                return self._cut(
-                    partition, state, EpochEndOffset(diverging.epoch, diverging.end_offset)
-                )
-            return self._append(partition, state, data)
-        except OSError as error:
-            self._disk_error(topic_partition, error)
-            return None
-        except KafkaError as error:
-            if error.code in (ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD):
-                raise
-            self._given_up(topic_partition, error)
-        return None
+    def write_log_starts(self) -> None:
+        """Write moved log starts to disk. To be called before a Fetch tells them to the leader,
+        which counts on their being remembered."""
+        self._logs.write_log_starts()
+
+    def apply(
+        self, topic_partition: TopicPartition, state: PartitionFetchState, data: PartitionData
+    ) -> PartitionFetchState:
+        """Apply a partition's response without error: truncate where the logs diverge, else append
+        the records and take over high watermark and log start."""
+
+        def step(partition: Partition) -> PartitionFetchState:
+            diverging = data.diverging_epoch
+            if diverging is None:
+                return self._append(partition, state, data)
+            leader = EpochEndOffset(diverging.epoch, diverging.end_offset)
+            return self._truncate(partition, state, leader)
+
+        return self._guarded(topic_partition, step, BAD_RECORDS)
 
     def compare(
         self, topic_partition: TopicPartition, state: PartitionFetchState, leader: EpochEndOffset
-    ) -> tuple[PartitionFetchState | None, bool]:
-        """Cut the log where it parts from the leader's, of which ``leader`` is the end of our last
-        epoch. Also returns whether that was the last comparison. Raises KafkaError as ``take``."""
-        try:
-            partition = self._hosted.require(topic_partition)
+    ) -> EpochComparison:
+        """Truncate the log where it diverges from the leader's. ``leader`` is where our last epoch
+        ends at the leader."""
+
+        def step(partition: Partition) -> EpochComparison:
             cut = self._truncation(partition, leader)
             if cut.completed and cut.offset >= partition.log.log_end_offset:
-                return state, True
-            return self._cut(partition, state, leader), cut.completed
+                return EpochComparison(state, is_last=True)
+            return EpochComparison(self._truncate(partition, state, leader), cut.completed)
+
+        return self._guarded(topic_partition, step)
+
+    def truncate_to_leader_end(
+        self, topic_partition: TopicPartition, state: PartitionFetchState, offset: int
+    ) -> PartitionFetchState:
+        """Truncate to ``offset``: the leader's log ends before ours (an unclean election)."""
+
+        def step(partition: Partition) -> PartitionFetchState:
+            partition.truncate_to(offset)
+            self._log.warning(
+                "replica_truncated_to_leader_end", partition=str(topic_partition), offset=offset
+            )
+            self._purgatories.partition_changed(topic_partition)
+            return _at_end(partition, state)
+
+        return self._guarded(topic_partition, step)
+
+    def restart_at(
+        self, topic_partition: TopicPartition, state: PartitionFetchState, leader_start_offset: int
+    ) -> PartitionFetchState:
+        """Drop all records if our log ends before the leader's starts, at ``leader_start_offset``.
+        Otherwise the next fetch is from our log end."""
+
+        def step(partition: Partition) -> PartitionFetchState:
+            restart = restart_at_leader_start(partition.log.log_end_offset, leader_start_offset)
+            if restart.start_at is not None:
+                self._log.warning(
+                    "replica_restarted", partition=str(topic_partition), offset=restart.start_at
+                )
+                partition.truncate_fully_and_start_at(restart.start_at)
+                self._purgatories.partition_changed(topic_partition)
+            return _at_end(partition, state)
+
+        return self._guarded(topic_partition, step)
+
+    def after_failure(
+        self, topic_partition: TopicPartition, state: PartitionFetchState
+    ) -> PartitionFetchState:
+        """The state to try again from after a KafkaError: a step that the disk had no room for may
+        have moved the log end before it failed."""
+        partition = self._hosted.require(topic_partition)
+        log = partition.log
+        if log.log_end_offset == state.fetch_offset and not log.cut_unflushed:
+            return state
+        self._purgatories.partition_changed(topic_partition)
+        return _at_end(partition, state)
+
+    async def flush_due(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """Flush those logs that ``flush.messages`` asks to flush: the next fetch acknowledges their
+        records to the leader."""
+        partitions = (self._hosted.get(tp) for tp in topic_partitions)
+        due = [p.log for p in partitions if p is not None and p.has_log and p.log.flush_due]
+        if due:
+            await self._logs.flush(due)
+
+    def _guarded(
+        self,
+        topic_partition: TopicPartition,
+        step: Callable[[Partition], T],
+        retriable: Collection[ErrorCode] = (),
+    ) -> T:
+        """Run ``step`` on the partition. KafkaErrors that are not ``retriable``, and a disk that
+        took the replica offline, become ``ReplicaFailed``."""
+        try:
+            return step(self._hosted.require(topic_partition))
         except OSError as error:
-            self._disk_error(topic_partition, error)
+            if self._on_disk_error(topic_partition, error):
+                raise ReplicaFailed from error
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         except KafkaError as error:
-            self._given_up(topic_partition, error)
-        return None, True
+            if error.code in retriable:
+                raise
+            self._log.error("replica_failed", partition=str(topic_partition), error=str(error))
+            raise ReplicaFailed from error
 
     def _truncation(self, partition: Partition, leader: EpochEndOffset) -> Truncation:
         log = partition.log
         local = EpochEndOffset(*log.end_offset_for_epoch(leader.epoch))
         return truncation_by_epoch(leader, local, partition.high_watermark, log.log_end_offset)
 
-    def _cut(
+    def _truncate(
         self, partition: Partition, state: PartitionFetchState, leader: EpochEndOffset
     ) -> PartitionFetchState:
         log, cut = partition.log, self._truncation(partition, leader)
@@ -121,8 +203,8 @@ class FollowerLogs:
             leader_end_offset=leader.end_offset,
         )
         partition.truncate_to(cut.offset)
-        self._parked.changed(partition.topic_partition)
-        return self._at_end(partition, state)
+        self._purgatories.partition_changed(partition.topic_partition)
+        return _at_end(partition, state)
 
     def _append(
         self, partition: Partition, state: PartitionFetchState, data: PartitionData
@@ -133,87 +215,17 @@ class FollowerLogs:
         if data.records:
             partition.append_as_follower(data.records)
             if self.throttle.quota.limited:
-                self.throttle.took(partition, len(data.records))
+                self.throttle.record(partition, len(data.records))
             if log.cut_unflushed:
-                return self._at_end(partition, state)
+                return _at_end(partition, state)
             next_offset, last_epoch = log.log_end_offset, log.latest_epoch
         changed = partition.follow_high_watermark(data.high_watermark)
         changed |= partition.follow_log_start(data.log_start_offset)
         if changed or next_offset > state.fetch_offset:
-            self._parked.changed(partition.topic_partition)
+            self._purgatories.partition_changed(partition.topic_partition)
         return states.fetched(state, next_offset, last_epoch, data.high_watermark)
 
-    def cut_to(
-        self, topic_partition: TopicPartition, state: PartitionFetchState, offset: int
-    ) -> PartitionFetchState | None:
-        """The leader's log ends before ours (an unclean election): follow it down."""
-        try:
-            partition = self._hosted.require(topic_partition)
-            partition.truncate_to(offset)
-        except OSError as error:
-            self._disk_error(topic_partition, error)
-            return None
-        except KafkaError as error:
-            self._given_up(topic_partition, error)
-            return None
-        self._log.warning(
-            "replica_truncated_to_leader_end", partition=str(topic_partition), offset=offset
-        )
-        self._parked.changed(topic_partition)
-        return self._at_end(partition, state)
 
-    def restart_at(
-        self, topic_partition: TopicPartition, state: PartitionFetchState, leader_start_offset: int
-    ) -> PartitionFetchState | None:
-        """The leader's log starts at ``leader_start_offset``: drop everything if ours ends before
-        it, else try again from our end."""
-        try:
-            partition = self._hosted.require(topic_partition)
-            restart = restart_at_leader_start(partition.log.log_end_offset, leader_start_offset)
-            if restart.start_at is not None:
-                self._log.warning(
-                    "replica_restarted", partition=str(topic_partition), offset=restart.start_at
-                )
-                partition.truncate_fully_and_start_at(restart.start_at)
-                self._parked.changed(topic_partition)
-        except OSError as error:
-            self._disk_error(topic_partition, error)
-            return None
-        except KafkaError as error:
-            self._given_up(topic_partition, error)
-            return None
-        return self._at_end(partition, state)
-
-    def after_failure(
-        self, topic_partition: TopicPartition, state: PartitionFetchState
-    ) -> PartitionFetchState:
-        """From where to try again what the disk was full for: the end of the log may have moved
-        before that."""
-        partition = self._hosted.require(topic_partition)
-        log = partition.log
-        if log.log_end_offset == state.fetch_offset and not log.cut_unflushed:
-            return state
-        self._parked.changed(topic_partition)
-        return self._at_end(partition, state)
-
-    async def flush_due(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """Return when what ``flush.messages`` wants on disk is there: the next fetch of these
-        followers acknowledges it."""
-        partitions = (self._hosted.get(tp) for tp in topic_partitions)
-        due = [p.log for p in partitions if p is not None and p.has_log and p.log.flush_due]
-        if due:
-            await self._logs.flush(due)
-
-    def _disk_error(self, topic_partition: TopicPartition, error: OSError) -> None:
-        if not self._on_disk_error(topic_partition, error):
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
-
-    def _given_up(self, topic_partition: TopicPartition, error: KafkaError) -> None:
-        """Our own log cannot be read, or does not take what the leader sent."""
-        self._log.error("replica_failed", partition=str(topic_partition), error=str(error))
-
-    def _at_end(self, partition: Partition, state: PartitionFetchState) -> PartitionFetchState:
-        log = partition.log
-        if log.cut_unflushed:
-            self._cuts.begin(partition.topic_partition)
-        return states.truncated(state, log.log_end_offset, log.latest_epoch, log.cut_unflushed)
+def _at_end(partition: Partition, state: PartitionFetchState) -> PartitionFetchState:
+    log = partition.log
+    return states.truncated(state, log.log_end_offset, log.latest_epoch, log.cut_unflushed)

@@ -1,4 +1,4 @@
-"""The partitions this broker hosts, and why it does not serve the others."""
+"""The partitions that this broker hosts, and the errors for those that it does not."""
 
 from __future__ import annotations
 
@@ -12,18 +12,23 @@ from minikafka.kernel.errors import ErrorCode, KafkaError
 
 
 class HostedPartitions:
-    """A partition is online here, offline (its disk failed), or not here. ``on_offline`` hears of
-    those whose disk failed: nobody else tells that this broker leads them no more."""
+    """A partition is online here, offline (its disk failed), or not here (Kafka's
+    ``HostedPartition``)."""
 
     def __init__(self, cluster: MetadataCache) -> None:
-        self.on_offline: Callable[[TopicPartition], None] | None = None
+        self._offline_listeners: list[Callable[[TopicPartition], None]] = []
         self._cluster = cluster
         self._online: dict[TopicPartition, Partition] = {}
-        self._offline: dict[TopicPartition, UUID | None] = {}  # and the ids of their topics
+        self._offline: dict[TopicPartition, UUID | None] = {}  # with the ids of their topics
         self._topics: dict[UUID, set[TopicPartition]] = {}  # never empty sets
 
+    def on_offline(self, listener: Callable[[TopicPartition], None]) -> None:
+        """Call ``listener`` with every partition whose disk fails. No controller request tells that
+        this broker leads it no longer."""
+        self._offline_listeners.append(listener)
+
     def __iter__(self) -> Iterator[Partition]:
-        """The online ones, in the order in which they came."""
+        """The online partitions, in the order in which they were added."""
         return iter(list(self._online.values()))
 
     def __len__(self) -> int:
@@ -40,8 +45,8 @@ class HostedPartitions:
         return topic_partition in self._offline
 
     def error_for(self, topic_partition: TopicPartition) -> ErrorCode:
-        """What to answer where ``get`` returns None. A partition that exists elsewhere is
-        NOT_LEADER_OR_FOLLOWER: the client has to look for it anew."""
+        """The error of a request where ``get`` returns None. For a partition on other brokers it
+        is NOT_LEADER_OR_FOLLOWER, after which clients refresh their metadata."""
         if topic_partition in self._offline:
             return ErrorCode.KAFKA_STORAGE_ERROR
         if self._cluster.contains(topic_partition):
@@ -49,12 +54,12 @@ class HostedPartitions:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def high_watermark(self, topic_partition: TopicPartition) -> int:
-        """0 for a partition that is not served here."""
+        """0 for a partition that is not online here."""
         partition = self._online.get(topic_partition)
         return 0 if partition is None else partition.high_watermark
 
     def stable_offset(self, topic_partition: TopicPartition) -> int | None:
-        """Up to where it is committed and decided; None for one that is not served here."""
+        """The last stable offset; None for a partition that is not online here."""
         partition = self._online.get(topic_partition)
         return None if partition is None else partition.last_stable_offset
 
@@ -66,8 +71,8 @@ class HostedPartitions:
         return partition
 
     def topic_name(self, topic_id: UUID) -> str | None:
-        """The name of a topic hosted here or known of. A leader may be asked by its followers
-        before it has heard of the topic by UpdateMetadata; it knows its own partitions."""
+        """The name of a topic hosted here or in the metadata cache. Followers may fetch from a
+        leader before UpdateMetadata has told it of the topic; it knows its own partitions."""
         for topic_partition in self._topics.get(topic_id, ()):
             return topic_partition.topic
         return self._cluster.topic_name(topic_id)
@@ -76,12 +81,12 @@ class HostedPartitions:
         self._online[partition.topic_partition] = partition
 
     def identify(self, partition: Partition, topic_id: UUID) -> None:
-        """``partition`` belongs to the topic of this id."""
+        """Set the topic id of a hosted partition."""
         partition.topic_id = topic_id
         self._topics.setdefault(topic_id, set()).add(partition.topic_partition)
 
     def remove(self, topic_partition: TopicPartition) -> Partition | None:
-        """Forget a partition, online or offline; returns the online one, which is closed."""
+        """Remove a partition, online or offline. Returns the online one, closed."""
         topic_id = self._offline.pop(topic_partition, None)
         partition = self._online.pop(topic_partition, None)
         if partition is not None:
@@ -95,11 +100,12 @@ class HostedPartitions:
         return partition
 
     def mark_offline(self, topic_partition: TopicPartition) -> None:
-        """Its disk failed: nothing of it is served until the broker is restarted."""
+        """Close the partition after its disk failed. It stays offline until the broker is
+        restarted."""
         partition = self._online.pop(topic_partition, None)
         if partition is not None:
             partition.close()
             self._offline[topic_partition] = partition.topic_id
         self._offline.setdefault(topic_partition, None)
-        if self.on_offline is not None:
-            self.on_offline(topic_partition)
+        for listener in self._offline_listeners:
+            listener(topic_partition)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
-from minikafka.broker.purgatories import ParkedRequests
+from minikafka.broker.purgatories import ReplicaPurgatories
 from minikafka.broker.replication.hosted_partitions import HostedPartitions
 from minikafka.broker.replication.partition import Partition
 from minikafka.core.replication.partition_state import PartitionState, leader_and_isr
@@ -45,14 +45,14 @@ class IsrMaintenance:
         clock: Clock,
         broker_id: int,
         hosted: HostedPartitions,
-        parked: ParkedRequests,
+        purgatories: ReplicaPurgatories,
         store: Callable[[], ZkStore],
         metrics: Metrics,
         config: IsrConfig,
     ) -> None:
         self._clock = clock
         self._hosted = hosted
-        self._parked = parked
+        self._purgatories = purgatories
         self._store = store
         self._config = config
         self._shrinks = metrics.counter("kafka.server:IsrShrinksPerSec")
@@ -111,7 +111,7 @@ class IsrMaintenance:
         for partition in self._hosted:
             partition.maybe_shrink(now_ms)
             if partition.advance_high_watermark(now_ms):
-                self._parked.changed(partition.topic_partition)
+                self._purgatories.partition_changed(partition.topic_partition)
 
     async def _shrink_forever(self) -> None:
         while True:
@@ -186,7 +186,7 @@ class IsrMaintenance:
             partition.isr_refused()
             self._log.info("isr_write_lost_race", partition=str(topic_partition))
         elif partition.isr_written(zk_version, self._clock.monotonic_ms()):
-            self._parked.changed(topic_partition)
+            self._purgatories.partition_changed(topic_partition)
 
     def _asking(self, topic_partition: TopicPartition, state: PartitionState) -> Partition | None:
         """The partition, while it still asks for this very change."""

@@ -1,4 +1,4 @@
-"""What a follower asks its leader in one Fetch, and what an answer says: by a fetch session."""
+"""A follower's fetch session with its leader: builds each Fetch and reads each response."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from minikafka.protocol.releases import Release
 
 FETCH_VERSION = 16  # with topic ids
 FETCH_VERSION_BY_NAME = 12  # the last one without, for topics that have no id
-# The leader has lost the session, or lost count in it: a full request puts that right at once.
+# The leader has forgotten the session or counts its epochs differently; a full Fetch repairs it.
 SESSION_ERRORS = frozenset(
     (
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -46,8 +46,7 @@ SESSION_ERRORS = frozenset(
         ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
     )
 )
-# What was said of each partition.
-Answers: TypeAlias = list[tuple[TopicPartition, PartitionData]]
+PartitionResponses: TypeAlias = list[tuple[TopicPartition, PartitionData]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +69,8 @@ class ReplicaFetcherConfig:
         return self.release.at_most(ApiKey.FETCH, FETCH_VERSION) >= FETCH_VERSION_BY_NAME
 
 
-class _Wanted(NamedTuple):
-    """What a request says of a partition; said again only when it is not the same any more."""
+class _PartitionRequest(NamedTuple):
+    """The fields of one partition in a Fetch. A session repeats them only when they change."""
 
     current_leader_epoch: int
     fetch_offset: int
@@ -80,11 +79,12 @@ class _Wanted(NamedTuple):
 
 
 class LeaderSession:
-    """One request after the other: ``request``, then ``answered`` or ``failed``.
+    """One request at a time: ``request``, then ``accept`` or ``failed``.
 
-    A state that was asked with before, the very object, is not looked at again: most of thousands
-    are so. Beside it a request says where the follower's log starts: ``log_start_offset`` tells,
-    and ``log_start_moves`` how often that of any log has moved."""
+    Most of thousands of partitions repeat their last request. They are recognised by their fetch
+    state being the same object as before. The log start that a request also carries is not part of
+    that state: ``log_start_offset`` returns it, and while ``log_start_moves`` (how often any log
+    start has moved) stays the same, no log start has to be looked up."""
 
     def __init__(
         self,
@@ -99,16 +99,17 @@ class LeaderSession:
         self._log_start_offset = log_start_offset
         self._log_start_moves = log_start_moves
         self._config = config
-        self._handler: FetchSessionHandler[_Wanted] = FetchSessionHandler()
-        self._told: dict[TopicPartition, tuple[PartitionKey, PartitionFetchState]] = {}
-        self._moves = 0  # those that the session knows of
+        self._handler: FetchSessionHandler[_PartitionRequest] = FetchSessionHandler()
+        # What the session holds: under which key, built from which state.
+        self._sent: dict[TopicPartition, tuple[PartitionKey, PartitionFetchState]] = {}
+        self._moves = 0  # ``log_start_moves`` at the last request
         self._by_id = False
         self._names: dict[UUID, str] = {}
 
     def request(
         self, asked: Mapping[TopicPartition, PartitionFetchState], max_wait_ms: int
     ) -> tuple[FetchRequest, int]:
-        """The request for all of ``asked``, and its version."""
+        """The Fetch request for all of ``asked``, and its version."""
         fetch = self._next(asked)
         config = self._config
         request = FetchRequest(
@@ -126,10 +127,12 @@ class LeaderSession:
         request.replica_id = self._broker_id
         return request, config.release.at_most(ApiKey.FETCH, FETCH_VERSION_BY_NAME)
 
-    def _next(self, asked: Mapping[TopicPartition, PartitionFetchState]) -> NextFetch[_Wanted]:
-        told, moves = self._told, self._log_start_moves()
+    def _next(
+        self, asked: Mapping[TopicPartition, PartitionFetchState]
+    ) -> NextFetch[_PartitionRequest]:
+        sent, moves = self._sent, self._log_start_moves()
         known = None, None
-        changed = {tp: state for tp, state in asked.items() if told.get(tp, known)[1] is not state}
+        changed = {tp: state for tp, state in asked.items() if sent.get(tp, known)[1] is not state}
         gone = self._gone(asked, changed)
         by_id = self._by_id
         if changed or gone:
@@ -137,70 +140,78 @@ class LeaderSession:
                 state.topic_id is not None for state in asked.values()
             )
         if self._handler.names_all or by_id != self._by_id:
-            told.clear()
+            sent.clear()
             self._names.clear()
             self._by_id, self._moves = by_id, moves
-            return self._handler.build(self._wanted(asked, []), by_id)
-        forgotten = [told.pop(tp)[0] for tp in gone]
-        wanted = self._wanted(changed if moves == self._moves else asked, forgotten)
+            return self._handler.build(self._partition_requests(asked), by_id)
+        named = changed if moves == self._moves else asked
+        forgotten = [sent.pop(tp)[0] for tp in gone] + self._replaced_keys(named)
         self._moves = moves
-        return self._handler.build_on(wanted, forgotten)
+        return self._handler.build_on(self._partition_requests(named), forgotten)
 
     def _gone(
         self,
         asked: Mapping[TopicPartition, PartitionFetchState],
         changed: Mapping[TopicPartition, PartitionFetchState],
     ) -> list[TopicPartition]:
-        """What the session has and is not asked for now."""
-        told = self._told
-        new = sum(tp not in told for tp in changed)
-        if len(told) + new == len(asked):
+        """The partitions of the session that this request leaves out."""
+        sent = self._sent
+        new = sum(tp not in sent for tp in changed)
+        if len(sent) + new == len(asked):
             return []
-        return [tp for tp in told if tp not in asked]
+        return [tp for tp in sent if tp not in asked]
 
-    def _wanted(
-        self,
-        asked: Mapping[TopicPartition, PartitionFetchState],
-        forgotten: list[PartitionKey],
-    ) -> dict[PartitionKey, _Wanted]:
-        """What a request says of these; ``forgotten`` gets the partitions of topics that there is
-        another of now, by the same name."""
-        wanted: dict[PartitionKey, _Wanted] = {}
+    def _replaced_keys(
+        self, asked: Mapping[TopicPartition, PartitionFetchState]
+    ) -> list[PartitionKey]:
+        """The session's keys of topics that were deleted and created again under the same name."""
+        replaced = []
         for topic_partition, state in asked.items():
-            name, partition = topic_partition
-            topic: str | UUID = name
-            if self._by_id and state.topic_id is not None:
-                topic = state.topic_id
-                self._names[topic] = name
-            key = topic, partition
-            before = self._told.get(topic_partition)
-            if before is not None and before[0] != key:
-                forgotten.append(before[0])
-            self._told[topic_partition] = key, state
+            sent = self._sent.get(topic_partition)
+            if sent is not None and sent[0] != self._key(topic_partition, state):
+                replaced.append(sent[0])
+        return replaced
+
+    def _key(self, topic_partition: TopicPartition, state: PartitionFetchState) -> PartitionKey:
+        name, partition = topic_partition
+        if self._by_id and state.topic_id is not None:
+            return state.topic_id, partition
+        return name, partition
+
+    def _partition_requests(
+        self, asked: Mapping[TopicPartition, PartitionFetchState]
+    ) -> dict[PartitionKey, _PartitionRequest]:
+        """The requests of these partitions by their keys; notes that they are sent."""
+        requests: dict[PartitionKey, _PartitionRequest] = {}
+        for topic_partition, state in asked.items():
+            key = self._key(topic_partition, state)
+            if isinstance(key[0], UUID):
+                self._names[key[0]] = topic_partition.topic
+            self._sent[topic_partition] = key, state
             epoch = state.last_fetched_epoch if self._config.truncates_on_fetch else None
-            wanted[key] = _Wanted(
+            requests[key] = _PartitionRequest(
                 state.leader_epoch,
                 state.fetch_offset,
                 -1 if epoch is None else epoch,
                 self._log_start_offset(topic_partition),
             )
-        return wanted
+        return requests
 
     def offset_request(
         self, topic_partition: TopicPartition, leader_epoch: int, timestamp: int
     ) -> ListOffsetsRequest:
-        """Where the leader's log starts or ends; of no session."""
+        """A ListOffsets request for the start or end of the leader's log."""
         name, partition = topic_partition
-        question = ListOffsetsPartition(
+        wanted = ListOffsetsPartition(
             partition_index=partition, current_leader_epoch=leader_epoch, timestamp=timestamp
         )
-        topics = [ListOffsetsTopic(name=name, partitions=[question])]
+        topics = [ListOffsetsTopic(name=name, partitions=[wanted])]
         return ListOffsetsRequest(replica_id=self._broker_id, topics=topics)
 
     def epoch_request(
         self, asked: Mapping[TopicPartition, PartitionFetchState]
     ) -> OffsetForLeaderEpochRequest:
-        """Where the last epoch of each log ends at the leader; of no session."""
+        """A request for where the last epoch of each log ends at the leader."""
         rows = (
             (
                 topic,
@@ -219,7 +230,7 @@ class LeaderSession:
         topics = [OffsetForLeaderTopic(*of_topic) for of_topic in grouped(rows).items()]
         return OffsetForLeaderEpochRequest(replica_id=self._broker_id, topics=topics)
 
-    def _topics(self, fetch: NextFetch[_Wanted]) -> list[FetchTopic]:
+    def _topics(self, fetch: NextFetch[_PartitionRequest]) -> list[FetchTopic]:
         rows = (
             (
                 key,
@@ -238,15 +249,15 @@ class LeaderSession:
             FetchTopic(*_name_and_id(key), partitions) for key, partitions in grouped(rows).items()
         ]
 
-    def _forgotten(self, fetch: NextFetch[_Wanted]) -> list[ForgottenTopic]:
+    def _forgotten(self, fetch: NextFetch[_PartitionRequest]) -> list[ForgottenTopic]:
         return [
             ForgottenTopic(*_name_and_id(key), partitions)
             for key, partitions in grouped(fetch.forgotten).items()
         ]
 
-    def answered(self, error: ErrorCode, response: FetchResponse) -> Answers | None:
-        """What the answer says of each partition; None when it cannot be used. The next request
-        names everything then."""
+    def accept(self, error: ErrorCode, response: FetchResponse) -> PartitionResponses | None:
+        """The response of each partition. None when the response does not fit the session; then
+        the next request names all partitions."""
         found = list(self._partitions(response))
         keys = [key for key, _, _ in found]
         if not self._handler.answered(error, response.session_id, keys):
@@ -264,7 +275,7 @@ class LeaderSession:
                 yield (key, index), TopicPartition(name, index), data
 
     def failed(self) -> None:
-        """There was no answer."""
+        """No response came."""
         self._handler.failed()
 
 

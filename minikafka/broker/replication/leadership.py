@@ -1,17 +1,17 @@
-"""What the controller says, applied: leaders, followers, stopped and deleted replicas."""
+"""LeaderAndIsr and StopReplica, applied to the hosted partitions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.broker.metadata.topic_configs import TopicConfigCache
-from minikafka.broker.purgatories import ParkedRequests
+from minikafka.broker.purgatories import ReplicaPurgatories
 from minikafka.broker.replication.fetcher_manager import ReplicaFetcherManager
+from minikafka.broker.replication.high_watermark_checkpoint import HighWatermarkCheckpoint
 from minikafka.broker.replication.hosted_partitions import HostedPartitions
+from minikafka.broker.replication.log_dir_failures import LogDirFailures
 from minikafka.broker.replication.partition import Instruction, Partition
-from minikafka.broker.replication.truncation_flushes import CutFlushes
 from minikafka.core.replication.fetch_state import PartitionFetchState, initial_truncation
 from minikafka.kernel.cluster import (
     EPOCH_DURING_DELETE,
@@ -27,8 +27,8 @@ from minikafka.storage.directories.log_manager import LogManager
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """A replica to stop. ``leader_epoch`` is -2 for a topic being deleted and -1 before v3; both
-    pass every check."""
+    """A replica to stop. ``leader_epoch`` is -2 for a topic that is being deleted and -1 before
+    version 3 of StopReplica; both pass the check of epochs."""
 
     topic_partition: TopicPartition
     leader_epoch: int = NO_EPOCH
@@ -36,61 +36,55 @@ class Stop:
 
 
 class Leadership:
-    """Applies LeaderAndIsr and StopReplica, each call in one breath.
+    """Makes partitions leaders or followers, and stops replicas. No call waits.
 
-    ``new_partition`` makes an empty Partition; ``checkpointed`` are the high watermarks that were
-    on disk when the broker started. ``lacked_space``: the disks were too full to make a log, and so
-    the controller takes that replica as offline.
-    """
+    ``new_partition`` makes an empty Partition. ``on_disk_error`` is called when a log raises
+    OSError."""
 
     def __init__(
         self,
         clock: Clock,
         broker_id: int,
         hosted: HostedPartitions,
-        parked: ParkedRequests,
+        purgatories: ReplicaPurgatories,
         fetchers: ReplicaFetcherManager,
-        cuts: CutFlushes,
-        cluster: MetadataCache,
+        checkpoint: HighWatermarkCheckpoint,
+        log_dir_failures: LogDirFailures,
         log_manager: LogManager,
         topic_configs: TopicConfigCache,
         new_partition: Callable[[TopicPartition], Partition],
         on_disk_error: Callable[[TopicPartition, OSError], bool],
     ) -> None:
-        self.checkpointed: dict[TopicPartition, int] = {}
-        self.lacked_space = False
         self._clock = clock
         self._broker_id = broker_id
         self._hosted = hosted
-        self._parked = parked
+        self._purgatories = purgatories
         self._fetchers = fetchers
-        self._cuts = cuts
-        self._cluster = cluster
+        self._checkpoint = checkpoint
+        self._log_dir_failures = log_dir_failures
         self._log_manager = log_manager
         self._topic_configs = topic_configs
         self._new_partition = new_partition
         self._on_disk_error = on_disk_error
         self._log = event_log("state-change", broker=broker_id)
 
-    def forget_checkpoint(self, topic_partition: TopicPartition) -> None:
-        """Its log is deleted; a later one of that name starts at zero."""
-        self.checkpointed.pop(topic_partition, None)
-
     # ------------------------------------------------------------------------------- LeaderAndIsr
 
     def apply(
         self, instructions: Iterable[Instruction], live_leaders: Mapping[int, Endpoint]
     ) -> dict[TopicPartition, ErrorCode]:
-        """Take on the roles, and say for each partition how that went.
+        """Apply the instructions. Returns each partition's error.
 
-        ``live_leaders`` is where the request says that leaders can be reached, for those that
-        UpdateMetadata has not told of yet."""
+        ``live_leaders``: the leaders' addresses as the request has them, for leaders that are not
+        in the metadata cache yet."""
         errors = {
             instruction.topic_partition: self._apply_one(instruction, live_leaders)
             for instruction in instructions
         }
-        # Who waited on an old role gets its answer now, not at the time-out.
-        self._parked.all_changed([tp for tp, code in errors.items() if code is ErrorCode.NONE])
+        # Requests that were parked under the old role get their responses now.
+        self._purgatories.partitions_changed(
+            [tp for tp, code in errors.items() if code is ErrorCode.NONE]
+        )
         return errors
 
     def _apply_one(
@@ -104,8 +98,8 @@ class Leadership:
             partition = self._new_partition(topic_partition)
         refusal = self._refusal(partition, instruction)
         if refusal is not None:
-            # A replica that leaves an ISR which an election has left it out of already is told
-            # of twice: what is known is not worth a line.
+            # The controller repeats an instruction when a replica leaves an ISR that an election
+            # had already left it out of. Repetitions are logged at debug level.
             epoch = instruction.leader_and_isr.leader_epoch
             write = self._log.debug if epoch == partition.leader_epoch else self._log.info
             write(
@@ -125,13 +119,13 @@ class Leadership:
             else:
                 self._become_follower(partition, instruction, live_leaders)
             if partition.log.cut_unflushed:
-                self._cuts.begin(topic_partition)
+                self._fetchers.flush_truncation(topic_partition)
         except KafkaError as error:
             if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
                 if self._log_manager.directories.offline:
-                    self._hosted.mark_offline(topic_partition)  # it may lie in a failed directory
+                    self._hosted.mark_offline(topic_partition)  # its log may be in one of them
                 else:
-                    self.lacked_space = True
+                    self._log_dir_failures.lacked_space()
             return error.code
         except OSError as error:
             self._on_disk_error(topic_partition, error)
@@ -139,8 +133,8 @@ class Leadership:
         return ErrorCode.NONE
 
     def _adopts_topic_id(self, partition: Partition, instruction: Instruction) -> bool:
-        """The leader epoch known already, sent again, may bring the id of a topic that had none.
-        Raises OSError."""
+        """Set the topic id from an instruction that repeats the current leader epoch, if the topic
+        had no id. Returns whether it did. Raises OSError."""
         if (
             instruction.topic_id is None
             or partition.topic_id is not None
@@ -154,7 +148,8 @@ class Leadership:
         return True
 
     def _refusal(self, partition: Partition, instruction: Instruction) -> ErrorCode | None:
-        """Why not to obey: an old leader epoch, another topic of the same name, not our replica."""
+        """The error of an instruction that must not be applied: for an old leader epoch, another
+        topic of the same name, or a partition without a replica here."""
         epoch = instruction.leader_and_isr.leader_epoch
         if not partition.accepts_topic_id(instruction.topic_id):
             return ErrorCode.INCONSISTENT_TOPIC_ID
@@ -168,14 +163,15 @@ class Leadership:
         return None
 
     def _open_log(self, partition: Partition, instruction: Instruction) -> None:
-        """Make the log or find it. Raises OSError, KafkaError(INCONSISTENT_TOPIC_ID)."""
+        """Create the log, or take the one on disk. Raises OSError, and
+        KafkaError(INCONSISTENT_TOPIC_ID)."""
         topic_partition = instruction.topic_partition
         config = self._topic_configs.get(topic_partition.topic)
         if not partition.has_log:
             log = self._log_manager.get_or_create(
                 topic_partition, instruction.topic_id, config.log, instruction.is_new
             )
-            partition.open_log(log, self.checkpointed.get(topic_partition, 0))
+            partition.open_log(log, self._checkpoint.get(topic_partition))
             self._hosted.add(partition)
         partition.configure(config)
         topic_id = instruction.topic_id or partition.log.topic_id
@@ -236,8 +232,8 @@ class Leadership:
     def stop(
         self, stops: Sequence[Stop]
     ) -> tuple[dict[TopicPartition, ErrorCode], list[TopicPartition]]:
-        """Stop copying, and forget the partitions to be deleted. Returns how it went for each, and
-        whose logs are to be deleted now."""
+        """Stop fetching, and remove the partitions that are to be deleted. Returns each partition's
+        error, and the partitions whose logs the caller has to delete."""
         errors = {stop.topic_partition: self._stop_refusal(stop) for stop in stops}
         obeyed = [stop for stop in stops if errors[stop.topic_partition] is ErrorCode.NONE]
         self._fetchers.remove([stop.topic_partition for stop in obeyed])
@@ -248,8 +244,8 @@ class Leadership:
             self._log.info(
                 "replica_stopped", partition=str(stop.topic_partition), delete=stop.delete
             )
-        # Who waited on this leader gets its error now, not at the time-out.
-        self._parked.all_changed([stop.topic_partition for stop in obeyed])
+        # Requests that were parked at this leader get their errors now.
+        self._purgatories.partitions_changed([stop.topic_partition for stop in obeyed])
         return errors, [stop.topic_partition for stop in obeyed if stop.delete]
 
     def _stop_refusal(self, stop: Stop) -> ErrorCode:

@@ -1,11 +1,11 @@
-"""Disks that fail under replicas: what is not served any more, how the controller hears of it."""
+"""Failed log directories: take their replicas offline and notify the controller."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
 
-from minikafka.broker.purgatories import ParkedRequests
+from minikafka.broker.purgatories import ReplicaPurgatories
 from minikafka.broker.replication.hosted_partitions import HostedPartitions
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.events import EventLog
@@ -23,7 +23,7 @@ class LogDirFailures:
         self,
         clock: Clock,
         hosted: HostedPartitions,
-        parked: ParkedRequests,
+        purgatories: ReplicaPurgatories,
         stop: Callable[[Sequence[TopicPartition]], None],
         store: Callable[[], ZkStore],
         broker_id: int,
@@ -31,16 +31,17 @@ class LogDirFailures:
     ) -> None:
         self._clock = clock
         self._hosted = hosted
-        self._parked = parked
+        self._purgatories = purgatories
         self._stop = stop
         self._store = store
         self._broker_id = broker_id
         self._log = log
+        self._lacked_space = False
         self._unannounced = asyncio.Event()
 
     def failed(self, path: str, partitions: Sequence[TopicPartition]) -> None:
-        """A log directory failed with the logs of ``partitions``: they go offline in this breath,
-        and the controller, who hears of it soon, finds other leaders."""
+        """A log directory failed with the logs of ``partitions``: take them offline, and notify
+        the controller, which elects other leaders."""
         self._log.warning(
             "stopped_serving_replicas",
             directory=path,
@@ -49,22 +50,30 @@ class LogDirFailures:
         self.take_offline(partitions)
         self._unannounced.set()
 
-    def space_returned(self) -> None:
-        """Disks that were too full to make replicas have room again: the controller, who asks about
-        directories that failed by telling of all replicas once more, does so."""
-        self._log.info("log_directories_have_space")
-        self._unannounced.set()
+    def lacked_space(self) -> None:
+        """The disks were too full to create a log, so that the controller takes the replica as
+        offline."""
+        self._lacked_space = True
+
+    def found_space(self) -> None:
+        """A file could be written to every directory. If a log could not be created before, notify
+        the controller as if a directory had failed: it sends LeaderAndIsr for all replicas again,
+        and their logs are created then."""
+        if self._lacked_space:
+            self._lacked_space = False
+            self._log.info("log_directories_have_space")
+            self._unannounced.set()
 
     def take_offline(self, partitions: Sequence[TopicPartition]) -> None:
-        """Serve nothing of these any more, and tell whoever waits for them."""
+        """Close these partitions, and complete the delayed operations that watch them."""
         self._stop(partitions)
         for topic_partition in partitions:
             self._hosted.mark_offline(topic_partition)
         for topic_partition in partitions:
-            self._parked.changed(topic_partition)
+            self._purgatories.partition_changed(topic_partition)
 
     async def run(self) -> None:
-        """Announce failures until cancelled, however long ZooKeeper is away."""
+        """Write notification znodes until cancelled; retry while ZooKeeper is unreachable."""
         while True:
             await self._unannounced.wait()
             self._unannounced.clear()

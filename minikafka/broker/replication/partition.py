@@ -1,17 +1,32 @@
-"""One partition as this broker hosts it: its role, and what that does to log and watermarks."""
+"""One partition as this broker hosts it: log, high watermark, role, ISR, and what roles do to them.
+
+``Partition`` is Kafka's ``kafka.cluster.Partition``. The decisions are functions of
+``core/replication``; this class holds the current values and applies the decisions to the log.
+
+Every method runs to its end without waiting. A change that may complete delayed operations is
+reported to the caller (a return value of True, as a rule), and the caller tells the purgatories.
+
+Two invariants are asserted at every change:
+
+- log start offset <= high watermark <= log end offset. The last stable offset is never above the
+  high watermark. Only a truncation that a failing disk has interrupted leaves the log start above
+  the log end for a while.
+- the leader epoch and the version of the state znode (Kafka's partition epoch) never decrease while
+  the partition is open.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Container
 from dataclasses import dataclass
+from typing import Any, Final
 from uuid import UUID
 
-from minikafka.broker.fetch.follower_answers import FollowerAnswers
 from minikafka.broker.metadata.topic_configs import TopicConfig
-from minikafka.broker.replication.replica import Replica
 from minikafka.core.log.append import AppendOrigin, LogAppendInfo, UnexpectedAppendOffset
 from minikafka.core.log.verification import NOT_REQUIRED, Verification
 from minikafka.core.replication import partition_state as facts
+from minikafka.core.replication.follower import EpochEndOffset
 from minikafka.core.replication.high_watermark import (
     bounded_high_watermark,
     effective_min_isr,
@@ -22,6 +37,7 @@ from minikafka.core.replication.isr import joined_by, may_join, out_of_sync, wit
 from minikafka.core.replication.partition_state import FollowerState, PartitionState
 from minikafka.kernel.cluster import (
     NO_EPOCH,
+    ZERO_UUID,
     LeaderAndIsr,
     ReplicaAssignment,
     TopicPartition,
@@ -35,7 +51,8 @@ UP_TO_HIGH_WATERMARK = -1  # an offset to delete records up to
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """What the controller says about one partition. ``topic_id`` is None before LeaderAndIsr v5."""
+    """What a LeaderAndIsr request says about one partition. ``topic_id`` is None before version 5
+    of the request."""
 
     topic_partition: TopicPartition
     leader_and_isr: LeaderAndIsr
@@ -45,21 +62,72 @@ class Instruction:
     topic_id: UUID | None = None
 
 
-class Partition(Replica):
-    """Reads and changes happen in one synchronous breath; waking who waits is the caller's part.
+NO_RESPONSE: Final[tuple[object, Any]] = (None, None)
 
-    ``submit_isr`` is told of every ISR change decided here; it has to bring back the outcome by
-    ``isr_written`` or ``isr_refused``.
-    """
+
+class FollowerResponses:
+    """What the leader of one partition last sent to each follower, by broker id.
+
+    ``high_watermarks``: the high watermark in the last response. ``without_records``: the request
+    (as the fetch session keeps it) and the response of the last Fetch that found no records. Most
+    followers repeat that request, and the response is sent again if nothing has changed. Both are
+    looked up for thousands of partitions in every Fetch.
+
+    ``announcing``: whether parked fetches are being looked at because the high watermark moved
+    (see ``HighWatermarkAnnouncer``)."""
+
+    __slots__ = ("_before_announcement", "announcing", "high_watermarks", "without_records")
+
+    def __init__(self) -> None:
+        self.announcing = False
+        self.high_watermarks: dict[int, int] = {}
+        self.without_records: dict[int, tuple[object, Any]] = {}
+        self._before_announcement: dict[int, int] = {}
+
+    def clear(self) -> None:
+        """A new leader epoch begins."""
+        self.high_watermarks.clear()
+        self.without_records.clear()
+
+    def begin_announcement(self) -> None:
+        """Until ``end_announcement`` every parked fetch of a follower is completed, although a
+        response to the first of them updates ``high_watermarks``: that fetch may have come over a
+        connection which is closed by now."""
+        self.announcing = True
+        self._before_announcement = dict(self.high_watermarks)
+
+    def end_announcement(self) -> None:
+        self.announcing = False
+
+    def is_announced_to(self, replica_id: int, high_watermark: int) -> bool:
+        """While ``announcing``: whether a fetch of this replica completes. Never for consumers."""
+        return replica_id >= 0 and self._before_announcement.get(replica_id) != high_watermark
+
+    def lacks(self, replica_id: int, high_watermark: int) -> bool:
+        """Whether this follower has not been sent the high watermark."""
+        return replica_id >= 0 and self.high_watermarks.get(replica_id) != high_watermark
+
+
+class Partition:
+    """See the module. ``live`` holds the ids of live brokers. ``submit_isr`` is called after every
+    ISR change that is proposed here; the outcome comes back by ``isr_written`` or
+    ``isr_refused``."""
 
     __slots__ = (
         "_lag_time_max_ms",
         "_live",
+        "_log",
         "_min_isr",
         "_submit_isr",
-        "answers",
+        "broker_id",
         "config",
         "followers",
+        "high_watermark",
+        "is_leader",
+        "responses",
+        "state",
+        "topic_id",
+        "topic_partition",
     )
 
     def __init__(
@@ -70,16 +138,54 @@ class Partition(Replica):
         live: Container[int],
         submit_isr: Callable[[Partition], None],
     ) -> None:
-        super().__init__(topic_partition, broker_id)
+        self.topic_partition = topic_partition
+        self.broker_id = broker_id
+        self.topic_id: UUID | None = None
+        self.state = PartitionState()
+        self.high_watermark = 0
+        self.is_leader = False
         self.config = TopicConfig()
         self.followers: dict[int, FollowerState] = {}
-        self.answers = FollowerAnswers()
+        self.responses = FollowerResponses()
+        self._log: UnifiedLog | None = None
         self._lag_time_max_ms = lag_time_max_ms
         self._live = live
         self._submit_isr = submit_isr
         self._min_isr = 1
 
     # ------------------------------------------------------------------------------------ facts
+
+    @property
+    def has_log(self) -> bool:
+        return self._log is not None
+
+    @property
+    def log(self) -> UnifiedLog:
+        """Raises KafkaError(NOT_LEADER_OR_FOLLOWER) before the first role."""
+        if self._log is None:
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"no log of {self.topic_partition} here"
+            )
+        return self._log
+
+    @property
+    def leader_epoch(self) -> int:
+        return self.state.leader_epoch
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The end of what read_committed consumers may read: no record below it belongs to a
+        transaction that is open, or whose marker is not committed. Never above the high
+        watermark."""
+        log = self._log
+        if log is None:
+            return self.high_watermark
+        return log.last_stable_offset(self.high_watermark)
+
+    @property
+    def low_watermark(self) -> int:
+        """The smallest log start of all live replicas; -1 while one of them is not known."""
+        return low_watermark(self.log.log_start_offset, self.followers, self._live)
 
     @property
     def is_under_replicated(self) -> bool:
@@ -89,17 +195,50 @@ class Partition(Replica):
     def is_under_min_isr(self) -> bool:
         return self.is_leader and len(self.state.isr.committed) < self._min_isr
 
+    def accepts_topic_id(self, topic_id: UUID | None) -> bool:
+        """False only if both ids are known and differ."""
+        if topic_id is None or topic_id == self.topic_id:
+            return True
+        return topic_id == ZERO_UUID or self.topic_id is None
+
+    def check_epoch(self, current_leader_epoch: int) -> None:
+        """Raises KafkaError(FENCED_LEADER_EPOCH | UNKNOWN_LEADER_EPOCH) unless the epoch that the
+        client sent (-1: none) is the current one (KIP-320)."""
+        if current_leader_epoch in (NO_EPOCH, self.state.leader_epoch):
+            return
+        if current_leader_epoch < self.state.leader_epoch:
+            raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
+        raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+
+    def readable_log(self, current_leader_epoch: int, leader_only: bool) -> UnifiedLog:
+        """The log, after ``check_epoch``. Raises KafkaError(NOT_LEADER_OR_FOLLOWER) too, with
+        ``leader_only`` also on a follower."""
+        self.check_epoch(current_leader_epoch)
+        if leader_only and not self.is_leader:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return self.log
+
+    def end_offset_for_epoch(
+        self, current_leader_epoch: int, epoch: int, leader_only: bool
+    ) -> EpochEndOffset:
+        """Raises as ``readable_log``."""
+        log = self.readable_log(current_leader_epoch, leader_only)
+        return EpochEndOffset(*log.end_offset_for_epoch(epoch))
+
     # -------------------------------------------------------------------------------------- log
 
     def open_log(self, log: UnifiedLog, checkpointed_high_watermark: int) -> None:
-        """Take the log over. Its high watermark starts where the last checkpoint saw it."""
+        """Take the log over. The high watermark starts at the last checkpoint's, as far as the log
+        reaches."""
         self._log = log
-        self._commit_up_to(
-            log,
-            bounded_high_watermark(
-                checkpointed_high_watermark, log.log_start_offset, log.log_end_offset
-            ),
-        )
+        self._set_high_watermark(log, self._within(log, checkpointed_high_watermark))
+
+    def replace_log(self, log: UnifiedLog) -> None:
+        """The log was moved to another directory; ``log`` is its copy there."""
+        assert self._log is not None
+        assert log.log_end_offset == self._log.log_end_offset
+        self._log = log
+        log.transactions.committed_up_to(self.high_watermark)
 
     def configure(self, config: TopicConfig) -> None:
         self.config = config
@@ -107,18 +246,83 @@ class Partition(Replica):
             self._log.config = config.log
         self._min_isr = effective_min_isr(config.min_insync_replicas, self.followers.keys())
 
+    def truncate_to(self, offset: int) -> None:
+        """Raises as the log does; part of the truncation may have happened then."""
+        log = self.log
+        try:
+            log.truncate_to(offset)
+        finally:
+            self._lower_high_watermark(log)
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """As ``truncate_to``."""
+        log = self.log
+        try:
+            log.truncate_fully_and_start_at(offset)
+        finally:
+            self._lower_high_watermark(log)
+
+    def close(self) -> None:
+        """Serve nothing any more: the replica was stopped for deletion, or its disk failed."""
+        self.state = PartitionState()
+        self.followers = {}
+        self.is_leader = False
+        self._log = None
+
+    # --------------------------------------------------------------------------- high watermark
+
+    def _set_high_watermark(self, log: UnifiedLog, high_watermark: int) -> None:
+        assert log.log_start_offset <= high_watermark <= log.log_end_offset, (
+            f"{self.topic_partition}: high watermark {high_watermark} outside of "
+            f"{log.log_start_offset}..{log.log_end_offset}"
+        )
+        self._commit_up_to(log, high_watermark)
+
+    def _within(self, log: UnifiedLog, high_watermark: int) -> int:
+        return bounded_high_watermark(high_watermark, log.log_start_offset, log.log_end_offset)
+
+    def _lower_high_watermark(self, log: UnifiedLog) -> None:
+        """After a truncation. One that failed half way may have moved the log end and not yet the
+        log start, which is then above it."""
+        end = log.log_end_offset
+        start = min(log.log_start_offset, end)
+        self._commit_up_to(log, bounded_high_watermark(self.high_watermark, start, end))
+
+    def _commit_up_to(self, log: UnifiedLog, high_watermark: int) -> None:
+        self.high_watermark = high_watermark
+        if log.transactions.unreplicated:
+            log.transactions.committed_up_to(high_watermark)
+
+    def checked_high_watermark(self) -> int:
+        """The high watermark, on its way to a checkpoint or a response."""
+        log = self.log
+        start, end = log.log_start_offset, log.log_end_offset
+        assert min(start, end) <= self.high_watermark <= end, (
+            f"{self.topic_partition}: high watermark {self.high_watermark} outside of "
+            f"{start}..{end}"
+        )
+        return self.high_watermark
+
     # ------------------------------------------------------------------------------------- roles
 
-    def make_leader(self, instruction: Instruction, now_ms: int) -> bool:
-        """Lead from now on. True when this broker did not lead before.
+    def _is_outdated(self, leader_and_isr: LeaderAndIsr) -> bool:
+        """Whether this broker knows a later version of the state znode. An older leader epoch has
+        been refused before (see ``Leadership``)."""
+        assert leader_and_isr.leader_epoch >= self.state.leader_epoch, (
+            f"{self.topic_partition}: leader epoch {leader_and_isr.leader_epoch} after "
+            f"{self.state.leader_epoch}"
+        )
+        return leader_and_isr.zk_version < self.state.zk_version
 
-        An instruction older than the state znode version known here changes nothing."""
-        if instruction.leader_and_isr.zk_version < self.state.zk_version:
+    def make_leader(self, instruction: Instruction, now_ms: int) -> bool:
+        """Become the leader. True when this broker did not lead before. An instruction for an older
+        version of the state znode changes nothing."""
+        leader_and_isr = instruction.leader_and_isr
+        if self._is_outdated(leader_and_isr):
             return False
         log = self.log
-        leader_and_isr = instruction.leader_and_isr
         new_leader = not self.is_leader
-        self.answers.clear()
+        self.responses.clear()
         new_epoch = leader_and_isr.leader_epoch > self.state.leader_epoch
         if new_epoch:
             log.assign_epoch_start_offset(leader_and_isr.leader_epoch, log.log_end_offset)
@@ -145,11 +349,10 @@ class Partition(Replica):
         return new_leader
 
     def make_follower(self, instruction: Instruction) -> bool:
-        """Follow from now on. True when the leader epoch is new, and copying has to start afresh.
-
-        An instruction older than the state znode version known here changes nothing."""
+        """Become a follower. True when the leader epoch is new, so that fetching has to start
+        again. An instruction for an older version of the state znode changes nothing."""
         leader_and_isr = instruction.leader_and_isr
-        if leader_and_isr.zk_version < self.state.zk_version:
+        if self._is_outdated(leader_and_isr):
             return False
         new_epoch = leader_and_isr.leader_epoch > self.state.leader_epoch
         self.followers = {}
@@ -158,13 +361,6 @@ class Partition(Replica):
         )
         self.is_leader = False
         return new_epoch
-
-    def close(self) -> None:
-        """Serve nothing any more: stopped for deletion, or its disk failed."""
-        self.state = PartitionState()
-        self.followers = {}
-        self.is_leader = False
-        self._log = None
 
     # ------------------------------------------------------------------------------------ leading
 
@@ -177,8 +373,8 @@ class Partition(Replica):
         origin: AppendOrigin = AppendOrigin.CLIENT,
         guard: Verification | None = NOT_REQUIRED,
     ) -> tuple[LogAppendInfo, bool]:
-        """Append, and move the high watermark as far as that alone moves it: whether it moved is
-        the second part of the answer.
+        """Append. Also returns whether the append alone moved the high watermark, as it does
+        without followers in the ISR.
 
         Raises KafkaError(NOT_LEADER_OR_FOLLOWER | NOT_ENOUGH_REPLICAS), what the log raises for bad
         batches, and OSError."""
@@ -196,8 +392,8 @@ class Partition(Replica):
     def advance_high_watermark(self, now_ms: int) -> bool:
         """Move the high watermark to what the replicas now allow. True when it moved.
 
-        Not below ``min.insync.replicas``: what is committed by fewer is not promised (KIP-966's
-        first half, Kafka 3.7+)."""
+        It stays while fewer than ``min.insync.replicas`` are in sync (the first half of KIP-966,
+        Kafka 3.7+)."""
         isr, log = self.state.isr, self._log
         if not self.is_leader or log is None or len(isr.committed) < self._min_isr:
             return False
@@ -214,18 +410,13 @@ class Partition(Replica):
             )
         if advanced == self.high_watermark:
             return False
-        assert self.high_watermark < advanced <= end_offset, "high watermark out of bounds"
-        self._commit_up_to(log, advanced)
+        assert self.high_watermark < advanced, "a leader's high watermark went back"
+        self._set_high_watermark(log, advanced)
         return True
 
-    @property
-    def low_watermark(self) -> int:
-        """Where the log starts on every live replica; -1 while one of them has not told."""
-        return low_watermark(self.log.log_start_offset, self.followers, self._live)
-
     def delete_records(self, offset: int) -> tuple[int, bool]:
-        """Let the log start at ``offset``, or at the high watermark for -1. Returns the offset that
-        was meant, and whether the log start moved.
+        """Move the log start to ``offset``, or to the high watermark for -1. Returns the offset
+        that was meant, and whether the log start moved.
 
         Raises KafkaError(NOT_LEADER_OR_FOLLOWER | POLICY_VIOLATION | OFFSET_OUT_OF_RANGE), and
         OSError."""
@@ -245,8 +436,8 @@ class Partition(Replica):
         return wanted, log.increment_log_start_offset(wanted)
 
     def acknowledged(self, required_offset: int) -> ErrorCode | None:
-        """How an acks=-1 append up to ``required_offset`` (exclusive) stands: None while replicas
-        are missing, else what to answer."""
+        """The outcome of an acks=-1 append that ends before ``required_offset``; None while in-sync
+        replicas still lack records."""
         if not self.is_leader:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if self.high_watermark < required_offset:
@@ -256,8 +447,9 @@ class Partition(Replica):
         return ErrorCode.NONE
 
     def check_follower(self, replica_id: int, current_leader_epoch: int) -> None:
-        """Raises KafkaError(UNKNOWN_LEADER_EPOCH | NOT_LEADER_OR_FOLLOWER) for a broker that is no
-        replica here; the first when it named an epoch, and so knows more than this leader does."""
+        """Raises KafkaError for a broker that is not a replica: UNKNOWN_LEADER_EPOCH if it sent an
+        epoch, since then it knows a later assignment than this leader, else
+        NOT_LEADER_OR_FOLLOWER."""
         if replica_id not in self.followers:
             raise KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -268,8 +460,8 @@ class Partition(Replica):
     def record_follower_fetch(
         self, replica_id: int, fetch_offset: int, log_start_offset: int, now_ms: int
     ) -> bool:
-        """The follower holds everything below ``fetch_offset``, from ``log_start_offset`` on. True
-        when that moved the high watermark. The follower may join the ISR by it."""
+        """Note that the follower holds everything from ``log_start_offset`` up to ``fetch_offset``,
+        and propose to add it to the ISR if it qualifies. True when the high watermark moved."""
         before = self.followers[replica_id]
         after = facts.after_fetch(
             before, fetch_offset, log_start_offset, self.log.log_end_offset, now_ms
@@ -279,8 +471,8 @@ class Partition(Replica):
         return before.log_end_offset != after.log_end_offset and self.advance_high_watermark(now_ms)
 
     def still_caught_up(self, replica_id: int, log_end_offset: int, now_ms: int) -> bool:
-        """The member of the ISR that was at the end of the log asks the same again. False when it
-        is not at the end any more, or no member: nothing has changed then."""
+        """Note that a follower repeats its fetch from the log end. False, and nothing is noted, if
+        it is not at the log end any more or not in the ISR."""
         follower = self.followers[replica_id]
         if follower.log_end_offset != log_end_offset or replica_id not in self.state.isr.committed:
             return False
@@ -305,7 +497,7 @@ class Partition(Replica):
             self._submit_isr(self)
 
     def maybe_shrink(self, now_ms: int) -> tuple[int, ...]:
-        """Ask to put out the members that lag for too long; returns who they are."""
+        """Propose to remove the members that have lagged for too long; returns their ids."""
         if not self.is_leader:
             return ()
         isr = self.state.isr
@@ -323,50 +515,49 @@ class Partition(Replica):
         return gone
 
     def isr_written(self, zk_version: int, now_ms: int) -> bool:
-        """The change in flight is in ZooKeeper. True when the high watermark moved by it."""
+        """The proposed ISR is in ZooKeeper. True when that moved the high watermark."""
         self.state = facts.commit_isr(self.state, zk_version)
         return self.advance_high_watermark(now_ms)
 
     def isr_refused(self) -> None:
-        """Somebody else, the controller, wrote the state first; its LeaderAndIsr is on the way."""
+        """The controller has written the state znode first; its LeaderAndIsr is on the way."""
         self.state = facts.lose_isr(self.state)
 
     # ---------------------------------------------------------------------------------- following
 
-    def append_as_follower(self, records: Buffer) -> LogAppendInfo | None:
-        """Append what the leader sent, offsets and epochs as they are. Raises KafkaError and
-        OSError as the log does.
+    def append_as_follower(self, records: Buffer) -> None:
+        """Append the leader's batches with their offsets and epochs. Raises KafkaError and OSError
+        as the log does.
 
-        The first batch that an empty log gets may begin before the offset asked for, which lies
-        inside it: then the log starts with that batch. None when records that had been deleted
-        were dropped for that: to be asked for again, once that is on disk."""
+        The first batch of an empty log may begin before the fetch offset, which then lies inside
+        the batch, and the log starts with that batch. If deleted records have to be dropped from
+        the disk for that, nothing is appended, and the log's ``cut_unflushed`` is set: fetch again
+        after the flush."""
         log = self.log
         try:
-            return log.append_as_follower(records)
+            log.append_as_follower(records)
         except UnexpectedAppendOffset as error:
             end = log.log_end_offset
             if end != log.log_start_offset or not error.first_offset < end <= error.last_offset:
                 raise
             if log.size_bytes > 0:
                 self.truncate_fully_and_start_at(end)
-                return None
+                return
             self.truncate_fully_and_start_at(error.first_offset)
-            return log.append_as_follower(records)
+            log.append_as_follower(records)
 
     def follow_high_watermark(self, leader_high_watermark: int) -> bool:
-        """Take over the leader's high watermark as far as the log reaches. True when it changed."""
+        """Take over the leader's high watermark as far as the log reaches. True if it changed."""
         log = self.log
-        followed = bounded_high_watermark(
-            leader_high_watermark, log.log_start_offset, log.log_end_offset
-        )
+        followed = self._within(log, leader_high_watermark)
         if followed == self.high_watermark:
             return False
-        self._commit_up_to(log, followed)
+        self._set_high_watermark(log, followed)
         return True
 
     def follow_log_start(self, leader_log_start_offset: int) -> bool:
-        """Take over where the leader's log starts, after its high watermark. True when ours moved.
-        Raises OSError."""
+        """Take over the leader's log start, after its high watermark. True if ours moved. Raises
+        OSError."""
         assert self.high_watermark >= self.log.log_start_offset
         return self.log.increment_log_start_offset(
             min(leader_log_start_offset, self.high_watermark)

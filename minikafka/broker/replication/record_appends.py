@@ -1,4 +1,4 @@
-"""Records that producers send: appended to the partitions led here, acknowledged in time."""
+"""Appends to the partitions led here, and their acknowledgements (Kafka's ``appendRecords``)."""
 
 from __future__ import annotations
 
@@ -6,43 +6,99 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
-from minikafka.broker.purgatories import ParkedRequests
-from minikafka.broker.replication.delayed_produce import (
-    NO_APPEND,
-    AppendReply,
-    AppendResult,
-    DelayedProduce,
-)
+from minikafka.broker.purgatories import ReplicaPurgatories
 from minikafka.broker.replication.hosted_partitions import HostedPartitions
-from minikafka.core.log.append import AppendOrigin, RecordValidationError
+from minikafka.broker.replication.partition import Partition
+from minikafka.broker.replication.partition_results import (
+    DelayedPartitionResults,
+    PartitionResult,
+)
+from minikafka.core.log.append import AppendOrigin, LogAppendInfo, RecordValidationError
 from minikafka.core.log.config import NO_LIMIT
 from minikafka.core.log.verification import NOT_REQUIRED, Verification
-from minikafka.kernel.cluster import INTERNAL_TOPICS, TopicPartition
+from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import Buffer, Clock
 from minikafka.storage.directories.log_manager import LogManager
 from minikafka.storage.log.unified_log import UnifiedLog
 
-# By partition; one without was not verified.
+ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
+VALID_ACKS = frozenset((ACKS_NONE, ACKS_LEADER, ACKS_ALL))
+
+Entries: TypeAlias = Sequence[tuple[TopicPartition, Buffer]]
+# The verification of each partition's batch (KIP-890).
 Guards: TypeAlias = Mapping[TopicPartition, Verification]
+
+# The append info of a result whose append failed.
+NO_APPEND = LogAppendInfo(-1, -1, -1, -1, -1, -1, -1, 0)
+
+
+class AppendResult(PartitionResult):
+    """The outcome of one partition's append. After an error the offsets in ``info`` are -1;
+    ``record_errors`` are (index in the batch, reason) of the records that failed validation."""
+
+    __slots__ = ("error_message", "info", "record_errors")
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        error: ErrorCode,
+        info: LogAppendInfo = NO_APPEND,
+        error_message: str | None = None,
+        record_errors: Sequence[tuple[int, str]] = (),
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.error = error
+        self.info = info
+        self.error_message = error_message
+        self.record_errors = record_errors
+
+
+AppendReply: TypeAlias = Callable[[Sequence[AppendResult]], None]
+
+
+class DelayedProduce(DelayedPartitionResults[AppendResult]):
+    """An append with acks=-1 that waits for the in-sync replicas. A partition is settled in one of
+    Kafka's cases:
+
+    A. The partition is no longer here.
+    B. This broker no longer leads it.
+    C. The high watermark has passed the records. C.1: by then fewer than ``min.insync.replicas``
+       are in sync, which is an error although the records are there. C.2: success.
+    """
+
+    __slots__ = ()
+
+    def _is_settled(self, result: AppendResult) -> bool:
+        partition = self._hosted.get(result.topic_partition)
+        if partition is None:
+            result.error = self._hosted.error_for(result.topic_partition)  # A
+            return True
+        error = partition.acknowledged(result.info.last_offset + 1)
+        if error is None:
+            return False
+        result.error = error  # B, C.1, C.2
+        return True
 
 
 class RecordAppends:
-    """``disk_failed`` hears of an append that the disk refused."""
+    """Appends batches and parks a ``DelayedProduce`` for those with acks=-1.
+
+    ``disk_failed`` is called when an append raises OSError."""
 
     def __init__(
         self,
         clock: Clock,
         hosted: HostedPartitions,
-        parked: ParkedRequests,
+        purgatories: ReplicaPurgatories,
         log_manager: LogManager,
         disk_failed: Callable[[TopicPartition, OSError], object],
         metrics: Metrics,
     ) -> None:
         self._clock = clock
         self._hosted = hosted
-        self._parked = parked
+        self._purgatories = purgatories
         self._log_manager = log_manager
         self._disk_failed = disk_failed
         self._tasks: asyncio.TaskGroup | None = None
@@ -53,23 +109,45 @@ class RecordAppends:
     def start(self, tasks: asyncio.TaskGroup) -> None:
         self._tasks = tasks
 
-    def append_records(
+    def append(
         self,
-        entries: Sequence[tuple[TopicPartition, Buffer]],
+        origin: AppendOrigin,
+        entries: Entries,
         acks: int,
         timeout_ms: int,
         reply: AppendReply,
-        internal_topics_allowed: bool = False,
-        origin: AppendOrigin = AppendOrigin.CLIENT,
-        guards: Guards | None = None,
     ) -> None:
-        """Append to each partition, and ``reply`` with one result for each, in their order.
-        ``guards``: by which batches of transactions were verified; None: none has to be.
+        """Append to each partition, and call ``reply`` with one result per entry, in their order.
 
         With acks=-1 the reply waits for the in-sync replicas of every partition appended to, up to
-        ``timeout_ms``; if none was appended to, or with acks 0 and 1, it comes in the same breath.
-        """
-        if acks not in (-1, 0, 1):
+        ``timeout_ms``. With acks 0 and 1, or if no append succeeded, ``reply`` is called before
+        this returns. Transactional batches are appended without verification."""
+        self._append(origin, entries, {}, NOT_REQUIRED, acks, timeout_ms, reply)
+
+    def append_verified(
+        self,
+        origin: AppendOrigin,
+        entries: Entries,
+        guards: Guards,
+        acks: int,
+        timeout_ms: int,
+        reply: AppendReply,
+    ) -> None:
+        """As ``append``, for batches of a transaction. A batch that needs verification and has no
+        valid guard is refused."""
+        self._append(origin, entries, guards, None, acks, timeout_ms, reply)
+
+    def _append(
+        self,
+        origin: AppendOrigin,
+        entries: Entries,
+        guards: Guards,
+        other_guard: Verification | None,
+        acks: int,
+        timeout_ms: int,
+        reply: AppendReply,
+    ) -> None:
+        if acks not in VALID_ACKS:
             reply([AppendResult(tp, ErrorCode.INVALID_REQUIRED_ACKS) for tp, _ in entries])
             return
         results: list[AppendResult] = []
@@ -78,20 +156,25 @@ class RecordAppends:
         due: list[UnifiedLog] = []
         now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.wall_ms()
         for topic_partition, records in entries:
-            if topic_partition.topic in INTERNAL_TOPICS and not internal_topics_allowed:
-                results.append(AppendResult(topic_partition, ErrorCode.INVALID_TOPIC_EXCEPTION))
+            partition = self._hosted.get(topic_partition)
+            if partition is None:
+                error = self._hosted.error_for(topic_partition)
+                results.append(AppendResult(topic_partition, error))
                 continue
             try:
-                partition = self._hosted.require(topic_partition)
-                guard = NOT_REQUIRED if guards is None else guards.get(topic_partition)
                 info, moved = partition.append_as_leader(
-                    records, acks, wall_ms, now_ms, origin, guard
+                    records,
+                    acks,
+                    wall_ms,
+                    now_ms,
+                    origin,
+                    guards.get(topic_partition, other_guard),
                 )
-            except KafkaError as error:
-                results.append(self._append_error(topic_partition, error))
+            except KafkaError as refusal:
+                results.append(_refused(partition, refusal))
                 continue
-            except OSError as error:
-                self._disk_failed(topic_partition, error)
+            except OSError as failure:
+                self._disk_failed(topic_partition, failure)
                 results.append(AppendResult(topic_partition, ErrorCode.KAFKA_STORAGE_ERROR))
                 continue
             (advanced if moved else appended).append(topic_partition)
@@ -102,37 +185,38 @@ class RecordAppends:
             self._messages_in.mark(info.last_offset - info.first_offset + 1)
             self._bytes_in.mark(len(records))
         for topic_partition in advanced:
-            self._parked.changed(topic_partition)
+            self._purgatories.partition_changed(topic_partition)
         for topic_partition in appended:
-            self._parked.appended(topic_partition)
-        waits_for = advanced + appended if acks == -1 else []
+            self._purgatories.log_end_moved(topic_partition)
+        pending = advanced + appended if acks == ACKS_ALL else []
         if due:
             self._flush_then(
-                due, results, lambda: self._acknowledge(waits_for, results, timeout_ms, reply)
+                due, results, lambda: self._acknowledge(pending, results, timeout_ms, reply)
             )
         else:
-            self._acknowledge(waits_for, results, timeout_ms, reply)
+            self._acknowledge(pending, results, timeout_ms, reply)
 
     def _acknowledge(
         self,
-        waits_for: list[TopicPartition],
+        pending: list[TopicPartition],
         results: list[AppendResult],
         timeout_ms: int,
         reply: AppendReply,
     ) -> None:
-        """``waits_for``: whose in-sync replicas have to have it first."""
-        if not waits_for:
+        """Reply, or park the request until the in-sync replicas of ``pending`` have the records."""
+        if not pending:
             reply(results)
             return
         operation = DelayedProduce(
             timeout_ms, results, self._hosted, reply, self._produce_expired.mark
         )
-        self._parked.produce.try_complete_else_watch(operation, waits_for)
+        self._purgatories.produce.try_complete_else_watch(operation, pending)
 
     def _flush_then(
         self, logs: Sequence[UnifiedLog], results: list[AppendResult], then: Callable[[], None]
     ) -> None:
-        """``flush.messages``: what was appended is on disk before anybody is told so."""
+        """Flush before the acknowledgement, as ``flush.messages`` asks for. A disk that fails takes
+        its partitions offline, and their results become KAFKA_STORAGE_ERROR."""
 
         async def flush() -> None:
             await self._log_manager.flush(logs)
@@ -146,12 +230,12 @@ class RecordAppends:
         assert self._tasks is not None
         self._tasks.create_task(flush(), name="log-flush")
 
-    def _append_error(self, topic_partition: TopicPartition, error: KafkaError) -> AppendResult:
-        """With the log start offset, by which a producer that is out of sequence sees whether its
-        past was deleted."""
-        partition = self._hosted.get(topic_partition)
-        info = NO_APPEND
-        if partition is not None and partition.is_leader:
-            info = info._replace(log_start_offset=partition.log.log_start_offset)
-        record_errors = error.record_errors if isinstance(error, RecordValidationError) else ()
-        return AppendResult(topic_partition, error.code, info, error.message, record_errors)
+
+def _refused(partition: Partition, error: KafkaError) -> AppendResult:
+    """The result names the log start offset: a producer whose sequence number is out of order sees
+    by it whether its earlier batches were deleted."""
+    info = NO_APPEND
+    if partition.is_leader:
+        info = info._replace(log_start_offset=partition.log.log_start_offset)
+    record_errors = error.record_errors if isinstance(error, RecordValidationError) else ()
+    return AppendResult(partition.topic_partition, error.code, info, error.message, record_errors)

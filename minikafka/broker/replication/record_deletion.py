@@ -1,37 +1,88 @@
-"""Deleting records at the leader, and waiting for the followers to do the same."""
+"""DeleteRecords: move the leader's log start, then wait until all live replicas have followed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
 
-from minikafka.broker.purgatories import ParkedRequests
-from minikafka.broker.replication.delayed_delete_records import (
-    DelayedDeleteRecords,
-    DeletionReply,
-    DeletionResult,
-)
+from minikafka.broker.purgatories import ReplicaPurgatories
 from minikafka.broker.replication.hosted_partitions import HostedPartitions
+from minikafka.broker.replication.partition_results import (
+    DelayedPartitionResults,
+    PartitionResult,
+)
 from minikafka.kernel.cluster import INTERNAL_TOPICS, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import event_log
 from minikafka.kernel.metrics import Metrics
 
+INVALID_LOW_WATERMARK = -1
+
+
+class DeletionResult(PartitionResult):
+    """The outcome of a deletion before ``requested_offset``. After an error ``low_watermark`` is
+    -1; after a time-out it is the low watermark when the request arrived."""
+
+    __slots__ = ("low_watermark", "requested_offset")
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        error: ErrorCode = ErrorCode.NONE,
+        requested_offset: int = -1,
+        low_watermark: int = INVALID_LOW_WATERMARK,
+    ) -> None:
+        super().__init__(topic_partition, error)
+        self.requested_offset = requested_offset
+        self.low_watermark = low_watermark
+
+
+DeletionReply: TypeAlias = Callable[[Sequence[DeletionResult]], None]
+
+
+class DelayedDeleteRecords(DelayedPartitionResults[DeletionResult]):
+    """A deletion that waits for the followers. A partition is settled in one of Kafka's cases:
+
+    A. The partition is no longer here.
+    B. This broker no longer leads it.
+    C. The low watermark, the smallest log start of all live replicas, has reached the offset.
+
+    Followers of a partition that timed out still receive the new log start.
+    """
+
+    __slots__ = ()
+
+    def _is_settled(self, result: DeletionResult) -> bool:
+        partition = self._hosted.get(result.topic_partition)
+        if partition is None:
+            result.error = self._hosted.error_for(result.topic_partition)  # A
+        elif not partition.is_leader:
+            result.error = ErrorCode.NOT_LEADER_OR_FOLLOWER  # B
+        else:
+            reached = partition.low_watermark
+            if reached < result.requested_offset:
+                return False
+            result.low_watermark = reached  # C
+            return True
+        result.low_watermark = INVALID_LOW_WATERMARK
+        return True
+
 
 class RecordDeletion:
-    """``write_log_starts`` brings moved log starts into a file: what has been answered is not taken
-    back by a crash."""
+    """``write_log_starts`` writes moved log starts to a checkpoint file before the response, so
+    that a crash does not bring deleted records back."""
 
     def __init__(
         self,
         broker_id: int,
         hosted: HostedPartitions,
-        parked: ParkedRequests,
+        purgatories: ReplicaPurgatories,
         write_log_starts: Callable[[], None],
         on_disk_error: Callable[[TopicPartition, OSError], object],
         metrics: Metrics,
     ) -> None:
         self._hosted = hosted
-        self._parked = parked
+        self._purgatories = purgatories
         self._write_log_starts = write_log_starts
         self._on_disk_error = on_disk_error
         self._expired = metrics.counter("kafka.server:DelayedDeleteRecordsExpiresPerSec")
@@ -40,23 +91,24 @@ class RecordDeletion:
     def delete(
         self, offsets: Mapping[TopicPartition, int], timeout_ms: int, reply: DeletionReply
     ) -> None:
-        """Delete what lies before the offset of each partition (-1: the high watermark), and
-        ``reply`` with a result for each when all live replicas have done so, or after
-        ``timeout_ms``; at once where there is nothing to wait for."""
+        """Delete the records before the given offset of each partition (-1: the high watermark).
+
+        ``reply`` is called with one result per partition when all live replicas have deleted them,
+        or after ``timeout_ms``; before this returns if nothing has to be waited for."""
         results = [self._delete_here(tp, offset) for tp, offset in offsets.items()]
         self._write_log_starts()
         for result in results:
             if result.error is ErrorCode.NONE:
-                # Some may be waiting to read below the new start.
-                self._parked.changed(result.topic_partition)
+                # A parked fetch may lie below the new log start.
+                self._purgatories.partition_changed(result.topic_partition)
         if not results:
             reply(results)
             return
-        # Also when nothing is left to wait for: the disk may have failed since, and is asked there.
+        # Even if no partition is pending by now: a disk that has failed meanwhile shows there.
         operation = DelayedDeleteRecords(
             max(0, timeout_ms), results, self._hosted, reply, self._expired.mark
         )
-        self._parked.delete_records.try_complete_else_watch(operation, list(offsets))
+        self._purgatories.delete_records.try_complete_else_watch(operation, list(offsets))
 
     def _delete_here(self, topic_partition: TopicPartition, offset: int) -> DeletionResult:
         partition = self._hosted.get(topic_partition)
@@ -80,7 +132,7 @@ class RecordDeletion:
         return DeletionResult(topic_partition, ErrorCode.NONE, requested, partition.low_watermark)
 
     def brokers_changed(self) -> None:
-        """Other brokers are alive than before: a dead replica holds no low watermark back."""
-        if self._parked.delete_records.purgatory.delayed:
+        """Look at parked deletions again: dead replicas do not hold a low watermark back."""
+        if self._purgatories.delete_records.purgatory.delayed:
             for partition in self._hosted:
-                self._parked.delete_records.check_and_complete(partition.topic_partition)
+                self._purgatories.delete_records.check_and_complete(partition.topic_partition)

@@ -1,17 +1,35 @@
-"""Copying from one leader broker: one connection, one Fetch at a time for many partitions."""
+"""One replica fetcher: it copies partitions from one leader broker over one connection.
+
+The loop of ``run`` is Kafka's ``AbstractFetcherThread.doWork``. In each round it
+
+1. leaves out partitions that are delayed: after an error, by the throttle, or because a truncation
+   is being flushed;
+2. connects to the leader if there is no connection;
+3. compares leader epochs by OffsetForLeaderEpoch, only with brokers of release 2.0: newer leaders
+   do that in every Fetch and answer with a diverging epoch;
+4. sends one Fetch for all other partitions and applies the response (see ``FollowerLogs``).
+
+The state of a partition is an immutable ``PartitionFetchState``. Partitions are added, removed and
+changed by the controller's requests between any two awaits, so a response counts for a partition
+only if its state is still the very object the request was built from.
+
+Two things keep this from waiting. A partition that is added while a Fetch is parked at the leader
+closes that connection, and the next Fetch names the partition. And a follower far behind sends the
+next Fetch before it has appended the last response (see ``core/replication/read_ahead``).
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
-from minikafka.broker.replication.follower_logs import FollowerLogs
+from minikafka.broker.replication.follower_logs import FollowerLogs, ReplicaFailed
 from minikafka.broker.replication.leader_session import (
     SESSION_ERRORS,
-    Answers,
     LeaderSession,
+    PartitionResponses,
     ReplicaFetcherConfig,
 )
 from minikafka.core.replication import fetch_state as states
@@ -33,33 +51,30 @@ LIST_OFFSETS_VERSION = 7
 OFFSET_FOR_LEADER_EPOCH_VERSION = 4
 LATEST_TIMESTAMP = -1
 EARLIEST_TIMESTAMP = -2
-MAX_NAMED = 10  # partitions in a line
-NOT_HEARD_YET = frozenset((ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_LEADER_EPOCH))
-# A poll of more partitions is waited for: without the session that breaks off with it, the next
-# request has to name them all, and not only those that join.
+MAX_NAMED = 10  # partitions in a log event
+# The leader has not received its LeaderAndIsr yet.
+LEADER_NOT_READY = frozenset((ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_LEADER_EPOCH))
+# With more partitions a parked Fetch is not interrupted: its fetch session would end with the
+# connection, and the next Fetch would have to name all partitions again.
 INTERRUPT_UP_TO = 500
 
 
-# Connects to a broker by id. Raises OSError, also when it is not known where that broker is.
+# Connects to a broker by id. Raises OSError, also when the broker's address is not known.
 Connect: TypeAlias = Callable[[int], Awaitable[Channel]]
 
 
 class Poll(NamedTuple):
-    """A Fetch under way, and the states that it asked with."""
+    """A Fetch under way. ``asked``: the fetch states that it was built from. ``reply`` is None if
+    the request could not be sent."""
 
     asked: Mapping[TopicPartition, PartitionFetchState]
     request: FetchRequest
-    reply: asyncio.Future[Any] | None  # None: it could not be sent
+    reply: asyncio.Future[Any] | None
 
 
 class ReplicaFetcher:
-    """A task that copies from broker ``source`` while there are partitions to copy.
-
-    Partitions come and go between any two awaits: an answer counts for a partition only if its
-    fetch state is still the very object that was asked with. A partition that joins does not wait
-    behind a long poll: that connection is dropped and the next Fetch names it. While a follower is
-    far behind, the next Fetch leaves before the last answer is appended (see ``read_ahead``).
-    """
+    """See the module. ``flush_truncation`` is called when a log was truncated; ``resume`` has to
+    be called after its flush."""
 
     def __init__(
         self,
@@ -70,6 +85,7 @@ class ReplicaFetcher:
         logs: FollowerLogs,
         clock: Clock,
         config: ReplicaFetcherConfig,
+        flush_truncation: Callable[[TopicPartition], None],
         log: EventLog,
     ) -> None:
         self.source = source
@@ -80,12 +96,14 @@ class ReplicaFetcher:
         self._logs = logs
         self._clock = clock
         self._config = config
+        self._flush_truncation = flush_truncation
         self._log = log.bind(source=source)
-        self._states: dict[TopicPartition, PartitionFetchState] = {}  # in the order of their turns
-        # Logs whose last epoch the leader has to be asked for before they are fetched.
+        # Those fetched longest ago come first.
+        self._states: dict[TopicPartition, PartitionFetchState] = {}
+        # Partitions whose epochs have to be compared with the leader's before the first Fetch.
         self._uncompared: set[TopicPartition] = set()
         self._channel: Channel | None = None
-        self._ahead: Poll | None = None  # begun before the answer before it was taken
+        self._ahead: Poll | None = None  # sent before the last response was applied
         self._polling = False
         self._interrupted = False
         self._interrupted_ms = NEVER_MS
@@ -100,7 +118,7 @@ class ReplicaFetcher:
         return self._states.get(topic_partition)
 
     def add(self, topic_partition: TopicPartition, state: PartitionFetchState) -> None:
-        """Copy this partition; one that is copied already was elected a leader again."""
+        """Fetch this partition. If it is fetched already, a new leader epoch has begun."""
         if not self._config.truncates_on_fetch and state.last_fetched_epoch is not None:
             self._uncompared.add(topic_partition)
         self._put(topic_partition, state)
@@ -112,8 +130,8 @@ class ReplicaFetcher:
             self._interrupt()
 
     def _interrupt(self) -> None:
-        """Not again and again when many join one by one: the last time was when this poll began,
-        and so it ends soon, which is what they would wait for in Kafka."""
+        """Break off the parked Fetch. At most once per ``replica.fetch.wait.max.ms``: when many
+        partitions are added one by one, the later ones wait for its end, as in Kafka."""
         now_ms = self._clock.monotonic_ms()
         if now_ms >= self._interrupted_ms + self._config.replica_fetch_wait_max_ms:
             self._interrupted = True
@@ -121,7 +139,7 @@ class ReplicaFetcher:
             self._hang_up()
 
     def resume(self, topic_partition: TopicPartition) -> None:
-        """Its log was cut, and that is on disk."""
+        """The truncation of this log is on disk."""
         state = self._states.get(topic_partition)
         if state is not None and state.truncating:
             self._put(topic_partition, state._replace(truncating=False))
@@ -131,13 +149,13 @@ class ReplicaFetcher:
         self._uncompared.discard(topic_partition)
 
     def stop(self) -> None:
-        """End the task at its next step."""
+        """End ``run`` at its next step."""
         self._stopped = True
         self._wake.set()
         self._hang_up()
 
     async def run(self) -> None:
-        """Until ``stop``."""
+        """Fetch until ``stop`` is called."""
         try:
             while not self._stopped:
                 if self._ahead is not None:
@@ -145,7 +163,7 @@ class ReplicaFetcher:
                     continue
                 now_ms = self._clock.monotonic_ms()
                 if self._logs.throttle.quota.limited:
-                    self._logs.throttle.hold_back(self._states, now_ms)
+                    self._states.update(self._logs.throttle.held_back(self._states, now_ms))
                 asked = states.not_delayed(self._states, now_ms)
                 if not asked:
                     await self._idle(now_ms)
@@ -162,12 +180,12 @@ class ReplicaFetcher:
     def _drop_ahead(self) -> None:
         reply = self._ahead.reply if self._ahead is not None else None
         if reply is not None and not reply.cancel() and not reply.cancelled():
-            reply.exception()  # an error that nobody looks at would be complained of
+            reply.exception()  # asyncio complains about exceptions that are never retrieved
 
     # ------------------------------------------------------------------------------------- waiting
 
     async def _idle(self, now_ms: int) -> None:
-        """Until a partition is added, or the first delay is over."""
+        """Wait until a partition is added or the first delay ends."""
         delays = [s.delayed_until_ms for s in self._states.values() if s.delayed_until_ms]
         self._wake.clear()
         timer = None
@@ -202,7 +220,7 @@ class ReplicaFetcher:
             self._channel = None
 
     def _send(self, message: Message, version: int) -> asyncio.Future[Any] | None:
-        """The answer to come; None without a connection."""
+        """The response to come; None without a connection."""
         if self._channel is None:
             return None
         try:
@@ -211,7 +229,7 @@ class ReplicaFetcher:
             self._lost(self._channel, error)
             return None
 
-    async def _answer(self, reply: asyncio.Future[Any] | None) -> Any:
+    async def _response_to(self, reply: asyncio.Future[Any] | None) -> Any:
         """None when the connection failed."""
         channel = self._channel
         if reply is None:
@@ -237,8 +255,8 @@ class ReplicaFetcher:
         return Poll(asked, request, self._send(request, version))
 
     async def _end(self, poll: Poll) -> None:
-        """Wait for the answer, and take it in; perhaps with the next poll under way."""
-        response: FetchResponse | None = await self._answer(poll.reply)
+        """Wait for the response and apply it, perhaps with the next Fetch under way."""
+        response: FetchResponse | None = await self._response_to(poll.reply)
         self._ahead = None
         self._polling = False
         if response is None:
@@ -247,27 +265,28 @@ class ReplicaFetcher:
                 self._failed(list(poll.asked))
             return
         error = ErrorCode(response.error_code)
-        answers = self._session.answered(error, response)
-        if answers is None:
+        responses = self._session.accept(error, response)
+        if responses is None:
             self._log.info("fetch_refused", error=error.name, session=poll.request.session_id)
             if error not in SESSION_ERRORS:
                 self._failed(list(poll.asked))
             return
-        self._read_ahead(poll, answers)
-        await self._take_all(poll, answers)
+        self._read_ahead(poll, responses)
+        await self._apply_all(poll, responses)
 
     def _state_asked_with(
         self, poll: Poll, topic_partition: TopicPartition
     ) -> PartitionFetchState | None:
-        """None when the partition is not ours any more, or was told otherwise meanwhile."""
+        """None when the partition was removed or changed since the request."""
         state = poll.asked.get(topic_partition)
         return state if self._states.get(topic_partition) is state else None
 
-    def _read_ahead(self, poll: Poll, answers: Answers) -> None:
-        """Ask on, if that may be done before ``answers`` are taken in. What then turns out not to
-        be as it was asked with, as its append failed, drops out of the answer to come."""
+    def _read_ahead(self, poll: Poll, responses: PartitionResponses) -> None:
+        """Send the next Fetch, if that is allowed before ``responses`` are applied. If an append
+        fails afterwards, the state of its partition differs from the one in that request, and its
+        part of the next response is ignored."""
         brought: list[Brought] = []
-        for topic_partition, data in answers:
+        for topic_partition, data in responses:
             state = self._state_asked_with(poll, topic_partition)
             if data.error_code or data.diverging_epoch is not None or self._channel is None:
                 return
@@ -275,9 +294,9 @@ class ReplicaFetcher:
                 continue
             records, high_watermark = data.records or b"", data.high_watermark
             if records and state.fetch_offset >= high_watermark:
-                return  # mostly: it is in sync
+                return  # the most frequent case: the follower is in sync
             if records and self._logs.throttle.is_throttled(topic_partition):
-                return  # it may be too much already
+                return  # these bytes may have exceeded the limit
             brought.append(Brought(topic_partition, state, records, high_watermark))
         ahead = read_ahead(brought)
         if ahead is not None:
@@ -286,10 +305,10 @@ class ReplicaFetcher:
             quiet = {tp: state for tp, state in self._states.items() if tp not in busy}
             self._ahead = self._begin(states.not_delayed(quiet, now_ms) | ahead)
 
-    async def _take_all(self, poll: Poll, answers: Answers) -> None:
+    async def _apply_all(self, poll: Poll, responses: PartitionResponses) -> None:
         restarts, grown = [], []
         refused: dict[ErrorCode, list[TopicPartition]] = {}
-        for topic_partition, data in answers:
+        for topic_partition, data in responses:
             state = self._state_asked_with(poll, topic_partition)
             if state is None:
                 continue
@@ -298,7 +317,7 @@ class ReplicaFetcher:
             elif data.error_code != ErrorCode.NONE:
                 refused.setdefault(ErrorCode(data.error_code), []).append(topic_partition)
             else:
-                self._try(topic_partition, partial(self._logs.take, topic_partition, state, data))
+                self._try(topic_partition, partial(self._logs.apply, topic_partition, state, data))
                 if data.records:
                     grown.append(topic_partition)
         for error, partitions in refused.items():
@@ -308,7 +327,7 @@ class ReplicaFetcher:
             await self._restart(topic_partition, state)
 
     def _max_wait_ms(self, asked: int) -> int:
-        """Not beyond the end of a delay: the partition that waits is to be asked for then."""
+        """At most until the first delay ends, since that partition is fetched then."""
         if asked == len(self._states):
             return self._config.replica_fetch_wait_max_ms
         now_ms = self._clock.monotonic_ms()
@@ -318,11 +337,14 @@ class ReplicaFetcher:
         return longest_ms if first_ms is None else min(longest_ms, first_ms)
 
     def _try(
-        self, topic_partition: TopicPartition, step: Callable[[], PartitionFetchState | None]
+        self, topic_partition: TopicPartition, step: Callable[[], PartitionFetchState]
     ) -> None:
-        """``step``, which is to be tried again when it raises KafkaError."""
+        """Run ``step`` and store the state that it returns. After a KafkaError it is tried again
+        later."""
         try:
-            self._settle(topic_partition, step())
+            self._store(topic_partition, step())
+        except ReplicaFailed:
+            self._give_up([topic_partition])
         except KafkaError as error:
             disk_full = error.code is ErrorCode.KAFKA_STORAGE_ERROR
             self._log.error(
@@ -335,54 +357,58 @@ class ReplicaFetcher:
                 self._states[topic_partition] = self._logs.after_failure(topic_partition, state)
             self._failed([topic_partition])
 
-    def _settle(self, topic_partition: TopicPartition, state: PartitionFetchState | None) -> None:
-        """The next state of a partition; whoever had its turn goes to the end."""
+    def _store(self, topic_partition: TopicPartition, state: PartitionFetchState) -> None:
+        """Set the next state of a partition. One that has made progress becomes the last in the
+        order of requests."""
+        if state.truncating:
+            self._flush_truncation(topic_partition)
         before = self._states.get(topic_partition)
         if self._ahead is not None:
+            # An equal state that is in the request under way has to be the same object.
             asked = self._ahead.asked.get(topic_partition)
-            state = asked if asked == state else state  # the very object that was asked with
-        if state is None:
+            state = asked if asked == state else state
+        if before is None or before.fetch_offset != state.fetch_offset:
             self._states.pop(topic_partition, None)
-        elif before is not None and before.fetch_offset == state.fetch_offset:
-            self._states[topic_partition] = state
-        else:
-            self._states.pop(topic_partition, None)
-            self._states[topic_partition] = state
+        self._states[topic_partition] = state
+
+    def _give_up(self, partitions: Iterable[TopicPartition]) -> None:
+        """Fetch these no longer, until the controller's next instruction."""
+        for topic_partition in partitions:
+            self.remove(topic_partition)
 
     def _failed(self, partitions: list[TopicPartition]) -> None:
         now_ms = self._clock.monotonic_ms()
         for topic_partition in partitions:
             state = self._states.get(topic_partition)
             if state is not None:
-                self._settle(
+                self._store(
                     topic_partition,
                     states.failed(state, now_ms, self._config.replica_fetch_backoff_ms),
                 )
 
     def _refused(self, partitions: list[TopicPartition], error: ErrorCode) -> None:
-        """FENCED_LEADER_EPOCH: there is a newer leader, whom the controller will name. Else it may
-        pass; that a leader has not heard of its role yet is not worth a line."""
-        write = self._log.debug if error in NOT_HEARD_YET else self._log.info
+        """The leader refused these partitions. FENCED_LEADER_EPOCH: there is a newer leader, and
+        the controller's LeaderAndIsr is on its way. Other errors may pass."""
+        write = self._log.debug if error in LEADER_NOT_READY else self._log.info
         named = ",".join(map(str, partitions[:MAX_NAMED]))
         write("fetch_refused", error=error.name, count=len(partitions), partitions=named)
         if error is not ErrorCode.FENCED_LEADER_EPOCH:
             self._failed(partitions)
             return
-        for topic_partition in partitions:
-            self._states.pop(topic_partition, None)
+        self._give_up(partitions)
 
     # --------------------------------------------------------------------- before the first fetch
 
     async def _compare(self, asked: Mapping[TopicPartition, PartitionFetchState]) -> None:
-        """Ask where our last epochs end at the leader, and cut what it does not have (KIP-101,
-        KIP-279). Only for leaders that do not compare epochs in a Fetch."""
+        """Request where our last epochs end at the leader, and truncate what it does not have
+        (KIP-101, KIP-279). Only for leaders that do not compare epochs in a Fetch."""
         self._interrupted = False
         request = self._session.epoch_request(asked)
         version = self._config.release.at_most(
             ApiKey.OFFSET_FOR_LEADER_EPOCH, OFFSET_FOR_LEADER_EPOCH_VERSION
         )
         response: OffsetForLeaderEpochResponse | None
-        response = await self._answer(self._send(request, version))
+        response = await self._response_to(self._send(request, version))
         left = {tp: state for tp, state in asked.items() if self._states.get(tp) is state}
         for topic in response.topics if response is not None else ():
             for row in topic.partitions:
@@ -399,22 +425,25 @@ class ReplicaFetcher:
 
     def _compared(
         self, topic_partition: TopicPartition, state: PartitionFetchState, end: EpochEndOffset
-    ) -> PartitionFetchState | None:
-        after, last = self._logs.compare(topic_partition, state, end)
-        if last or after is None or after.last_fetched_epoch is None:
+    ) -> PartitionFetchState:
+        after, is_last = self._logs.compare(topic_partition, state, end)
+        if is_last or after.last_fetched_epoch is None:
             self._uncompared.discard(topic_partition)
         return after
 
     # -------------------------------------------------------------------------------- out of range
 
     async def _restart(self, topic_partition: TopicPartition, state: PartitionFetchState) -> None:
-        """Our end is outside the leader's log: ask where that ends and where it starts."""
+        """Our log end is outside of the leader's log: request where that ends and starts."""
         end = await self._list_offset(topic_partition, state, LATEST_TIMESTAMP)
         if end is None or self._states.get(topic_partition) is not state:
             return
         below = restart_below_leader_end(self._logs.log_end_offset(topic_partition), end)
         if below is not None:
-            self._try(topic_partition, lambda: self._logs.cut_to(topic_partition, state, end))
+            self._try(
+                topic_partition,
+                lambda: self._logs.truncate_to_leader_end(topic_partition, state, end),
+            )
             return
         start = await self._list_offset(topic_partition, state, EARLIEST_TIMESTAMP)
         if start is None or self._states.get(topic_partition) is not state:
@@ -424,10 +453,11 @@ class ReplicaFetcher:
     async def _list_offset(
         self, topic_partition: TopicPartition, state: PartitionFetchState, timestamp: int
     ) -> int | None:
-        """An end of the leader's log; None (and a delay) when it cannot be told now."""
+        """The start or end of the leader's log; None, after a back-off was set, if the leader did
+        not send it."""
         request = self._session.offset_request(topic_partition, state.leader_epoch, timestamp)
         version = self._config.release.at_most(ApiKey.LIST_OFFSETS, LIST_OFFSETS_VERSION)
-        response = await self._answer(self._send(request, version))
+        response = await self._response_to(self._send(request, version))
         if self._states.get(topic_partition) is not state:
             return None
         if response is None:

@@ -153,7 +153,7 @@ class OrphanedLogs:
             if self._replicas.hosted.get(orphan) is not None:
                 continue
             self._log.warning("orphan_put_aside", partition=str(orphan))
-            self._replicas.leadership.forget_checkpoint(orphan)
+            self._replicas.checkpoint.forget(orphan)
             try:
                 await self._logs.delete(orphan, stray=True)
             except OSError as error:

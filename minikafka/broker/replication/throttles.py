@@ -1,8 +1,8 @@
-"""Which replicas wait while throttled replication moves more than it may, on either side of it."""
+"""Replication throttles (KIP-73) of leaders, followers and moves between log directories."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from minikafka.broker.replication.hosted_partitions import HostedPartitions
@@ -14,14 +14,15 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import Clock
 
-LOOK_AGAIN_MS: Final = 1_000  # a limit may be raised or lifted meanwhile
+LOOK_AGAIN_MS: Final = 1_000  # the limit may be raised or removed meanwhile
 
 
 class LeaderThrottle:
-    """What throttled replicas are sent (``leader.replication.throttled.*``). Those in sync count,
-    and are never held back: they would leave the ISR. Kafka: ``shouldLeaderThrottle``.
+    """Limits what the leader sends to throttled replicas (``leader.replication.throttled.*``).
+    Bytes to replicas in sync count, but they are never held back, since they would leave the ISR.
+    Kafka: ``shouldLeaderThrottle``.
 
-    While ``quota.limited`` is False there is nothing to ask or to tell."""
+    The methods need not be called while ``quota.limited`` is False."""
 
     def __init__(self, quota: ReplicationQuota, clock: Clock, hosted: HostedPartitions) -> None:
         self.quota = quota
@@ -29,7 +30,7 @@ class LeaderThrottle:
         self._hosted = hosted
 
     def holds_back(self, partition: Partition, replica_id: int) -> bool:
-        """Whether this follower (never a consumer) is to be sent nothing of the partition now."""
+        """Whether this follower must not be sent records now. Never true for a consumer."""
         return (
             replica_id >= 0
             and replica_id not in partition.state.isr.committed
@@ -37,17 +38,18 @@ class LeaderThrottle:
             and self.quota.is_exceeded(self._clock.monotonic_ms())
         )
 
-    def sent(self, topic_partition: TopicPartition, size: int) -> None:
+    def record(self, topic_partition: TopicPartition, size: int) -> None:
+        """Count bytes that were sent."""
         partition = self._hosted.get(topic_partition)
         if partition is not None and _leads_throttled(partition):
             self.quota.record(size, self._clock.monotonic_ms())
 
 
 class FollowerThrottle:
-    """What throttled replicas here fetch (``follower.replication.throttled.*``). Those in sync
-    count, and are never held back. Kafka: ``shouldFollowerThrottle``.
+    """Limits what throttled replicas fetch here (``follower.replication.throttled.*``). Bytes of
+    replicas in sync count, but they are never held back. Kafka: ``shouldFollowerThrottle``.
 
-    While ``quota.limited`` is False there is nothing to ask or to tell."""
+    The methods need not be called while ``quota.limited`` is False."""
 
     def __init__(self, quota: ReplicationQuota, clock: Clock, hosted: HostedPartitions) -> None:
         self.quota = quota
@@ -55,27 +57,33 @@ class FollowerThrottle:
         self._hosted = hosted
 
     def is_throttled(self, topic_partition: TopicPartition) -> bool:
-        """Whether its bytes count."""
+        """Whether the bytes of this partition count."""
         if not self.quota.limited:
             return False
         partition = self._hosted.get(topic_partition)
         return partition is not None and _follows_throttled(partition)
 
-    def took(self, partition: Partition, size: int) -> None:
+    def record(self, partition: Partition, size: int) -> None:
+        """Count bytes that were fetched."""
         if _follows_throttled(partition):
             self.quota.record(size, self._clock.monotonic_ms())
 
-    def hold_back(self, asked: dict[TopicPartition, PartitionFetchState], now_ms: int) -> None:
-        """Have those wait that are not to be asked for now."""
+    def held_back(
+        self, known: Mapping[TopicPartition, PartitionFetchState], now_ms: int
+    ) -> dict[TopicPartition, PartitionFetchState]:
+        """The states, now delayed, of the partitions that must not be fetched at this time."""
         wait_ms = min(self.quota.wait_ms(now_ms), LOOK_AGAIN_MS)
-        if wait_ms:
-            for topic_partition, state in asked.items():
-                if not state.in_sync and self.is_throttled(topic_partition):
-                    asked[topic_partition] = states.held_back(state, now_ms, wait_ms)
+        if not wait_ms:
+            return {}
+        return {
+            topic_partition: states.held_back(state, now_ms, wait_ms)
+            for topic_partition, state in known.items()
+            if not state.in_sync and self.is_throttled(topic_partition)
+        }
 
 
 class ReplicationThrottles:
-    """Both, and the limit of moves between log directories (``log_dirs``), as rates are set."""
+    """The throttles of one broker. ``log_dirs`` limits moves between log directories."""
 
     def __init__(
         self,
@@ -96,7 +104,7 @@ class ReplicationThrottles:
             metrics.gauge(f"kafka.server:type={kind},name=byte-rate", _rate(quota, clock))
 
     def limit(self, leader: int | None, follower: int | None, log_dirs: int | None) -> None:
-        """Bytes a second; None: as many as there are."""
+        """Set the limits in bytes per second; None removes a limit."""
         self.leader.quota.limit(leader)
         self.follower.quota.limit(follower)
         self._log_dirs.limit(log_dirs)

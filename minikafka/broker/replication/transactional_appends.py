@@ -9,10 +9,16 @@ from functools import partial
 from struct import Struct
 from typing import Any, Final, TypeAlias
 
-from minikafka.broker.replication.delayed_produce import AppendReply, AppendResult
 from minikafka.broker.replication.hosted_partitions import HostedPartitions
-from minikafka.broker.replication.replica_manager import ReplicaManager
+from minikafka.broker.replication.record_appends import (
+    AppendReply,
+    AppendResult,
+    Entries,
+    Guards,
+    RecordAppends,
+)
 from minikafka.core.arrival_order import ArrivalOrder
+from minikafka.core.log.append import AppendOrigin
 from minikafka.core.log.verification import Verification
 from minikafka.core.transaction.facts import ProducerIdAndEpoch
 from minikafka.kernel.cluster import TopicPartition
@@ -303,84 +309,80 @@ def is_transactional(records: Buffer) -> bool:
 
 
 class _ParkedAppend:
-    """A Produce request that waits for verification, or behind one that does. ``append`` is called
-    when the request is ``verified`` and the first of all that share one of its ``keys``."""
+    """A Produce request that waits for its verification, or for an earlier request. ``append`` is
+    called when it is ``verified`` and the first of all that share one of its ``keys``."""
 
     __slots__ = ("append", "keys", "verified")
 
-    def __init__(self, keys: Sequence[Hashable], verified: bool) -> None:
+    def __init__(
+        self, keys: Sequence[Hashable], verified: bool, append: Callable[[], None]
+    ) -> None:
         self.keys = keys
         self.verified = verified
-        self.append: Callable[[], None]
+        self.append = append
 
 
 class TransactionalAppends:
     """Kafka's ``ReplicaManager.handleProduceAppend``: verify the transaction, then append.
 
-    No append passes an earlier one of the same connection or of the same producer id. In Kafka the
-    connection is muted while a request waits for verification. Here the producer's next batches
-    come in meanwhile, wait for the same verification, and are all appended when it returns, in
-    order of arrival. ``connection`` identifies a connection; None is one without other requests.
-    """
+    No append overtakes an earlier one of the same connection or of the same producer id. In Kafka
+    the connection is muted while a request waits for its verification. Here the producer's next
+    batches may arrive meanwhile: they are parked behind the same verification and appended after
+    it, in order of arrival. ``connection`` identifies a connection; None stands for one that has
+    no other requests.
 
-    def __init__(self, replicas: ReplicaManager, verification: TransactionVerification) -> None:
-        self._replicas = replicas
+    Records of a parked request are copied, since they lie in the connection's receive buffer."""
+
+    def __init__(self, appends: RecordAppends, verification: TransactionVerification) -> None:
+        self._appends = appends
         self._verification = verification
         # Bound: queued_max_requests of each connection.
-        self.parked: ArrivalOrder[_ParkedAppend] = ArrivalOrder()
+        self._parked: ArrivalOrder[_ParkedAppend] = ArrivalOrder()
 
     def append_plain(
         self,
         connection: Hashable,
-        entries: Sequence[tuple[TopicPartition, Buffer]],
+        entries: Entries,
         acks: int,
         timeout_ms: int,
         reply: AppendReply,
-        internal_topics_allowed: bool = False,
     ) -> None:
-        """As ``append_records``, after the parked appends of the connection. Records that have to
-        wait are copied, since they lie in the connection's buffer."""
-        if not self.parked.is_busy((connection,)):
-            self._replicas.append_records(entries, acks, timeout_ms, reply, internal_topics_allowed)
-            return
-        kept = _copied(entries)
-        parked = _ParkedAppend((connection,), verified=True)
-
-        def append() -> None:
-            self._replicas.append_records(kept, acks, timeout_ms, reply, internal_topics_allowed)
-
-        parked.append = append
-        self.parked.enter(parked, parked.keys)
+        """As ``RecordAppends.append``, after the parked appends of the connection."""
+        if self._parked.empty:
+            self._appends.append(AppendOrigin.CLIENT, entries, acks, timeout_ms, reply)
+        else:
+            self._append_in_turn((connection,), entries, acks, timeout_ms, reply)
 
     def append(
         self,
         connection: Hashable,
         transactional_id: str,
-        entries: Sequence[tuple[TopicPartition, Buffer]],
+        entries: Entries,
         acks: int,
         timeout_ms: int,
         knows_abortable: bool,
         reply: AppendReply,
     ) -> None:
-        """As ``append_records``. Records that have to wait are copied, since they lie in the
-        connection's buffer. Raises KafkaError(INVALID_PRODUCER_ID_MAPPING) for batches of more than
-        one producer."""
+        """As ``RecordAppends.append``, for batches of a transaction. Raises
+        KafkaError(INVALID_PRODUCER_ID_MAPPING) for batches of more than one producer."""
         producer, batches = _producer_of(entries)
-        guards: dict[TopicPartition, Verification] | None = None
-        if self._verification.enabled:
-            guards = self._verification.begin(producer, batches)
         keys: list[Hashable] = [producer.producer_id]
         if connection is not None:
             keys.append(connection)
-        if not guards and not self.parked.is_busy(keys):
-            self._replicas.append_records(entries, acks, timeout_ms, reply, guards=guards)
+        if not self._verification.enabled:
+            self._append_in_turn(keys, entries, acks, timeout_ms, reply)
+            return
+        guards = self._verification.begin(producer, batches)
+        if not guards and not self._parked.is_busy(keys):
+            self._appends.append_verified(
+                AppendOrigin.CLIENT, entries, guards, acks, timeout_ms, reply
+            )
             return
         kept = _copied(entries)
         refused: Refusals = {}
-        parked = _ParkedAppend(keys, verified=not guards)
 
         def append() -> None:
-            self._append(kept, acks, timeout_ms, knows_abortable, guards, refused, reply)
+            self._append_accepted(kept, guards, refused, acks, timeout_ms, knows_abortable, reply)
 
         def verified(refusals: Refusals) -> None:
             nonlocal refused
@@ -388,30 +390,50 @@ class TransactionalAppends:
             parked.verified = True
             self._proceed(parked)
 
-        parked.append = append
-        self.parked.enter(parked, keys)
+        parked = _ParkedAppend(keys, verified=not guards, append=append)
+        self._parked.enter(parked, keys)
         if guards:
             self._verification.ask(transactional_id, producer, guards, verified)
 
+    def _append_in_turn(
+        self,
+        keys: Sequence[Hashable],
+        entries: Entries,
+        acks: int,
+        timeout_ms: int,
+        reply: AppendReply,
+    ) -> None:
+        """Append without verification, now or after the parked appends that share a key."""
+        if not self._parked.is_busy(keys):
+            self._appends.append(AppendOrigin.CLIENT, entries, acks, timeout_ms, reply)
+            return
+        kept = _copied(entries)
+
+        def append() -> None:
+            self._appends.append(AppendOrigin.CLIENT, kept, acks, timeout_ms, reply)
+
+        self._parked.enter(_ParkedAppend(keys, verified=True, append=append), keys)
+
     def _proceed(self, first: _ParkedAppend) -> None:
-        """Append what was verified just now, and all that waited for nothing else."""
+        """Append a request that was just verified, and all that waited for nothing else."""
         candidates = deque([first])
         while candidates:
             parked = candidates.popleft()
-            if parked.verified and self.parked.may_go(parked, parked.keys):
-                candidates.extend(self.parked.leave(parked, parked.keys))
+            if parked.verified and self._parked.may_go(parked, parked.keys):
+                candidates.extend(self._parked.leave(parked, parked.keys))
                 parked.append()
 
-    def _append(
+    def _append_accepted(
         self,
-        entries: Sequence[tuple[TopicPartition, Buffer]],
+        entries: Entries,
+        guards: Guards,
+        refusals: Refusals,
         acks: int,
         timeout_ms: int,
         knows_abortable: bool,
-        guards: dict[TopicPartition, Verification] | None,
-        refusals: Refusals,
         reply: AppendReply,
     ) -> None:
+        """Append the partitions that the coordinator has not refused."""
         refused = {
             topic_partition: AppendResult(
                 topic_partition,
@@ -422,14 +444,16 @@ class TransactionalAppends:
         }
         accepted = [entry for entry in entries if entry[0] not in refused]
 
-        def answer(results: Sequence[AppendResult]) -> None:
+        def merge(results: Sequence[AppendResult]) -> None:
             rest = iter(results)
             reply([refused.get(entry[0]) or next(rest) for entry in entries])
 
         if accepted:
-            self._replicas.append_records(accepted, acks, timeout_ms, answer, guards=guards)
+            self._appends.append_verified(
+                AppendOrigin.CLIENT, accepted, guards, acks, timeout_ms, merge
+            )
         else:
-            answer(())
+            merge(())
 
 
 def _copied(

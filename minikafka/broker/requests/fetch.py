@@ -87,7 +87,7 @@ class FetchHandler:
             reply(self._response(context, version, params.isolation, told))
 
         if entries:
-            self._replicas.fetch(params, entries, answer)
+            self._replicas.fetches.fetch(params, entries, answer)
         else:
             answer(())
 
@@ -98,7 +98,7 @@ class FetchHandler:
             name, topic_id = topic.topic, None
             if version.by_id:
                 topic_id = topic.topic_id
-                name = self._replicas.topic_name(topic_id) or ""
+                name = self._replicas.hosted.topic_name(topic_id) or ""
             for wanted in topic.partitions:
                 entries.append(
                     FetchEntry(

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from minikafka.broker.fetch import offset_lookup
 from minikafka.broker.fetch.offset_lookup import FoundOffset, ages, find_offset, offsets_before
 from minikafka.broker.fetch.reader import Isolation
-from minikafka.broker.replication.delayed_delete_records import DeletionResult
-from minikafka.broker.replication.record_deletion import RecordDeletion
+from minikafka.broker.replication.record_deletion import DeletionResult, RecordDeletion
 from minikafka.broker.replication.replica_manager import ReplicaManager
 from minikafka.broker.requests.context import Reply, RequestContext
 from minikafka.kernel.cluster import CONSUMER_REPLICA_ID, DEBUGGING_REPLICA_ID, TopicPartition

@@ -1,4 +1,4 @@
-"""Produce: checks what clients send, appends it, answers per partition."""
+"""Produce (key 0): check the records, append them, respond per partition."""
 
 from __future__ import annotations
 
@@ -6,15 +6,20 @@ from collections.abc import Sequence
 
 from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.broker.record_formats import refusal_of
-from minikafka.broker.replication.delayed_produce import AppendReply, AppendResult
-from minikafka.broker.replication.replica_manager import ReplicaManager
+from minikafka.broker.replication.hosted_partitions import HostedPartitions
+from minikafka.broker.replication.record_appends import (
+    ACKS_NONE,
+    VALID_ACKS,
+    AppendReply,
+    AppendResult,
+)
 from minikafka.broker.replication.transactional_appends import (
     TransactionalAppends,
     is_transactional,
 )
 from minikafka.broker.requests.context import Reply, RequestContext
 from minikafka.broker.requests.current_leader import leader_hint, name_leader
-from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.cluster import INTERNAL_TOPICS, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import Buffer
 from minikafka.protocol.messages.produce import (
@@ -33,23 +38,25 @@ ADMIN_CLIENT_ID = "__admin_client"  # Kafka lets it write to internal topics
 
 
 class ProduceHandler:
-    """An ImmediateHandler whose requests may overlap (see ``Route``). With acks=0 a success is not
-    answered, and the reply to a failure is a KafkaError: the connection is closed, which is all
-    that the producer will notice."""
+    """An ImmediateHandler whose requests may overlap (see ``Route``). With acks=0 there is no
+    response. A failure then closes the connection (a KafkaError as reply), since nothing else
+    would reach the producer."""
 
     def __init__(
         self,
-        replicas: ReplicaManager,
-        cluster: MetadataCache,
-        transactional: TransactionalAppends,
+        appends: TransactionalAppends,
+        hosted: HostedPartitions,
+        cache: MetadataCache,
     ) -> None:
-        self._replicas = replicas
-        self._cluster = cluster
-        self._transactional = transactional
-        self._parked = transactional.parked
+        self._appends = appends
+        self._hosted = hosted
+        self._cache = cache
 
     def __call__(self, context: RequestContext, request: ProduceRequest, reply: Reply) -> None:
         version, acks = context.header.api_version, request.acks
+        closed_topics = INTERNAL_TOPICS
+        if context.header.client_id == ADMIN_CLIENT_ID or acks not in VALID_ACKS:
+            closed_topics = frozenset()  # invalid acks are the error of all partitions
         entries: list[tuple[TopicPartition, Buffer]] = []
         refused: dict[int, AppendResult] = {}  # by place in the request
         place, transactional = 0, False
@@ -62,17 +69,21 @@ class ProduceHandler:
                     refused[place] = AppendResult(
                         topic_partition, error.code, error_message=error.message
                     )
+                elif name in closed_topics:
+                    refused[place] = AppendResult(
+                        topic_partition, ErrorCode.INVALID_TOPIC_EXCEPTION
+                    )
                 elif data.records is not None:
                     entries.append((topic_partition, data.records))
                     transactional = transactional or is_transactional(data.records)
                 place += 1
 
-        # Parked, this keeps nothing of the request: its records lie in the connection's buffer.
+        # A parked request must not refer to its records, which lie in the connection's buffer.
         def answer(results: Sequence[AppendResult]) -> None:
             if refused:
                 rest = iter(results)
                 results = [refused.get(i) or next(rest) for i in range(place)]
-            if acks == 0:
+            if acks == ACKS_NONE:
                 self._after_acks_0(results, reply)
             else:
                 reply(self._response(context, version, results))
@@ -80,15 +91,8 @@ class ProduceHandler:
         if transactional:
             self._append_in_transaction(context, request, entries, answer)
         elif entries:
-            # The timer holds milliseconds of 32 bits; a negative time-out is one that is over.
-            timeout_ms = max(0, request.timeout_ms)
-            internal = context.header.client_id == ADMIN_CLIENT_ID
-            if self._parked.empty:
-                self._replicas.append_records(entries, acks, timeout_ms, answer, internal)
-            else:
-                self._transactional.append_plain(
-                    context.connection, entries, acks, timeout_ms, answer, internal
-                )
+            timeout_ms = max(0, request.timeout_ms)  # a negative time-out has expired
+            self._appends.append_plain(context.connection, entries, acks, timeout_ms, answer)
         else:
             answer(())
 
@@ -99,17 +103,17 @@ class ProduceHandler:
         entries: Sequence[tuple[TopicPartition, Buffer]],
         answer: AppendReply,
     ) -> None:
-        """A transaction has a name, and its producer waits for an answer."""
+        """A batch of a transaction needs a transactional id and cannot be sent with acks=0."""
         refusal: ErrorCode | None = None
         if request.transactional_id is None:
             refusal = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        elif request.acks == 0:
+        elif request.acks == ACKS_NONE:
             refusal = ErrorCode.INVALID_REQUIRED_ACKS
         if refusal is not None:
             answer([AppendResult(topic_partition, refusal) for topic_partition, _ in entries])
             return
         try:
-            self._transactional.append(
+            self._appends.append(
                 context.connection,
                 request.transactional_id or "",
                 entries,
@@ -158,8 +162,9 @@ class ProduceHandler:
                     result.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
                     and version >= FIRST_VERSION_WITH_LEADER
                 ):
-                    hosted, where = self._replicas.hosted, result.topic_partition
-                    hint = leader_hint(self._cluster, hosted, where, context.listener)
+                    hint = leader_hint(
+                        self._cache, self._hosted, result.topic_partition, context.listener
+                    )
                     name_leader(hint, answer, response, LeaderIdAndEpoch, NodeEndpoint)
             topic.partition_responses.append(answer)
         return response

@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Protocol, TypeAlias
 
 from minikafka.broker.metadata.cache import MetadataCache
-from minikafka.broker.replication.delayed_produce import AppendResult
 from minikafka.broker.replication.hosted_partitions import HostedPartitions
+from minikafka.broker.replication.record_appends import AppendResult
 from minikafka.broker.replication.replica_manager import ReplicaManager
 from minikafka.broker.requests.context import Reply, RequestContext
 from minikafka.core.log.append import AppendOrigin
@@ -311,13 +311,8 @@ class WriteTxnMarkersHandler:
         if not entries:
             answer(())
             return
-        self._replicas.append_records(
-            entries,
-            ALL_IN_SYNC,
-            self._request_timeout_ms,
-            answer,
-            internal_topics_allowed=True,
-            origin=AppendOrigin.COORDINATOR,
+        self._replicas.appends.append(
+            AppendOrigin.COORDINATOR, entries, ALL_IN_SYNC, self._request_timeout_ms, answer
         )
 
     def _told(

@@ -134,13 +134,13 @@ def request_bytes(report: Report) -> None:
         for topic in full.topics
     ]
     answer = FetchResponse(session_id=77, responses=told)
-    session.answered(ErrorCode.NONE, answer)
+    session.accept(ErrorCode.NONE, answer)
     took_ms = 1e9
     for _ in range(20):
         began = time.perf_counter()
         incremental, version = session.request(states, 500)
         took_ms = min(took_ms, (time.perf_counter() - began) * 1000)
-        session.answered(ErrorCode.NONE, FetchResponse(session_id=77))
+        session.accept(ErrorCode.NONE, FetchResponse(session_id=77))
     moved = dict(states)
     for tp in list(moved)[:10]:
         moved[tp] = moved[tp]._replace(fetch_offset=1_001)

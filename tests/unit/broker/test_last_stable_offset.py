@@ -28,12 +28,12 @@ AT_MS = 1_700_000_000_000
 def append(node: Node, records: bytes, origin: AppendOrigin, acks: int = -1) -> None:
     """As a produce request that has passed the door, which refuses transactions yet."""
     refused: list[ErrorCode] = []
-    node.replicas.append_records(
+    node.replicas.appends.append(
+        origin,
         [(TP, bytearray(records))],
         acks,
         1_000,
         lambda results: refused.extend(r.error for r in results if r.error),
-        origin=origin,
     )
     assert not refused
 

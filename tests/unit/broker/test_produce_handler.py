@@ -114,14 +114,14 @@ async def test_acks_other_than_all_wait_for_no_follower(acks: int) -> None:
         (reply,) = node.ask(request((TOPIC, {0: batch("v")}), acks=acks), 9)
         assert node.partition().high_watermark == 0, "no follower has it yet"
         assert node.held() == ["v"]
-        assert node.replicas.parked.produce.purgatory.delayed == 0
+        assert node.replicas.purgatories.produce.purgatory.delayed == 0
         assert (reply is None) == (acks == 0)
         if reply is not None:
             answer = reply.responses[0].partition_responses[0]
             assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, 0)
         # The same with acks=all waits: only the acknowledgements asked for make the difference.
         assert node.ask(request((TOPIC, {0: batch("w")}), acks=-1), 9) == []
-        assert node.replicas.parked.produce.purgatory.delayed == 1
+        assert node.replicas.purgatories.produce.purgatory.delayed == 1
 
 
 @pytest.mark.mission("PRD-7")
@@ -133,7 +133,7 @@ async def test_acks_all_of_which_nothing_could_be_appended_waits_for_nobody() ->
         replies = cluster[1].ask(request((TOPIC, {0: bytes(corrupt), 7: batch("v")}), acks=-1), 9)
         codes = [p.error_code for p in replies[0].responses[0].partition_responses]
         assert codes == [ErrorCode.CORRUPT_MESSAGE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-        assert cluster[1].replicas.parked.produce.purgatory.delayed == 0
+        assert cluster[1].replicas.purgatories.produce.purgatory.delayed == 0
 
 
 @pytest.mark.mission("PRD-7")
@@ -150,7 +150,7 @@ async def test_acks_all_on_several_partitions_waits_for_the_slowest() -> None:
         cluster[1].fetch(1, replica_id=2, topic_partition=second)
         codes = [p.error_code for p in replies[0].responses[0].partition_responses]
         assert codes == [0, 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-        assert cluster[1].replicas.parked.produce.purgatory.delayed == 0
+        assert cluster[1].replicas.purgatories.produce.purgatory.delayed == 0
 
 
 @pytest.mark.parametrize("acks", [2, -2])

@@ -51,7 +51,7 @@ async def test_a_leaving_broker_does_not_fetch_its_way_back_into_the_isr() -> No
         await cluster.elect(1)
         cluster[1].produce("a", acks=1)
         await cluster.clock.settle()
-        cluster[1].replicas.fetchers.begin_no_more()
+        cluster[1].replicas.fetchers.begin_shutdown()
         await cluster.elect(2, epoch=2, isr=[2, 3])
         await cluster.clock.advance(2_000)
         assert cluster[3].replicas.fetchers.source_of(FIRST) == 2

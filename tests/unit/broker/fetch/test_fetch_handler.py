@@ -96,7 +96,7 @@ async def test_a_follower_that_lags_is_never_parked() -> None:
         cluster[1].produce("c", acks=1)
         answers = cluster[1].fetch(0, replica_id=2, max_wait_ms=10_000)
         assert values_in(answers[0].records) == ["a", "b", "c"]
-        assert cluster[1].replicas.parked.fetch.purgatory.delayed == 0
+        assert cluster[1].replicas.purgatories.fetch.purgatory.delayed == 0
 
 
 @pytest.mark.mission("DOP-6")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from minikafka.broker.fetch.high_watermark_news import TELL_AFTER_MS
+from minikafka.broker.fetch.delayed_fetch import ANNOUNCE_AFTER_MS
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.messages.fetch import (
     FetchPartition,
@@ -103,7 +103,7 @@ async def test_a_follower_hears_of_the_high_watermark_soon() -> None:
         await cluster.clock.advance(1)
         assert error_of(produced) is ErrorCode.NONE
         assert cluster[2].partition().high_watermark == 0
-        await cluster.clock.advance(TELL_AFTER_MS)
+        await cluster.clock.advance(ANNOUNCE_AFTER_MS)
         marks = [cluster[i].partition().high_watermark for i in (1, 2, 3)]
         assert marks == [1, 1, 1]
         asked = len(cluster.requests)
@@ -118,11 +118,11 @@ async def test_a_fetch_whose_connection_is_gone_keeps_no_news_from_the_next() ->
         leader.produce("a", timeout_ms=60_000)
         dead, alive = (leader.fetch(1, replica_id=2, current_leader_epoch=0) for _ in range(2))
         leader.fetch(1, replica_id=3, current_leader_epoch=0)
-        await cluster.clock.advance(2 * TELL_AFTER_MS)
+        await cluster.clock.advance(2 * ANNOUNCE_AFTER_MS)
         assert [answer.high_watermark for answer in alive] == [1]
         assert len(dead) == 1
         again = leader.fetch(1, replica_id=2, current_leader_epoch=0)
-        await cluster.clock.advance(2 * TELL_AFTER_MS)
+        await cluster.clock.advance(2 * ANNOUNCE_AFTER_MS)
         assert again == []  # it knows
 
 

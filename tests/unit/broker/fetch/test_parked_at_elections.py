@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from minikafka.broker.fetch.delayed_fetch import DelayedFetch
-from minikafka.broker.fetch.high_watermark_news import TELL_AFTER_MS, HighWatermarkNews
+from minikafka.broker.fetch.delayed_fetch import (
+    ANNOUNCE_AFTER_MS,
+    DelayedFetch,
+    HighWatermarkAnnouncer,
+)
 from minikafka.broker.fetch.reader import FetchEntry, FetchParams, Isolation, ReadResult
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
@@ -44,7 +47,7 @@ async def test_a_thousand_elections_at_once_look_at_a_parked_fetch_once(
         params = FetchParams(2, 500, 1, 1 << 20, Isolation.LOG_END)
         entries = [FetchEntry(TopicPartition(TOPIC, n), None, 0, 1 << 20) for n in numbers]
         answers: list[ReadResult] = []
-        cluster[1].replicas.fetch(params, entries, answers.extend)
+        cluster[1].replicas.fetches.fetch(params, entries, answers.extend)
         monkeypatch.setattr(DelayedFetch, "try_complete", counted)
         await cluster.elect(1, isr=[1, 2], replicas=[1, 2], partitions=numbers, epoch=1)
         assert len(looks) == 1
@@ -55,14 +58,14 @@ async def test_news_of_many_high_watermarks_put_the_next_off() -> None:
     async with ReplicaCluster([1]) as cluster:
         partitions = [TopicPartition(TOPIC, n) for n in range(2_000)]
         told: list[int] = []
-        news = HighWatermarkNews(
+        news = HighWatermarkAnnouncer(
             cluster.clock, cluster[1].replicas.hosted, lambda _: told.append(cluster.clock.now_ms)
         )
         start = cluster.clock.now_ms
         news.add(partitions)
-        await cluster.clock.advance(TELL_AFTER_MS)
+        await cluster.clock.advance(ANNOUNCE_AFTER_MS)
         for _ in range(2):
             news.add(partitions[:1])
             await cluster.clock.advance(1_000)
-        second = start + TELL_AFTER_MS + 200
-        assert told == [start + TELL_AFTER_MS, second, start + TELL_AFTER_MS + 1_000 + 50]
+        second = start + ANNOUNCE_AFTER_MS + 200
+        assert told == [start + ANNOUNCE_AFTER_MS, second, start + ANNOUNCE_AFTER_MS + 1_000 + 50]

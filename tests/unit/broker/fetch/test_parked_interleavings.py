@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from minikafka.broker.fetch.reader import FetchEntry, FetchParams, Isolation
+from minikafka.core.log.append import AppendOrigin
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.storage.log.unified_log import UnifiedLog
@@ -41,7 +42,7 @@ async def test_the_disk_fails_under_a_reader_whom_a_follower_wakes(
         assert reads[:2] == [1, 0]
         assert error_of(consumer) is ErrorCode.KAFKA_STORAGE_ERROR
         assert error_of(follower) is ErrorCode.KAFKA_STORAGE_ERROR
-        assert leader.replicas.parked.fetch.purgatory.delayed == 0
+        assert leader.replicas.purgatories.fetch.purgatory.delayed == 0
 
 
 class Reply:
@@ -69,12 +70,12 @@ class TestWhatIsCompletedKeepsNothing:
             told: list[ErrorCode] = []
             reply = Reply(told)
             left = weakref.ref(reply)
-            replicas.fetch(params, entries, reply)
+            replicas.fetches.fetch(params, entries, reply)
             del reply
             assert left() is not None
             cluster[1].produce("a", acks=1)
             assert told == [ErrorCode.NONE] * 2
-            assert replicas.parked.fetch.purgatory.watched == 1
+            assert replicas.purgatories.fetch.purgatory.watched == 1
             assert left() is None
 
     @pytest.mark.mission("DOP-1", "PUR-5")
@@ -85,10 +86,12 @@ class TestWhatIsCompletedKeepsNothing:
             told: list[ErrorCode] = []
             reply = Reply(told)
             left = weakref.ref(reply)
-            replicas.append_records([(TP, bytearray(batch("a")))], -1, 100, reply)
+            replicas.appends.append(
+                AppendOrigin.CLIENT, [(TP, bytearray(batch("a")))], -1, 100, reply
+            )
             del reply
             assert left() is not None
             await cluster.clock.advance(101)
             assert told == [ErrorCode.REQUEST_TIMED_OUT]
-            assert replicas.parked.produce.purgatory.watched == 1
+            assert replicas.purgatories.produce.purgatory.watched == 1
             assert left() is None

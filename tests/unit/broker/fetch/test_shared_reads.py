@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from minikafka.broker.fetch.shared_reads import SharedReads
+from minikafka.broker.fetch.reader import SharedReads
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from tests.support.logs import NOW, batch, new_log
 from tests.support.replicas import values_in

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from minikafka.broker.metadata.topic_configs import TopicConfig
-from minikafka.broker.replication.delayed_produce import AppendResult, DelayedProduce
-from minikafka.core.log.append import LogAppendInfo
+from minikafka.broker.replication.record_appends import AppendResult, DelayedProduce
+from minikafka.core.log.append import AppendOrigin, LogAppendInfo
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.messages.delete_records import (
     DeleteRecordsPartition,
@@ -300,7 +300,8 @@ class TestDelayedProduce:
             await cluster.elect(1, isr=[1, 2], replicas=[1, 2], partitions=[0, 1])
             other = TP._replace(partition=1)
             told: list[tuple[int, ErrorCode]] = []
-            cluster[1].replicas.append_records(
+            cluster[1].replicas.appends.append(
+                AppendOrigin.CLIENT,
                 [(TP, bytearray(batch("a"))), (other, bytearray(batch("b")))],
                 -1,
                 1_000,
@@ -323,7 +324,8 @@ class TestDelayedProduce:
             corrupt = bytearray(batch("value"))
             corrupt[-1] ^= 1
             told: list[ErrorCode] = []
-            cluster[1].replicas.append_records(
+            cluster[1].replicas.appends.append(
+                AppendOrigin.CLIENT,
                 [(TP, corrupt), (other, bytearray(batch("b")))],
                 -1,
                 FOREVER_MS,

@@ -65,13 +65,13 @@ class TestWaiting:
             await cluster.clock.advance(2_000)
             assert cluster[2].partition().log.log_start_offset == 3
             assert answers == []
-            assert leader.replicas.parked.delete_records.purgatory.delayed == 1
+            assert leader.replicas.purgatories.delete_records.purgatory.delayed == 1
             cluster.thaw(3)
             await cluster.clock.advance(4_000)
             assert error_of(answers) is ErrorCode.NONE
             assert answers[0].low_watermark == 3
             assert cluster[3].partition().log.log_start_offset == 3
-            assert leader.replicas.parked.delete_records.purgatory.delayed == 0
+            assert leader.replicas.purgatories.delete_records.purgatory.delayed == 0
 
     @pytest.mark.mission("DOP-8")
     async def test_not_for_a_replica_that_is_down(self) -> None:
@@ -141,7 +141,7 @@ class TestWaiting:
             leader = await alone(cluster, "a", "b")
             answers = delete_records(leader, 1)
             assert error_of(answers) is ErrorCode.NONE
-            assert leader.replicas.parked.delete_records.purgatory.watched == 0
+            assert leader.replicas.purgatories.delete_records.purgatory.watched == 0
 
     async def test_a_new_leader_waits_until_its_followers_have_told(self) -> None:
         async with ReplicaCluster() as cluster:
@@ -160,11 +160,14 @@ class TestWaiting:
     @pytest.mark.mission("PUR-3", "PUR-6", "PUR-7")
     async def test_it_has_a_purgatory_of_its_own(self) -> None:
         async with ReplicaCluster([1]) as cluster:
-            reaper = cluster[1].replicas.parked.delete_records
+            reaper = cluster[1].replicas.purgatories.delete_records
             assert reaper.name == "ExpirationReaper-1-DeleteRecords"
             assert reaper.purgatory.name == "DeleteRecords"
             assert reaper.purgatory.purge_interval == 1
-            others = (cluster[1].replicas.parked.produce, cluster[1].replicas.parked.fetch)
+            others = (
+                cluster[1].replicas.purgatories.produce,
+                cluster[1].replicas.purgatories.fetch,
+            )
             assert all(reaper.purgatory is not other.purgatory for other in others)
 
 

@@ -252,7 +252,7 @@ async def test_a_restarted_follower_remembers_its_high_watermark_and_catches_up(
         cluster[1].produce("c", acks=1)
         await cluster.clock.advance(1_000)
         node = await cluster.start(3, files)
-        assert node.replicas.leadership.checkpointed[TP] == 2
+        assert node.replicas.checkpoint.get(TP) == 2
         await cluster.elect(1, isr=[1, 2], epoch=1)
         assert cluster[3].partition().high_watermark == 2
         await cluster.clock.advance(2_000)

@@ -56,7 +56,7 @@ class Follower:
             for topic in (request.topics if names_all else [])
         ]
         answer = FetchResponse(session_id=9, responses=topics)
-        assert self.session.answered(ErrorCode.NONE, answer) is not None
+        assert self.session.accept(ErrorCode.NONE, answer) is not None
         return request
 
 

@@ -209,9 +209,8 @@ async def test_an_empty_log_may_start_with_a_batch_that_begins_earlier() -> None
             answer(records=records, high_watermark=11, log_start_offset=10),
         ]
         await cluster.elect(1, isr=[1], replicas=[1, 2], epoch=2)
-        log = cluster[1].partition().log
-        log.truncate_fully_and_start_at(10)
-        log.assign_epoch_start_offset(2, 10)
+        cluster[1].partition().truncate_fully_and_start_at(10)
+        cluster[1].partition().log.assign_epoch_start_offset(2, 10)
         await cluster.clock.advance(1_000)
         assert leader.asked[1].topics[0].partitions[0].fetch_offset == 10
         log = cluster[2].partition().log

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from minikafka.broker.replication.delayed_produce import AppendResult
+from minikafka.broker.replication.record_appends import AppendResult
 from minikafka.broker.replication.transactional_appends import (
     TransactionalAppends,
     TransactionVerification,
@@ -63,7 +63,7 @@ class Asked:
             self._put,
             Metrics(),
         )
-        self.appends = TransactionalAppends(node.replicas, self.verification)
+        self.appends = TransactionalAppends(node.replicas.appends, self.verification)
 
     def _put(self, broker: int, item: VerificationItem) -> None:
         self.brokers.append(broker)
@@ -201,8 +201,8 @@ async def test_a_marker_that_comes_before_the_answer_makes_it_void() -> None:
         node = await led(cluster)
         asked = Asked(node)
         results = asked.append((TP, batch("a")))
-        node.replicas.append_records(
-            [(TP, marker(PID, 0, False))], -1, 1000, lambda _: None, origin=AppendOrigin.COORDINATOR
+        node.replicas.appends.append(
+            AppendOrigin.COORDINATOR, [(TP, marker(PID, 0, False))], -1, 1000, lambda _: None
         )
         asked.answer()
         assert [result.error for result in results] == [E.INVALID_TXN_STATE]
@@ -374,8 +374,8 @@ async def test_an_abort_voids_what_waits_and_not_what_comes_after_it() -> None:
         node = await led(cluster)
         asked = Asked(node)
         before = [asked.append((TP, batch(f"a{n}", n)), connection="one") for n in range(2)]
-        node.replicas.append_records(
-            [(TP, marker(PID, 0, False))], -1, 1000, lambda _: None, origin=AppendOrigin.COORDINATOR
+        node.replicas.appends.append(
+            AppendOrigin.COORDINATOR, [(TP, marker(PID, 0, False))], -1, 1000, lambda _: None
         )
         after = [asked.append((TP, batch(f"b{n}", n)), connection="two") for n in range(2)]
         assert len(asked.items) == 2

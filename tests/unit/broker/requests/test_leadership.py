@@ -226,7 +226,7 @@ async def test_a_topic_made_again_starts_empty() -> None:
         await cluster.elect(1, isr=[1], replicas=[1], topic_id=again)
         partition = cluster[1].partition()
         assert (partition.high_watermark, partition.log.log_end_offset) == (0, 0)
-        assert cluster[1].replicas.topic_name(again) == TOPIC
+        assert cluster[1].replicas.hosted.topic_name(again) == TOPIC
 
 
 async def test_an_offline_partition_is_not_stopped() -> None:
@@ -243,7 +243,7 @@ async def test_who_has_to_know_hears_of_a_disk_that_failed() -> None:
     async with ReplicaCluster([1]) as cluster:
         await cluster.elect(1, isr=[1], replicas=[1])
         hosted = cluster[1].replicas.hosted
-        hosted.on_offline = lambda tp: gone.append((tp, hosted.is_offline(tp)))
+        hosted.on_offline(lambda tp: gone.append((tp, hosted.is_offline(tp))))
         cluster[1].replicas.disk_failed(TP, OSError(ENOSPC, "full"))
         assert gone == []
         cluster[1].replicas.disk_failed(TP, OSError("broken"))
@@ -289,7 +289,8 @@ async def test_high_watermarks_are_written_every_few_seconds() -> None:
 async def test_partitions_not_told_of_yet_keep_their_checkpoint() -> None:
     async with ReplicaCluster([1]) as cluster:
         other = TopicPartition("other", 4)
-        cluster[1].replicas.leadership.checkpointed = {other: 17, TP: 5}
+        cluster[1].logs.write_high_watermarks({other: 17, TP: 5})
+        cluster[1].replicas.checkpoint.read()
         await cluster.elect(1, isr=[1], replicas=[1])
         assert cluster[1].partition().high_watermark == 0  # the log is shorter than it was
         cluster[1].replicas.checkpoint_high_watermarks()

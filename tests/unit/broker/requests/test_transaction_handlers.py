@@ -195,7 +195,7 @@ async def led(cluster: ReplicaCluster) -> Node:
         base_sequence=0,
         transactional=True,
     )
-    node.replicas.append_records([(TP, data)], -1, 1000, lambda _: None, origin=AppendOrigin.CLIENT)
+    node.replicas.appends.append(AppendOrigin.CLIENT, [(TP, data)], -1, 1000, lambda _: None)
     return node
 
 

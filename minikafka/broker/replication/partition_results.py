@@ -1,10 +1,10 @@
-"""An operation on several partitions that waits until each of them has settled."""
+"""The base of delayed operations that wait for one result from each of several partitions."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from minikafka.broker.replication.hosted_partitions import HostedPartitions
 from minikafka.core.purgatory import DelayedOperation
@@ -12,19 +12,27 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
 
 
-class PartitionResult(Protocol):
-    """What came of one partition. Its ``error`` stays NONE until it has settled."""
+class PartitionResult:
+    """The result of a request for one partition. ``error`` is NONE while the partition is pending,
+    and stays NONE after a success."""
 
-    topic_partition: TopicPartition
-    error: ErrorCode
+    __slots__ = ("error", "topic_partition")
+
+    def __init__(self, topic_partition: TopicPartition, error: ErrorCode) -> None:
+        self.topic_partition = topic_partition
+        self.error = error
 
 
 R = TypeVar("R", bound=PartitionResult)
 
 
-class DelayedResults(DelayedOperation, Generic[R]):
-    """``reply`` gets ``results`` when all have settled, or when time runs out: what has not by then
-    is REQUEST_TIMED_OUT, and ``on_expired`` hears how many that are."""
+class DelayedPartitionResults(DelayedOperation, Generic[R]):
+    """Calls ``reply`` with ``results`` when no partition is pending, or after ``timeout_ms``. Then
+    pending partitions get REQUEST_TIMED_OUT, and ``on_expired`` is called with their number.
+
+    Partitions that have an error from the start are never pending. A subclass says in
+    ``_is_settled`` when a partition has its result.
+    """
 
     __slots__ = ("_hosted", "_on_expired", "_pending", "_reply", "_results")
 
@@ -44,21 +52,23 @@ class DelayedResults(DelayedOperation, Generic[R]):
         self._on_expired = on_expired
 
     @abstractmethod
-    def _settle(self, result: R) -> bool:
-        """Whether it has settled; with its error then, if there was one."""
+    def _is_settled(self, result: R) -> bool:
+        """Look at a pending partition. Enter its error, if it has one, and return True once the
+        result is final."""
 
     def try_complete(self) -> bool:
         pending = self._pending
-        if len(pending) == 1 and not self._settle(pending[0]):
-            return False  # mostly
-        self._pending = [result for result in pending if not self._settle(result)]
+        if len(pending) == 1 and not self._is_settled(pending[0]):
+            return False  # the most frequent case
+        self._pending = [result for result in pending if not self._is_settled(result)]
         return not self._pending and self.force_complete()
 
     def on_complete(self) -> None:
         for result in self._pending:
             result.error = ErrorCode.REQUEST_TIMED_OUT
         reply, results = self._reply, self._results
-        del self._reply, self._results  # this may linger in watch lists until a purge
+        # A completed operation may stay in watch lists until the next purge; its records must not.
+        del self._reply, self._results
         reply(results)
 
     def watched_keys(self) -> Iterable[TopicPartition]:

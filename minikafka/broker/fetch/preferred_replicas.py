@@ -1,4 +1,4 @@
-"""Consumers of other racks, sent to a replica near them."""
+"""The replica that a consumer should fetch from (KIP-392)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NO_PREFERENCE = -1
 
 
 class PreferredReplicas:
-    """``selector_class`` is ``replica.selector.class``, None for none: then nobody is sent away."""
+    """Chooses by ``replica.selector.class``; without one (None) consumers stay with the leader."""
 
     def __init__(self, cluster: MetadataCache, selector_class: str | None) -> None:
         self._cluster = cluster
@@ -19,10 +19,10 @@ class PreferredReplicas:
     def for_consumer(
         self, partition: Partition, rack: str, listener: str, fetch_offset: int, now_ms: int
     ) -> int:
-        """The broker to read from instead of this one, which leads; ``NO_PREFERENCE`` to stay.
+        """The broker to fetch from instead of this leader; ``NO_PREFERENCE`` to stay.
 
-        Nobody is sent to a replica that lags: it would not catch up by being asked, and the
-        consumer would go back and forth."""
+        Only replicas that hold the fetch offset are considered: others would send the consumer back
+        to the leader."""
         if self._select is None or not partition.is_leader:
             return NO_PREFERENCE
         isr = partition.state.isr.committed

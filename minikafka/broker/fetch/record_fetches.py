@@ -1,0 +1,201 @@
+"""Fetches: read, respond at once or park, with records outside the page cache read by a thread."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from minikafka.broker.fetch.delayed_fetch import DelayedFetch, FetchReply, HighWatermarkAnnouncer
+from minikafka.broker.fetch.reader import (
+    FetchEntry,
+    FetchParams,
+    FetchReader,
+    Reading,
+    ReadResult,
+    end_of,
+)
+from minikafka.broker.purgatories import ReplicaPurgatories
+from minikafka.broker.replication.hosted_partitions import HostedPartitions
+from minikafka.kernel.errors import KafkaError
+from minikafka.kernel.metrics import Metrics
+from minikafka.kernel.ports import Clock
+
+
+class ColdReads:
+    """Has threads read records into the page cache, so that a read from disk does not block the
+    loop. Only the client that fetches them waits."""
+
+    def __init__(self, hosted: HostedPartitions) -> None:
+        self._hosted = hosted
+        self._tasks: asyncio.TaskGroup | None = None
+        self._reading: set[asyncio.Task[None]] = set()
+
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        self._tasks = tasks
+
+    def then(
+        self, params: FetchParams, entries: Sequence[FetchEntry], proceed: Callable[[], None]
+    ) -> None:
+        """Call ``proceed`` when the records of ``entries`` have been read once."""
+        assert self._tasks is not None, "fetches come after start"
+        task = self._tasks.create_task(self._warm(params, entries, proceed), name="cold-read")
+        self._reading.add(task)
+        task.add_done_callback(self._reading.discard)
+
+    async def stop(self) -> None:
+        """Cancel all reads, whose fetches get no response. Logs may be closed afterwards."""
+        reading = list(self._reading)
+        for task in reading:
+            task.cancel()
+        await asyncio.gather(*reading, return_exceptions=True)
+
+    async def _warm(
+        self, params: FetchParams, entries: Sequence[FetchEntry], proceed: Callable[[], None]
+    ) -> None:
+        left = params.max_bytes
+        for entry in entries:
+            try:
+                partition = self._hosted.require(entry.topic_partition)
+                bound = end_of(partition, params.isolation)
+                limit = min(left, entry.max_bytes)
+                found = await partition.log.read_cold(entry.fetch_offset, limit, bound, True)
+            except (KafkaError, OSError):
+                continue  # the read that follows reports the error
+            left -= len(found.records)
+            if left <= 0:
+                break
+        proceed()
+
+
+class RecordFetches:
+    """Kafka's ``ReplicaManager.fetchMessages``."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        hosted: HostedPartitions,
+        purgatories: ReplicaPurgatories,
+        reader: FetchReader,
+        metrics: Metrics,
+    ) -> None:
+        self._clock = clock
+        self._hosted = hosted
+        self._purgatories = purgatories
+        self._reader = reader
+        self._announcer = HighWatermarkAnnouncer(
+            clock, hosted, purgatories.fetch.check_all_and_complete
+        )
+        self._cold_reads = ColdReads(hosted)
+        self._bytes_out = metrics.counter("kafka.server:BytesOutPerSec")
+        self._replicated_out = metrics.counter("kafka.server:ReplicationBytesOutPerSec")
+        self._expired_of_followers = metrics.counter(
+            "kafka.server:DelayedFetchFollowerExpiresPerSec"
+        )
+        self._expired_of_consumers = metrics.counter(
+            "kafka.server:DelayedFetchConsumerExpiresPerSec"
+        )
+
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        self._cold_reads.start(tasks)
+
+    async def stop(self) -> None:
+        await self._cold_reads.stop()
+        self._announcer.close()
+
+    def fetch(self, params: FetchParams, entries: Sequence[FetchEntry], reply: FetchReply) -> None:
+        """Read, and call ``reply`` with one result per entry: before this returns if there are
+        enough records, an error or no time to wait; otherwise when a ``DelayedFetch`` completes.
+
+        A follower's fetch also says which records it has. High watermarks that move by it complete
+        their delayed operations synchronously."""
+        reading = self._reader.read_cached(params, entries, self._clock.monotonic_ms())
+        if reading.cold:
+            self._report_progress(reading)
+            proceed = partial(self._fetch_from_disk, params, entries, reply)
+            self._cold_reads.then(params, reading.cold, proceed)
+        else:
+            self._respond_or_park(params, entries, reading, reply)
+
+    def _fetch_from_disk(
+        self, params: FetchParams, entries: Sequence[FetchEntry], reply: FetchReply
+    ) -> None:
+        reading = self._reader.read_all(params, entries, self._clock.monotonic_ms())
+        self._respond_or_park(params, entries, reading, reply)
+
+    def _respond_or_park(
+        self,
+        params: FetchParams,
+        entries: Sequence[FetchEntry],
+        reading: Reading,
+        reply: FetchReply,
+    ) -> None:
+        size, is_urgent = 0, params.max_wait_ms <= 0 or not entries
+        for result in reading.changed:
+            size += len(result.records)
+            if result.is_urgent:
+                is_urgent = True
+        if is_urgent or size >= params.min_bytes:
+            self._report_progress(reading)
+            self._respond(params, reading, size, reply)
+            return
+        # Made before other requests complete: their reads may take a partition offline, and then
+        # this operation, which knows the partitions as they were, completes with that error.
+        operation = DelayedFetch(
+            params,
+            entries,
+            self._hosted,
+            self._reader,
+            self._counted(params, reply),
+            self._count_expired,
+        )
+        self._report_progress(reading)
+        if reading.unsent:
+            self._announcer.add(reading.unsent)
+        self._purgatories.fetch.try_complete_else_watch(
+            operation, [entry.topic_partition for entry in entries]
+        )
+
+    def _respond(self, params: FetchParams, reading: Reading, size: int, reply: FetchReply) -> None:
+        self._count(params, reading.results, size)
+        for topic_partition in reading.unsent:
+            partition = self._hosted.get(topic_partition)
+            if partition is not None:
+                partition.responses.high_watermarks[params.replica_id] = partition.high_watermark
+        reply(reading.results)
+
+    def _report_progress(self, reading: Reading) -> None:
+        """Complete what waits for the follower's progress. The first fetch of a follower reports
+        the log start of every partition. Only deletions wait for log starts, so that only their
+        purgatory is looked at: a parked fetch may watch thousands of partitions."""
+        for topic_partition in reading.advanced:
+            self._purgatories.partition_changed(topic_partition)
+        if reading.advanced:
+            self._announcer.add(reading.advanced)
+        for topic_partition in reading.lowered:
+            self._purgatories.low_watermark_changed(topic_partition)
+
+    # ------------------------------------------------------------------------------------ metrics
+
+    def _counted(self, params: FetchParams, reply: FetchReply) -> FetchReply:
+        def counted(results: Sequence[ReadResult]) -> None:
+            self._count(params, results, sum(len(result.records) for result in results))
+            reply(results)
+
+        return counted
+
+    def _count(self, params: FetchParams, results: Sequence[ReadResult], size: int) -> None:
+        if not params.is_from_follower:
+            self._bytes_out.mark(size)
+            return
+        self._replicated_out.mark(size)
+        throttle = self._reader.throttle
+        if throttle.quota.limited:
+            for result in results:
+                throttle.record(result.topic_partition, len(result.records))
+
+    def _count_expired(self, params: FetchParams) -> None:
+        if params.is_from_follower:
+            self._expired_of_followers.mark()
+        else:
+            self._expired_of_consumers.mark()

@@ -1,0 +1,39 @@
+"""The checkpoint file of high watermarks: where a restarted broker's partitions begin."""
+
+from __future__ import annotations
+
+from minikafka.broker.replication.hosted_partitions import HostedPartitions
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.storage.directories.log_manager import LogManager
+
+
+class HighWatermarkCheckpoint:
+    """Kafka's ``replication-offset-checkpoint``, one file in each log directory.
+
+    Values read at the start are kept until the log of their partition is opened here or deleted:
+    the controller may not have mentioned the partition yet when the next checkpoint is written."""
+
+    def __init__(self, log_manager: LogManager, hosted: HostedPartitions) -> None:
+        self._log_manager = log_manager
+        self._hosted = hosted
+        self._read: dict[TopicPartition, int] = {}
+
+    def read(self) -> None:
+        """After the logs are loaded, before the first LeaderAndIsr."""
+        self._read = self._log_manager.read_high_watermarks()
+
+    def get(self, topic_partition: TopicPartition) -> int:
+        """The high watermark to open a log with: 0 without a checkpoint."""
+        return self._read.get(topic_partition, 0)
+
+    def forget(self, topic_partition: TopicPartition) -> None:
+        """The log is being deleted; a later one of the same name starts at zero."""
+        self._read.pop(topic_partition, None)
+
+    def write(self) -> bool:
+        """Write the current high watermarks to disk. False when a directory had no room."""
+        watermarks = dict(self._read)
+        for partition in self._hosted:
+            if partition.has_log:
+                watermarks[partition.topic_partition] = partition.checked_high_watermark()
+        return self._log_manager.write_high_watermarks(watermarks)

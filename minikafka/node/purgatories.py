@@ -1,0 +1,100 @@
+"""All purgatories of one broker, as metrics and the debug listener show them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import Any, TypeAlias
+
+from minikafka.broker.reaper import Reaper
+from minikafka.core.purgatory import DelayedOperation, Purgatory
+from minikafka.core.timer import WheelLevel
+from minikafka.kernel.metrics import Metrics
+from minikafka.kernel.ports import Clock
+
+Facts: TypeAlias = dict[str, Any]  # what ``json.dumps`` takes
+Gauge: TypeAlias = Callable[[], int]
+
+KEYS_SHOWN = 20  # of one operation: a fetch may wait on a thousand partitions
+COUNTED_PER_BUCKET = 100  # a bucket finds out how many tasks it holds only by counting them
+
+
+class BrokerPurgatories:
+    """Registers Kafka's two gauges of each ``DelayedOperationPurgatory`` and shows what waits in
+    it. ``facts`` takes as long for 100,000 parked operations as for a few: it looks at ``limit`` of
+    them and counts the tasks of a bucket up to a bound."""
+
+    def __init__(
+        self, clock: Clock, metrics: Metrics, reapers: Sequence[Reaper[DelayedOperation]]
+    ) -> None:
+        self._clock = clock
+        self._reapers = tuple(reapers)
+        for reaper in reapers:
+            for name, read in _gauges(reaper.purgatory):
+                tag = f"delayedOperation={reaper.purgatory.name}"
+                metrics.gauge(f"kafka.server:{name},{tag}", read)
+
+    def __iter__(self) -> Iterator[Reaper[DelayedOperation]]:
+        return iter(self._reapers)
+
+    def facts(self, limit: int) -> list[Facts]:
+        """Each purgatory with its reaper, its timing wheels, and up to ``limit`` of its operations:
+        approximately those that expire first."""
+        now_ms = self._clock.monotonic_ms()
+        return [_purgatory_facts(reaper, now_ms, limit) for reaper in self._reapers]
+
+
+def _gauges(purgatory: Purgatory[DelayedOperation]) -> tuple[tuple[str, Gauge], ...]:
+    return (
+        ("PurgatorySize", lambda: purgatory.watched),
+        ("NumDelayedOperations", lambda: purgatory.delayed),
+    )
+
+
+def _purgatory_facts(reaper: Reaper[DelayedOperation], now_ms: int, limit: int) -> Facts:
+    purgatory = reaper.purgatory
+    next_wake_up_ms = reaper.next_wake_up_ms
+    waiting = sorted(purgatory.waiting(limit), key=lambda pair: pair[0])
+    return {
+        "name": purgatory.name,
+        "reaper": reaper.name,
+        "wake_ups": reaper.wake_ups,
+        "next_wake_up_in_ms": None if next_wake_up_ms is None else next_wake_up_ms - now_ms,
+        "purgatory_size": purgatory.watched,
+        "num_delayed_operations": purgatory.delayed,
+        "watched_keys": purgatory.watched_keys,
+        "operations": [_operation_facts(op, expires_ms, now_ms) for expires_ms, op in waiting],
+        "wheels": [_wheel_facts(level) for level in purgatory.levels(COUNTED_PER_BUCKET + 1)],
+    }
+
+
+def _operation_facts(operation: DelayedOperation, expiration_ms: int, now_ms: int) -> Facts:
+    """The time at which an operation was parked follows from its expiration."""
+    keys = [str(key) for key in islice(operation.watched_keys(), KEYS_SHOWN + 1)]
+    return {
+        "kind": type(operation).__name__,
+        "keys": keys[:KEYS_SHOWN],
+        "more_keys": len(keys) > KEYS_SHOWN,
+        "delay_ms": operation.delay_ms,
+        "age_ms": now_ms - (expiration_ms - operation.delay_ms),
+        "remaining_ms": max(0, expiration_ms - now_ms),
+    }
+
+
+def _wheel_facts(level: WheelLevel) -> Facts:
+    return {
+        "level": level.level,
+        "tick_ms": level.tick_ms,
+        "wheel_size": level.wheel_size,
+        "interval_ms": level.interval_ms,
+        "current_time_ms": level.current_time_ms,
+        "buckets": [
+            {
+                "slot": slot,
+                "tasks": min(tasks, COUNTED_PER_BUCKET),
+                "more": tasks > COUNTED_PER_BUCKET,
+            }
+            for slot, tasks in enumerate(level.tasks_by_slot)
+            if tasks
+        ],
+    }
