@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Collection, Iterable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias
 from uuid import UUID
 
 from minikafka.controller.config import ControllerConfig
 from minikafka.controller.kafka_controller import KafkaController
-from minikafka.kernel.cluster import Endpoint, PartitionAndReplica, TopicPartition
+from minikafka.kernel.cluster import Broker, Endpoint, PartitionAndReplica, TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.metrics import Metrics
 from minikafka.protocol.messages.leader_and_isr import (
@@ -35,25 +38,25 @@ SESSION_TIMEOUT_MS = 18_000
 class ManualClock:
     def __init__(self) -> None:
         self.now = 1_000_000
-        self.timers = []
+        self.timers: list[Timer] = []
 
-    def monotonic_ms(self):
+    def monotonic_ms(self) -> int:
         return self.now
 
-    def wall_ms(self):
+    def wall_ms(self) -> int:
         return 1_700_000_000_000 + self.now
 
-    def call_later(self, delay_ms, callback):
+    def call_later(self, delay_ms: int, callback: Callable[[], object]) -> Timer:
         timer = Timer(self.now + delay_ms, callback)
         self.timers.append(timer)
         return timer
 
-    async def sleep(self, delay_ms) -> None:
-        done = asyncio.get_running_loop().create_future()
-        self.call_later(delay_ms, lambda: done.done() or done.set_result(None))
-        await done
+    async def sleep(self, delay_ms: int) -> None:
+        over = asyncio.Event()
+        self.call_later(delay_ms, over.set)
+        await over.wait()
 
-    def advance(self, ms) -> None:
+    def advance(self, ms: int) -> None:
         self.now += ms
         due = [t for t in self.timers if t.at <= self.now]
         self.timers = [t for t in self.timers if t.at > self.now]
@@ -65,7 +68,7 @@ class ManualClock:
 @dataclass(eq=False)
 class Timer:
     at: int
-    callback: object
+    callback: Callable[[], object]
     cancelled: bool = False
 
     def cancel(self) -> None:
@@ -76,7 +79,7 @@ class Entropy:
     def __init__(self) -> None:
         self.count = 0
 
-    def random_bytes(self, count):
+    def random_bytes(self, count: int) -> bytes:
         self.count += 1
         return self.count.to_bytes(count, "big")
 
@@ -86,33 +89,33 @@ class Brokers:
     for replicas, in the answers to LeaderAndIsr and StopReplica."""
 
     def __init__(self) -> None:
-        self.sent: list[tuple[int, object]] = []
+        self.sent: list[tuple[int, Any]] = []
         self.down: set[int] = set()
         self.mute: set[int] = set()
         self.errors: dict[PartitionAndReplica, ErrorCode] = {}
         self.connections: list[int] = []
 
-    async def connect(self, broker):
+    async def connect(self, broker: Broker) -> FakeChannel:
         await asyncio.sleep(0)
         self.connections.append(broker.id)
         if broker.id in self.down:
             raise ConnectionError("refused")
         return FakeChannel(self, broker.id)
 
-    def take(self):
+    def take(self) -> list[tuple[int, Any]]:
         sent, self.sent = self.sent, []
         return sent
 
 
 class FakeChannel:
-    def __init__(self, brokers, broker_id) -> None:
+    def __init__(self, brokers: Brokers, broker_id: int) -> None:
         self.brokers = brokers
         self.broker_id = broker_id
 
     def close(self) -> None:
         pass
 
-    async def request(self, message, version, timeout_ms):
+    async def request(self, message: Any, version: int, timeout_ms: int) -> Any:
         await asyncio.sleep(0)
         if self.broker_id in self.brokers.down:
             raise ConnectionError("reset")
@@ -149,7 +152,7 @@ class FakeChannel:
             )
         return UpdateMetadataResponse()
 
-    def error(self, topic, partition):
+    def error(self, topic: str, partition: int) -> ErrorCode:
         replica = PartitionAndReplica(TopicPartition(topic, partition), self.broker_id)
         return self.brokers.errors.get(replica, ErrorCode.NONE)
 
@@ -167,7 +170,7 @@ class Node:
     controller: KafkaController = field(default=None, repr=False)
 
     @property
-    def trace(self):
+    def trace(self) -> list[tuple[str, str]]:
         return self.session.calls
 
 
@@ -178,15 +181,15 @@ class ClusterOfControllers:
     clock: ManualClock = field(default_factory=ManualClock)
     brokers: Brokers = field(default_factory=Brokers)
     nodes: dict[int, Node] = field(default_factory=dict)
-    config: dict = field(default_factory=dict)
+    config: dict[str, Any] = field(default_factory=dict)
 
     async def prepare(self) -> None:
         await ZkStore(self.tree.open()).create_persistent_paths()
 
-    def broker_node(self, broker_id, port=0, rack=None):
+    def broker_node(self, broker_id: int, port: int = 0, rack: str | None = None) -> BrokerZnode:
         return BrokerZnode(broker_id, (Endpoint(f"host{broker_id}", port or 9092),), 1, rack)
 
-    async def register(self, broker_id, former=()):
+    async def register(self, broker_id: int, former: Collection[int] = ()) -> Node:
         """A session with the broker's registration, and no controller yet."""
         session = self.tree.open()
         node = self.nodes.get(broker_id) or Node(broker_id, session, None)
@@ -195,7 +198,7 @@ class ClusterOfControllers:
         await node.store.register_broker(self.broker_node(broker_id))
         return node
 
-    async def start(self, *broker_ids):
+    async def start(self, *broker_ids: int) -> list[KafkaController]:
         for broker_id in broker_ids:
             node = await self.register(broker_id)
             self.make_controller(node)
@@ -203,7 +206,7 @@ class ClusterOfControllers:
             await self.settle()
         return [self.nodes[b].controller for b in broker_ids]
 
-    def make_controller(self, node):
+    def make_controller(self, node: Node) -> KafkaController:
         config = ControllerConfig(
             node.id, zookeeper_session_timeout_ms=SESSION_TIMEOUT_MS, **self.config
         )
@@ -229,7 +232,7 @@ class ClusterOfControllers:
                 return
         raise AssertionError("the controllers never come to rest")
 
-    async def kill(self, broker_id) -> None:
+    async def kill(self, broker_id: int) -> None:
         """kill -9: its session ends, its tasks do not run any more."""
         node = self.nodes.pop(broker_id)
         if node.controller and node.controller._task:
@@ -242,7 +245,7 @@ class ClusterOfControllers:
         self.brokers.down.add(broker_id)
         await self.settle()
 
-    async def lose_session(self, broker_id) -> None:
+    async def lose_session(self, broker_id: int) -> None:
         """The session expires under a running broker: what the session keeper does then."""
         node = self.nodes[broker_id]
         former = node.session.session_id
@@ -257,14 +260,16 @@ class ClusterOfControllers:
             if node.controller:
                 await node.controller.stop()
 
-    async def create_topic(self, name, *replicas, config=None):
+    async def create_topic(
+        self, name: str, *replicas: tuple[int, ...], config: dict[str, str] | None = None
+    ) -> list[TopicPartition]:
         store = ZkStore(self.tree.open())
         topic_id = UUID(int=0xABC000 + self.tree.zxid)
         await store.create_topic(name, topic_id, dict(enumerate(replicas)), config or {})
         await self.settle()
         return [TopicPartition(name, i) for i in range(len(replicas))]
 
-    async def state(self, tp):
+    async def state(self, tp: TopicPartition) -> tuple[int, tuple[int, ...], int] | None:
         """The partition's state znode: (leader, isr, leader epoch)."""
         found = await ZkStore(self.tree.open()).leader_isr_states([tp])
         if tp not in found:
@@ -273,8 +278,19 @@ class ClusterOfControllers:
         return s.leader, s.isr, s.leader_epoch
 
     @property
-    def active(self):
+    def active(self) -> KafkaController:
         """The controller in office."""
         controllers = [n.controller for n in self.nodes.values() if n.controller]
         (one,) = [controller for controller in controllers if controller.is_active]
         return one
+
+
+class NewCluster(Protocol):
+    """``async with new_cluster() as cluster``; the arguments go to ``ControllerConfig``."""
+
+    def __call__(self, **config: Any) -> AbstractAsyncContextManager[ClusterOfControllers]: ...
+
+
+# A request as (kind, broker, {partition: gist}).
+Gist: TypeAlias = tuple[str, int, dict[str, Any]]
+InShort: TypeAlias = Callable[[Iterable[tuple[int, Any]]], list[Gist]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from minikafka.kernel.cluster import TopicPartition
@@ -11,9 +12,10 @@ from minikafka.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from minikafka.protocol.messages.stop_replica import StopReplicaRequest
 from minikafka.zookeeper import paths
 from minikafka.zookeeper.store import ZkStore
+from tests.support.controller_lab import ClusterOfControllers
 
 
-async def catch_up(cluster, tp, *only) -> None:
+async def catch_up(cluster: ClusterOfControllers, tp: TopicPartition, *only: int) -> None:
     """The leader takes every live replica (or ``only`` these) into the ISR, and tells nobody."""
     store = ZkStore(cluster.tree.open())
     found = (await store.leader_isr_states([tp])).get(tp)
@@ -30,7 +32,7 @@ async def catch_up(cluster, tp, *only) -> None:
     await cluster.settle()
 
 
-def assigned(cluster, tp):
+def assigned(cluster: ClusterOfControllers, tp: TopicPartition):
     """What the topic's znode says of a partition."""
     data = json.loads(cluster.tree.nodes[paths.topic(tp.topic)].data)
     number = str(tp.partition)
@@ -41,14 +43,14 @@ def assigned(cluster, tp):
     }
 
 
-def in_zookeeper(cluster, tp):
+def in_zookeeper(cluster: ClusterOfControllers, tp: TopicPartition):
     """(AR, leader, ISR), AR and ISR in ascending order."""
     state = json.loads(cluster.tree.nodes[paths.partition_state(tp)].data)
     replicas = tuple(sorted(assigned(cluster, tp)["replicas"]))
     return replicas, state["leader"], tuple(sorted(state["isr"]))
 
 
-def wish(cluster, targets) -> None:
+def wish(cluster: ClusterOfControllers, targets: Mapping[TopicPartition, Iterable[int]]) -> None:
     """What kafka-reassign-partitions wrote before KIP-455."""
     rows = [
         {"topic": tp.topic, "partition": tp.partition, "replicas": list(replicas)}
@@ -111,7 +113,7 @@ class DeathAt:
         self.came = True
         await asyncio.get_running_loop().create_future()
 
-    async def awaited(self, turns=2_000) -> bool:
+    async def awaited(self, turns: int = 2_000) -> bool:
         """Whether it came; False when there is nothing more to ask."""
         for _ in range(turns):
             await asyncio.sleep(0)

@@ -50,12 +50,12 @@ class Tree:
         self.sessions[session.session_id] = session
         return session
 
-    def expire(self, session_id) -> None:
+    def expire(self, session_id: int) -> None:
         """The session is over for the servers and for its owner."""
         self.forget(session_id)
         self.sessions[session_id].state = SessionState.EXPIRED
 
-    def forget(self, session_id) -> None:
+    def forget(self, session_id: int) -> None:
         """The servers expire a session whose owner does not know yet."""
         for path in sorted(self.nodes):
             if self.nodes[path].owner == session_id:
@@ -64,7 +64,7 @@ class Tree:
             for key in [k for k in watches if k[0] == session_id]:
                 del watches[key]
 
-    def census(self, session_id):
+    def census(self, session_id: int):
         paths = [
             p for w in (self.data_watches, self.child_watches) for s, p in w if s == session_id
         ]
@@ -86,7 +86,7 @@ class Tree:
                 for watcher in watches.pop(key):
                     loop.call_soon(watcher, WatchEvent(what, at))
 
-    def create(self, path, data, owner=0, sequential=False):
+    def create(self, path, data: bytes, owner=0, sequential: bool = False):
         parent = posixpath.dirname(path)
         if parent not in self.nodes:
             raise NoNode(path)
@@ -101,13 +101,13 @@ class Tree:
         self.fire(path, WatchKind.CREATED)
         return path
 
-    def check(self, path, version) -> None:
+    def check(self, path, version: int) -> None:
         if path not in self.nodes:
             raise NoNode(path)
         if version not in (-1, self.nodes[path].version):
             raise BadVersion(path)
 
-    def set(self, path, data, version=-1):
+    def set(self, path, data: bytes, version: int = -1):
         self.check(path, version)
         self.zxid += 1
         node = self.nodes[path]
@@ -115,7 +115,7 @@ class Tree:
         self.fire(path, WatchKind.CHANGED)
         return self.stat(path)
 
-    def delete(self, path, version=-1) -> None:
+    def delete(self, path, version: int = -1) -> None:
         self.check(path, version)
         if any(p.startswith(path + "/") for p in self.nodes):
             raise NotEmpty(path)
@@ -133,7 +133,7 @@ class Tree:
 class Session:
     """``calls`` is the trace of what was asked; ``fail`` maps a path to an error, once."""
 
-    def __init__(self, tree, session_id) -> None:
+    def __init__(self, tree, session_id: int) -> None:
         self.tree = tree
         self.session_id = session_id
         self.state = SessionState.CONNECTED
@@ -186,16 +186,18 @@ class Session:
             if p != "/" and posixpath.dirname(p) == path
         )
 
-    async def create(self, path, data=b"", *, ephemeral=False, sequential=False):
+    async def create(
+        self, path, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False
+    ):
         await self._turn("create", path)
         made = self.tree.create(path, data, self.session_id if ephemeral else 0, sequential)
         return made, self.tree.stat(made)
 
-    async def set(self, path, data, version=-1):
+    async def set(self, path, data: bytes, version: int = -1):
         await self._turn("set", path)
         return self.tree.set(path, data, version)
 
-    async def delete(self, path, version=-1) -> None:
+    async def delete(self, path, version: int = -1) -> None:
         await self._turn("delete", path)
         self.tree.delete(path, version)
 

@@ -54,7 +54,7 @@ class Stage:
         self.cache = cache_with(update(controller=-1))
 
     async def open(self) -> None:
-        def on_frame(connection, frame) -> None:
+        def on_frame(connection, frame: memoryview) -> None:
             header, body = decode_request_header(frame)
             self.asked.append(decode(ControlledShutdownRequest, header.api_version, frame[body:]))
             self.connections.add(connection.number)

@@ -27,7 +27,7 @@ class Stage:
     async def controller(self, broker_id: int, answers: bool = True) -> None:
         """A server that is the controller from now on."""
 
-        def on_frame(connection, frame) -> None:
+        def on_frame(connection, frame: memoryview) -> None:
             header, _ = decode_request_header(frame)
             slot = connection.open_slot(len(frame))
             if answers:

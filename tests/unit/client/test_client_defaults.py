@@ -122,7 +122,7 @@ class Upper:
 
 @pytest.mark.parametrize("given", [Upper, str, bytes])
 @pytest.mark.parametrize("name", ["key_serializer", "value_serializer"])
-def test_a_serializer_is_no_class(name, given) -> None:
+def test_a_serializer_is_no_class(name: str, given) -> None:
     key = name.replace("_", ".")
     with pytest.raises(
         ValueError, match=f"{key} must be a function or have a method serialize, not <class"

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
 from minikafka.controller.leader_election import TASK_NAME as TIMER
-from tests.support.controller_lab import ClusterOfControllers, ManualClock
+from tests.support.controller_lab import (
+    ClusterOfControllers,
+    Gist,
+    InShort,
+    ManualClock,
+    NewCluster,
+)
 
 
 @pytest.fixture
-def new_cluster():
+def new_cluster() -> NewCluster:
     """``async with new_cluster() as cluster``: an empty cluster, stopped at the end. A task that
     outlives the controllers fails the test; waiting for it would hang."""
 
     @asynccontextmanager
-    async def make(**config):
+    async def make(**config: Any) -> AsyncIterator[ClusterOfControllers]:
         others = asyncio.all_tasks()
         async with asyncio.TaskGroup() as tasks:
             cluster = ClusterOfControllers(tasks, config=config)
@@ -35,17 +43,17 @@ def new_cluster():
 
 
 @pytest.fixture
-def manual_clock():
+def manual_clock() -> ManualClock:
     return ManualClock()
 
 
 @pytest.fixture
-def in_short():
+def in_short() -> InShort:
     """Requests as (kind, broker, {partition: gist})."""
 
-    def gist(broker_id, message):
+    def gist(broker_id: int, message: Any) -> Gist:
         kind = type(message).__name__.removesuffix("Request")
-        partitions = {}
+        partitions: dict[str, Any] = {}
         for topic in message.topic_states:
             for p in topic.partition_states:
                 name = f"{topic.topic_name}-{p.partition_index}"

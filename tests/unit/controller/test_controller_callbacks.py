@@ -6,6 +6,7 @@ from structlog.testing import capture_logs
 from minikafka.core.controller.states import PartitionState, ReplicaState
 from minikafka.kernel.cluster import PartitionAndReplica, TopicPartition
 from minikafka.zookeeper.store import ZkStore
+from tests.support.controller_lab import InShort, NewCluster
 
 
 def steps(logs):
@@ -57,7 +58,7 @@ CREATED = [
 
 
 @pytest.mark.mission("CCB-6", "CCB-7", "CDU-4", "OPS-3", "CTX-1")
-async def test_a_new_topic_in_four_steps(new_cluster, in_short) -> None:
+async def test_a_new_topic_in_four_steps(new_cluster: NewCluster, in_short: InShort) -> None:
     async with new_cluster() as cluster:
         (controller, _) = await cluster.start(1, 2)
         cluster.brokers.take()
@@ -78,7 +79,7 @@ async def test_a_new_topic_in_four_steps(new_cluster, in_short) -> None:
 
 
 @pytest.mark.mission("CCB-3", "CDU-7", "CDU-8", "CRS-2")
-async def test_failover_in_order(new_cluster, in_short) -> None:
+async def test_failover_in_order(new_cluster: NewCluster, in_short: InShort) -> None:
     async with new_cluster() as cluster:
         await cluster.start(1, 2)
         await cluster.create_topic("t", (2, 1))
@@ -111,7 +112,9 @@ async def test_failover_in_order(new_cluster, in_short) -> None:
 
 
 @pytest.mark.mission("CCB-3", "RSM-12")
-async def test_what_a_dead_controller_led_is_written_and_told_once(new_cluster, in_short) -> None:
+async def test_what_a_dead_controller_led_is_written_and_told_once(
+    new_cluster: NewCluster, in_short: InShort
+) -> None:
     async with new_cluster() as cluster:
         await cluster.start(1, 2, 3)
         led, followed = await cluster.create_topic("t", (1, 2, 3), (2, 3, 1))
@@ -134,7 +137,7 @@ async def test_what_a_dead_controller_led_is_written_and_told_once(new_cluster, 
 
 
 @pytest.mark.mission("CCB-3", "CRS-4")
-async def test_every_read_of_the_failover_arms_its_watch(new_cluster) -> None:
+async def test_every_read_of_the_failover_arms_its_watch(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         await cluster.start(1)
         await cluster.create_topic("t", (1,))
@@ -154,7 +157,7 @@ async def test_every_read_of_the_failover_arms_its_watch(new_cluster) -> None:
 
 
 @pytest.mark.mission("CCB-2", "CDU-6", "RSM-17", "LEL-1", "OPS-3")
-async def test_a_broker_dies(new_cluster, in_short) -> None:
+async def test_a_broker_dies(new_cluster: NewCluster, in_short: InShort) -> None:
     async with new_cluster() as cluster:
         await cluster.start(1, 2, 3)
         led, followed = await cluster.create_topic("t", (3, 1, 2), (1, 2, 3))
@@ -183,7 +186,7 @@ async def test_a_broker_dies(new_cluster, in_short) -> None:
 
 
 @pytest.mark.mission("LEL-2", "LEL-3")
-async def test_the_topic_leader_example(new_cluster) -> None:
+async def test_the_topic_leader_example(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         await cluster.start(2, 3, 1)
         p0, p1, p2 = await cluster.create_topic("topic-leader", (3, 1, 2), (1, 2, 3), (2, 3, 1))
@@ -195,7 +198,7 @@ async def test_the_topic_leader_example(new_cluster) -> None:
 
 
 @pytest.mark.mission("CCB-1", "CDU-6", "PSM-14", "OPS-3")
-async def test_a_broker_comes_back(new_cluster, in_short) -> None:
+async def test_a_broker_comes_back(new_cluster: NewCluster, in_short: InShort) -> None:
     async with new_cluster() as cluster:
         await cluster.start(1, 2)
         alone, shared = await cluster.create_topic("t", (2,), (1, 2))
@@ -226,7 +229,7 @@ async def test_a_broker_comes_back(new_cluster, in_short) -> None:
 
 
 @pytest.mark.mission("CCB-1", "CCB-2")
-async def test_a_broker_bounces_before_anybody_looked(new_cluster) -> None:
+async def test_a_broker_bounces_before_anybody_looked(new_cluster: NewCluster) -> None:
     """One event, a new epoch: it failed and started."""
     async with new_cluster() as cluster:
         (controller, _) = await cluster.start(1, 2)
@@ -245,7 +248,7 @@ async def test_a_broker_bounces_before_anybody_looked(new_cluster) -> None:
 
 
 @pytest.mark.mission("CCB-2", "DEL-5")
-async def test_nobody_is_left_to_elect(new_cluster) -> None:
+async def test_nobody_is_left_to_elect(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         (controller, _) = await cluster.start(1, 2)
         (tp,) = await cluster.create_topic("t", (2,))
@@ -257,7 +260,7 @@ async def test_nobody_is_left_to_elect(new_cluster) -> None:
 
 @pytest.mark.mission("LEL-4", "OPS-4")
 @pytest.mark.parametrize("where", ["topic", "broker"])
-async def test_unclean_election_by_configuration(new_cluster, where) -> None:
+async def test_unclean_election_by_configuration(new_cluster: NewCluster, where) -> None:
     key = "unclean.leader.election.enable"
     settings = {"unclean_leader_election_enable": True} if where == "broker" else {}
     async with new_cluster(**settings) as cluster:
@@ -276,7 +279,7 @@ async def test_unclean_election_by_configuration(new_cluster, where) -> None:
 
 
 @pytest.mark.mission("CCB-8", "CDU-7", "CRS-5")
-async def test_a_topic_grows(new_cluster) -> None:
+async def test_a_topic_grows(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         (controller, _) = await cluster.start(1, 2)
         await cluster.create_topic("t", (1, 2))

@@ -17,13 +17,14 @@ from minikafka.protocol.messages.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
+from tests.support.controller_lab import ManualClock
 
 
-def broker(broker_id):
+def broker(broker_id: int):
     return Broker(broker_id, (Endpoint("h", 1),))
 
 
-def request(broker_id, number):
+def request(broker_id: int, number: int):
     """``number`` tells requests apart."""
     return BrokerRequest(broker_id, UpdateMetadataRequest(controller_epoch=number))
 
@@ -48,7 +49,7 @@ class Peer:
     def close(self) -> None:
         pass
 
-    async def request(self, message, version, timeout_ms):
+    async def request(self, message, version: int, timeout_ms: int):
         assert (version, timeout_ms) == (8, 30_000)
         await asyncio.sleep(0)
         step = self.script.pop(0) if self.script else "answer"
@@ -62,7 +63,7 @@ class Peer:
 
 
 @pytest.fixture
-def world(manual_clock):
+def world(manual_clock: ManualClock):
     @asynccontextmanager
     async def make():
         peer, put, metrics = Peer(), [], Metrics()
@@ -77,7 +78,7 @@ def world(manual_clock):
     return make
 
 
-async def turns(count=50) -> None:
+async def turns(count: int = 50) -> None:
     for _ in range(count):
         await asyncio.sleep(0)
 
@@ -97,7 +98,9 @@ async def test_requests_leave_in_order_and_answers_come_as_events(world) -> None
 
 
 @pytest.mark.parametrize("trouble", ["refuse", "reset", "timeout"])
-async def test_a_request_is_repeated_until_it_is_answered(world, manual_clock, trouble) -> None:
+async def test_a_request_is_repeated_until_it_is_answered(
+    world, manual_clock: ManualClock, trouble
+) -> None:
     async with world() as (channels, peer, put, _):
         channels.add_broker(broker(1))
         peer.script = [trouble, trouble]
@@ -121,7 +124,7 @@ async def test_a_refusal_is_an_answer(world) -> None:
         assert put == [events.UpdateMetadataResponse(1, 0, ErrorCode.STALE_CONTROLLER_EPOCH)]
 
 
-async def test_a_broker_that_is_gone_is_told_nothing_more(world, manual_clock) -> None:
+async def test_a_broker_that_is_gone_is_told_nothing_more(world, manual_clock: ManualClock) -> None:
     async with world() as (channels, peer, put, metrics):
         channels.add_broker(broker(1))
         peer.script = ["reset"]
@@ -155,7 +158,9 @@ async def test_one_that_does_not_answer_holds_up_nobody_else(world) -> None:
         assert [event.broker_id for event in put] == [2]
 
 
-async def test_one_that_falls_too_far_behind_is_told_everything_anew(world, monkeypatch) -> None:
+async def test_one_that_falls_too_far_behind_is_told_everything_anew(
+    world, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "MAX_QUEUED_REQUESTS", 3)
     async with world() as (channels, peer, put, metrics):
         channels.add_broker(broker(1))

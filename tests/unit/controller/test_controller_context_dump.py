@@ -8,6 +8,7 @@ import json
 import pytest
 
 from minikafka.core.controller.events import ControlledShutdown, TopicChange
+from tests.support.controller_lab import NewCluster
 
 FIELDS_OF_KAFKA_0_8 = {
     "controllerChannelManager",
@@ -33,7 +34,7 @@ def dump(controller, limit=1000):
 
 
 @pytest.mark.mission("CTX-2")
-async def test_every_field_of_the_context_is_in_the_dump(new_cluster) -> None:
+async def test_every_field_of_the_context_is_in_the_dump(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         (controller, _) = await cluster.start(1, 2)
         await cluster.create_topic("t", (1, 2))
@@ -58,7 +59,7 @@ async def test_every_field_of_the_context_is_in_the_dump(new_cluster) -> None:
 
 
 @pytest.mark.mission("CTX-2")
-async def test_the_correlation_id_counts_the_batches_of_a_term(new_cluster) -> None:
+async def test_the_correlation_id_counts_the_batches_of_a_term(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         (controller,) = await cluster.start(1)
         assert dump(controller)["correlationId"] == 1  # UpdateMetadata at the failover
@@ -73,7 +74,7 @@ async def test_the_correlation_id_counts_the_batches_of_a_term(new_cluster) -> N
 
 
 @pytest.mark.mission("CTX-2", "CTX-5")
-async def test_an_event_that_is_handled_plays_the_part_of_the_lock(new_cluster) -> None:
+async def test_an_event_that_is_handled_plays_the_part_of_the_lock(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         (controller, _) = await cluster.start(1, 2)
         await cluster.create_topic("t", (2, 1))
@@ -97,7 +98,7 @@ async def test_an_event_that_is_handled_plays_the_part_of_the_lock(new_cluster) 
         await other
 
 
-async def test_a_limit_bounds_every_list_and_map(new_cluster) -> None:
+async def test_a_limit_bounds_every_list_and_map(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         (controller, *_) = await cluster.start(1, 2, 3)
         for name in ("c", "a", "b"):
@@ -109,7 +110,7 @@ async def test_a_limit_bounds_every_list_and_map(new_cluster) -> None:
         assert max(map(len, sized)) == 2
 
 
-async def test_a_broker_that_is_not_the_controller_knows_nothing(new_cluster) -> None:
+async def test_a_broker_that_is_not_the_controller_knows_nothing(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         (_, second) = await cluster.start(1, 2)
         await cluster.create_topic("t", (1, 2))

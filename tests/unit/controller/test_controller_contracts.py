@@ -20,6 +20,7 @@ from minikafka.kernel.cluster import ElectionType, PartitionAndReplica, TopicPar
 from minikafka.kernel.errors import ErrorCode
 from minikafka.zookeeper import paths
 from minikafka.zookeeper.store import ZkStore
+from tests.support.controller_lab import ClusterOfControllers, NewCluster
 from tests.support.reassigning import catch_up
 
 # --------------------------------------------------------------------------------------- elector
@@ -28,7 +29,7 @@ from tests.support.reassigning import catch_up
 class Office:
     """An elector of broker 7 alone, whose call-backs only take notes."""
 
-    def __init__(self, cluster, node) -> None:
+    def __init__(self, cluster: ClusterOfControllers, node) -> None:
         self.notes = []
         self.events = []
         self.context = ControllerContext()
@@ -65,7 +66,9 @@ def test_the_elector_takes_what_kafkas_does() -> None:
 
 
 @pytest.mark.mission("CEL-7", "CEL-9", "CFO-3")
-async def test_the_elector_calls_back_once_for_each_office_won_and_lost(new_cluster) -> None:
+async def test_the_elector_calls_back_once_for_each_office_won_and_lost(
+    new_cluster: NewCluster,
+) -> None:
     async with new_cluster() as cluster:
         node = await cluster.register(7)
         office = Office(cluster, node)
@@ -104,14 +107,16 @@ async def test_the_elector_calls_back_once_for_each_office_won_and_lost(new_clus
 
 
 @pytest.mark.mission("CCB-5")
-async def test_a_broker_that_stops_while_it_is_elected_does_not_take_office(new_cluster) -> None:
+async def test_a_broker_that_stops_while_it_is_elected_does_not_take_office(
+    new_cluster: NewCluster,
+) -> None:
     async with new_cluster() as cluster:
         node = await cluster.register(1)
         controller = cluster.make_controller(node)
         register = node.store.register_controller_and_increment_epoch
         stopping = []
 
-        async def win_and_stop(broker_id, wall_ms):
+        async def win_and_stop(broker_id: int, wall_ms: int):
             won = await register(broker_id, wall_ms)
             stopping.append(asyncio.create_task(controller.stop()))
             await asyncio.sleep(0)
@@ -140,7 +145,7 @@ async def test_a_broker_that_stops_while_it_is_elected_does_not_take_office(new_
 @pytest.mark.mission("PSM-6")
 @pytest.mark.parametrize("how", ["created", "grown", "left unmade by a dead controller"])
 async def test_a_partition_that_becomes_new_has_its_replicas_from_zookeeper(
-    new_cluster, how
+    new_cluster: NewCluster, how
 ) -> None:
     async with new_cluster() as cluster:
         await cluster.start(1, 2, 3)
@@ -204,7 +209,9 @@ class Writes:
 
 
 @pytest.mark.mission("CRS-3")
-async def test_hundreds_of_partitions_are_written_by_a_handful_of_requests(new_cluster) -> None:
+async def test_hundreds_of_partitions_are_written_by_a_handful_of_requests(
+    new_cluster: NewCluster,
+) -> None:
     async with new_cluster() as cluster:
         await cluster.start(1, 2)
         node = cluster.nodes[1]
@@ -222,7 +229,7 @@ async def test_hundreds_of_partitions_are_written_by_a_handful_of_requests(new_c
 
 
 @pytest.mark.mission("CRS-4")
-async def test_only_the_controller_watches_topics_and_brokers(new_cluster) -> None:
+async def test_only_the_controller_watches_topics_and_brokers(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         await cluster.start(1, 2, 3)
         await cluster.create_topic("t", (1, 2, 3))
@@ -251,7 +258,9 @@ async def test_only_the_controller_watches_topics_and_brokers(new_cluster) -> No
 
 
 @pytest.mark.mission("CDU-6")
-async def test_the_next_connection_to_a_broker_goes_to_its_new_address(new_cluster) -> None:
+async def test_the_next_connection_to_a_broker_goes_to_its_new_address(
+    new_cluster: NewCluster,
+) -> None:
     async with new_cluster() as cluster:
         connect, opened = cluster.brokers.connect, []
 
@@ -278,7 +287,7 @@ async def test_the_next_connection_to_a_broker_goes_to_its_new_address(new_clust
 
 
 @pytest.mark.mission("RSM-3", "LEL-1")
-async def test_a_replica_that_has_a_disk_again_may_lead_again(new_cluster) -> None:
+async def test_a_replica_that_has_a_disk_again_may_lead_again(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         (controller, _) = await cluster.start(1, 2)
         (tp,) = await cluster.create_topic("t", (2, 1))
@@ -301,7 +310,7 @@ async def test_a_replica_that_has_a_disk_again_may_lead_again(new_cluster) -> No
 
 @pytest.mark.mission("CFO-2")
 async def test_dead_replicas_that_wait_are_forgotten_at_a_resignation(
-    new_cluster, monkeypatch
+    new_cluster: NewCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever is elected next finds them in the ISRs."""
     monkeypatch.setattr(machines, "SLICE", 2)
@@ -327,7 +336,9 @@ async def test_dead_replicas_that_wait_are_forgotten_at_a_resignation(
 
 
 @pytest.mark.mission("CSH-8", "CCB-1")
-async def test_a_broker_that_comes_back_from_a_controlled_shutdown_is_live(new_cluster) -> None:
+async def test_a_broker_that_comes_back_from_a_controlled_shutdown_is_live(
+    new_cluster: NewCluster,
+) -> None:
     async with new_cluster() as cluster:
         (controller, _) = await cluster.start(1, 2)
         (tp,) = await cluster.create_topic("t", (2, 1))
@@ -342,7 +353,9 @@ async def test_a_broker_that_comes_back_from_a_controlled_shutdown_is_live(new_c
 
 
 @pytest.mark.mission("CEL-12")
-async def test_nobody_stands_between_a_lost_session_and_the_new_registration(new_cluster) -> None:
+async def test_nobody_stands_between_a_lost_session_and_the_new_registration(
+    new_cluster: NewCluster,
+) -> None:
     async with new_cluster() as cluster:
         (controller,) = await cluster.start(1)
         cluster.tree.expire(cluster.nodes[1].session.session_id)

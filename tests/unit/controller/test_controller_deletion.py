@@ -7,16 +7,17 @@ from minikafka.core.controller.states import ReplicaState
 from minikafka.kernel.cluster import PartitionAndReplica
 from minikafka.kernel.errors import ErrorCode
 from minikafka.zookeeper.store import ZkStore
+from tests.support.controller_lab import ClusterOfControllers, InShort, NewCluster
 
 
-async def delete(cluster, *topics) -> None:
+async def delete(cluster: ClusterOfControllers, *topics) -> None:
     store = ZkStore(cluster.tree.open())
     for topic in topics:
         await store.request_topic_deletion(topic)
     await cluster.settle()
 
 
-def left(cluster, topic):
+def left(cluster: ClusterOfControllers, topic: str):
     return sorted(p for p in cluster.tree.nodes if topic in p.split("/"))
 
 
@@ -30,7 +31,7 @@ def changes(logs):
 
 
 @pytest.mark.mission("DEL-1", "DEL-2", "CDU-5", "RSM-13", "RSM-14", "RSM-16")
-async def test_a_topic_goes_with_everything(new_cluster, in_short) -> None:
+async def test_a_topic_goes_with_everything(new_cluster: NewCluster, in_short: InShort) -> None:
     async with new_cluster() as cluster:
         (controller, _) = await cluster.start(1, 2)
         before = sorted(cluster.tree.nodes)
@@ -63,7 +64,7 @@ async def test_a_topic_goes_with_everything(new_cluster, in_short) -> None:
 
 
 @pytest.mark.mission("DEL-1")
-async def test_a_topic_made_again_at_once_is_another_one(new_cluster) -> None:
+async def test_a_topic_made_again_at_once_is_another_one(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         (controller, _) = await cluster.start(1, 2)
         await cluster.create_topic("t", (1, 2))
@@ -75,7 +76,9 @@ async def test_a_topic_made_again_at_once_is_another_one(new_cluster) -> None:
 
 
 @pytest.mark.mission("DEL-3", "DEL-4", "RSM-15", "CCB-1")
-async def test_a_dead_replica_halts_the_deletion_until_its_broker_is_back(new_cluster) -> None:
+async def test_a_dead_replica_halts_the_deletion_until_its_broker_is_back(
+    new_cluster: NewCluster,
+) -> None:
     async with new_cluster() as cluster:
         (controller, *_) = await cluster.start(1, 2, 3)
         await cluster.create_topic("t", (1, 2), (3, 1))
@@ -91,7 +94,7 @@ async def test_a_dead_replica_halts_the_deletion_until_its_broker_is_back(new_cl
 
 
 @pytest.mark.mission("DEL-3", "CCB-2", "RSM-15")
-async def test_a_broker_that_dies_before_it_answers(new_cluster) -> None:
+async def test_a_broker_that_dies_before_it_answers(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         (controller, *_) = await cluster.start(1, 2)
         (tp,) = await cluster.create_topic("t", (1, 2))
@@ -111,7 +114,7 @@ async def test_a_broker_that_dies_before_it_answers(new_cluster) -> None:
 
 
 @pytest.mark.mission("DEL-3", "DEL-4", "RSM-15")
-async def test_a_broker_that_cannot_delete(new_cluster) -> None:
+async def test_a_broker_that_cannot_delete(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         (controller, *_) = await cluster.start(1, 2)
         (tp,) = await cluster.create_topic("t", (1, 2))
@@ -129,7 +132,7 @@ async def test_a_broker_that_cannot_delete(new_cluster) -> None:
 
 
 @pytest.mark.mission("DEL-4", "CCB-3")
-async def test_a_new_controller_takes_the_deletion_over(new_cluster) -> None:
+async def test_a_new_controller_takes_the_deletion_over(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         await cluster.start(1, 2)
         await cluster.create_topic("t", (1, 2))
@@ -144,7 +147,9 @@ async def test_a_new_controller_takes_the_deletion_over(new_cluster) -> None:
 
 
 @pytest.mark.mission("DEL-4", "CCB-3")
-async def test_a_new_controller_takes_over_a_halted_deletion(new_cluster, in_short) -> None:
+async def test_a_new_controller_takes_over_a_halted_deletion(
+    new_cluster: NewCluster, in_short: InShort
+) -> None:
     async with new_cluster() as cluster:
         await cluster.start(1, 2, 3)
         await cluster.create_topic("t", (1, 2), (2,))
@@ -164,7 +169,7 @@ async def test_a_new_controller_takes_over_a_halted_deletion(new_cluster, in_sho
 
 
 @pytest.mark.mission("DEL-5")
-async def test_topics_to_be_deleted_take_no_part_in_elections(new_cluster) -> None:
+async def test_topics_to_be_deleted_take_no_part_in_elections(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         await cluster.start(1, 2, 3)
         (tp,) = await cluster.create_topic("t", (2, 3))
@@ -176,7 +181,7 @@ async def test_topics_to_be_deleted_take_no_part_in_elections(new_cluster) -> No
 
 
 @pytest.mark.mission("DEL-1")
-async def test_unknown_topics_are_taken_off_the_list(new_cluster) -> None:
+async def test_unknown_topics_are_taken_off_the_list(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         await cluster.start(1)
         await delete(cluster, "nothing")
@@ -184,7 +189,7 @@ async def test_unknown_topics_are_taken_off_the_list(new_cluster) -> None:
 
 
 @pytest.mark.mission("DEL-1")
-async def test_deletion_can_be_switched_off(new_cluster) -> None:
+async def test_deletion_can_be_switched_off(new_cluster: NewCluster) -> None:
     async with new_cluster(delete_topic_enable=False) as cluster:
         (controller,) = await cluster.start(1)
         (tp,) = await cluster.create_topic("t", (1,))
@@ -195,7 +200,7 @@ async def test_deletion_can_be_switched_off(new_cluster) -> None:
 
 
 @pytest.mark.mission("DEL-1")
-async def test_switched_off_at_a_failover_too(new_cluster) -> None:
+async def test_switched_off_at_a_failover_too(new_cluster: NewCluster) -> None:
     """The topic was put on the list while there was no controller."""
     async with new_cluster(delete_topic_enable=False) as cluster:
         await cluster.start(1, 2)
@@ -210,7 +215,7 @@ async def test_switched_off_at_a_failover_too(new_cluster) -> None:
 
 
 @pytest.mark.mission("DEL-2")
-async def test_growth_of_a_doomed_topic_is_undone(new_cluster) -> None:
+async def test_growth_of_a_doomed_topic_is_undone(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         (controller, *_) = await cluster.start(1, 2)
         await cluster.create_topic("t", (1, 2))
@@ -226,7 +231,7 @@ async def test_growth_of_a_doomed_topic_is_undone(new_cluster) -> None:
 
 
 @pytest.mark.mission("CDU-4")
-async def test_a_topic_removed_by_hand_is_forgotten(new_cluster) -> None:
+async def test_a_topic_removed_by_hand_is_forgotten(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         (controller, _) = await cluster.start(1, 2)
         await cluster.create_topic("t", (1, 2))

@@ -11,6 +11,7 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.zookeeper import paths
 from minikafka.zookeeper.store import ZkStore
 from minikafka.zookeeper.znodes import ControllerEpochZnode
+from tests.support.controller_lab import ClusterOfControllers, NewCluster
 from tests.support.reassigning import DeathAt, assigned, catch_up, wish
 
 BROKERS = (1, 2, 3)
@@ -19,14 +20,14 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 class Creation:
-    async def prepare(self, cluster) -> None:
+    async def prepare(self, cluster: ClusterOfControllers) -> None:
         pass
 
-    async def begin(self, cluster) -> None:
+    async def begin(self, cluster: ClusterOfControllers) -> None:
         store = ZkStore(cluster.tree.open())
         await store.create_topic("t", None, {0: (1, 2), 1: (2, 3)}, {})
 
-    async def check(self, cluster) -> None:
+    async def check(self, cluster: ClusterOfControllers) -> None:
         assert await cluster.state(T0) == (1, (1, 2), 0)
         assert await cluster.state(T1) == (2, (2, 3), 0)
         context = cluster.active.context
@@ -35,10 +36,10 @@ class Creation:
 
 
 class Growth:
-    async def prepare(self, cluster) -> None:
+    async def prepare(self, cluster: ClusterOfControllers) -> None:
         await cluster.create_topic("t", (1, 2))
 
-    async def begin(self, cluster) -> None:
+    async def begin(self, cluster: ClusterOfControllers) -> None:
         node = json.loads(cluster.tree.nodes[paths.topic("t")].data)
         node["partitions"]["1"] = [2, 3]
         cluster.tree.set(paths.topic("t"), json.dumps(node).encode())
@@ -47,36 +48,36 @@ class Growth:
 
 
 class Deletion:
-    async def prepare(self, cluster) -> None:
+    async def prepare(self, cluster: ClusterOfControllers) -> None:
         await cluster.create_topic("t", (1, 2), (2, 3))
 
-    async def begin(self, cluster) -> None:
+    async def begin(self, cluster: ClusterOfControllers) -> None:
         cluster.tree.create(f"{paths.DELETE_TOPICS}/t", b"")
 
-    async def check(self, cluster) -> None:
+    async def check(self, cluster: ClusterOfControllers) -> None:
         left = [path for path in cluster.tree.nodes if path.rpartition("/")[2] == "t"]
         assert left == []
         assert "t" not in cluster.active.context.all_topics
 
 
 class OfflineElection:
-    async def prepare(self, cluster) -> None:
+    async def prepare(self, cluster: ClusterOfControllers) -> None:
         await cluster.create_topic("t", (1, 2), (2, 1))
 
-    async def begin(self, cluster) -> None:
+    async def begin(self, cluster: ClusterOfControllers) -> None:
         gone = cluster.nodes.pop(1)
         await gone.controller.stop()
         cluster.brokers.down.add(1)
         cluster.tree.expire(gone.session.session_id)
 
-    async def check(self, cluster) -> None:
+    async def check(self, cluster: ClusterOfControllers) -> None:
         for partition in (T0, T1):
             leader, isr, _ = await cluster.state(partition)
             assert (leader, isr) == (2, (2,))
 
 
 class PreferredElection:
-    async def prepare(self, cluster) -> None:
+    async def prepare(self, cluster: ClusterOfControllers) -> None:
         await cluster.create_topic("t", (1, 2), (2, 1))
         await cluster.kill(1)
         cluster.brokers.down.discard(1)
@@ -85,12 +86,12 @@ class PreferredElection:
             await catch_up(cluster, partition)
         assert (await cluster.state(T0))[:2] == (2, (2, 1))
 
-    async def begin(self, cluster) -> None:
+    async def begin(self, cluster: ClusterOfControllers) -> None:
         rows = [{"topic": "t", "partition": 0}, {"topic": "t", "partition": 1}]
         data = json.dumps({"version": 1, "partitions": rows}).encode()
         cluster.tree.create(paths.PREFERRED_REPLICA_ELECTION, data)
 
-    async def check(self, cluster) -> None:
+    async def check(self, cluster: ClusterOfControllers) -> None:
         assert (await cluster.state(T0))[0] == 1
         assert (await cluster.state(T1))[0] == 2
         assert paths.PREFERRED_REPLICA_ELECTION not in cluster.tree.nodes
@@ -99,11 +100,11 @@ class PreferredElection:
 class Shutdown(OfflineElection):
     """What the broker that leaves was not relieved of, its death brings."""
 
-    async def begin(self, cluster) -> None:
+    async def begin(self, cluster: ClusterOfControllers) -> None:
         self.asked = asyncio.ensure_future(cluster.active.controlled_shutdown(1, -1))
         self.asked.add_done_callback(lambda done: done.cancelled() or done.exception())
 
-    async def check(self, cluster) -> None:
+    async def check(self, cluster: ClusterOfControllers) -> None:
         self.asked.cancel()
         await OfflineElection.begin(self, cluster)
         await cluster.settle()
@@ -113,13 +114,13 @@ class Shutdown(OfflineElection):
 class ReassignmentBegins:
     """Partition 0 moves from brokers 1 and 2 to 3 and 2, as a wish in ZooKeeper says."""
 
-    async def prepare(self, cluster) -> None:
+    async def prepare(self, cluster: ClusterOfControllers) -> None:
         await cluster.create_topic("t", (1, 2), (1, 2))
 
-    async def begin(self, cluster) -> None:
+    async def begin(self, cluster: ClusterOfControllers) -> None:
         wish(cluster, {T0: (3, 2)})
 
-    async def check(self, cluster) -> None:
+    async def check(self, cluster: ClusterOfControllers) -> None:
         """It ends under whoever is the controller, and the next wish stays in its place."""
         await catch_up(cluster, T0)
         assert assigned(cluster, T0) == {"replicas": (3, 2), "adding": (), "removing": ()}
@@ -134,12 +135,12 @@ class ReassignmentBegins:
 class ReassignmentEnds(ReassignmentBegins):
     """From the moment when the new replica is in sync."""
 
-    async def prepare(self, cluster) -> None:
+    async def prepare(self, cluster: ClusterOfControllers) -> None:
         await super().prepare(cluster)
         await ReassignmentBegins.begin(self, cluster)
         await cluster.settle()
 
-    async def begin(self, cluster) -> None:
+    async def begin(self, cluster: ClusterOfControllers) -> None:
         store = ZkStore(cluster.tree.open())
         found = (await store.leader_isr_states([T0]))[T0]
         grown = replace(found.leader_and_isr, isr=(1, 2, 3))
@@ -149,12 +150,12 @@ class ReassignmentEnds(ReassignmentBegins):
 class OneOfTwoReassignmentsEnds(ReassignmentEnds):
     """The wish of the other stays in the znode."""
 
-    async def prepare(self, cluster) -> None:
+    async def prepare(self, cluster: ClusterOfControllers) -> None:
         await ReassignmentBegins.prepare(self, cluster)
         wish(cluster, {T0: (3, 2), T1: (3, 2)})
         await cluster.settle()
 
-    async def check(self, cluster) -> None:
+    async def check(self, cluster: ClusterOfControllers) -> None:
         await catch_up(cluster, T0)
         assert assigned(cluster, T0) == {"replicas": (3, 2), "adding": (), "removing": ()}
         assert assigned(cluster, T1)["replicas"] == (3, 2, 1)
@@ -174,7 +175,7 @@ OPERATIONS = [
 ]
 
 
-async def consistent(cluster) -> None:
+async def consistent(cluster: ClusterOfControllers) -> None:
     """The controller in office knows what the znodes say, and every epoch is its own or older."""
     context = cluster.active.context
     data = cluster.tree.nodes[paths.CONTROLLER_EPOCH].data
@@ -187,7 +188,7 @@ async def consistent(cluster) -> None:
 @pytest.mark.mission("CEL-17", "CFO-5", "DEL-4", "CCB-6", "CTX-1", "LEL-1")
 @pytest.mark.parametrize("before", [True, False])
 @pytest.mark.parametrize("operation", OPERATIONS)
-async def test_killed(new_cluster, operation, before) -> None:
+async def test_killed(new_cluster: NewCluster, operation, before) -> None:
     n, lived = 0, False
     while not lived:
         n += 1
@@ -208,7 +209,7 @@ async def test_killed(new_cluster, operation, before) -> None:
 @pytest.mark.mission("CFO-1", "CFO-5", "CEL-11", "CEL-17")
 @pytest.mark.parametrize("before", [True, False])
 @pytest.mark.parametrize("operation", [Growth, Deletion, OfflineElection])
-async def test_killed_while_taking_office(new_cluster, operation, before) -> None:
+async def test_killed_while_taking_office(new_cluster: NewCluster, operation, before) -> None:
     """The work waits when the second controller takes office, and dies there; the third does it."""
     n, lived = 0, False
     while not lived:
@@ -235,7 +236,7 @@ async def test_killed_while_taking_office(new_cluster, operation, before) -> Non
     assert n > 10
 
 
-async def die(cluster, node) -> None:
+async def die(cluster: ClusterOfControllers, node) -> None:
     """kill -9, and nobody waits for what comes of it."""
     node.controller._running = False
     node.controller._task.cancel()
@@ -259,7 +260,7 @@ class PauseAt(DeathAt):
 
 @pytest.mark.mission("CEL-16", "CEL-15", "REA-11", "REA-12", "R-13")
 @pytest.mark.parametrize("operation", OPERATIONS)
-async def test_paused_while_another_was_elected(new_cluster, operation) -> None:
+async def test_paused_while_another_was_elected(new_cluster: NewCluster, operation) -> None:
     """Its session lives on, its office went by hand: whatever it does then changes nothing."""
     n, lived = 0, False
     while not lived:

@@ -17,10 +17,11 @@ from minikafka.protocol.messages.leader_and_isr import (
     LeaderAndIsrTopicError,
 )
 from minikafka.zookeeper.store import ZkStore
+from tests.support.controller_lab import InShort, NewCluster
 
 
 @pytest.mark.mission("CDU-3", "CRS-5", "CRS-1")
-async def test_a_leader_changed_its_isr(new_cluster, in_short) -> None:
+async def test_a_leader_changed_its_isr(new_cluster: NewCluster, in_short: InShort) -> None:
     async with new_cluster() as cluster:
         (controller, _) = await cluster.start(1, 2)
         (tp,) = await cluster.create_topic("t", (1, 2))
@@ -41,7 +42,7 @@ async def test_a_leader_changed_its_isr(new_cluster, in_short) -> None:
 
 
 @pytest.mark.mission("CDU-3")
-async def test_a_garbled_notice_goes_and_the_others_count(new_cluster) -> None:
+async def test_a_garbled_notice_goes_and_the_others_count(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         (controller, _) = await cluster.start(1, 2)
         (tp,) = await cluster.create_topic("t", (1, 2))
@@ -55,7 +56,7 @@ async def test_a_garbled_notice_goes_and_the_others_count(new_cluster) -> None:
         assert controller.context.epoch == 1
 
 
-async def test_a_garbled_topic_does_not_stop_the_others(new_cluster) -> None:
+async def test_a_garbled_topic_does_not_stop_the_others(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         (controller,) = await cluster.start(1)
         cluster.tree.create("/brokers/topics/bad", b"?")
@@ -71,7 +72,7 @@ async def test_a_garbled_topic_does_not_stop_the_others(new_cluster) -> None:
         assert found["bad"].topic_id == controller.context.topic_ids["bad"]
 
 
-async def test_a_broker_changes_its_address(new_cluster) -> None:
+async def test_a_broker_changes_its_address(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         (controller, _) = await cluster.start(1, 2)
         cluster.brokers.take()
@@ -88,7 +89,7 @@ async def test_a_broker_changes_its_address(new_cluster) -> None:
 
 
 @pytest.mark.mission("CSH-8", "CSH-9", "CSH-10", "CSH-14", "LEL-7", "OPS-3")
-async def test_controlled_shutdown(new_cluster, in_short) -> None:
+async def test_controlled_shutdown(new_cluster: NewCluster, in_short: InShort) -> None:
     async with new_cluster() as cluster:
         (controller, *_) = await cluster.start(1, 2, 3)
         led, followed, alone = await cluster.create_topic("t", (2, 3), (3, 2), (2,))
@@ -109,7 +110,7 @@ async def test_controlled_shutdown(new_cluster, in_short) -> None:
 
 
 @pytest.mark.mission("CSH-11")
-async def test_what_cannot_be_moved_remains(new_cluster) -> None:
+async def test_what_cannot_be_moved_remains(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         (controller, *_) = await cluster.start(1, 2, 3)
         (tp,) = await cluster.create_topic("t", (2, 3))
@@ -119,7 +120,7 @@ async def test_what_cannot_be_moved_remains(new_cluster) -> None:
         assert await cluster.state(tp) == (2, (2,), 1)
 
 
-async def test_controlled_shutdown_refused(new_cluster) -> None:
+async def test_controlled_shutdown_refused(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         first, second = await cluster.start(1, 2)
         for controller, broker_id, epoch, code in (
@@ -133,7 +134,7 @@ async def test_controlled_shutdown_refused(new_cluster) -> None:
         assert first.context.shutting_down_broker_ids == set()
 
 
-async def test_a_replica_whose_disk_failed_loses_its_leadership(new_cluster) -> None:
+async def test_a_replica_whose_disk_failed_loses_its_leadership(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         (controller, _) = await cluster.start(1, 2)
         (tp,) = await cluster.create_topic("t", (2, 1))
@@ -146,7 +147,7 @@ async def test_a_replica_whose_disk_failed_loses_its_leadership(new_cluster) -> 
 
 
 async def test_answers_to_an_earlier_term_or_of_an_earlier_life_count_for_nothing(
-    new_cluster,
+    new_cluster: NewCluster,
 ) -> None:
     async with new_cluster() as cluster:
         (controller, _) = await cluster.start(1, 2)
@@ -167,7 +168,7 @@ async def test_answers_to_an_earlier_term_or_of_an_earlier_life_count_for_nothin
 
 
 @pytest.mark.mission("CTX-4", "CDU-8")
-async def test_metrics(new_cluster) -> None:
+async def test_metrics(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         first, second = await cluster.start(1, 2)
         await cluster.create_topic("t", (1, 2), (2,))
@@ -202,7 +203,9 @@ UpdateFeaturesRateAndTimeMs"""
 
 
 @pytest.mark.mission("CTX-4")
-async def test_every_broker_shows_all_metrics_and_only_the_controller_figures(new_cluster) -> None:
+async def test_every_broker_shows_all_metrics_and_only_the_controller_figures(
+    new_cluster: NewCluster,
+) -> None:
     """The sum over the brokers is the cluster's figure; that of an old controller is nothing."""
     async with new_cluster() as cluster:
         first, second = await cluster.start(1, 2)
@@ -228,7 +231,7 @@ async def test_every_broker_shows_all_metrics_and_only_the_controller_figures(ne
         assert told == [1, 1, 2]
 
 
-async def test_the_imbalance_of_leaders_is_counted(new_cluster) -> None:
+async def test_the_imbalance_of_leaders_is_counted(new_cluster: NewCluster) -> None:
     async with new_cluster(auto_leader_rebalance_enable=False) as cluster:
         first, _ = await cluster.start(1, 2)
         await cluster.create_topic("t", (2, 1), (1, 2))
@@ -241,7 +244,9 @@ async def test_the_imbalance_of_leaders_is_counted(new_cluster) -> None:
         assert imbalance() == 1
 
 
-async def test_a_broker_that_fell_behind_is_told_everything_again(new_cluster, in_short) -> None:
+async def test_a_broker_that_fell_behind_is_told_everything_again(
+    new_cluster: NewCluster, in_short: InShort
+) -> None:
     async with new_cluster() as cluster:
         (controller, _) = await cluster.start(1, 2)
         (tp,) = await cluster.create_topic("t", (2, 1))

@@ -22,12 +22,13 @@ from minikafka.protocol.messages.leader_and_isr import (
 from minikafka.protocol.messages.stop_replica import StopReplicaRequest
 from minikafka.zookeeper import paths
 from minikafka.zookeeper.store import ZkStore
+from tests.support.controller_lab import ClusterOfControllers, NewCluster
 from tests.support.reassigning import catch_up
 
 QUIET = {"auto_leader_rebalance_enable": False}
 
 
-def once(cluster, kind, path, act) -> None:
+def once(cluster: ClusterOfControllers, kind, path: str, act) -> None:
     """Call ``act`` when this first happens to a znode, before any watch of it fires."""
     fire = cluster.tree.fire
 
@@ -41,7 +42,7 @@ def once(cluster, kind, path, act) -> None:
 
 
 @pytest.mark.mission("DEL-1", "CDU-4")
-async def test_a_topic_made_again_before_its_deletion_is_seen(new_cluster) -> None:
+async def test_a_topic_made_again_before_its_deletion_is_seen(new_cluster: NewCluster) -> None:
     """The controller finds the same names in /brokers/topics as before, and another topic."""
     async with new_cluster(**QUIET) as cluster:
         (controller, *_) = await cluster.start(1, 2, 3)
@@ -62,7 +63,7 @@ async def test_a_topic_made_again_before_its_deletion_is_seen(new_cluster) -> No
         assert controller.context.topics_to_be_deleted == set()
 
 
-async def test_a_garbled_registration_changes_nothing(new_cluster) -> None:
+async def test_a_garbled_registration_changes_nothing(new_cluster: NewCluster) -> None:
     """The broker stays what it was; the controller stays in office."""
     async with new_cluster(**QUIET) as cluster:
         (controller, _) = await cluster.start(1, 2)
@@ -79,7 +80,9 @@ async def test_a_garbled_registration_changes_nothing(new_cluster) -> None:
 
 
 @pytest.mark.mission("CCB-2", "CSH-9")
-async def test_a_broker_that_was_shut_down_leads_again_when_it_is_back(new_cluster) -> None:
+async def test_a_broker_that_was_shut_down_leads_again_when_it_is_back(
+    new_cluster: NewCluster,
+) -> None:
     async with new_cluster(**QUIET) as cluster:
         (controller, *_) = await cluster.start(1, 2, 3)
         (tp,) = await cluster.create_topic("t", (3, 2))
@@ -94,7 +97,9 @@ async def test_a_broker_that_was_shut_down_leads_again_when_it_is_back(new_clust
 
 
 @pytest.mark.mission("CCB-1")
-async def test_a_restart_with_a_repaired_disk_brings_the_replica_back(new_cluster) -> None:
+async def test_a_restart_with_a_repaired_disk_brings_the_replica_back(
+    new_cluster: NewCluster,
+) -> None:
     async with new_cluster(**QUIET) as cluster:
         (controller, _) = await cluster.start(1, 2)
         (tp,) = await cluster.create_topic("t", (2,))
@@ -112,7 +117,7 @@ async def test_a_restart_with_a_repaired_disk_brings_the_replica_back(new_cluste
 
 @pytest.mark.mission("CCB-1", "CCB-2")
 async def test_a_broker_that_bounces_has_left_all_isrs_before_it_is_back(
-    new_cluster, monkeypatch
+    new_cluster: NewCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One event. Its replicas leave more ISRs than a slice holds; as they do, it counts as dead:
     StopReplica of then would reach its new life."""
@@ -133,7 +138,9 @@ async def test_a_broker_that_bounces_has_left_all_isrs_before_it_is_back(
         assert LeaderAndIsrRequest in kinds
 
 
-async def test_a_broker_is_called_at_its_new_address(new_cluster, monkeypatch) -> None:
+async def test_a_broker_is_called_at_its_new_address(
+    new_cluster: NewCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with new_cluster(**QUIET) as cluster:
         (controller, _) = await cluster.start(1, 2)
         called = []
@@ -155,7 +162,9 @@ async def test_a_broker_is_called_at_its_new_address(new_cluster, monkeypatch) -
 
 
 @pytest.mark.mission("CCB-8")
-async def test_a_known_topic_that_is_garbled_grows_once_it_is_repaired(new_cluster) -> None:
+async def test_a_known_topic_that_is_garbled_grows_once_it_is_repaired(
+    new_cluster: NewCluster,
+) -> None:
     async with new_cluster(**QUIET) as cluster:
         (controller,) = await cluster.start(1)
         (tp,) = await cluster.create_topic("t", (1,))
@@ -172,7 +181,7 @@ async def test_a_known_topic_that_is_garbled_grows_once_it_is_repaired(new_clust
 
 
 @pytest.mark.mission("PSM-9")
-async def test_a_state_znode_that_is_restored_is_read_again(new_cluster) -> None:
+async def test_a_state_znode_that_is_restored_is_read_again(new_cluster: NewCluster) -> None:
     """That it was missing is known for the length of an event."""
     async with new_cluster(**QUIET) as cluster:
         await cluster.start(1, 2, 3)
@@ -188,7 +197,7 @@ async def test_a_state_znode_that_is_restored_is_read_again(new_cluster) -> None
         assert await cluster.state(tp) == (2, (2, 3), 1)
 
 
-async def test_a_late_response_of_a_broker_that_is_gone(new_cluster) -> None:
+async def test_a_late_response_of_a_broker_that_is_gone(new_cluster: NewCluster) -> None:
     async with new_cluster(**QUIET) as cluster:
         (controller,) = await cluster.start(1)
         controller.queue.put(LeaderAndIsrResponseReceived(9, 1, 5, LeaderAndIsrResponse()))
@@ -199,7 +208,7 @@ async def test_a_late_response_of_a_broker_that_is_gone(new_cluster) -> None:
 
 @pytest.mark.parametrize("known_epoch", [None, 1])
 async def test_new_endpoints_of_another_life_are_for_the_change_of_brokers(
-    new_cluster, known_epoch
+    new_cluster: NewCluster, known_epoch
 ) -> None:
     """The controller comes to the broker's data before it has seen the broker, or its bounce."""
     async with new_cluster(**QUIET) as cluster:
@@ -215,7 +224,7 @@ async def test_new_endpoints_of_another_life_are_for_the_change_of_brokers(
 
 
 async def test_a_replica_without_a_disk_stays_so_while_its_broker_fails_otherwise(
-    new_cluster,
+    new_cluster: NewCluster,
 ) -> None:
     """Only a response without an error brings it back."""
     async with new_cluster(**QUIET) as cluster:

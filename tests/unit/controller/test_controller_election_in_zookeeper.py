@@ -9,6 +9,7 @@ from minikafka.controller.elector import STAND_DOWN_MS
 from minikafka.core.controller.events import ControlledShutdown
 from minikafka.kernel.errors import KafkaError
 from minikafka.zookeeper.store import ControllerMoved
+from tests.support.controller_lab import NewCluster
 
 
 def lines(logs):
@@ -16,7 +17,7 @@ def lines(logs):
 
 
 @pytest.mark.mission("CEL-1", "CEL-2", "CEL-9", "CEL-14")
-async def test_the_first_broker_becomes_the_controller(new_cluster) -> None:
+async def test_the_first_broker_becomes_the_controller(new_cluster: NewCluster) -> None:
     with capture_logs() as logs:
         async with new_cluster() as cluster:
             (controller,) = await cluster.start(1)
@@ -33,7 +34,7 @@ async def test_the_first_broker_becomes_the_controller(new_cluster) -> None:
 
 
 @pytest.mark.mission("CEL-1", "CEL-3", "CEL-5")
-async def test_the_second_broker_gives_up_without_trying(new_cluster) -> None:
+async def test_the_second_broker_gives_up_without_trying(new_cluster: NewCluster) -> None:
     with capture_logs() as logs:
         async with new_cluster() as cluster:
             first, second = await cluster.start(1, 2)
@@ -44,7 +45,7 @@ async def test_the_second_broker_gives_up_without_trying(new_cluster) -> None:
 
 
 @pytest.mark.mission("CEL-8", "CDU-11", "CRS-4")
-async def test_the_watch_is_set_before_the_first_election(new_cluster) -> None:
+async def test_the_watch_is_set_before_the_first_election(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         await cluster.start(1, 2)
         trace = [call for call in cluster.nodes[1].trace if call[1] == "/controller"]
@@ -55,7 +56,7 @@ async def test_the_watch_is_set_before_the_first_election(new_cluster) -> None:
 
 
 @pytest.mark.mission("CEL-4", "CEL-6", "CEL-14")
-async def test_of_five_that_try_at_once_one_wins(new_cluster) -> None:
+async def test_of_five_that_try_at_once_one_wins(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         for broker_id in range(1, 6):
             cluster.make_controller(await cluster.register(broker_id))
@@ -69,7 +70,7 @@ async def test_of_five_that_try_at_once_one_wins(new_cluster) -> None:
 
 
 @pytest.mark.mission("CEL-10")
-async def test_who_lost_the_race_says_so(new_cluster) -> None:
+async def test_who_lost_the_race_says_so(new_cluster: NewCluster) -> None:
     with capture_logs() as logs:
         async with new_cluster() as cluster:
             for broker_id in (1, 2):
@@ -82,7 +83,7 @@ async def test_who_lost_the_race_says_so(new_cluster) -> None:
 
 
 @pytest.mark.mission("CEL-10", "CEL-13")
-async def test_a_winner_that_is_gone_at_once_means_another_round(new_cluster) -> None:
+async def test_a_winner_that_is_gone_at_once_means_another_round(new_cluster: NewCluster) -> None:
     with capture_logs() as logs:
         async with new_cluster() as cluster:
             node = await cluster.register(1)
@@ -90,7 +91,7 @@ async def test_a_winner_that_is_gone_at_once_means_another_round(new_cluster) ->
             register = node.store.register_controller_and_increment_epoch
             moved = []
 
-            async def beaten(broker_id, wall_ms):
+            async def beaten(broker_id: int, wall_ms: int):
                 if not moved:
                     moved.append(1)
                     raise ControllerMoved("somebody was faster, and is gone")
@@ -107,7 +108,9 @@ async def test_a_winner_that_is_gone_at_once_means_another_round(new_cluster) ->
 
 
 @pytest.mark.mission("CEL-11", "CCB-4")
-async def test_an_error_in_taking_office_leads_to_another_controller(new_cluster) -> None:
+async def test_an_error_in_taking_office_leads_to_another_controller(
+    new_cluster: NewCluster,
+) -> None:
     with capture_logs() as logs:
         async with new_cluster() as cluster:
             node = await cluster.register(1)
@@ -129,7 +132,7 @@ async def test_an_error_in_taking_office_leads_to_another_controller(new_cluster
 
 
 @pytest.mark.mission("CEL-11", "CCB-4")
-async def test_alone_it_tries_again_after_a_while(new_cluster) -> None:
+async def test_alone_it_tries_again_after_a_while(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         node = await cluster.register(1)
         cluster.make_controller(node).start(cluster.tasks)
@@ -145,7 +148,7 @@ async def test_alone_it_tries_again_after_a_while(new_cluster) -> None:
 @pytest.mark.mission("CFO-3", "CFO-4", "CEL-6")
 @pytest.mark.parametrize("broker_ids", [(1,), (1, 2)])
 async def test_a_deleted_node_means_an_election_and_the_old_one_resigns_first(
-    new_cluster, broker_ids
+    new_cluster: NewCluster, broker_ids
 ) -> None:
     """Before it stands again, that is: another broker may be faster than its resignation."""
     async with new_cluster() as cluster:
@@ -169,7 +172,7 @@ async def test_a_deleted_node_means_an_election_and_the_old_one_resigns_first(
 
 
 @pytest.mark.mission("CFO-5", "CEL-6", "CEL-17")
-async def test_a_dead_controller_is_replaced(new_cluster) -> None:
+async def test_a_dead_controller_is_replaced(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         await cluster.start(1, 2, 3)
         await cluster.kill(1)
@@ -180,7 +183,7 @@ async def test_a_dead_controller_is_replaced(new_cluster) -> None:
 
 
 @pytest.mark.mission("CFO-5")
-async def test_a_stopped_controller_is_replaced(new_cluster) -> None:
+async def test_a_stopped_controller_is_replaced(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         first, second = await cluster.start(1, 2)
         await first.stop()
@@ -192,7 +195,7 @@ async def test_a_stopped_controller_is_replaced(new_cluster) -> None:
 
 @pytest.mark.mission("CFO-1", "CFO-2", "CFO-6")
 async def test_another_id_written_by_hand_makes_the_old_one_resign_and_all_elect(
-    new_cluster,
+    new_cluster: NewCluster,
 ) -> None:
     """R-13: Kafka would be left without a controller."""
     with capture_logs() as logs:
@@ -210,7 +213,9 @@ async def test_another_id_written_by_hand_makes_the_old_one_resign_and_all_elect
 
 @pytest.mark.mission("CEL-4")
 @pytest.mark.parametrize("data", [b"", b"garbage", b"{}", b'{"version":1}', b"\xff\xfe"])
-async def test_a_node_that_cannot_be_read_is_cleared_away(new_cluster, data) -> None:
+async def test_a_node_that_cannot_be_read_is_cleared_away(
+    new_cluster: NewCluster, data: bytes
+) -> None:
     """R-1: Kafka would wait until it goes by itself."""
     async with new_cluster() as cluster:
         cluster.tree.create("/controller", data)
@@ -219,7 +224,7 @@ async def test_a_node_that_cannot_be_read_is_cleared_away(new_cluster, data) -> 
 
 
 @pytest.mark.mission("CEL-4", "CFO-2")
-async def test_a_node_garbled_under_a_controller_is_cleared_away(new_cluster) -> None:
+async def test_a_node_garbled_under_a_controller_is_cleared_away(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         await cluster.start(1, 2)
         cluster.tree.set("/controller", b"garbage")
@@ -228,7 +233,7 @@ async def test_a_node_garbled_under_a_controller_is_cleared_away(new_cluster) ->
 
 
 @pytest.mark.mission("CEL-12", "CEL-13")
-async def test_the_node_of_an_own_old_session_gets_time_to_go(new_cluster) -> None:
+async def test_the_node_of_an_own_old_session_gets_time_to_go(new_cluster: NewCluster) -> None:
     """Branch 1: same id. ZooKeeper takes it back within the time-out."""
     async with new_cluster() as cluster:
         ghost = cluster.tree.open()
@@ -244,7 +249,7 @@ async def test_the_node_of_an_own_old_session_gets_time_to_go(new_cluster) -> No
 
 @pytest.mark.mission("CEL-12", "CEL-13")
 async def test_the_node_of_an_own_old_session_that_stays_is_deleted_after_the_time_out(
-    new_cluster,
+    new_cluster: NewCluster,
 ) -> None:
     async with new_cluster() as cluster:
         ghost = cluster.tree.open()
@@ -261,7 +266,7 @@ async def test_the_node_of_an_own_old_session_that_stays_is_deleted_after_the_ti
 
 
 @pytest.mark.mission("CFO-2", "CRS-4")
-async def test_after_a_resignation_it_is_deaf(new_cluster) -> None:
+async def test_after_a_resignation_it_is_deaf(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         first, second = await cluster.start(1, 2)
         cluster.tree.delete("/controller")
@@ -274,7 +279,9 @@ async def test_after_a_resignation_it_is_deaf(new_cluster) -> None:
 
 
 @pytest.mark.mission("CEL-16", "CCB-4")
-async def test_a_controller_that_was_fenced_resigns_without_a_write(new_cluster) -> None:
+async def test_a_controller_that_was_fenced_resigns_without_a_write(
+    new_cluster: NewCluster,
+) -> None:
     """The old one was paused; its node is gone, another one is in office, it does not know yet."""
     async with new_cluster() as cluster:
         first, second = await cluster.start(1, 2)
@@ -294,7 +301,7 @@ async def test_a_controller_that_was_fenced_resigns_without_a_write(new_cluster)
 
 
 @pytest.mark.mission("CEL-16")
-async def test_an_epoch_raised_by_hand_makes_the_controller_resign(new_cluster) -> None:
+async def test_an_epoch_raised_by_hand_makes_the_controller_resign(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         (controller,) = await cluster.start(1)
         cluster.tree.set("/controller_epoch", b"41")
@@ -305,7 +312,9 @@ async def test_an_epoch_raised_by_hand_makes_the_controller_resign(new_cluster) 
 
 
 @pytest.mark.mission("CEL-12")
-async def test_a_lost_session_ends_the_term_and_a_new_one_stands_again(new_cluster) -> None:
+async def test_a_lost_session_ends_the_term_and_a_new_one_stands_again(
+    new_cluster: NewCluster,
+) -> None:
     async with new_cluster() as cluster:
         first, second = await cluster.start(1, 2)
         node = cluster.nodes[1]
@@ -323,7 +332,7 @@ async def test_a_lost_session_ends_the_term_and_a_new_one_stands_again(new_clust
 
 
 @pytest.mark.mission("CEL-12")
-async def test_alone_it_is_elected_again_in_its_new_session(new_cluster) -> None:
+async def test_alone_it_is_elected_again_in_its_new_session(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         (controller,) = await cluster.start(1)
         await cluster.lose_session(1)
@@ -331,7 +340,7 @@ async def test_alone_it_is_elected_again_in_its_new_session(new_cluster) -> None
         assert controller.context.epoch == 2
 
 
-async def test_an_error_in_an_event_makes_the_controller_resign(new_cluster) -> None:
+async def test_an_error_in_an_event_makes_the_controller_resign(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         (controller,) = await cluster.start(1)
         cluster.nodes[1].session.fail["get", "/brokers/topics/t"] = RuntimeError("injected")
@@ -344,7 +353,7 @@ async def test_an_error_in_an_event_makes_the_controller_resign(new_cluster) -> 
         assert controller.context.all_topics == {"t", "u"}
 
 
-async def test_a_garbled_epoch_is_waited_out(new_cluster) -> None:
+async def test_a_garbled_epoch_is_waited_out(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         cluster.tree.create("/controller_epoch", b"nonsense")
         (controller,) = await cluster.start(1)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -10,30 +11,36 @@ from structlog.testing import capture_logs
 from minikafka.controller import state_machines as machines
 from minikafka.controller.isr_removal import PAUSE_MS
 from minikafka.core.controller.events import ControllerChange, Reelect
+from minikafka.kernel.cluster import TopicPartition
 from minikafka.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from minikafka.protocol.messages.stop_replica import StopReplicaRequest
 from minikafka.zookeeper import paths
 from minikafka.zookeeper.store import ZkStore
+from tests.support.controller_lab import ClusterOfControllers, NewCluster
 from tests.support.controller_trace import story
 from tests.support.reassigning import assigned, catch_up, wish
 
 QUIET = {"auto_leader_rebalance_enable": False}
 
 
-async def delete(cluster, *topics) -> None:
+async def delete(cluster: ClusterOfControllers, *topics) -> None:
     store = ZkStore(cluster.tree.open())
     for topic in topics:
         await store.request_topic_deletion(topic)
     await cluster.settle()
 
 
-async def move(cluster, targets) -> None:
+async def move(
+    cluster: ClusterOfControllers, targets: Mapping[TopicPartition, tuple[int, ...] | None]
+) -> None:
     results = await cluster.active.alter_partition_reassignments(targets)
     await cluster.settle()
     assert set(results.values()) == {None}
 
 
-async def write_isr(cluster, tp, isr) -> None:
+async def write_isr(
+    cluster: ClusterOfControllers, tp: TopicPartition, isr: tuple[int, ...]
+) -> None:
     """The leader changes its ISR; the notice is still to come."""
     store = ZkStore(cluster.tree.open())
     found = (await store.leader_isr_states([tp]))[tp]
@@ -41,7 +48,7 @@ async def write_isr(cluster, tp, isr) -> None:
     await store.update_isrs({tp: replace(found, leader_and_isr=changed)})
 
 
-async def unplug(cluster, broker_id):
+async def unplug(cluster: ClusterOfControllers, broker_id: int):
     """Its process stops. The session lives on, so that nobody notices yet; the session's id."""
     node = cluster.nodes.pop(broker_id)
     node.controller._running = False
@@ -53,7 +60,7 @@ async def unplug(cluster, broker_id):
     return node.session.session_id
 
 
-async def fail_over(cluster, *sessions):
+async def fail_over(cluster: ClusterOfControllers, *sessions):
     """These sessions end, that of the controller last; what its successor did then."""
     cluster.brokers.take()
     for session_id in sessions[:-1]:
@@ -117,7 +124,7 @@ FAILOVER = [
 
 
 @pytest.mark.mission("CCB-3", "DEL-3", "DEL-4", "REA-7", "CDU-2", "LEL-1")
-async def test_a_failover_with_work_for_every_step(new_cluster) -> None:
+async def test_a_failover_with_work_for_every_step(new_cluster: NewCluster) -> None:
     """Metadata, replicas, elections, ISRs without the dead; then reassignments, deletions and
     preferred elections go on, in this order. Two topics cannot be deleted yet: a replica of one
     is dead, the other is being reassigned."""
@@ -147,7 +154,9 @@ async def test_a_failover_with_work_for_every_step(new_cluster) -> None:
 
 @pytest.mark.mission("DEL-4", "REA-13", "CCB-3")
 @pytest.mark.parametrize("by_znode", [False, True])
-async def test_a_topic_that_moves_and_is_deleted_is_moved_first(new_cluster, by_znode) -> None:
+async def test_a_topic_that_moves_and_is_deleted_is_moved_first(
+    new_cluster: NewCluster, by_znode
+) -> None:
     """A new controller deletes nothing of it before the reassignment has ended, and all of it
     then: also the replica that came last."""
     async with new_cluster(**QUIET) as cluster:
@@ -179,7 +188,7 @@ async def test_a_topic_that_moves_and_is_deleted_is_moved_first(new_cluster, by_
 
 
 @pytest.mark.mission("DEL-4", "CCB-3")
-async def test_a_deletion_that_nobody_began_is_begun_by_a_failover(new_cluster) -> None:
+async def test_a_deletion_that_nobody_began_is_begun_by_a_failover(new_cluster: NewCluster) -> None:
     async with new_cluster(**QUIET) as cluster:
         await cluster.start(7, 8, 1, 2)
         await cluster.create_topic("t", (1, 2))
@@ -190,7 +199,7 @@ async def test_a_deletion_that_nobody_began_is_begun_by_a_failover(new_cluster) 
 
 
 @pytest.mark.mission("CCB-3", "CRS-4")
-async def test_stale_notices_go_before_the_states_are_read(new_cluster) -> None:
+async def test_stale_notices_go_before_the_states_are_read(new_cluster: NewCluster) -> None:
     """The other way round, what a leader wrote between the reading and the deletion of its notice
     would be lost."""
     async with new_cluster(**QUIET) as cluster:
@@ -220,7 +229,7 @@ async def test_stale_notices_go_before_the_states_are_read(new_cluster) -> None:
 
 
 @pytest.mark.mission("CCB-3")
-async def test_a_failover_makes_the_feature_node(new_cluster) -> None:
+async def test_a_failover_makes_the_feature_node(new_cluster: NewCluster) -> None:
     async with new_cluster(**QUIET) as cluster:
         await cluster.start(1)
         cluster.tree.delete(paths.FEATURE)
@@ -230,7 +239,7 @@ async def test_a_failover_makes_the_feature_node(new_cluster) -> None:
 
 
 @pytest.mark.mission("CCB-3")
-async def test_a_failover_widens_internal_topics(new_cluster) -> None:
+async def test_a_failover_widens_internal_topics(new_cluster: NewCluster) -> None:
     """Broker 2 comes while there is no controller."""
     name = "__consumer_offsets"
     async with new_cluster(**QUIET, internal_replication_factors={name: 3}) as cluster:
@@ -246,7 +255,9 @@ async def test_a_failover_widens_internal_topics(new_cluster) -> None:
 
 
 @pytest.mark.mission("CFO-2", "CRS-4", "CDU-12")
-async def test_nothing_reaches_a_controller_that_resigned(new_cluster, monkeypatch) -> None:
+async def test_nothing_reaches_a_controller_that_resigned(
+    new_cluster: NewCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """No watch of its term puts an event on its queue, no timer, no broker's response."""
     monkeypatch.setattr(machines, "SLICE", 1)
     async with new_cluster() as cluster:
@@ -280,7 +291,7 @@ async def test_nothing_reaches_a_controller_that_resigned(new_cluster, monkeypat
 
 @pytest.mark.mission("CCB-3", "CFO-2")
 async def test_a_controller_elected_again_lets_the_dead_leave_again(
-    new_cluster, monkeypatch
+    new_cluster: NewCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What its last term had put off is put off by the next one anew, with a timer of its own."""
     monkeypatch.setattr(machines, "SLICE", 2)
@@ -304,7 +315,7 @@ async def test_a_controller_elected_again_lets_the_dead_leave_again(
 
 
 @pytest.mark.mission("CTX-6", "CCB-4")
-async def test_a_batch_that_was_not_sent_is_forgotten(new_cluster) -> None:
+async def test_a_batch_that_was_not_sent_is_forgotten(new_cluster: NewCluster) -> None:
     """Two followers die; the second one's ISR cannot be written. What was to be told of the first
     is not told by a controller that resigned, and does not stop its next term."""
     async with new_cluster(**QUIET) as cluster:
@@ -329,7 +340,7 @@ async def test_a_batch_that_was_not_sent_is_forgotten(new_cluster) -> None:
 
 @pytest.mark.mission("CEL-12")
 @pytest.mark.parametrize("hint", [Reelect(), ControllerChange()])
-async def test_no_election_between_two_sessions(new_cluster, hint) -> None:
+async def test_no_election_between_two_sessions(new_cluster: NewCluster, hint) -> None:
     """The old session is over, and the broker is not yet registered in its new one: the others
     would not know a controller of its name. Hints that were on their way change nothing."""
     async with new_cluster(**QUIET) as cluster:
@@ -352,7 +363,7 @@ async def test_no_election_between_two_sessions(new_cluster, hint) -> None:
 
 
 @pytest.mark.mission("CEL-12", "CEL-11")
-async def test_no_election_by_the_clock_between_two_sessions(new_cluster) -> None:
+async def test_no_election_by_the_clock_between_two_sessions(new_cluster: NewCluster) -> None:
     """An election that was put off when the old session still lived is called off with it."""
     async with new_cluster(**QUIET) as cluster:
         node = await cluster.register(1)

@@ -12,13 +12,14 @@ from minikafka.kernel.cluster import ElectionType, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.zookeeper import paths
 from minikafka.zookeeper.store import ZkStore
+from tests.support.controller_lab import ClusterOfControllers, NewCluster
 from tests.support.reassigning import catch_up
 
 PREFERRED, UNCLEAN = ElectionType
 GONE = TopicPartition("gone", 0)
 
 
-async def moved_away(cluster, *assignments):
+async def moved_away(cluster: ClusterOfControllers, *assignments):
     """Topic t; broker 1 died and came back, in sync again, and leads nothing."""
     await cluster.start(7, 1, 2, 3)
     partitions = await cluster.create_topic("t", *assignments)
@@ -31,7 +32,7 @@ async def moved_away(cluster, *assignments):
     return partitions
 
 
-def by_znode(cluster, partitions) -> None:
+def by_znode(cluster: ClusterOfControllers, partitions) -> None:
     rows = [{"topic": tp.topic, "partition": tp.partition} for tp in partitions]
     data = json.dumps({"version": 1, "partitions": rows}).encode()
     cluster.tree.create(paths.PREFERRED_REPLICA_ELECTION, data)
@@ -45,7 +46,7 @@ def codes(results):
 
 
 @pytest.mark.mission("CDU-2", "LEL-6")
-async def test_preferred_election_by_znode(new_cluster) -> None:
+async def test_preferred_election_by_znode(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         a, b = await moved_away(cluster, (1, 2), (1, 3))
         assert [(await cluster.state(tp))[0] for tp in (a, b)] == [2, 3]
@@ -60,7 +61,7 @@ async def test_preferred_election_by_znode(new_cluster) -> None:
 
 
 @pytest.mark.mission("CDU-2", "CCB-3")
-async def test_a_new_controller_takes_the_wish_up(new_cluster) -> None:
+async def test_a_new_controller_takes_the_wish_up(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         (tp,) = await moved_away(cluster, (1, 2))
         cluster.tree.delete("/controller")
@@ -71,7 +72,7 @@ async def test_a_new_controller_takes_the_wish_up(new_cluster) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b'{"version":1,"partitions":3}'])
-async def test_a_wish_that_nobody_can_read_goes(new_cluster, data) -> None:
+async def test_a_wish_that_nobody_can_read_goes(new_cluster: NewCluster, data: bytes) -> None:
     async with new_cluster() as cluster:
         await cluster.start(1)
         cluster.tree.create(paths.PREFERRED_REPLICA_ELECTION, data)
@@ -84,7 +85,7 @@ async def test_a_wish_that_nobody_can_read_goes(new_cluster, data) -> None:
 
 
 @pytest.mark.mission("LEL-6", "LEL-9")
-async def test_preferred_election_by_request(new_cluster) -> None:
+async def test_preferred_election_by_request(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         a, b, c = await moved_away(cluster, (1, 2), (1, 3), (3, 2))
         await cluster.kill(3)
@@ -100,7 +101,7 @@ async def test_preferred_election_by_request(new_cluster) -> None:
         assert refused.value.code is ErrorCode.NOT_CONTROLLER
 
 
-async def test_a_topic_that_is_being_deleted_elects_nobody(new_cluster) -> None:
+async def test_a_topic_that_is_being_deleted_elects_nobody(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         await cluster.start(7, 1, 2)
         (tp,) = await cluster.create_topic("t", (1, 2))
@@ -111,7 +112,7 @@ async def test_a_topic_that_is_being_deleted_elects_nobody(new_cluster) -> None:
         assert codes(results) == {"t-0": "INVALID_TOPIC_EXCEPTION"}
 
 
-async def lost(cluster, **config):
+async def lost(cluster: ClusterOfControllers, **config):
     """t-0: broker 1 was alone in sync and died; broker 2 lives, and lacks records."""
     await cluster.start(7, 1, 2)
     (tp,) = await cluster.create_topic("t", (1, 2), **config)
@@ -123,13 +124,13 @@ async def lost(cluster, **config):
     return tp
 
 
-def unclean_elections(cluster):
+def unclean_elections(cluster: ClusterOfControllers):
     metrics = cluster.active._metrics
     return metrics.counter("kafka.controller:UncleanLeaderElectionsPerSec").value
 
 
 @pytest.mark.mission("LEL-4")
-async def test_unclean_election_by_request(new_cluster) -> None:
+async def test_unclean_election_by_request(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         tp = await lost(cluster)
         results = await cluster.active.elect_leaders([tp], PREFERRED)
@@ -143,7 +144,7 @@ async def test_unclean_election_by_request(new_cluster) -> None:
         }
 
 
-async def test_unclean_election_with_nobody_alive(new_cluster) -> None:
+async def test_unclean_election_with_nobody_alive(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         tp = await lost(cluster)
         await cluster.kill(2)
@@ -153,7 +154,7 @@ async def test_unclean_election_with_nobody_alive(new_cluster) -> None:
 
 
 @pytest.mark.mission("LEL-4")
-async def test_a_topic_that_allows_it_elects_uncleanly_when_told(new_cluster) -> None:
+async def test_a_topic_that_allows_it_elects_uncleanly_when_told(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         tp = await lost(cluster)
         await cluster.create_topic("u", (9,))
@@ -176,7 +177,7 @@ async def test_a_topic_that_allows_it_elects_uncleanly_when_told(new_cluster) ->
 
 
 @pytest.mark.mission("LEL-4")
-async def test_unclean_by_default(new_cluster) -> None:
+async def test_unclean_by_default(new_cluster: NewCluster) -> None:
     async with new_cluster(unclean_leader_election_enable=True) as cluster:
         await cluster.start(7, 1, 2)
         (tp,) = await cluster.create_topic("t", (1, 2))
@@ -204,7 +205,7 @@ def waiting():
 
 
 @pytest.mark.mission("CDU-10", "CDU-12")
-async def test_leaders_go_back_by_themselves(new_cluster) -> None:
+async def test_leaders_go_back_by_themselves(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         a, b = await moved_away(cluster, (1, 2), (2, 1))
         assert len(waiting()) == 1
@@ -230,7 +231,7 @@ async def test_leaders_go_back_by_themselves(new_cluster) -> None:
 
 
 @pytest.mark.mission("CDU-12")
-async def test_the_interval_and_the_percentage_are_settings(new_cluster) -> None:
+async def test_the_interval_and_the_percentage_are_settings(new_cluster: NewCluster) -> None:
     settings = {
         "leader_imbalance_check_interval_seconds": 10,
         "leader_imbalance_per_broker_percentage": 50,
@@ -245,7 +246,7 @@ async def test_the_interval_and_the_percentage_are_settings(new_cluster) -> None
 
 
 @pytest.mark.mission("CDU-10")
-async def test_switched_off_nobody_looks(new_cluster) -> None:
+async def test_switched_off_nobody_looks(new_cluster: NewCluster) -> None:
     async with new_cluster(auto_leader_rebalance_enable=False) as cluster:
         (tp,) = await moved_away(cluster, (1, 2))
         assert not waiting()
@@ -255,7 +256,7 @@ async def test_switched_off_nobody_looks(new_cluster) -> None:
 
 
 @pytest.mark.mission("CFO-2", "CDU-12")
-async def test_a_controller_that_resigned_looks_no_more(new_cluster) -> None:
+async def test_a_controller_that_resigned_looks_no_more(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         await cluster.start(1, 2)
         first = cluster.active

@@ -5,10 +5,14 @@ from dataclasses import replace
 import pytest
 
 from minikafka.core.controller.states import PartitionState
+from minikafka.kernel.cluster import TopicPartition
 from minikafka.zookeeper.store import ZkStore
+from tests.support.controller_lab import ClusterOfControllers, NewCluster
 
 
-async def write_isr(cluster, tp, isr) -> None:
+async def write_isr(
+    cluster: ClusterOfControllers, tp: TopicPartition, isr: tuple[int, ...]
+) -> None:
     """The leader changes its ISR; the notice is still to come."""
     store = ZkStore(cluster.tree.open())
     found = (await store.leader_isr_states([tp]))[tp]
@@ -18,7 +22,7 @@ async def write_isr(cluster, tp, isr) -> None:
 
 
 @pytest.mark.mission("PSM-9", "CCB-2")
-async def test_a_dead_leader_whose_isr_had_shrunk(new_cluster) -> None:
+async def test_a_dead_leader_whose_isr_had_shrunk(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         await cluster.start(3, 1, 2)
         (tp,) = await cluster.create_topic("t", (1, 2, 3))
@@ -29,7 +33,7 @@ async def test_a_dead_leader_whose_isr_had_shrunk(new_cluster) -> None:
 
 @pytest.mark.mission("PSM-9", "LEL-4")
 @pytest.mark.parametrize("unclean", ["false", "true"])
-async def test_a_dead_leader_whose_isr_had_grown(new_cluster, unclean) -> None:
+async def test_a_dead_leader_whose_isr_had_grown(new_cluster: NewCluster, unclean: bool) -> None:
     """From memory nobody could lead (or only an unclean leader): ZooKeeper knows better."""
     async with new_cluster() as cluster:
         controller, *_ = await cluster.start(3, 1, 2)
@@ -51,7 +55,7 @@ async def test_a_dead_leader_whose_isr_had_grown(new_cluster, unclean) -> None:
 
 
 @pytest.mark.mission("RSM-12")
-async def test_a_dead_follower_that_had_come_back_into_the_isr(new_cluster) -> None:
+async def test_a_dead_follower_that_had_come_back_into_the_isr(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         controller, *_ = await cluster.start(1, 2)
         (tp,) = await cluster.create_topic("t", (1, 2))
@@ -66,7 +70,7 @@ async def test_a_dead_follower_that_had_come_back_into_the_isr(new_cluster) -> N
 
 
 @pytest.mark.mission("RSM-12")
-async def test_the_isr_changes_while_the_controller_writes(new_cluster) -> None:
+async def test_the_isr_changes_while_the_controller_writes(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         await cluster.start(1, 2, 3)
         (tp,) = await cluster.create_topic("t", (1, 2, 3))
@@ -76,7 +80,7 @@ async def test_the_isr_changes_while_the_controller_writes(new_cluster) -> None:
         assert await cluster.state(tp) == (1, (1, 3), 1)
 
 
-async def test_a_state_znode_that_vanished(new_cluster) -> None:
+async def test_a_state_znode_that_vanished(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         controller, *_ = await cluster.start(1, 2, 3)
         (tp,) = await cluster.create_topic("t", (2, 3))
@@ -88,7 +92,7 @@ async def test_a_state_znode_that_vanished(new_cluster) -> None:
         assert controller.context.epoch == 1
 
 
-async def test_a_state_znode_that_is_garbled(new_cluster) -> None:
+async def test_a_state_znode_that_is_garbled(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         controller, *_ = await cluster.start(1, 2, 3)
         bad, good = await cluster.create_topic("t", (2, 3), (2, 3))

@@ -6,6 +6,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from minikafka.zookeeper import paths
+from tests.support.controller_lab import NewCluster
 from tests.support.reassigning import catch_up, wish
 
 # Sentences that only OPS-3 asks for begin like one of these.
@@ -26,7 +27,7 @@ def sentences(logs):
 
 
 @pytest.mark.mission("OPS-3")
-async def test_topics_and_brokers(new_cluster) -> None:
+async def test_topics_and_brokers(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         (controller, *_) = await cluster.start(1, 2, 3)
         with capture_logs() as logs:
@@ -55,7 +56,7 @@ async def test_topics_and_brokers(new_cluster) -> None:
 
 
 @pytest.mark.mission("OPS-3", "REA-5", "REA-12")
-async def test_a_reassignment(new_cluster) -> None:
+async def test_a_reassignment(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         await cluster.start(7, 1, 2, 3, 4)
         moving, staying = await cluster.create_topic("t", (1, 2), (1, 2))
@@ -84,7 +85,9 @@ async def test_a_reassignment(new_cluster) -> None:
 
 
 @pytest.mark.mission("OPS-3")
-async def test_a_refused_wish_is_removed_and_one_by_api_never_was_there(new_cluster) -> None:
+async def test_a_refused_wish_is_removed_and_one_by_api_never_was_there(
+    new_cluster: NewCluster,
+) -> None:
     async with new_cluster() as cluster:
         (controller, *_) = await cluster.start(1, 2)
         (tp,) = await cluster.create_topic("t", (1,))
@@ -101,7 +104,9 @@ async def test_a_refused_wish_is_removed_and_one_by_api_never_was_there(new_clus
 
 
 @pytest.mark.mission("LEL-8", "LEL-4")
-async def test_an_unclean_election_names_the_replicas_that_were_alive(new_cluster) -> None:
+async def test_an_unclean_election_names_the_replicas_that_were_alive(
+    new_cluster: NewCluster,
+) -> None:
     async with new_cluster() as cluster:
         await cluster.start(7, 1, 2, 3, 4)
         config = {"unclean.leader.election.enable": "true"}
@@ -126,7 +131,9 @@ async def test_an_unclean_election_names_the_replicas_that_were_alive(new_cluste
 
 
 @pytest.mark.mission("LEL-8")
-async def test_an_offline_election_that_fails_names_assigned_and_live_replicas(new_cluster) -> None:
+async def test_an_offline_election_that_fails_names_assigned_and_live_replicas(
+    new_cluster: NewCluster,
+) -> None:
     async with new_cluster() as cluster:
         await cluster.start(7, 1, 2, 3)
         (tp,) = await cluster.create_topic("t", (1, 2, 3))

@@ -8,11 +8,12 @@ import pytest
 
 from minikafka.core.controller.events import ControlledShutdown
 from minikafka.zookeeper.store import ZkStore
+from tests.support.controller_lab import NewCluster
 
 CONTROLLED_SHUTDOWN = 8  # the number of this state in Kafka
 
 
-def figure(controller, name):
+def figure(controller, name: str):
     return controller._metrics.snapshot()[f"kafka.controller:{name}"]
 
 
@@ -21,7 +22,9 @@ def figures(controller, *names):
 
 
 @pytest.mark.mission("OPS-4")
-async def test_gauges_show_the_cluster_at_the_controller_and_nothing_elsewhere(new_cluster) -> None:
+async def test_gauges_show_the_cluster_at_the_controller_and_nothing_elsewhere(
+    new_cluster: NewCluster,
+) -> None:
     async with new_cluster() as cluster:
         (first, second, _) = await cluster.start(1, 2, 3)
         await cluster.create_topic("t", (1, 2), (3, 1), (2, 1))
@@ -67,7 +70,9 @@ async def test_gauges_show_the_cluster_at_the_controller_and_nothing_elsewhere(n
 
 
 @pytest.mark.mission("OPS-4")
-async def test_the_state_of_the_event_being_handled_and_how_long_it_took(new_cluster) -> None:
+async def test_the_state_of_the_event_being_handled_and_how_long_it_took(
+    new_cluster: NewCluster,
+) -> None:
     async with new_cluster() as cluster:
         (controller, _) = await cluster.start(1, 2)
         await cluster.create_topic("t", (2, 1))
@@ -90,7 +95,7 @@ async def test_the_state_of_the_event_being_handled_and_how_long_it_took(new_clu
 
 
 @pytest.mark.mission("OPS-4", "LEL-4")
-async def test_only_unclean_elections_mark_their_rate(new_cluster) -> None:
+async def test_only_unclean_elections_mark_their_rate(new_cluster: NewCluster) -> None:
     name = "UncleanLeaderElectionsPerSec"
     async with new_cluster(unclean_leader_election_enable=True) as cluster:
         (controller, *_) = await cluster.start(7, 1, 2)

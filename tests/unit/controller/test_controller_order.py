@@ -5,6 +5,7 @@ neighbour, changes the trace.
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -16,24 +17,27 @@ from minikafka.protocol.messages.stop_replica import StopReplicaRequest
 from minikafka.protocol.messages.update_metadata import UpdateMetadataRequest
 from minikafka.zookeeper import paths
 from minikafka.zookeeper.store import ZkStore
+from tests.support.controller_lab import ClusterOfControllers, NewCluster
 from tests.support.controller_trace import story
 from tests.support.reassigning import assigned, catch_up
 
 
-async def delete(cluster, *topics) -> None:
+async def delete(cluster: ClusterOfControllers, *topics) -> None:
     store = ZkStore(cluster.tree.open())
     for topic in topics:
         await store.request_topic_deletion(topic)
     await cluster.settle()
 
 
-async def move(cluster, targets) -> None:
+async def move(
+    cluster: ClusterOfControllers, targets: Mapping[TopicPartition, tuple[int, ...] | None]
+) -> None:
     results = await cluster.active.alter_partition_reassignments(targets)
     await cluster.settle()
     assert set(results.values()) == {None}
 
 
-def told(cluster, kind, broker_id=None):
+def told(cluster: ClusterOfControllers, kind, broker_id: int | None = None):
     """What requests of a kind said of each partition: (broker, {partition: state})."""
     found = []
     for to, message in cluster.brokers.take():
@@ -51,7 +55,7 @@ def told(cluster, kind, broker_id=None):
 
 
 @pytest.mark.mission("CCB-1", "DEL-3", "DEL-4")
-async def test_a_broker_starts_that_every_step_waits_for(new_cluster) -> None:
+async def test_a_broker_starts_that_every_step_waits_for(new_cluster: NewCluster) -> None:
     """Metadata, replicas, elections of New and Offline partitions, reassignments, deletions."""
     async with new_cluster(auto_leader_rebalance_enable=False) as cluster:
         await cluster.start(7, 1, 2)
@@ -100,7 +104,7 @@ async def test_a_broker_starts_that_every_step_waits_for(new_cluster) -> None:
 
 
 @pytest.mark.mission("CCB-2", "DEL-3", "DEL-5", "RSM-15")
-async def test_a_broker_fails_that_every_step_is_about(new_cluster) -> None:
+async def test_a_broker_fails_that_every_step_is_about(new_cluster: NewCluster) -> None:
     """Elections, then the ISRs that others lead, then deletions. Topics that are being deleted
     take part in the last step alone: nobody is elected, no ISR is written."""
     async with new_cluster(auto_leader_rebalance_enable=False) as cluster:
@@ -134,7 +138,7 @@ async def test_a_broker_fails_that_every_step_is_about(new_cluster) -> None:
 
 @pytest.mark.mission("CCB-2")
 @pytest.mark.parametrize("replicas", [None, (2,), (1, 2)])
-async def test_brokers_hear_once_that_a_broker_is_gone(new_cluster, replicas) -> None:
+async def test_brokers_hear_once_that_a_broker_is_gone(new_cluster: NewCluster, replicas) -> None:
     """Whether it led the last replica in sync, a follower left an ISR, or it had nothing at all,
     in which case no election and no ISR tells of its death."""
     async with new_cluster(auto_leader_rebalance_enable=False) as cluster:
@@ -152,7 +156,9 @@ async def test_brokers_hear_once_that_a_broker_is_gone(new_cluster, replicas) ->
 
 
 @pytest.mark.mission("CCB-2", "DEL-5")
-async def test_brokers_hear_of_a_death_that_only_doomed_topics_are_about(new_cluster) -> None:
+async def test_brokers_hear_of_a_death_that_only_doomed_topics_are_about(
+    new_cluster: NewCluster,
+) -> None:
     async with new_cluster(auto_leader_rebalance_enable=False) as cluster:
         await cluster.start(1, 2, 3)
         (waiting,) = await cluster.create_topic("waiting", (2,))
@@ -169,7 +175,9 @@ async def test_brokers_hear_of_a_death_that_only_doomed_topics_are_about(new_clu
 
 
 @pytest.mark.mission("DEL-5", "CCB-1")
-async def test_a_doomed_topic_gets_no_leader_when_its_broker_is_back(new_cluster) -> None:
+async def test_a_doomed_topic_gets_no_leader_when_its_broker_is_back(
+    new_cluster: NewCluster,
+) -> None:
     """It lost its leader, was to move, and is to be deleted: the broker stops and deletes it."""
     async with new_cluster(auto_leader_rebalance_enable=False) as cluster:
         await cluster.start(7, 1, 2)
@@ -187,7 +195,9 @@ async def test_a_doomed_topic_gets_no_leader_when_its_broker_is_back(new_cluster
 
 
 @pytest.mark.mission("CCB-2", "RSM-12")
-async def test_the_next_death_is_told_though_the_isr_had_shrunk_before(new_cluster) -> None:
+async def test_the_next_death_is_told_though_the_isr_had_shrunk_before(
+    new_cluster: NewCluster,
+) -> None:
     """Brokers that heard of an election in one event do not hear twice; in the next event they
     hear again."""
     async with new_cluster(auto_leader_rebalance_enable=False) as cluster:
@@ -208,7 +218,7 @@ async def test_the_next_death_is_told_though_the_isr_had_shrunk_before(new_clust
 
 
 @pytest.mark.mission("CSH-14")
-async def test_a_controlled_shutdown_in_order(new_cluster) -> None:
+async def test_a_controlled_shutdown_in_order(new_cluster: NewCluster) -> None:
     """Leaders move first; then the broker stops following, and only then do ISRs shrink, or
     leaders would take it back. Topics that are being deleted stay as they are."""
     async with new_cluster(auto_leader_rebalance_enable=False) as cluster:
@@ -259,7 +269,9 @@ async def test_a_controlled_shutdown_in_order(new_cluster) -> None:
 
 
 @pytest.mark.mission("REA-8", "REA-9")
-async def test_a_leader_that_stays_drops_the_old_replicas_before_they_stop(new_cluster) -> None:
+async def test_a_leader_that_stays_drops_the_old_replicas_before_they_stop(
+    new_cluster: NewCluster,
+) -> None:
     """A new epoch makes it take over the target replicas: else it would take an old replica, which
     still fetches, back into the ISR."""
     async with new_cluster(auto_leader_rebalance_enable=False) as cluster:
@@ -304,7 +316,7 @@ async def test_a_leader_that_stays_drops_the_old_replicas_before_they_stop(new_c
 
 
 @pytest.mark.mission("REA-8")
-async def test_a_dead_leader_that_is_a_target_hands_over(new_cluster) -> None:
+async def test_a_dead_leader_that_is_a_target_hands_over(new_cluster: NewCluster) -> None:
     """Its broker is unreachable for the controller alone: to raise the epoch would not do."""
     async with new_cluster(auto_leader_rebalance_enable=False) as cluster:
         await cluster.start(7, 1, 2, 3)
@@ -321,7 +333,7 @@ async def test_a_dead_leader_that_is_a_target_hands_over(new_cluster) -> None:
 
 
 @pytest.mark.mission("DEL-3", "RSM-15")
-async def test_dead_replicas_are_ineligible_when_a_deletion_begins(new_cluster) -> None:
+async def test_dead_replicas_are_ineligible_when_a_deletion_begins(new_cluster: NewCluster) -> None:
     """The living are stopped and deleted, and the topic waits for the dead."""
     async with new_cluster(auto_leader_rebalance_enable=False) as cluster:
         await cluster.start(7, 1, 2)
@@ -349,7 +361,7 @@ async def test_dead_replicas_are_ineligible_when_a_deletion_begins(new_cluster) 
 
 
 @pytest.mark.mission("DEL-4", "REA-13")
-async def test_the_end_of_a_reassignment_resumes_the_deletion(new_cluster) -> None:
+async def test_the_end_of_a_reassignment_resumes_the_deletion(new_cluster: NewCluster) -> None:
     """After everybody was told of it, as the last step."""
     async with new_cluster(auto_leader_rebalance_enable=False) as cluster:
         await cluster.start(7, 1, 2)

@@ -14,10 +14,11 @@ from minikafka.core.controller.events import (
 )
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.metrics import Metrics
+from tests.support.controller_lab import ManualClock
 
 
 @pytest.fixture
-def made(manual_clock):
+def made(manual_clock: ManualClock):
     metrics = Metrics()
     queue = EventQueue(manual_clock, metrics)
     queue.start()

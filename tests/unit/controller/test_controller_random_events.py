@@ -20,6 +20,7 @@ from minikafka.core.controller.states import (
 )
 from minikafka.kernel.cluster import ElectionType, ReplicaAssignment, TopicPartition
 from minikafka.zookeeper.store import ZkStore
+from tests.support.controller_lab import ClusterOfControllers, NewCluster
 from tests.support.reassigning import catch_up
 
 BROKERS = (1, 2, 3)
@@ -61,7 +62,7 @@ class History:
         self.tree = tree
         self.fire, tree.fire = tree.fire, self.fired
 
-    def fired(self, path, kind) -> None:
+    def fired(self, path: str, kind) -> None:
         self.fire(path, kind)
         if posixpath.basename(path) != "state" or path not in self.tree.nodes:
             return
@@ -78,7 +79,7 @@ class History:
         self.epochs[key] = (state["leader_epoch"], state["controller_epoch"])
 
 
-async def happen(cluster, event, what) -> None:
+async def happen(cluster: ClusterOfControllers, event, what) -> None:
     store = ZkStore(cluster.tree.open())
     if event == "kill" and what in cluster.nodes and len(cluster.nodes) > 1:
         await cluster.kill(what)
@@ -123,7 +124,7 @@ async def happen(cluster, event, what) -> None:
     await cluster.settle()
 
 
-async def shrink(store, tp) -> None:
+async def shrink(store, tp: TopicPartition) -> None:
     """The leader drops its last follower from the ISR, and is late in saying so."""
     from dataclasses import replace
 
@@ -134,7 +135,7 @@ async def shrink(store, tp) -> None:
         await store.update_isrs({tp: replace(found, leader_and_isr=replace(known, isr=isr))})
 
 
-async def check(cluster) -> None:
+async def check(cluster: ClusterOfControllers) -> None:
     """The naive model: what ZooKeeper and the context must say when all is quiet."""
     controllers = [n.controller for n in cluster.nodes.values()]
     (active,) = [c for c in controllers if c.is_active]
@@ -163,7 +164,7 @@ async def check(cluster) -> None:
             check_partition(context, live, tp, states.get(tp))
 
 
-def check_partition(context, live, tp, state) -> None:
+def check_partition(context, live, tp: TopicPartition, state) -> None:
     assignment = context.assignment(tp)
     replicas = assignment.replicas
     moving = tp in context.partitions_being_reassigned
@@ -215,7 +216,7 @@ def check_transitions(logs) -> None:
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(st.lists(EVENTS, min_size=4, max_size=14), st.sampled_from((1, machines.SLICE)))
-def test_whatever_happens(new_cluster, happenings, slice_) -> None:
+def test_whatever_happens(new_cluster: NewCluster, happenings, slice_) -> None:
     async def run() -> None:
         async with new_cluster() as cluster:
             await cluster.start(*BROKERS)

@@ -7,8 +7,10 @@ from structlog.testing import capture_logs
 
 from minikafka.core.controller.events import ApiPartitionReassignment
 from minikafka.kernel import events
+from minikafka.kernel.cluster import TopicPartition
 from minikafka.zookeeper import paths
 from minikafka.zookeeper.store import ZkStore
+from tests.support.controller_lab import ClusterOfControllers, InShort, NewCluster
 from tests.support.controller_trace import trace
 from tests.support.reassigning import DeathAt, Logs, assigned, catch_up, in_zookeeper, wish
 
@@ -52,7 +54,7 @@ COMPLETION = [
 
 
 @pytest.mark.mission("REA-1", "REA-3", "REA-4", "REA-5", "REA-6", "REA-8", "REA-9", "CDU-1")
-async def test_the_twelve_steps(new_cluster) -> None:
+async def test_the_twelve_steps(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         await cluster.start(7, *ALL)
         (tp,) = await cluster.create_topic("t", OLD)
@@ -74,7 +76,7 @@ async def test_the_twelve_steps(new_cluster) -> None:
 
 
 @pytest.mark.mission("REA-14", "REA-2", "REA-7", "REA-11", "REA-12", "REA-13")
-async def test_the_table_of_values_in_zookeeper(new_cluster) -> None:
+async def test_the_table_of_values_in_zookeeper(new_cluster: NewCluster) -> None:
     """Step, AR in the topic's znode, leader/ISR in the partition's, as the documents' table has
     them; the wish is there until step 11."""
     table = []
@@ -109,7 +111,9 @@ async def test_the_table_of_values_in_zookeeper(new_cluster) -> None:
 
 
 @pytest.mark.mission("REA-10", "R-8")
-async def test_old_replicas_are_deleted_after_they_were_stopped(new_cluster, in_short) -> None:
+async def test_old_replicas_are_deleted_after_they_were_stopped(
+    new_cluster: NewCluster, in_short: InShort
+) -> None:
     async with new_cluster() as cluster:
         await cluster.start(7, *ALL)
         (tp,) = await cluster.create_topic("t", OLD)
@@ -123,7 +127,7 @@ async def test_old_replicas_are_deleted_after_they_were_stopped(new_cluster, in_
             assert told == ["stop", "delete"]
 
 
-async def test_new_replicas_are_told_that_they_are_new(new_cluster) -> None:
+async def test_new_replicas_are_told_that_they_are_new(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         await cluster.start(7, *ALL)
         (tp,) = await cluster.create_topic("t", OLD)
@@ -140,7 +144,7 @@ async def test_new_replicas_are_told_that_they_are_new(new_cluster) -> None:
         assert {tuple(s.removing_replicas) for s in first.values()} == {OLD}
 
 
-async def finish(cluster, tp) -> None:
+async def finish(cluster: ClusterOfControllers, tp: TopicPartition) -> None:
     """Followers catch up until nothing is under way."""
     for _ in range(5):
         await cluster.settle()
@@ -151,7 +155,9 @@ async def finish(cluster, tp) -> None:
 @pytest.mark.parametrize("before", [True, False])
 @pytest.mark.parametrize("phase", ["start", "completion"])
 @pytest.mark.parametrize("by_znode", [True, False])
-async def test_the_controller_dies_at_every_await(new_cluster, phase, before, by_znode) -> None:
+async def test_the_controller_dies_at_every_await(
+    new_cluster: NewCluster, phase, before, by_znode
+) -> None:
     """Whatever it was about to do or had just done, its successor finishes."""
     n, lived = 0, False
     while not lived:
@@ -187,14 +193,14 @@ async def test_the_controller_dies_at_every_await(new_cluster, phase, before, by
     assert n > 5
 
 
-def begin(cluster, tp, by_znode) -> None:
+def begin(cluster: ClusterOfControllers, tp: TopicPartition, by_znode) -> None:
     if by_znode:
         wish(cluster, {tp: NEW})
     else:
         cluster.active.queue.put(ApiPartitionReassignment({tp: NEW}))
 
 
-async def quietly_caught_up(cluster, tp) -> None:
+async def quietly_caught_up(cluster: ClusterOfControllers, tp: TopicPartition) -> None:
     """As ``catch_up``, and nobody waits for what the controller makes of it."""
     store = ZkStore(cluster.tree.open())
     found = (await store.leader_isr_states([tp]))[tp]

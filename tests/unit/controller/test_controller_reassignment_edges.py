@@ -2,29 +2,35 @@
 
 import asyncio
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
 from structlog.testing import capture_logs
 
-from minikafka.kernel.cluster import ReplicaAssignment
+from minikafka.kernel.cluster import ReplicaAssignment, TopicPartition
 from minikafka.protocol.messages.stop_replica import StopReplicaRequest
 from minikafka.zookeeper import paths
 from minikafka.zookeeper.store import ZkStore
+from tests.support.controller_lab import ClusterOfControllers, NewCluster
 from tests.support.controller_trace import story
 from tests.support.reassigning import assigned, catch_up, wish
 
 QUIET = {"auto_leader_rebalance_enable": False}
 
 
-async def move(cluster, targets) -> None:
+async def move(
+    cluster: ClusterOfControllers, targets: Mapping[TopicPartition, tuple[int, ...] | None]
+) -> None:
     results = await cluster.active.alter_partition_reassignments(targets)
     await cluster.settle()
     assert set(results.values()) == {None}
 
 
 @pytest.mark.mission("CDU-1")
-async def test_a_wish_under_way_is_not_begun_again_when_the_znode_changes(new_cluster) -> None:
+async def test_a_wish_under_way_is_not_begun_again_when_the_znode_changes(
+    new_cluster: NewCluster,
+) -> None:
     """Another partition's wish is added: the leader epoch of the first stays."""
     async with new_cluster(**QUIET) as cluster:
         await cluster.start(7, 1, 2)
@@ -40,7 +46,7 @@ async def test_a_wish_under_way_is_not_begun_again_when_the_znode_changes(new_cl
         assert await cluster.state(first) == before
 
 
-async def moved_away_from_a_dead_broker(cluster) -> None:
+async def moved_away_from_a_dead_broker(cluster: ClusterOfControllers) -> None:
     """Topic t, moved from brokers 1 and 2 to 1 and 3 while 2 was dead. Broker 7 is the controller,
     the others have none."""
     await cluster.start(7)
@@ -55,13 +61,13 @@ async def moved_away_from_a_dead_broker(cluster) -> None:
     cluster.brokers.take()
 
 
-async def die(cluster, broker_id) -> None:
+async def die(cluster: ClusterOfControllers, broker_id: int) -> None:
     cluster.tree.expire(cluster.nodes.pop(broker_id).session.session_id)
     cluster.brokers.down.add(broker_id)
     await cluster.settle()
 
 
-async def come_back(cluster, broker_id):
+async def come_back(cluster: ClusterOfControllers, broker_id: int):
     """How often it was told to delete a replica since it was heard of last."""
     cluster.brokers.down.discard(broker_id)
     await cluster.register(broker_id)
@@ -78,7 +84,7 @@ async def come_back(cluster, broker_id):
 @pytest.mark.mission("REA-10")
 @pytest.mark.parametrize("failover", [False, True])
 async def test_who_missed_the_removal_of_its_replica_is_told_when_it_is_back(
-    new_cluster, failover
+    new_cluster: NewCluster, failover
 ) -> None:
     """By the controller that removed it. The next one, or the same in its next term, does not
     know; UpdateMetadata lets the broker find out."""
@@ -91,7 +97,7 @@ async def test_who_missed_the_removal_of_its_replica_is_told_when_it_is_back(
 
 
 @pytest.mark.mission("REA-10")
-async def test_it_is_told_until_it_answers(new_cluster) -> None:
+async def test_it_is_told_until_it_answers(new_cluster: NewCluster) -> None:
     async with new_cluster(**QUIET) as cluster:
         await moved_away_from_a_dead_broker(cluster)
         cluster.brokers.mute.add(2)
@@ -103,7 +109,7 @@ async def test_it_is_told_until_it_answers(new_cluster) -> None:
         assert await come_back(cluster, 2) == 0
 
 
-def leaders_written(cluster, tp):
+def leaders_written(cluster: ClusterOfControllers, tp: TopicPartition):
     """The leaders that the partition's state znode names from now on."""
     path = paths.partition_state(tp)
     leaders = []
@@ -120,7 +126,7 @@ def leaders_written(cluster, tp):
 
 @pytest.mark.mission("REA-1")
 async def test_a_reassignment_given_up_never_leaves_the_partition_without_a_leader(
-    new_cluster,
+    new_cluster: NewCluster,
 ) -> None:
     """The replica that leads is dropped: it hands over before it stops."""
     async with new_cluster(**QUIET) as cluster:
@@ -139,7 +145,9 @@ async def test_a_reassignment_given_up_never_leaves_the_partition_without_a_lead
 
 
 @pytest.mark.mission("REA-2")
-async def test_replicas_that_nobody_wants_now_go_before_anything_begins(new_cluster) -> None:
+async def test_replicas_that_nobody_wants_now_go_before_anything_begins(
+    new_cluster: NewCluster,
+) -> None:
     async with new_cluster(**QUIET) as cluster:
         await cluster.start(7, 1, 2, 3)
         (tp,) = await cluster.create_topic("t", (1,))
@@ -168,7 +176,9 @@ async def test_replicas_that_nobody_wants_now_go_before_anything_begins(new_clus
 
 
 @pytest.mark.mission("REA-4", "PSM-14")
-async def test_a_partition_without_a_first_leader_begins_with_new_replicas(new_cluster) -> None:
+async def test_a_partition_without_a_first_leader_begins_with_new_replicas(
+    new_cluster: NewCluster,
+) -> None:
     """Its old replicas are on brokers that never were. Replicas first, then a leader, as for a new
     topic; and it is complete at once."""
     async with new_cluster(**QUIET) as cluster:
@@ -209,7 +219,7 @@ async def test_a_partition_without_a_first_leader_begins_with_new_replicas(new_c
         ]
 
 
-def leader_is_faster(cluster, tp, isr):
+def leader_is_faster(cluster: ClusterOfControllers, tp: TopicPartition, isr: tuple[int, ...]):
     """Before the controller writes the partition's state next, its leader does; set when it did."""
     path = paths.partition_state(tp)
     session = cluster.nodes[7].session
@@ -230,7 +240,7 @@ def leader_is_faster(cluster, tp, isr):
 
 @pytest.mark.mission("REA-3", "PSM-9")
 async def test_a_new_leader_epoch_keeps_the_isr_that_the_leader_wrote_meanwhile(
-    new_cluster,
+    new_cluster: NewCluster,
 ) -> None:
     async with new_cluster(**QUIET) as cluster:
         await cluster.start(7, 1, 2, 3)
@@ -244,7 +254,7 @@ async def test_a_new_leader_epoch_keeps_the_isr_that_the_leader_wrote_meanwhile(
 
 @pytest.mark.mission("REA-5", "REA-8", "PSM-9")
 async def test_a_target_that_falls_behind_at_the_last_moment_is_waited_for_again(
-    new_cluster,
+    new_cluster: NewCluster,
 ) -> None:
     """The leader drops it from the ISR after the controller has read the state, and before it
     writes its election: old replicas stay, in memory too."""
@@ -264,7 +274,9 @@ async def test_a_target_that_falls_behind_at_the_last_moment_is_waited_for_again
         assert (await cluster.state(tp))[:2] == (2, (2,))
 
 
-async def test_a_request_is_served_beside_a_wish_that_nobody_can_read(new_cluster) -> None:
+async def test_a_request_is_served_beside_a_wish_that_nobody_can_read(
+    new_cluster: NewCluster,
+) -> None:
     async with new_cluster(**QUIET) as cluster:
         await cluster.start(7, 1, 2)
         (tp,) = await cluster.create_topic("t", (1,))
@@ -276,7 +288,7 @@ async def test_a_request_is_served_beside_a_wish_that_nobody_can_read(new_cluste
         assert cluster.active.context.epoch == 1
 
 
-async def test_a_partition_that_nobody_can_begin_waits(new_cluster) -> None:
+async def test_a_partition_that_nobody_can_begin_waits(new_cluster: NewCluster) -> None:
     """It never had a leader, and no old or new replica is alive."""
     async with new_cluster(**QUIET) as cluster:
         await cluster.start(7)

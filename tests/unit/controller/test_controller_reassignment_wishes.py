@@ -1,5 +1,6 @@
 """Reassignments given up, replaced, refused, many at once, and under broker failures."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -9,24 +10,29 @@ from minikafka.kernel.cluster import ReplicaAssignment, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.zookeeper import paths
 from minikafka.zookeeper.store import ZkStore
+from tests.support.controller_lab import ClusterOfControllers, NewCluster
 from tests.support.reassigning import Logs, assigned, catch_up, in_zookeeper, wish
 
 NOTHING = ((), ())
 
 
-def moves(cluster, tp):
+def moves(cluster: ClusterOfControllers, tp: TopicPartition):
     found = assigned(cluster, tp)
     return found["adding"], found["removing"]
 
 
-async def move(cluster, targets):
+async def move(
+    cluster: ClusterOfControllers, targets: Mapping[TopicPartition, tuple[int, ...] | None]
+):
     """The codes of the answers, and everything quiet."""
     results = await cluster.active.alter_partition_reassignments(targets)
     await cluster.settle()
     return [ErrorCode.NONE if e is None else e.code for e in map(results.get, targets)]
 
 
-async def lead(cluster, tp, leader, isr) -> None:
+async def lead(
+    cluster: ClusterOfControllers, tp: TopicPartition, leader: int, isr: tuple[int, ...]
+) -> None:
     """The state znode as an election and ISR changes would have left it."""
     store = ZkStore(cluster.tree.open())
     found = (await store.leader_isr_states([tp]))[tp]
@@ -39,7 +45,7 @@ async def lead(cluster, tp, leader, isr) -> None:
 
 
 @pytest.mark.mission("REA-1")
-async def test_given_up_it_goes_back_and_deletes_what_was_added(new_cluster) -> None:
+async def test_given_up_it_goes_back_and_deletes_what_was_added(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         await cluster.start(7, 1, 2, 3, 4)
         (tp,) = await cluster.create_topic("t", (1, 2))
@@ -59,7 +65,7 @@ async def test_given_up_it_goes_back_and_deletes_what_was_added(new_cluster) -> 
 
 
 @pytest.mark.mission("REA-2")
-async def test_another_target_replaces_the_first(new_cluster) -> None:
+async def test_another_target_replaces_the_first(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         await cluster.start(7, 1, 2, 3, 4, 5)
         (tp,) = await cluster.create_topic("t", (1, 2))
@@ -75,7 +81,9 @@ async def test_another_target_replaces_the_first(new_cluster) -> None:
         assert logs.on == {1, 4, 5}
 
 
-async def test_a_new_replica_that_leads_hands_over_before_it_is_dropped(new_cluster) -> None:
+async def test_a_new_replica_that_leads_hands_over_before_it_is_dropped(
+    new_cluster: NewCluster,
+) -> None:
     async with new_cluster() as cluster:
         await cluster.start(7, 1, 2, 3, 4)
         (tp,) = await cluster.create_topic("t", (1, 2))
@@ -86,7 +94,7 @@ async def test_a_new_replica_that_leads_hands_over_before_it_is_dropped(new_clus
         assert in_zookeeper(cluster, tp) == ((1, 2), 1, (1, 2))
 
 
-async def test_the_last_replica_in_sync_is_not_dropped(new_cluster) -> None:
+async def test_the_last_replica_in_sync_is_not_dropped(new_cluster: NewCluster) -> None:
     """Kafka deletes it, with the records that only it has."""
     async with new_cluster() as cluster:
         await cluster.start(7, 1, 2, 3)
@@ -99,7 +107,7 @@ async def test_the_last_replica_in_sync_is_not_dropped(new_cluster) -> None:
         assert in_zookeeper(cluster, tp) == ((2, 3), 2, (2, 3))
 
 
-async def test_another_order_alone_is_a_reassignment_too(new_cluster) -> None:
+async def test_another_order_alone_is_a_reassignment_too(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         await cluster.start(7, 1, 2, 3)
         (tp,) = await cluster.create_topic("t", (1, 2, 3))
@@ -110,7 +118,7 @@ async def test_another_order_alone_is_a_reassignment_too(new_cluster) -> None:
         assert cluster.active.context.preferred_replica_imbalance_count() == 1
 
 
-async def test_fewer_replicas_are_done_at_once(new_cluster) -> None:
+async def test_fewer_replicas_are_done_at_once(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         await cluster.start(7, 1, 2, 3)
         (tp,) = await cluster.create_topic("t", (1, 2, 3))
@@ -121,7 +129,7 @@ async def test_fewer_replicas_are_done_at_once(new_cluster) -> None:
 # ---------------------------------------------------------------------------------------- refused
 
 
-async def test_what_is_refused(new_cluster) -> None:
+async def test_what_is_refused(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         await cluster.start(7, 1, 2)
         (tp,) = await cluster.create_topic("t", (1, 2))
@@ -143,7 +151,9 @@ async def test_what_is_refused(new_cluster) -> None:
 
 
 @pytest.mark.mission("REA-13")
-async def test_a_deletion_waits_for_the_reassignment_and_nothing_new_is_begun(new_cluster) -> None:
+async def test_a_deletion_waits_for_the_reassignment_and_nothing_new_is_begun(
+    new_cluster: NewCluster,
+) -> None:
     async with new_cluster() as cluster:
         await cluster.start(7, 1, 2, 3)
         (tp,) = await cluster.create_topic("t", (1, 2))
@@ -162,7 +172,7 @@ async def test_a_deletion_waits_for_the_reassignment_and_nothing_new_is_begun(ne
 
 
 @pytest.mark.mission("CDU-1", "REA-1")
-async def test_of_a_wish_by_znode_what_cannot_be_is_taken_out(new_cluster) -> None:
+async def test_of_a_wish_by_znode_what_cannot_be_is_taken_out(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         await cluster.start(7, 1, 2, 3)
         a, b = await cluster.create_topic("t", (1,), (1,))
@@ -177,7 +187,7 @@ async def test_of_a_wish_by_znode_what_cannot_be_is_taken_out(new_cluster) -> No
         assert moves(cluster, b) == ((3,), (1,))
 
 
-async def test_a_request_supersedes_the_znode(new_cluster) -> None:
+async def test_a_request_supersedes_the_znode(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         await cluster.start(7, 1, 2, 3)
         a, b = await cluster.create_topic("t", (1,), (1,))
@@ -189,7 +199,7 @@ async def test_a_request_supersedes_the_znode(new_cluster) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"nonsense", b'{"version":1}', b'{"partitions":[{}]}'])
-async def test_a_wish_that_nobody_can_read_is_ignored(new_cluster, data) -> None:
+async def test_a_wish_that_nobody_can_read_is_ignored(new_cluster: NewCluster, data: bytes) -> None:
     async with new_cluster() as cluster:
         await cluster.start(7, 1, 2)
         (tp,) = await cluster.create_topic("t", (1,))
@@ -202,7 +212,7 @@ async def test_a_wish_that_nobody_can_read_is_ignored(new_cluster, data) -> None
         assert moves(cluster, tp) == ((2,), (1,))
 
 
-async def test_a_wish_made_while_there_was_no_controller(new_cluster) -> None:
+async def test_a_wish_made_while_there_was_no_controller(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         await cluster.start(7, 1, 2)
         (tp,) = await cluster.create_topic("t", (1,))
@@ -215,7 +225,7 @@ async def test_a_wish_made_while_there_was_no_controller(new_cluster) -> None:
 # -------------------------------------------------------------------------------------- many, long
 
 
-async def test_many_take_each_step_together(new_cluster) -> None:
+async def test_many_take_each_step_together(new_cluster: NewCluster) -> None:
     """A topic's znode is written once when a hundred of its partitions begin to move."""
     async with new_cluster() as cluster:
         await cluster.start(7, 1, 2)
@@ -238,7 +248,7 @@ async def test_many_take_each_step_together(new_cluster) -> None:
         assert {in_zookeeper(cluster, tp) for tp in partitions} == {((2,), 2, (2,))}
 
 
-async def test_partitions_added_at_the_same_time_stay(new_cluster) -> None:
+async def test_partitions_added_at_the_same_time_stay(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         await cluster.start(7, 1, 2)
         (tp,) = await cluster.create_topic("t", (1,))
@@ -259,7 +269,7 @@ async def test_partitions_added_at_the_same_time_stay(new_cluster) -> None:
 
 
 @pytest.mark.mission("CCB-1")
-async def test_a_target_that_dies_is_waited_for(new_cluster) -> None:
+async def test_a_target_that_dies_is_waited_for(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         await cluster.start(7, 1, 2, 3)
         (tp,) = await cluster.create_topic("t", (1, 2))
@@ -277,7 +287,7 @@ async def test_a_target_that_dies_is_waited_for(new_cluster) -> None:
         assert in_zookeeper(cluster, tp) == ((2, 3), 3, (2, 3))
 
 
-async def test_targets_in_sync_and_dead_do_not_take_over(new_cluster) -> None:
+async def test_targets_in_sync_and_dead_do_not_take_over(new_cluster: NewCluster) -> None:
     """Of two brokers that died, the state znode still says that they are in sync."""
     async with new_cluster() as cluster:
         await cluster.start(7, 1, 2)
@@ -290,7 +300,7 @@ async def test_targets_in_sync_and_dead_do_not_take_over(new_cluster) -> None:
         assert await cluster.state(tp) == (1, (1, 2), 1)
 
 
-async def test_a_dead_old_replica_is_forgotten(new_cluster) -> None:
+async def test_a_dead_old_replica_is_forgotten(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         await cluster.start(7, 1, 2, 3)
         (tp,) = await cluster.create_topic("t", (1, 2))
@@ -300,7 +310,9 @@ async def test_a_dead_old_replica_is_forgotten(new_cluster) -> None:
         assert in_zookeeper(cluster, tp) == ((2, 3), 2, (2, 3))
 
 
-async def test_a_partition_that_never_had_a_leader_begins_with_who_is_alive(new_cluster) -> None:
+async def test_a_partition_that_never_had_a_leader_begins_with_who_is_alive(
+    new_cluster: NewCluster,
+) -> None:
     async with new_cluster() as cluster:
         await cluster.start(7, 1, 2)
         (tp,) = await cluster.create_topic("t", (8, 9))

@@ -8,6 +8,7 @@ import pytest
 
 from minikafka.core.controller.events import AutoPreferredReplicaLeaderElection
 from minikafka.core.controller.states import ControllerState
+from tests.support.controller_lab import ClusterOfControllers, NewCluster
 
 TASK_NAME = "auto-leader-rebalance-task"
 
@@ -16,7 +17,7 @@ def timers():
     return [t for t in asyncio.all_tasks() if t.get_name() == TASK_NAME]
 
 
-async def lose_office_while_the_timer_fires(cluster, controller) -> None:
+async def lose_office_while_the_timer_fires(cluster: ClusterOfControllers, controller) -> None:
     """Delete /controller; while the controller handles that, a rebalance event is queued."""
     asleep = len(cluster.clock.timers)
     assert asleep == 1  # the timer's
@@ -32,7 +33,7 @@ async def lose_office_while_the_timer_fires(cluster, controller) -> None:
 
 @pytest.mark.mission("CFO-2", "CDU-12")
 async def test_a_rebalance_event_behind_a_deleted_controller_node_is_of_the_last_term(
-    new_cluster,
+    new_cluster: NewCluster,
 ) -> None:
     """The broker resigns, is elected again and then takes the old event: it must not start a
     second timer, which nobody would stop at the next resignation."""
@@ -51,7 +52,7 @@ async def test_a_rebalance_event_behind_a_deleted_controller_node_is_of_the_last
 
 
 @pytest.mark.mission("CDU-12")
-async def test_only_the_event_of_this_term_is_followed_by_another(new_cluster) -> None:
+async def test_only_the_event_of_this_term_is_followed_by_another(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         (controller,) = await cluster.start(1)
         (timer,) = timers()

@@ -7,27 +7,30 @@ from minikafka.controller import state_machines as machines
 from minikafka.controller.isr_removal import PAUSE_MS
 from minikafka.core.controller.states import PartitionState, ReplicaState
 from minikafka.kernel.cluster import PartitionAndReplica
+from tests.support.controller_lab import ClusterOfControllers, InShort, NewCluster
 
 LED_BY_ALL = [(3, 1, 2), (1, 2, 3), (2, 3, 1)] * 3
 
 
 @pytest.fixture(autouse=True)
-def small_slices(monkeypatch) -> None:
+def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machines, "SLICE", 2)
 
 
-async def all_left(cluster) -> None:
+async def all_left(cluster: ClusterOfControllers) -> None:
     while cluster.active._leaving:
         cluster.clock.advance(PAUSE_MS)
         await cluster.settle()
 
 
-async def isrs(cluster, partitions):
+async def isrs(cluster: ClusterOfControllers, partitions):
     return [set((await cluster.state(tp))[1]) for tp in partitions]
 
 
 @pytest.mark.mission("CCB-2")
-async def test_a_broker_with_many_partitions_dies(new_cluster, in_short) -> None:
+async def test_a_broker_with_many_partitions_dies(
+    new_cluster: NewCluster, in_short: InShort
+) -> None:
     async with new_cluster() as cluster:
         (controller, _, _) = await cluster.start(1, 2, 3)
         partitions = await cluster.create_topic("t", *LED_BY_ALL)
@@ -52,7 +55,7 @@ async def test_a_broker_with_many_partitions_dies(new_cluster, in_short) -> None
 
 
 @pytest.mark.mission("CTX-6")
-async def test_a_topic_is_announced_whole(new_cluster, in_short) -> None:
+async def test_a_topic_is_announced_whole(new_cluster: NewCluster, in_short: InShort) -> None:
     """Else a producer with keys would take the first slice's partitions for all there are."""
     async with new_cluster() as cluster:
         await cluster.start(1, 2)
@@ -69,7 +72,9 @@ async def test_a_topic_is_announced_whole(new_cluster, in_short) -> None:
 
 @pytest.mark.mission("CCB-2", "CCB-3", "RSM-17")
 @pytest.mark.parametrize("victim", [1, 3])
-async def test_leaders_first_then_whoever_asks_then_the_isrs_of_others(new_cluster, victim) -> None:
+async def test_leaders_first_then_whoever_asks_then_the_isrs_of_others(
+    new_cluster: NewCluster, victim
+) -> None:
     """``victim`` 1 is the controller."""
     async with new_cluster() as cluster:
         await cluster.start(1, 2, 3)
@@ -92,7 +97,7 @@ async def test_leaders_first_then_whoever_asks_then_the_isrs_of_others(new_clust
 
 
 @pytest.mark.mission("CCB-1", "CCB-2")
-async def test_a_broker_that_comes_back_has_left_before(new_cluster) -> None:
+async def test_a_broker_that_comes_back_has_left_before(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         await cluster.start(1, 2, 3)
         partitions = await cluster.create_topic("t", *LED_BY_ALL)
@@ -108,7 +113,7 @@ async def test_a_broker_that_comes_back_has_left_before(new_cluster) -> None:
 
 
 @pytest.mark.mission("CCB-2", "DEL-5")
-async def test_a_topic_that_is_deleted_meanwhile(new_cluster) -> None:
+async def test_a_topic_that_is_deleted_meanwhile(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         await cluster.start(1, 2, 3)
         partitions = await cluster.create_topic("t", *LED_BY_ALL)
@@ -123,7 +128,9 @@ async def test_a_topic_that_is_deleted_meanwhile(new_cluster) -> None:
 
 
 @pytest.mark.mission("CCB-3", "CEL-17")
-async def test_a_controller_that_falls_meanwhile_leaves_it_to_the_next(new_cluster) -> None:
+async def test_a_controller_that_falls_meanwhile_leaves_it_to_the_next(
+    new_cluster: NewCluster,
+) -> None:
     async with new_cluster() as cluster:
         await cluster.start(1, 2, 3, 4)
         partitions = await cluster.create_topic("t", *LED_BY_ALL)

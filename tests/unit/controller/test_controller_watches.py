@@ -28,7 +28,7 @@ K = WatchKind
         (K.DELETED, "/brokers/ids", None),
     ],
 )
-def test_what_a_watch_means(kind, path, event) -> None:
+def test_what_a_watch_means(kind, path: str, event) -> None:
     assert event_of(WatchEvent(kind, path)) == event
 
 

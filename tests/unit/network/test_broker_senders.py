@@ -16,6 +16,7 @@ from minikafka.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
+from tests.support.network_lab import Lab
 
 Item = tuple[str, int]  # a key, a number
 
@@ -73,7 +74,7 @@ async def sending(lab: Any, addresses: dict[int, tuple[str, int]]) -> Any:
         senders.close()
 
 
-async def test_what_piles_up_goes_with_the_next_request(lab) -> None:
+async def test_what_piles_up_goes_with_the_next_request(lab: Lab) -> None:
     broker = Broker()
     server = await lab.serve(broker)
     async with sending(lab, {1: ("127.0.0.1", server.port)}) as (senders, ends):
@@ -100,7 +101,7 @@ async def test_what_piles_up_goes_with_the_next_request(lab) -> None:
         assert len(set(map(id, broker.connections))) == 1
 
 
-async def test_a_broker_that_hangs_up_is_called_again(lab) -> None:
+async def test_a_broker_that_hangs_up_is_called_again(lab: Lab) -> None:
     broker = Broker()
     server = await lab.serve(broker)
     async with sending(lab, {1: ("127.0.0.1", server.port)}) as (senders, ends):
@@ -115,7 +116,7 @@ async def test_a_broker_that_hangs_up_is_called_again(lab) -> None:
         await lab.until(lambda: ends.told[1:] == [(("a", 2), "a")])
 
 
-async def test_who_is_not_alive_is_told_at_once_of_all(lab) -> None:
+async def test_who_is_not_alive_is_told_at_once_of_all(lab: Lab) -> None:
     async with sending(lab, {}) as (senders, ends):
         senders.put(9, ("a", 1))
         senders.put(9, ("a", 2))
@@ -123,7 +124,7 @@ async def test_who_is_not_alive_is_told_at_once_of_all(lab) -> None:
         assert [key for _, key in ends.told] == [None, None]
 
 
-async def test_after_close_nothing_is_sent_and_nobody_hears(lab) -> None:
+async def test_after_close_nothing_is_sent_and_nobody_hears(lab: Lab) -> None:
     broker = Broker()
     server = await lab.serve(broker)
     async with sending(lab, {1: ("127.0.0.1", server.port)}) as (senders, ends):

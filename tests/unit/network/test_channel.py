@@ -18,6 +18,7 @@ from minikafka.protocol.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
+from tests.support.network_lab import Lab
 
 
 class Broker:
@@ -43,7 +44,7 @@ class Broker:
         self.slots[number].send(encode_response(correlation_id, response, header.api_version))
 
 
-async def open_channel(lab, server, **config) -> Channel:
+async def open_channel(lab: Lab, server, **config) -> Channel:
     return await Channel.open(
         lab.network, lab.clock, "127.0.0.1", server.port, "me", ChannelConfig(**config), lab.log
     )
@@ -53,7 +54,7 @@ def ask(channel: Channel, key: str = "k") -> asyncio.Future:
     return asyncio.ensure_future(channel.request(FindCoordinatorRequest(key=key), 3, 1000))
 
 
-async def test_requests_are_pipelined_and_matched(lab) -> None:
+async def test_requests_are_pipelined_and_matched(lab: Lab) -> None:
     broker = Broker()
     channel = await open_channel(lab, await lab.serve(broker))
     replies = await asyncio.gather(*(ask(channel) for _ in range(20)))
@@ -64,7 +65,7 @@ async def test_requests_are_pipelined_and_matched(lab) -> None:
     channel.close()
 
 
-async def test_no_more_than_max_in_flight_are_sent(lab) -> None:
+async def test_no_more_than_max_in_flight_are_sent(lab: Lab) -> None:
     broker = Broker(at_once=False)
     channel = await open_channel(lab, await lab.serve(broker), max_in_flight=2)
     asks = [ask(channel) for _ in range(4)]
@@ -79,7 +80,7 @@ async def test_no_more_than_max_in_flight_are_sent(lab) -> None:
     channel.close()
 
 
-async def test_a_request_without_reply(lab) -> None:
+async def test_a_request_without_reply(lab: Lab) -> None:
     broker = Broker(at_once=False)
     channel = await open_channel(lab, await lab.serve(broker))
     await channel.send(ProduceRequest(acks=0), 9, 1000)
@@ -106,7 +107,7 @@ class Slow(Broker):
         self.transport.pause_reading()
 
 
-async def test_requests_without_reply_do_not_pile_up_where_nobody_reads(lab) -> None:
+async def test_requests_without_reply_do_not_pile_up_where_nobody_reads(lab: Lab) -> None:
     broker = Slow(at_once=False)
     channel = await open_channel(lab, await lab.serve(broker))
     await channel.send(ProduceRequest(acks=0), 9, 1000)
@@ -135,7 +136,7 @@ async def test_requests_without_reply_do_not_pile_up_where_nobody_reads(lab) -> 
     assert channel._free_turns == 5
 
 
-async def test_who_waits_for_room_goes_on_when_there_is_some(lab) -> None:
+async def test_who_waits_for_room_goes_on_when_there_is_some(lab: Lab) -> None:
     broker = Slow(at_once=False)
     channel = await open_channel(lab, await lab.serve(broker))
     channel.pause_writing()
@@ -154,7 +155,7 @@ async def test_who_waits_for_room_goes_on_when_there_is_some(lab) -> None:
         await waiting
 
 
-async def test_a_request_that_is_not_answered_in_time_ends_the_channel(lab) -> None:
+async def test_a_request_that_is_not_answered_in_time_ends_the_channel(lab: Lab) -> None:
     broker = Broker(at_once=False)
     channel = await open_channel(lab, await lab.serve(broker))
     first, second = ask(channel), ask(channel)
@@ -169,7 +170,7 @@ async def test_a_request_that_is_not_answered_in_time_ends_the_channel(lab) -> N
         await ask(channel)
 
 
-async def test_everything_pending_fails_when_the_connection_is_lost(lab) -> None:
+async def test_everything_pending_fails_when_the_connection_is_lost(lab: Lab) -> None:
     broker = Broker(at_once=False)
     server = await lab.serve(broker)
     channel = await open_channel(lab, server, max_in_flight=2)
@@ -182,7 +183,7 @@ async def test_everything_pending_fails_when_the_connection_is_lost(lab) -> None
     assert channel.in_flight == 0
 
 
-async def test_a_reply_whose_caller_is_gone_is_dropped(lab) -> None:
+async def test_a_reply_whose_caller_is_gone_is_dropped(lab: Lab) -> None:
     broker = Broker(at_once=False)
     channel = await open_channel(lab, await lab.serve(broker))
     first, second = ask(channel), ask(channel)
@@ -194,7 +195,7 @@ async def test_a_reply_whose_caller_is_gone_is_dropped(lab) -> None:
     channel.close()
 
 
-async def test_a_wrong_correlation_id_ends_the_channel(lab) -> None:
+async def test_a_wrong_correlation_id_ends_the_channel(lab: Lab) -> None:
     broker = Broker(at_once=False)
     channel = await open_channel(lab, await lab.serve(broker))
     reply = ask(channel)
@@ -206,7 +207,7 @@ async def test_a_wrong_correlation_id_ends_the_channel(lab) -> None:
 
 
 @pytest.mark.parametrize("garbage", [struct.pack(">i", -5), struct.pack(">iii", 8, 0, 1)])
-async def test_garbage_from_the_server_ends_the_channel(lab, garbage: bytes) -> None:
+async def test_garbage_from_the_server_ends_the_channel(lab: Lab, garbage: bytes) -> None:
     broker = Broker(at_once=False)
     channel = await open_channel(lab, await lab.serve(broker))
     reply = ask(channel)
@@ -217,7 +218,7 @@ async def test_garbage_from_the_server_ends_the_channel(lab, garbage: bytes) -> 
     assert not channel.is_open
 
 
-async def test_an_unasked_response_ends_the_channel(lab) -> None:
+async def test_an_unasked_response_ends_the_channel(lab: Lab) -> None:
     broker = Broker(at_once=False)
     channel = await open_channel(lab, await lab.serve(broker))
     await channel.send(ProduceRequest(acks=0), 9, 1000)
@@ -226,7 +227,7 @@ async def test_an_unasked_response_ends_the_channel(lab) -> None:
     await lab.until(lambda: not channel.is_open)
 
 
-async def test_what_cannot_be_encoded_is_told_to_the_caller(lab) -> None:
+async def test_what_cannot_be_encoded_is_told_to_the_caller(lab: Lab) -> None:
     channel = await open_channel(lab, await lab.serve(Broker()), max_in_flight=1)
     for _ in range(3):  # and gives its turn back
         with pytest.raises(EncodeError):
@@ -235,7 +236,7 @@ async def test_what_cannot_be_encoded_is_told_to_the_caller(lab) -> None:
     channel.close()
 
 
-async def test_nobody_listens(lab) -> None:
+async def test_nobody_listens(lab: Lab) -> None:
     server = await lab.serve(Broker())
     port = server.port
     await server.close()
@@ -243,9 +244,9 @@ async def test_nobody_listens(lab) -> None:
         await Channel.open(lab.network, lab.clock, "127.0.0.1", port)
 
 
-async def test_a_connection_that_does_not_come_about_times_out(lab) -> None:
+async def test_a_connection_that_does_not_come_about_times_out(lab: Lab) -> None:
     class Nowhere:
-        async def connect(self, factory, host, port) -> None:
+        async def connect(self, factory, host, port: int) -> None:
             await asyncio.Event().wait()
 
     with pytest.raises(TimeoutError):
@@ -254,7 +255,7 @@ async def test_a_connection_that_does_not_come_about_times_out(lab) -> None:
         )
 
 
-async def test_what_is_begun_is_on_its_way_before_anything_else_happens(lab) -> None:
+async def test_what_is_begun_is_on_its_way_before_anything_else_happens(lab: Lab) -> None:
     broker = Broker()
     channel = await open_channel(lab, await lab.serve(broker), max_in_flight=1)
     for number in range(3):
@@ -267,7 +268,7 @@ async def test_what_is_begun_is_on_its_way_before_anything_else_happens(lab) -> 
     assert channel.in_flight == 0
 
 
-async def test_who_gives_up_waiting_leaves_the_turn_to_the_next(lab) -> None:
+async def test_who_gives_up_waiting_leaves_the_turn_to_the_next(lab: Lab) -> None:
     broker = Broker(at_once=False)
     channel = await open_channel(lab, await lab.serve(broker), max_in_flight=1)
     first, second, third = (ask(channel) for _ in range(3))

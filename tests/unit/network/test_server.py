@@ -5,15 +5,10 @@ import struct
 
 import pytest
 
-from minikafka.network.server import (
-    FRAMES_AT_ONCE,
-    IDLE_SWEEPS,
-    ReplySlot,
-    ServerConfig,
-    ServerConnection,
-    UnsentReplies,
-)
-from tests.support.network_lab import framed
+from minikafka.network.connection import FRAMES_AT_ONCE, IDLE_SWEEPS, ReplySlot
+from minikafka.network.server import Connection, ServerConfig
+from minikafka.network.unsent import UnsentReplies
+from tests.support.network_lab import Lab, framed
 
 
 def echo(connection: ServerConnection, frame: memoryview) -> None:
@@ -40,7 +35,7 @@ class Parking:
         self.parked.pop(body).send(framed(body) if reply is None else reply)
 
 
-async def test_each_frame_is_answered(lab) -> None:
+async def test_each_frame_is_answered(lab: Lab) -> None:
     server = await lab.serve(echo)
     peer = await lab.connect(server)
     for body in (b"", b"one", b"x" * 200_000):
@@ -49,7 +44,7 @@ async def test_each_frame_is_answered(lab) -> None:
 
 
 @pytest.mark.mission("PRO-3")
-async def test_pipelined_requests_are_answered_in_request_order(lab) -> None:
+async def test_pipelined_requests_are_answered_in_request_order(lab: Lab) -> None:
     handler = Parking()
     server = await lab.serve(handler)
     peer = await lab.connect(server)
@@ -62,7 +57,7 @@ async def test_pipelined_requests_are_answered_in_request_order(lab) -> None:
     assert [await peer.receive() for _ in range(5)] == [b"p1", b"a", b"p2", b"b", b"c"]
 
 
-async def test_a_request_without_reply_keeps_its_place(lab) -> None:
+async def test_a_request_without_reply_keeps_its_place(lab: Lab) -> None:
     handler = Parking()
     server = await lab.serve(handler)
     peer = await lab.connect(server)
@@ -102,7 +97,7 @@ class Nobody:
     def lost(self, connection: ServerConnection) -> None: ...
 
 
-async def test_replies_of_one_read_leave_in_one_write(lab) -> None:
+async def test_replies_of_one_read_leave_in_one_write(lab: Lab) -> None:
     wire = Wire()
     connection = ServerConnection(1, Nobody(), ServerConfig(), echo, "PLAINTEXT", lab.log)
     connection.connection_made(wire)
@@ -113,7 +108,7 @@ async def test_replies_of_one_read_leave_in_one_write(lab) -> None:
     assert wire.writes == [framed(b"a") + framed(b"b") + framed(b"c"), framed(b"d")]
 
 
-async def test_many_frames_of_one_read_are_served_in_turns(lab) -> None:
+async def test_many_frames_of_one_read_are_served_in_turns(lab: Lab) -> None:
     wire = Wire()
     connection = ServerConnection(1, Nobody(), ServerConfig(), echo, "PLAINTEXT", lab.log)
     connection.connection_made(wire)
@@ -128,7 +123,7 @@ async def test_many_frames_of_one_read_are_served_in_turns(lab) -> None:
     assert turns == [FRAMES_AT_ONCE, FRAMES_AT_ONCE, 1]
 
 
-async def test_parked_replies_that_become_ready_together_leave_in_one_write(lab) -> None:
+async def test_parked_replies_that_become_ready_together_leave_in_one_write(lab: Lab) -> None:
     wire, handler = Wire(), Parking()
     connection = ServerConnection(1, Nobody(), ServerConfig(), handler, "PLAINTEXT", lab.log)
     connection.connection_made(wire)
@@ -149,7 +144,7 @@ async def test_parked_replies_that_become_ready_together_leave_in_one_write(lab)
     assert wire.writes[2:] == [framed(b"p4") + framed(b"a")]
 
 
-async def test_a_reply_may_come_in_parts(lab) -> None:
+async def test_a_reply_may_come_in_parts(lab: Lab) -> None:
     body = b"head" + b"r" * 100_000
 
     def on_frame(connection: ServerConnection, frame: memoryview) -> None:
@@ -163,7 +158,7 @@ async def test_a_reply_may_come_in_parts(lab) -> None:
     assert await peer.receive() == body
 
 
-async def test_an_impossible_length_closes_that_connection_only(lab) -> None:
+async def test_an_impossible_length_closes_that_connection_only(lab: Lab) -> None:
     server = await lab.serve(echo, ServerConfig(socket_request_max_bytes=1000))
     good, negative, huge = [await lab.connect(server) for _ in range(3)]
     negative.send(b"before")
@@ -179,7 +174,7 @@ async def test_an_impossible_length_closes_that_connection_only(lab) -> None:
 
 
 @pytest.mark.parametrize("held", [False, True])
-async def test_all_that_came_before_an_impossible_length_is_served(lab, held: bool) -> None:
+async def test_all_that_came_before_an_impossible_length_is_served(lab: Lab, held: bool) -> None:
     parked: list[ReplySlot] = []
 
     def on_frame(connection: ServerConnection, frame: memoryview) -> bool:
@@ -215,7 +210,7 @@ class OneByOne(Parking):
 
 
 @pytest.mark.mission("ORD-1")
-async def test_a_frame_that_has_to_wait_is_served_after_all_replies_before_it(lab) -> None:
+async def test_a_frame_that_has_to_wait_is_served_after_all_replies_before_it(lab: Lab) -> None:
     handler = OneByOne()
     server = await lab.serve(handler)
     peer = await lab.connect(server)
@@ -233,7 +228,7 @@ async def test_a_frame_that_has_to_wait_is_served_after_all_replies_before_it(la
     assert [await peer.receive() for _ in range(2)] == [b"p2", b"c"]
 
 
-async def test_a_bad_length_behind_a_parked_request_closes_after_its_reply(lab) -> None:
+async def test_a_bad_length_behind_a_parked_request_closes_after_its_reply(lab: Lab) -> None:
     handler = Parking()
     server = await lab.serve(handler)
     peer = await lab.connect(server)
@@ -247,7 +242,9 @@ async def test_a_bad_length_behind_a_parked_request_closes_after_its_reply(lab) 
 
 @pytest.mark.mission("ORD-1")
 @pytest.mark.parametrize("later", ["same read", "next read", "first reply"])
-async def test_a_refusal_takes_its_turn_and_nothing_is_served_behind_it(lab, later: str) -> None:
+async def test_a_refusal_takes_its_turn_and_nothing_is_served_behind_it(
+    lab: Lab, later: str
+) -> None:
     handler = Parking()
 
     def on_frame(connection: ServerConnection, frame: memoryview) -> None:
@@ -278,7 +275,7 @@ async def test_a_refusal_takes_its_turn_and_nothing_is_served_behind_it(lab, lat
     assert lab.log.reasons() == ["request_failed"]
 
 
-async def test_a_refusal_that_comes_late_stops_what_comes_after_it(lab) -> None:
+async def test_a_refusal_that_comes_late_stops_what_comes_after_it(lab: Lab) -> None:
     handler = Parking()
     server = await lab.serve(handler)
     peer = await lab.connect(server)
@@ -294,7 +291,7 @@ async def test_a_refusal_that_comes_late_stops_what_comes_after_it(lab) -> None:
     assert handler.seen == 2
 
 
-async def test_a_peer_gone_mid_frame_leaves_nothing_behind(lab) -> None:
+async def test_a_peer_gone_mid_frame_leaves_nothing_behind(lab: Lab) -> None:
     server = await lab.serve(echo)
     peer = await lab.connect(server)
     peer.writer.write(struct.pack(">i", 500) + b"half")
@@ -304,7 +301,7 @@ async def test_a_peer_gone_mid_frame_leaves_nothing_behind(lab) -> None:
     assert [f["unread_bytes"] for _, e, f in lab.log.events if e == "connection_lost"] == [8]
 
 
-async def test_a_reply_after_the_peer_has_gone_is_dropped(lab) -> None:
+async def test_a_reply_after_the_peer_has_gone_is_dropped(lab: Lab) -> None:
     handler = Parking()
     server = await lab.serve(handler)
     peer = await lab.connect(server)
@@ -315,8 +312,8 @@ async def test_a_reply_after_the_peer_has_gone_is_dropped(lab) -> None:
     handler.release(b"p1")
 
 
-async def test_refusing_sends_what_is_answered_and_ignores_the_rest(lab) -> None:
-    def on_frame(connection: ServerConnection, frame: memoryview) -> None:
+async def test_refusing_sends_what_is_answered_and_ignores_the_rest(lab: Lab) -> None:
+    def on_frame(connection: Connection, frame: memoryview) -> None:
         if bytes(frame) == b"bad":
             connection.refuse("unknown_api", api_key=99)
         else:
@@ -330,7 +327,7 @@ async def test_refusing_sends_what_is_answered_and_ignores_the_rest(lab) -> None
     assert lab.log.reasons() == ["unknown_api"]
 
 
-async def test_too_many_unanswered_requests_stop_the_reading(lab) -> None:
+async def test_too_many_unanswered_requests_stop_the_reading(lab: Lab) -> None:
     handler = Parking()
     server = await lab.serve(handler, ServerConfig(queued_max_requests=4))
     peer = await lab.connect(server)
@@ -346,7 +343,7 @@ async def test_too_many_unanswered_requests_stop_the_reading(lab) -> None:
     assert [await peer.receive() for _ in range(5)] == [b"p0", b"p1", b"p2", b"p3", b"a"]
 
 
-async def test_held_replies_count_against_the_bytes_of_a_connection(lab) -> None:
+async def test_held_replies_count_against_the_bytes_of_a_connection(lab: Lab) -> None:
     handler = Parking()
     server = await lab.serve(handler, ServerConfig(queued_max_bytes=1000))
     peer = await lab.connect(server)
@@ -362,7 +359,7 @@ async def test_held_replies_count_against_the_bytes_of_a_connection(lab) -> None
     assert await peer.receive() == b"a"
 
 
-async def test_a_slow_reader_is_not_served_until_it_takes_its_replies(lab) -> None:
+async def test_a_slow_reader_is_not_served_until_it_takes_its_replies(lab: Lab) -> None:
     answered = 0
 
     def on_frame(connection: ServerConnection, frame: memoryview) -> None:
@@ -385,7 +382,7 @@ async def test_a_slow_reader_is_not_served_until_it_takes_its_replies(lab) -> No
     assert server.unsent.bytes == 0
 
 
-async def test_a_slow_reader_whose_parked_replies_pile_up_is_dropped(lab) -> None:
+async def test_a_slow_reader_whose_parked_replies_pile_up_is_dropped(lab: Lab) -> None:
     handler = Parking()
     server = await lab.serve(handler, ServerConfig(write_max_bytes=20_000_000))
     peer = await lab.connect(server)
@@ -399,7 +396,7 @@ async def test_a_slow_reader_whose_parked_replies_pile_up_is_dropped(lab) -> Non
     assert server.unsent.bytes == 0
 
 
-async def test_idle_connections_are_closed_and_live_ones_are_not(lab) -> None:
+async def test_idle_connections_are_closed_and_live_ones_are_not(lab: Lab) -> None:
     handler = Parking()
     server = await lab.serve(handler, ServerConfig(connections_max_idle_ms=8000))
     idle, busy, parked = [await lab.connect(server) for _ in range(3)]
@@ -419,12 +416,12 @@ async def test_idle_connections_are_closed_and_live_ones_are_not(lab) -> None:
     assert lab.log.reasons() == ["idle"]
 
 
-async def test_idle_connections_stay_when_the_limit_is_off(lab) -> None:
+async def test_idle_connections_stay_when_the_limit_is_off(lab: Lab) -> None:
     await lab.serve(echo, ServerConfig(connections_max_idle_ms=-1))
     assert lab.clock.timers == []
 
 
-async def test_connections_beyond_the_limit_are_refused(lab) -> None:
+async def test_connections_beyond_the_limit_are_refused(lab: Lab) -> None:
     server = await lab.serve(echo, ServerConfig(max_connections=1))
     first = await lab.connect(server)
     first.send(b"a")
@@ -436,7 +433,7 @@ async def test_connections_beyond_the_limit_are_refused(lab) -> None:
     assert lab.log.reasons() == ["max_connections"]
 
 
-async def test_who_comes_early_is_served_when_processing_is_enabled(lab) -> None:
+async def test_who_comes_early_is_served_when_processing_is_enabled(lab: Lab) -> None:
     handler = Parking()
     server = await lab.serve(handler, holding=True)
     early, silent = await lab.connect(server), await lab.connect(server)
@@ -450,7 +447,7 @@ async def test_who_comes_early_is_served_when_processing_is_enabled(lab) -> None
     assert await silent.receive() == b"d"
 
 
-async def test_closing_hangs_up_on_all(lab) -> None:
+async def test_closing_hangs_up_on_all(lab: Lab) -> None:
     server = await lab.serve(echo)
     peers = [await lab.connect(server) for _ in range(3)]
     await lab.until(lambda: server.connection_count == 3)
@@ -459,8 +456,8 @@ async def test_closing_hangs_up_on_all(lab) -> None:
     assert server.connection_count == 0
 
 
-async def test_closing_does_not_wait_for_a_peer_that_takes_nothing(lab) -> None:
-    def on_frame(connection: ServerConnection, frame: memoryview) -> None:
+async def test_closing_does_not_wait_for_a_peer_that_takes_nothing(lab: Lab) -> None:
+    def on_frame(connection: Connection, frame: memoryview) -> None:
         connection.open_slot(len(frame)).send(framed(b"x" * 50_000_000))
 
     server = await lab.serve(on_frame)

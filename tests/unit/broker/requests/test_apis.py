@@ -78,7 +78,7 @@ async def lab():
 
 
 @pytest.mark.mission("PRO-2", "PRO-3")
-async def test_a_request_finds_its_handler(lab) -> None:
+async def test_a_request_finds_its_handler(lab: Lab) -> None:
     stage = Stage(lab)
     peer = await stage.open()
     send(peer, DescribeClusterRequest(), 0, correlation_id=-5)
@@ -88,7 +88,7 @@ async def test_a_request_finds_its_handler(lab) -> None:
     await stage.close()
 
 
-async def test_api_versions_lists_what_is_served(lab) -> None:
+async def test_api_versions_lists_what_is_served(lab: Lab) -> None:
     stage = Stage(
         lab,
         Route(ApiKey.METADATA, cluster, max_version=9),
@@ -106,7 +106,7 @@ async def test_api_versions_lists_what_is_served(lab) -> None:
 
 
 @pytest.mark.parametrize("names", [("", "1"), ("a", ""), ("a b", "1"), ("-a", "1"), ("a", "1\n")])
-async def test_software_names_must_be_printable(lab, names) -> None:
+async def test_software_names_must_be_printable(lab: Lab, names) -> None:
     stage = Stage(lab)
     peer = await stage.open()
     send(peer, ApiVersionsRequest(*names), 3)
@@ -115,7 +115,7 @@ async def test_software_names_must_be_printable(lab, names) -> None:
     await stage.close()
 
 
-async def test_api_versions_too_new_is_answered_in_version_0(lab) -> None:
+async def test_api_versions_too_new_is_answered_in_version_0(lab: Lab) -> None:
     stage = Stage(lab)
     peer = await stage.open()
     peer.send(struct.pack(">hhih", 18, 99, 7, 2) + b"me" + b"\x00whatever comes in version 99")
@@ -140,7 +140,7 @@ REASONS = {"unserved_api": "unknown_api", "negative_version": "unsupported_versi
 
 
 @pytest.mark.parametrize("what", BAD_FRAMES)
-async def test_what_cannot_be_served_closes_that_connection_only(lab, what: str) -> None:
+async def test_what_cannot_be_served_closes_that_connection_only(lab: Lab, what: str) -> None:
     stage = Stage(lab)
     other = await stage.open()
     peer = await lab.connect(stage.server)
@@ -170,7 +170,7 @@ async def failing_task(context: RequestContext, request: Any) -> Any:
         Route(ApiKey.DESCRIBE_CLUSTER, failing_task, task=True),
     ],
 )
-async def test_a_kafka_error_becomes_the_error_of_the_response(lab, route) -> None:
+async def test_a_kafka_error_becomes_the_error_of_the_response(lab: Lab, route) -> None:
     stage = Stage(lab, route)
     peer = await stage.open()
     send(peer, DescribeClusterRequest(), 0)
@@ -191,7 +191,7 @@ async def test_a_kafka_error_becomes_the_error_of_the_response(lab, route) -> No
     ],
 )
 async def test_a_kafka_error_closes_where_the_response_has_no_place_for_it(
-    lab, route, request_, version
+    lab: Lab, route, request_, version: int
 ) -> None:
     stage = Stage(lab, route)
     peer = await stage.open()
@@ -201,7 +201,7 @@ async def test_a_kafka_error_closes_where_the_response_has_no_place_for_it(
     await stage.close()
 
 
-async def test_an_error_code_is_used_where_the_version_has_it(lab) -> None:
+async def test_an_error_code_is_used_where_the_version_has_it(lab: Lab) -> None:
     stage = Stage(lab, Route(ApiKey.FETCH, failing), Route(ApiKey.FIND_COORDINATOR, failing))
     peer = await stage.open()
     send(peer, FetchRequest(), 7)
@@ -228,7 +228,7 @@ async def buggy_task(context: RequestContext, request: Any) -> Any:
         Route(ApiKey.DESCRIBE_CLUSTER, lambda c, r, reply: reply(object())),
     ],
 )
-async def test_a_bug_in_a_handler_stops_the_node(lab, route) -> None:
+async def test_a_bug_in_a_handler_stops_the_node(lab: Lab, route) -> None:
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
     stage = Stage(lab, route)
     peer = await stage.open()
@@ -241,7 +241,7 @@ async def test_a_bug_in_a_handler_stops_the_node(lab, route) -> None:
 
 @pytest.mark.parametrize("parked", [False, True])
 async def test_an_answer_that_a_version_has_no_room_for_closes_that_connection_only(
-    lab, parked: bool
+    lab: Lab, parked: bool
 ) -> None:
     """As a name of 40,000 characters that came in by a flexible version."""
     release: list[Reply] = []
@@ -267,7 +267,7 @@ async def test_an_answer_that_a_version_has_no_room_for_closes_that_connection_o
     await stage.close()
 
 
-async def test_what_comes_behind_a_task_waits_until_it_is_done(lab) -> None:
+async def test_what_comes_behind_a_task_waits_until_it_is_done(lab: Lab) -> None:
     """As in Kafka: an admin who creates a topic and then grows it need not wait in between."""
     steps: list[str] = []
     gate = asyncio.Event()
@@ -330,7 +330,9 @@ async def a_few_turns() -> None:
 @pytest.mark.mission("ORD-1")
 @pytest.mark.parametrize("first", [FetchRequest(), ProduceRequest()])
 @pytest.mark.parametrize("then", [DescribeClusterRequest(), FetchRequest(), MetadataRequest()])
-async def test_what_comes_behind_a_parked_request_waits_for_its_reply(lab, first, then) -> None:
+async def test_what_comes_behind_a_parked_request_waits_for_its_reply(
+    lab: Lab, first, then
+) -> None:
     lot = ParkingLot()
     stage = Stage(
         lab,
@@ -358,7 +360,7 @@ async def test_what_comes_behind_a_parked_request_waits_for_its_reply(lab, first
 
 
 @pytest.mark.mission("ORD-1")
-async def test_requests_of_an_overlapping_api_are_served_while_others_are_parked(lab) -> None:
+async def test_requests_of_an_overlapping_api_are_served_while_others_are_parked(lab: Lab) -> None:
     lot = ParkingLot()
     stage = Stage(
         lab, Route(ApiKey.PRODUCE, lot, overlapping=True), Route(ApiKey.DESCRIBE_CLUSTER, cluster)
@@ -383,7 +385,7 @@ async def test_requests_of_an_overlapping_api_are_served_while_others_are_parked
 @pytest.mark.mission("ORD-1")
 @pytest.mark.parametrize("what", [*BAD_FRAMES, "bad_produce", "acks 0 fails"])
 async def test_a_connection_is_closed_only_after_the_replies_of_earlier_requests(
-    lab, what: str
+    lab: Lab, what: str
 ) -> None:
     lot = ParkingLot()
 
@@ -414,7 +416,7 @@ async def test_a_connection_is_closed_only_after_the_replies_of_earlier_requests
     await stage.close()
 
 
-async def test_tasks_keep_the_order_of_replies_and_survive_their_connection(lab) -> None:
+async def test_tasks_keep_the_order_of_replies_and_survive_their_connection(lab: Lab) -> None:
     gate = asyncio.Event()
     finished = []
 
@@ -440,7 +442,7 @@ async def test_tasks_keep_the_order_of_replies_and_survive_their_connection(lab)
     await stage.close()
 
 
-async def test_no_reply_means_no_bytes(lab) -> None:
+async def test_no_reply_means_no_bytes(lab: Lab) -> None:
     routes = [
         Route(ApiKey.PRODUCE, lambda context, request, reply: reply(None)),
         Route(ApiKey.DESCRIBE_CLUSTER, cluster),
@@ -453,7 +455,7 @@ async def test_no_reply_means_no_bytes(lab) -> None:
     await stage.close()
 
 
-async def test_replies_in_parts_are_the_same_bytes(lab) -> None:
+async def test_replies_in_parts_are_the_same_bytes(lab: Lab) -> None:
     def fetch(context: RequestContext, request: FetchRequest, reply: Reply) -> None:
         reply(FetchResponse(session_id=9))
 

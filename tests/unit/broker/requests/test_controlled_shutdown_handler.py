@@ -17,7 +17,7 @@ class Controller:
         self.result = result
         self.asked = []
 
-    async def controlled_shutdown(self, broker_id, broker_epoch):
+    async def controlled_shutdown(self, broker_id: int, broker_epoch: int):
         self.asked.append((broker_id, broker_epoch))
         if isinstance(self.result, Exception):
             raise self.result

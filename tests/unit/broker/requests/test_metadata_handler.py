@@ -156,7 +156,7 @@ def test_topics_by_id() -> None:
 @pytest.mark.parametrize(
     "topic", [MetadataRequestTopic(topic_id("a"), "a"), MetadataRequestTopic(name=None)]
 )
-def test_ids_may_not_be_asked_before_version_12(version, topic) -> None:
+def test_ids_may_not_be_asked_before_version_12(version: int, topic: str) -> None:
     response = ask(version, [topic])
     assert [t.error_code for t in response.topics] == [ErrorCode.INVALID_REQUEST]
 

@@ -8,6 +8,7 @@ from minikafka.core.controller.context import ControllerContext
 from minikafka.core.controller.leader_balance import out_of_balance
 from minikafka.core.controller.states import PartitionState, ReplicaState
 from minikafka.kernel.cluster import ReplicaAssignment
+from tests.support.controller_states import Cluster
 
 
 @pytest.mark.mission("CTX-3")
@@ -17,7 +18,7 @@ def test_before_any_election() -> None:
 
 
 @pytest.mark.mission("CTX-2")
-def test_the_dump_has_every_field(cluster) -> None:
+def test_the_dump_has_every_field(cluster: Cluster) -> None:
     (tp,) = cluster.topic("t", (1, 2))
     cluster.led(tp, 1, (1, 2))
     cluster.context.partition_states[tp] = PartitionState.ONLINE
@@ -42,7 +43,7 @@ def test_the_dump_shows_topic_ids_in_base64_as_kafka_does() -> None:
     assert context.dump()["topicIds"] == {"t": "EjRWeJq83vASNFZ4mrze8A"}
 
 
-def test_shutting_down_is_there_and_not_live(cluster) -> None:
+def test_shutting_down_is_there_and_not_live(cluster: Cluster) -> None:
     (tp,) = cluster.topic("t", (1, 2))
     cluster.context.shutting_down_broker_ids.add(2)
     assert cluster.context.live_broker_ids() == [1, 3]
@@ -51,7 +52,7 @@ def test_shutting_down_is_there_and_not_live(cluster) -> None:
     assert cluster.context.is_replica_online(2, tp, or_shutting_down=True)
 
 
-def test_a_topic_has_one_id_and_an_id_one_topic(cluster) -> None:
+def test_a_topic_has_one_id_and_an_id_one_topic(cluster: Cluster) -> None:
     cluster.topic("a", (1,))
     cluster.context.add_topic_id("a", UUID(int=1))
     with pytest.raises(ValueError, match="topic a"):
@@ -60,7 +61,7 @@ def test_a_topic_has_one_id_and_an_id_one_topic(cluster) -> None:
         cluster.context.add_topic_id("b", UUID(int=1))
 
 
-def test_who_leads_what(cluster) -> None:
+def test_who_leads_what(cluster: Cluster) -> None:
     a, b, c = cluster.topic("t", (1, 2), (2, 1), (1,))
     (doomed,) = cluster.topic("doomed", (1, 2))
     for tp in (a, c, doomed):
@@ -76,7 +77,7 @@ def test_who_leads_what(cluster) -> None:
     assert cluster.context.leader_epoch(never) == -1
 
 
-def test_figures(cluster) -> None:
+def test_figures(cluster: Cluster) -> None:
     a, b, moving = cluster.topic("t", (1, 2), (2, 1), (3, 1))
     (doomed,) = cluster.topic("doomed", (2, 1))
     for tp in (a, b, doomed):
@@ -94,7 +95,9 @@ def test_figures(cluster) -> None:
     assert cluster.context.offline_partition_count() == 1
 
 
-def test_a_preferred_replica_that_was_there_before_a_reassignment_should_lead(cluster) -> None:
+def test_a_preferred_replica_that_was_there_before_a_reassignment_should_lead(
+    cluster: Cluster,
+) -> None:
     (tp,) = cluster.topic("t", (1, 2))
     cluster.context.set_assignment(tp, ReplicaAssignment((1, 3, 2), adding=(3,), removing=(2,)))
     cluster.led(tp, 1, (1, 2))
@@ -103,7 +106,7 @@ def test_a_preferred_replica_that_was_there_before_a_reassignment_should_lead(cl
     assert cluster.context.preferred_replica_imbalance_count() == 1
 
 
-def test_a_partition_without_replicas_is_not_out_of_balance(cluster) -> None:
+def test_a_partition_without_replicas_is_not_out_of_balance(cluster: Cluster) -> None:
     """A topic znode that was written by hand may list no replica."""
     (tp,) = cluster.topic("t", ())
     cluster.led(tp, 1, (1,))
@@ -111,7 +114,7 @@ def test_a_partition_without_replicas_is_not_out_of_balance(cluster) -> None:
     assert out_of_balance(cluster.context, 0) == {}
 
 
-def test_the_replicas_of_some_brokers(cluster) -> None:
+def test_the_replicas_of_some_brokers(cluster: Cluster) -> None:
     a, b = cluster.topic("t", (1, 2), (3, 1))
     assert cluster.context.partitions_on_broker(2) == [a]
     assert cluster.context.replicas_on_brokers({3, 2}) == [
@@ -120,7 +123,7 @@ def test_the_replicas_of_some_brokers(cluster) -> None:
     ]
 
 
-def test_a_removed_topic_leaves_nothing(cluster) -> None:
+def test_a_removed_topic_leaves_nothing(cluster: Cluster) -> None:
     empty = cluster.context.dump()
     (tp,) = cluster.topic("t", (1, 2))
     cluster.led(tp, 1, (1, 2))
@@ -139,7 +142,7 @@ def test_a_removed_topic_leaves_nothing(cluster) -> None:
 
 
 @pytest.mark.mission("CFO-2")
-def test_after_a_resignation_nothing_is_known(cluster) -> None:
+def test_after_a_resignation_nothing_is_known(cluster: Cluster) -> None:
     (tp,) = cluster.topic("t", (1, 2))
     cluster.led(tp, 1, (1, 2))
     cluster.context.reset()

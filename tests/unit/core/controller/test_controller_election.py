@@ -5,6 +5,7 @@ import pytest
 from minikafka.core.controller import election
 from minikafka.core.controller.election import ElectionStrategy, elect
 from minikafka.kernel.cluster import LeaderAndIsr, ReplicaAssignment, TopicPartition
+from tests.support.controller_states import Cluster
 
 S = ElectionStrategy
 
@@ -25,7 +26,9 @@ S = ElectionStrategy
         ((), (), {1}, True, None),
     ],
 )
-def test_offline(assignment, isr, live, unclean, leader) -> None:
+def test_offline(
+    assignment, isr: tuple[int, ...], live: tuple[int, ...], unclean: bool, leader: int
+) -> None:
     assert election.offline_leader(assignment, isr, live, unclean) == leader
 
 
@@ -39,7 +42,9 @@ def test_offline(assignment, isr, live, unclean, leader) -> None:
         ((4, 5, 6), (1, 2), {1, 2, 4}, None),
     ],
 )
-def test_reassign(target, isr, live, leader) -> None:
+def test_reassign(
+    target: tuple[int, ...], isr: tuple[int, ...], live: tuple[int, ...], leader: int
+) -> None:
     assert election.reassign_leader(target, isr, live) == leader
 
 
@@ -48,7 +53,7 @@ def test_reassign(target, isr, live, leader) -> None:
     ("isr", "live", "leader"),
     [((1, 2), {1, 2}, 1), ((1, 2), {2}, None), ((2,), {1, 2}, None)],
 )
-def test_preferred(isr, live, leader) -> None:
+def test_preferred(isr: tuple[int, ...], live: tuple[int, ...], leader: int) -> None:
     assert election.preferred_leader((1, 2), isr, live) == leader
     assert election.preferred_leader((), isr, live) is None
 
@@ -64,7 +69,9 @@ def test_preferred(isr, live, leader) -> None:
         ((1, 2), {1, 3}, {1}, None),
     ],
 )
-def test_controlled_shutdown(isr, live, going, leader) -> None:
+def test_controlled_shutdown(
+    isr: tuple[int, ...], live: tuple[int, ...], going, leader: int
+) -> None:
     assert election.controlled_shutdown_leader((1, 2, 3), isr, live, going) == leader
 
 
@@ -76,7 +83,7 @@ def test_the_strategies() -> None:
 
 
 @pytest.mark.mission("LEL-2", "LEL-3")
-def test_the_topic_leader_example(cluster) -> None:
+def test_the_topic_leader_example(cluster: Cluster) -> None:
     partitions = cluster.topic("topic-leader", (3, 1, 2), (1, 2, 3), (2, 3, 1))
     cluster.context.remove_brokers([1])
     states = [
@@ -93,7 +100,7 @@ def test_the_topic_leader_example(cluster) -> None:
 
 
 @pytest.mark.mission("LEL-8", "PSM-9")
-def test_an_election_raises_the_leader_epoch_and_keeps_the_version_read(cluster) -> None:
+def test_an_election_raises_the_leader_epoch_and_keeps_the_version_read(cluster: Cluster) -> None:
     (tp,) = cluster.topic("t", (1, 2, 3))
     cluster.context.remove_brokers([1])
     result = elect(cluster.context, tp, LeaderAndIsr(1, 4, (1, 2, 3), 9), S.OFFLINE)
@@ -104,7 +111,9 @@ def test_an_election_raises_the_leader_epoch_and_keeps_the_version_read(cluster)
 
 @pytest.mark.mission("LEL-4", "LEL-8")
 @pytest.mark.parametrize(("strategy", "allowed"), [(S.OFFLINE, True), (S.UNCLEAN, False)])
-def test_an_unclean_leader_is_alone_in_sync_and_recovering(cluster, strategy, allowed) -> None:
+def test_an_unclean_leader_is_alone_in_sync_and_recovering(
+    cluster: Cluster, strategy, allowed
+) -> None:
     (tp,) = cluster.topic("t", (1, 2, 3))
     cluster.context.remove_brokers([1])
     result = elect(cluster.context, tp, LeaderAndIsr(1, 4, (1,), 9), strategy, allowed)
@@ -113,14 +122,14 @@ def test_an_unclean_leader_is_alone_in_sync_and_recovering(cluster, strategy, al
 
 
 @pytest.mark.mission("LEL-4")
-def test_without_unclean_nobody_leads(cluster) -> None:
+def test_without_unclean_nobody_leads(cluster: Cluster) -> None:
     (tp,) = cluster.topic("t", (1, 2, 3))
     cluster.context.remove_brokers([1])
     assert elect(cluster.context, tp, LeaderAndIsr(1, 4, (1,)), S.OFFLINE).leader_and_isr is None
 
 
 @pytest.mark.mission("LEL-1")
-def test_a_replica_on_a_failed_disk_is_not_live(cluster) -> None:
+def test_a_replica_on_a_failed_disk_is_not_live(cluster: Cluster) -> None:
     (tp,) = cluster.topic("t", (1, 2, 3))
     cluster.context.replicas_on_offline_dirs = {1: {tp}, 2: {TopicPartition("other", 0)}}
     result = elect(cluster.context, tp, LeaderAndIsr(1, 4, (1, 2, 3)), S.OFFLINE)
@@ -129,7 +138,7 @@ def test_a_replica_on_a_failed_disk_is_not_live(cluster) -> None:
 
 
 @pytest.mark.mission("LEL-5")
-def test_reassignment_elects_among_the_targets(cluster) -> None:
+def test_reassignment_elects_among_the_targets(cluster: Cluster) -> None:
     cluster.brokers(1, 2, 3, 4, 5)
     (tp,) = cluster.topic("t", (1, 2))
     cluster.context.set_assignment(
@@ -141,7 +150,7 @@ def test_reassignment_elects_among_the_targets(cluster) -> None:
 
 
 @pytest.mark.mission("LEL-6")
-def test_the_preferred_leader_tells_all_replicas(cluster) -> None:
+def test_the_preferred_leader_tells_all_replicas(cluster: Cluster) -> None:
     (tp,) = cluster.topic("t", (1, 2, 3))
     result = elect(cluster.context, tp, LeaderAndIsr(2, 4, (1, 2)), S.PREFERRED)
     assert result.leader_and_isr == LeaderAndIsr(1, 5, (1, 2))
@@ -149,7 +158,7 @@ def test_the_preferred_leader_tells_all_replicas(cluster) -> None:
 
 
 @pytest.mark.mission("LEL-7")
-def test_controlled_shutdown_takes_the_broker_out_of_the_isr(cluster) -> None:
+def test_controlled_shutdown_takes_the_broker_out_of_the_isr(cluster: Cluster) -> None:
     (tp,) = cluster.topic("t", (1, 2, 3))
     cluster.context.shutting_down_broker_ids.add(1)
     result = elect(cluster.context, tp, LeaderAndIsr(1, 4, (1, 2, 3)), S.CONTROLLED_SHUTDOWN)
@@ -158,7 +167,7 @@ def test_controlled_shutdown_takes_the_broker_out_of_the_isr(cluster) -> None:
 
 
 @pytest.mark.mission("LEL-7")
-def test_a_dead_replica_takes_nothing_over_at_a_controlled_shutdown(cluster) -> None:
+def test_a_dead_replica_takes_nothing_over_at_a_controlled_shutdown(cluster: Cluster) -> None:
     (tp,) = cluster.topic("t", (1, 2, 3))
     cluster.context.shutting_down_broker_ids.add(1)
     cluster.context.remove_brokers([2])
@@ -168,7 +177,7 @@ def test_a_dead_replica_takes_nothing_over_at_a_controlled_shutdown(cluster) -> 
 
 
 @pytest.mark.mission("LEL-9")
-def test_no_op_keeps_the_leader_under_a_new_epoch(cluster) -> None:
+def test_no_op_keeps_the_leader_under_a_new_epoch(cluster: Cluster) -> None:
     (tp,) = cluster.topic("t", (1, 2, 3))
     result = elect(cluster.context, tp, LeaderAndIsr(2, 4, (1, 2)), S.NO_OP)
     assert result.leader_and_isr == LeaderAndIsr(2, 5, (1, 2))

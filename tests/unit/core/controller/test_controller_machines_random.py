@@ -11,6 +11,8 @@ from minikafka.core.controller.states import (
     PartitionState,
     ReplicaState,
 )
+from minikafka.kernel.cluster import TopicPartition
+from tests.support.controller_states import Cluster
 
 STEPS = st.one_of(
     st.tuples(
@@ -30,7 +32,7 @@ STEPS = st.one_of(
     max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(st.lists(STEPS, max_size=40))
-def test_random_walks(new_cluster, steps) -> None:
+def test_random_walks(new_cluster: type[Cluster], steps) -> None:
     cluster = new_cluster().brokers(1, 2, 3)
     partitions = cluster.topic("t", (1, 2, 3), (2, 3, 1))
     leaders = {}
@@ -68,7 +70,7 @@ def test_random_walks(new_cluster, steps) -> None:
             assert known.leader == -1 or known.leader in known.isr
 
 
-def expand(cluster, tp, broker) -> None:
+def expand(cluster: Cluster, tp: TopicPartition, broker) -> None:
     """The leader takes a replica into its ISR, and the controller does not know yet."""
     from dataclasses import replace
 

@@ -6,16 +6,17 @@ import pytest
 
 from minikafka.core.controller import partition_machine
 from minikafka.core.controller.election import ElectionStrategy
-from minikafka.core.controller.states import PartitionState
+from minikafka.core.controller.states import PartitionState, ReplicaState
 from minikafka.kernel.cluster import LeaderAndIsr, LeaderIsrAndControllerEpoch
 from minikafka.kernel.ports import NoNode
+from tests.support.controller_states import Cluster, Summary
 
 P = PartitionState
 OFFLINE = ElectionStrategy.OFFLINE
 
 
 @pytest.mark.mission("PSM-2")
-def test_a_new_partition_is_only_marked_and_nobody_is_told(cluster) -> None:
+def test_a_new_partition_is_only_marked_and_nobody_is_told(cluster: Cluster) -> None:
     (tp,) = cluster.topic("t", (2, 1))
     (outcome,) = cluster.move([tp], P.NEW)
     assert [(c.before, c.after) for c in outcome.changes] == [(P.NON_EXISTENT, P.NEW)]
@@ -25,7 +26,7 @@ def test_a_new_partition_is_only_marked_and_nobody_is_told(cluster) -> None:
 
 
 @pytest.mark.mission("PSM-7", "LEL-1")
-def test_new_to_online_the_first_live_replica_leads(cluster, summary) -> None:
+def test_new_to_online_the_first_live_replica_leads(cluster: Cluster, summary: Summary) -> None:
     (tp,) = cluster.topic("t", (4, 2, 1))
     cluster.context.partition_states[tp] = P.NEW
     (outcome,) = cluster.move([tp], P.ONLINE, OFFLINE)
@@ -45,7 +46,7 @@ def test_new_to_online_the_first_live_replica_leads(cluster, summary) -> None:
 
 
 @pytest.mark.mission("PSM-8")
-def test_new_to_online_without_a_live_replica_stays_new(cluster) -> None:
+def test_new_to_online_without_a_live_replica_stays_new(cluster: Cluster) -> None:
     (tp,) = cluster.topic("t", (7, 8))
     cluster.context.partition_states[tp] = P.NEW
     (outcome,) = cluster.move([tp], P.ONLINE, OFFLINE)
@@ -56,7 +57,7 @@ def test_new_to_online_without_a_live_replica_stays_new(cluster) -> None:
 
 
 @pytest.mark.mission("PSM-7")
-def test_a_new_partition_whose_state_exists_is_elected_upon_it(cluster) -> None:
+def test_a_new_partition_whose_state_exists_is_elected_upon_it(cluster: Cluster) -> None:
     """A create whose answer was lost, or a state left by a controller that died."""
     (tp,) = cluster.topic("t", (1, 2))
     cluster.context.partition_states[tp] = P.NEW
@@ -69,7 +70,9 @@ def test_a_new_partition_whose_state_exists_is_elected_upon_it(cluster) -> None:
 
 @pytest.mark.mission("PSM-9")
 @pytest.mark.parametrize("before", [P.ONLINE, P.OFFLINE])
-def test_to_online_again_elects_and_writes_the_next_epoch(cluster, summary, before) -> None:
+def test_to_online_again_elects_and_writes_the_next_epoch(
+    cluster: Cluster, summary: Summary, before: PartitionState | ReplicaState
+) -> None:
     (tp,) = cluster.topic("t", (1, 2, 3))
     cluster.led(tp, 1, (1, 2, 3), leader_epoch=3, zk_version=7)
     cluster.context.partition_states[tp] = before
@@ -86,7 +89,7 @@ def test_to_online_again_elects_and_writes_the_next_epoch(cluster, summary, befo
 
 
 @pytest.mark.mission("PSM-9", "R-6")
-def test_a_version_that_moved_on_is_read_again(cluster) -> None:
+def test_a_version_that_moved_on_is_read_again(cluster: Cluster) -> None:
     """The leader shrank its ISR between our read and our write."""
     (tp,) = cluster.topic("t", (1, 2, 3))
     current = cluster.led(tp, 1, (1, 3), zk_version=8)
@@ -100,7 +103,7 @@ def test_a_version_that_moved_on_is_read_again(cluster) -> None:
 
 
 @pytest.mark.mission("PSM-9", "CEL-15", "R-6")
-def test_what_a_newer_controller_wrote_is_left_alone(cluster) -> None:
+def test_what_a_newer_controller_wrote_is_left_alone(cluster: Cluster) -> None:
     (tp,) = cluster.topic("t", (1, 2))
     cluster.led(tp, 1, (1, 2), controller_epoch=6)
     cluster.context.partition_states[tp] = P.OFFLINE
@@ -111,7 +114,7 @@ def test_what_a_newer_controller_wrote_is_left_alone(cluster) -> None:
 
 
 @pytest.mark.mission("PSM-9")
-def test_failures_leave_the_partition_where_it_was(cluster) -> None:
+def test_failures_leave_the_partition_where_it_was(cluster: Cluster) -> None:
     gone, broken, orphan = cluster.topic("t", (1, 2), (1, 2), (1, 2))
     for tp in (gone, broken, orphan):
         cluster.led(tp, 1, (1,) if tp is orphan else (1, 2))
@@ -128,7 +131,7 @@ def test_failures_leave_the_partition_where_it_was(cluster) -> None:
 
 
 @pytest.mark.mission("PSM-9", "PSM-10", "PSM-11")
-def test_znodes_are_read_for_elections_only(cluster) -> None:
+def test_znodes_are_read_for_elections_only(cluster: Cluster) -> None:
     """A mark needs no znode, and a new partition has none."""
     new, online, offline = partitions = cluster.topic("t", (1, 2), (1, 2), (1, 2))
     cluster.context.partition_states = {new: P.NEW, online: P.ONLINE, offline: P.OFFLINE}
@@ -138,7 +141,7 @@ def test_znodes_are_read_for_elections_only(cluster) -> None:
 
 
 @pytest.mark.mission("LEL-4", "R-4")
-def test_unclean_election_where_the_topic_allows_it(cluster) -> None:
+def test_unclean_election_where_the_topic_allows_it(cluster: Cluster) -> None:
     (strict,) = cluster.topic("strict", (1, 2))
     (lax,) = cluster.topic("lax", (1, 2))
     for tp in (strict, lax):
@@ -158,7 +161,7 @@ def test_unclean_election_where_the_topic_allows_it(cluster) -> None:
 
 @pytest.mark.mission("PSM-10")
 @pytest.mark.parametrize("before", [P.NEW, P.ONLINE, P.OFFLINE])
-def test_offline_is_only_a_mark(cluster, before) -> None:
+def test_offline_is_only_a_mark(cluster: Cluster, before: PartitionState | ReplicaState) -> None:
     (tp,) = cluster.topic("t", (1, 2))
     cluster.context.partition_states[tp] = before
     cluster.move([tp], P.OFFLINE)
@@ -168,7 +171,7 @@ def test_offline_is_only_a_mark(cluster, before) -> None:
 
 
 @pytest.mark.mission("PSM-11")
-def test_non_existent_is_only_a_mark(cluster) -> None:
+def test_non_existent_is_only_a_mark(cluster: Cluster) -> None:
     (tp,) = cluster.topic("t", (1, 2))
     cluster.context.partition_states[tp] = P.OFFLINE
     cluster.move([tp], P.NON_EXISTENT)
@@ -177,7 +180,9 @@ def test_non_existent_is_only_a_mark(cluster) -> None:
 
 
 @pytest.mark.mission("PSM-12")
-def test_many_partitions_one_request_per_broker_and_kind(cluster, summary) -> None:
+def test_many_partitions_one_request_per_broker_and_kind(
+    cluster: Cluster, summary: Summary
+) -> None:
     partitions = cluster.topic("t", (1, 2), (2, 3), (3, 1))
     cluster.move(partitions, P.NEW)
     cluster.move(partitions, P.ONLINE, OFFLINE)
@@ -191,7 +196,7 @@ def test_many_partitions_one_request_per_broker_and_kind(cluster, summary) -> No
 
 
 @pytest.mark.mission("PSM-14", "DEL-5")
-def test_what_the_trigger_takes_online(cluster) -> None:
+def test_what_the_trigger_takes_online(cluster: Cluster) -> None:
     new, off, on = cluster.topic("t", (1, 2), (1, 2), (1, 2))
     (doomed,) = cluster.topic("doomed", (1, 2))
     cluster.context.partition_states = {
@@ -202,7 +207,7 @@ def test_what_the_trigger_takes_online(cluster) -> None:
 
 
 @pytest.mark.mission("CCB-3")
-def test_startup_places_partitions(cluster) -> None:
+def test_startup_places_partitions(cluster: Cluster) -> None:
     new, off, on, disk = cluster.topic("t", (1, 2), (4, 2), (1, 2), (3, 2))
     cluster.led(off, 4, (4,))
     cluster.led(on, 1, (1, 2))
@@ -214,7 +219,7 @@ def test_startup_places_partitions(cluster) -> None:
     }  # fmt: skip
 
 
-def test_an_election_needs_a_strategy(cluster) -> None:
+def test_an_election_needs_a_strategy(cluster: Cluster) -> None:
     (tp,) = cluster.topic("t", (1, 2))
     cluster.led(tp, 1, (1, 2))
     cluster.context.partition_states[tp] = P.ONLINE

@@ -17,7 +17,7 @@ RACKS = {0: "rack1", 1: "rack3", 2: "rack3", 3: "rack2", 4: "rack2", 5: "rack1"}
 RACKED = [BrokerRack(i, RACKS[i]) for i in RACKS]
 
 
-def plain(count):
+def plain(count: int):
     return [BrokerRack(i) for i in range(count)]
 
 
@@ -90,7 +90,7 @@ def test_refusals(brokers, partitions, factor, code) -> None:
     racked=st.booleans(),
     data=st.data(),
 )
-def test_any_cluster(racks, partitions, dice, racked, data) -> None:
+def test_any_cluster(racks, partitions, dice, racked, data: bytes) -> None:
     factor = data.draw(st.integers(1, len(racks)))
     brokers = [BrokerRack(i, rack if racked else None) for i, rack in enumerate(racks)]
     placed = assign_replicas(

@@ -12,7 +12,7 @@ from minikafka.core.controller.assignment import (
     target_replicas,
 )
 from minikafka.core.controller.leader_balance import candidates, out_of_balance
-from minikafka.core.controller.states import ReplicaState
+from minikafka.core.controller.states import PartitionState, ReplicaState
 from minikafka.kernel.cluster import (
     ElectionType,
     LeaderAndIsr,
@@ -22,6 +22,7 @@ from minikafka.kernel.cluster import (
 )
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import BadVersion, NoNode
+from tests.support.controller_states import Cluster, Summary
 
 BROKERS = st.lists(st.integers(0, 6), unique=True, min_size=1, max_size=4).map(tuple)
 
@@ -38,13 +39,19 @@ BROKERS = st.lists(st.integers(0, 6), unique=True, min_size=1, max_size=4).map(t
     ],
 )
 @pytest.mark.mission("REA-1", "REA-2")
-def test_the_way_to_a_target(before, target, after) -> None:
+def test_the_way_to_a_target(
+    before: PartitionState | ReplicaState,
+    target: tuple[int, ...],
+    after: PartitionState | ReplicaState,
+) -> None:
     assert reassign_to(ReplicaAssignment(*before), target) == ReplicaAssignment(*after)
 
 
 @pytest.mark.mission("REA-1")
 @given(BROKERS, st.lists(BROKERS, min_size=1, max_size=4))
-def test_whatever_was_wanted_before_the_origin_is_remembered(origin, targets) -> None:
+def test_whatever_was_wanted_before_the_origin_is_remembered(
+    origin, targets: tuple[int, ...]
+) -> None:
     assignment = ReplicaAssignment(origin)
     for target in targets:
         assignment = reassign_to(assignment, target)
@@ -67,14 +74,20 @@ def test_whatever_was_wanted_before_the_origin_is_remembered(origin, targets) ->
     ],
 )
 @pytest.mark.mission("REA-5")
-def test_complete_when_the_targets_are_in_sync(new_cluster, target, isr, live, complete) -> None:
+def test_complete_when_the_targets_are_in_sync(
+    new_cluster: type[Cluster],
+    target: tuple[int, ...],
+    isr: tuple[int, ...],
+    live: tuple[int, ...],
+    complete,
+) -> None:
     cluster = new_cluster().brokers(*live)
     (tp,) = cluster.topic("t", (1, 2))
     assignment = reassign_to(ReplicaAssignment((1, 2)), target)
     assert reassignment.is_complete(cluster.context, tp, assignment, isr) is complete
 
 
-def test_a_partition_at_rest_is_complete(cluster) -> None:
+def test_a_partition_at_rest_is_complete(cluster: Cluster) -> None:
     (tp,) = cluster.topic("t", (1, 2))
     assert reassignment.is_complete(cluster.context, tp, ReplicaAssignment((9,)), ())
 
@@ -92,7 +105,9 @@ def test_a_partition_at_rest_is_complete(cluster) -> None:
         (-1, (2,), (1,), (), False),
     ],
 )
-def test_what_may_be_dropped(new_cluster, leader, isr, kept, live, fine) -> None:
+def test_what_may_be_dropped(
+    new_cluster: type[Cluster], leader: int, isr: tuple[int, ...], kept, live: tuple[int, ...], fine
+) -> None:
     cluster = new_cluster().brokers(*live)
     (tp,) = cluster.topic("t", (1, 2))
     known = LeaderAndIsr(leader, 3, isr)
@@ -105,7 +120,7 @@ def test_what_may_be_dropped(new_cluster, leader, isr, kept, live, fine) -> None
     assert refused.value.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
-def problem_of(cluster, tp, target):
+def problem_of(cluster: Cluster, tp: TopicPartition, target: tuple[int, ...]):
     with pytest.raises(KafkaError) as refused:
         reassignment.check_target(cluster.context, tp, target)
     assert refused.value.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
@@ -113,7 +128,7 @@ def problem_of(cluster, tp, target):
 
 
 @pytest.mark.mission("REA-1")
-def test_a_target_may_be_every_live_broker(new_cluster) -> None:
+def test_a_target_may_be_every_live_broker(new_cluster: type[Cluster]) -> None:
     cluster = new_cluster().brokers(0, 5)
     (tp,) = cluster.topic("t", (1, 2))
     reassignment.check_target(cluster.context, tp, (0, 5))
@@ -121,7 +136,7 @@ def test_a_target_may_be_every_live_broker(new_cluster) -> None:
 
 
 @pytest.mark.mission("REA-1")
-def test_a_target_that_cannot_be(cluster) -> None:
+def test_a_target_that_cannot_be(cluster: Cluster) -> None:
     (tp,) = cluster.topic("t", (1, 2))
     assert "Empty replica list" in problem_of(cluster, tp, ())
     assert "Duplicate replica ids" in problem_of(cluster, tp, (3, 3))
@@ -129,7 +144,7 @@ def test_a_target_that_cannot_be(cluster) -> None:
 
 
 @pytest.mark.mission("REA-1")
-def test_only_partitions_that_exist_are_reassigned(cluster) -> None:
+def test_only_partitions_that_exist_are_reassigned(cluster: Cluster) -> None:
     (doomed,) = cluster.topic("doomed", (1, 2))
     cluster.context.topics_to_be_deleted.add("doomed")
     for tp in (TopicPartition("none", 0), doomed):
@@ -138,7 +153,7 @@ def test_only_partitions_that_exist_are_reassigned(cluster) -> None:
         assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_new_replicas_are_started_once(cluster) -> None:
+def test_new_replicas_are_started_once(cluster: Cluster) -> None:
     (tp,) = cluster.topic("t", (1, 2))
     assignment = ReplicaAssignment((3, 1, 2), (3,), (2,))
     new = PartitionAndReplica(tp, 3)
@@ -148,7 +163,7 @@ def test_new_replicas_are_started_once(cluster) -> None:
 
 
 @pytest.mark.mission("REA-3")
-def test_raising_a_leader_epoch(cluster, summary) -> None:
+def test_raising_a_leader_epoch(cluster: Cluster, summary: Summary) -> None:
     a, b, c = cluster.topic("t", (1, 2), (2, 1), (1,))
     cluster.context.set_assignment(a, ReplicaAssignment((3, 1, 2), (3,), (2,)))
     states = {
@@ -175,7 +190,7 @@ def test_raising_a_leader_epoch(cluster, summary) -> None:
 # ---------------------------------------------------------------------------------------- balance
 
 
-def test_candidates(cluster) -> None:
+def test_candidates(cluster: Cluster) -> None:
     a, b, c = cluster.topic("t", (1, 2), (2, 1), (3,))
     (doomed,) = cluster.topic("d", (1,))
     cluster.led(a, 2, (2, 1))
@@ -197,7 +212,9 @@ def test_candidates(cluster) -> None:
     ("elsewhere", "percentage", "wanted"),
     [(0, 10, 0), (1, 10, 0), (2, 10, 2), (2, 20, 0), (3, 20, 3), (1, 0, 1), (10, 99, 10)],
 )
-def test_more_than_so_many_per_cent_elsewhere(cluster, elsewhere, percentage, wanted) -> None:
+def test_more_than_so_many_per_cent_elsewhere(
+    cluster: Cluster, elsewhere, percentage, wanted
+) -> None:
     partitions = cluster.topic("t", *[(1, 2)] * 10)
     for number, tp in enumerate(partitions):
         cluster.led(tp, 2 if number < elsewhere else 1, (1, 2))
@@ -206,7 +223,7 @@ def test_more_than_so_many_per_cent_elsewhere(cluster, elsewhere, percentage, wa
 
 
 @pytest.mark.mission("CDU-10")
-def test_who_cannot_lead_gets_nothing_back(cluster) -> None:
+def test_who_cannot_lead_gets_nothing_back(cluster: Cluster) -> None:
     a, b, c, d = cluster.topic("t", (1, 2), (1, 2), (3, 2), (4, 2))
     cluster.led(a, 2, (2,))  # not in sync
     cluster.led(b, 2, (2, 1))

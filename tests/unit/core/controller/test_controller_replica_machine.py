@@ -5,20 +5,21 @@ from dataclasses import replace
 import pytest
 
 from minikafka.core.controller import replica_machine
-from minikafka.core.controller.states import ReplicaState
+from minikafka.core.controller.states import PartitionState, ReplicaState
 from minikafka.kernel.cluster import LeaderAndIsr, ReplicaAssignment
 from minikafka.kernel.ports import ConnectionLost
+from tests.support.controller_states import Cluster, Summary
 
 R = ReplicaState
 
 
-def at(cluster, replica, state):
+def at(cluster: Cluster, replica, state):
     cluster.context.replica_states[replica] = state
     return replica
 
 
 @pytest.mark.mission("RSM-9")
-def test_a_new_replica_hears_who_leads(cluster, summary) -> None:
+def test_a_new_replica_hears_who_leads(cluster: Cluster, summary: Summary) -> None:
     (tp,) = cluster.topic("t", (1, 2, 3))
     cluster.led(tp, 1, (1, 2))
     cluster.move_replicas([cluster.replica(tp, 3)], R.NEW)
@@ -32,14 +33,14 @@ def test_a_new_replica_hears_who_leads(cluster, summary) -> None:
 
 
 @pytest.mark.mission("RSM-9")
-def test_a_new_replica_before_any_leader_hears_nothing(cluster) -> None:
+def test_a_new_replica_before_any_leader_hears_nothing(cluster: Cluster) -> None:
     (tp,) = cluster.topic("t", (1, 2))
     cluster.move_replicas([cluster.replica(tp, 1), cluster.replica(tp, 2)], R.NEW)
     assert cluster.sent() == []
 
 
 @pytest.mark.mission("RSM-9")
-def test_a_new_replica_may_not_lead(cluster) -> None:
+def test_a_new_replica_may_not_lead(cluster: Cluster) -> None:
     (tp,) = cluster.topic("t", (1, 2))
     cluster.led(tp, 1, (1, 2))
     (outcome,) = cluster.move_replicas([cluster.replica(tp, 1)], R.NEW)
@@ -49,7 +50,7 @@ def test_a_new_replica_may_not_lead(cluster) -> None:
 
 
 @pytest.mark.mission("RSM-10")
-def test_new_to_online_joins_the_assignment(cluster) -> None:
+def test_new_to_online_joins_the_assignment(cluster: Cluster) -> None:
     (tp,) = cluster.topic("t", (1, 2))
     cluster.led(tp, 1, (1, 2))
     cluster.move_replicas(
@@ -62,7 +63,9 @@ def test_new_to_online_joins_the_assignment(cluster) -> None:
 
 @pytest.mark.mission("RSM-11")
 @pytest.mark.parametrize("before", [R.ONLINE, R.OFFLINE, R.DELETION_INELIGIBLE])
-def test_online_again_hears_who_leads(cluster, summary, before) -> None:
+def test_online_again_hears_who_leads(
+    cluster: Cluster, summary: Summary, before: PartitionState | ReplicaState
+) -> None:
     (tp,) = cluster.topic("t", (1, 2))
     cluster.led(tp, 1, (1, 2))
     cluster.move_replicas([at(cluster, cluster.replica(tp, 2), before)], R.ONLINE)
@@ -70,7 +73,7 @@ def test_online_again_hears_who_leads(cluster, summary, before) -> None:
 
 
 @pytest.mark.mission("RSM-11")
-def test_online_again_without_any_leader_ever_hears_nothing(cluster) -> None:
+def test_online_again_without_any_leader_ever_hears_nothing(cluster: Cluster) -> None:
     (tp,) = cluster.topic("t", (1, 2))
     cluster.move_replicas([at(cluster, cluster.replica(tp, 2), R.OFFLINE)], R.ONLINE)
     assert cluster.context.replica_state(cluster.replica(tp, 2)) is R.ONLINE
@@ -79,7 +82,9 @@ def test_online_again_without_any_leader_ever_hears_nothing(cluster) -> None:
 
 @pytest.mark.mission("RSM-12", "RSM-17", "R-5")
 @pytest.mark.parametrize("before", [R.NEW, R.ONLINE, R.OFFLINE, R.DELETION_INELIGIBLE])
-def test_offline_leaves_the_isr_and_all_others_hear_of_it(cluster, summary, before) -> None:
+def test_offline_leaves_the_isr_and_all_others_hear_of_it(
+    cluster: Cluster, summary: Summary, before: PartitionState | ReplicaState
+) -> None:
     (tp,) = cluster.topic("t", (1, 2, 3))
     cluster.led(tp, 1, (1, 2, 3), leader_epoch=3, zk_version=7)
     cluster.move_replicas([at(cluster, cluster.replica(tp, 2), before)], R.OFFLINE)
@@ -96,7 +101,7 @@ def test_offline_leaves_the_isr_and_all_others_hear_of_it(cluster, summary, befo
 
 
 @pytest.mark.mission("RSM-12")
-def test_a_dead_broker_is_not_written_to(cluster, summary) -> None:
+def test_a_dead_broker_is_not_written_to(cluster: Cluster, summary: Summary) -> None:
     (tp,) = cluster.topic("t", (1, 2))
     cluster.led(tp, 1, (1, 2))
     cluster.context.remove_brokers([2])
@@ -107,7 +112,7 @@ def test_a_dead_broker_is_not_written_to(cluster, summary) -> None:
 
 
 @pytest.mark.mission("RSM-12", "R-6")
-def test_the_last_in_sync_stays_and_nobody_leads(cluster) -> None:
+def test_the_last_in_sync_stays_and_nobody_leads(cluster: Cluster) -> None:
     (tp,) = cluster.topic("t", (1, 2))
     cluster.led(tp, 2, (2,), leader_epoch=3, zk_version=7)
     cluster.move_replicas([at(cluster, cluster.replica(tp, 2), R.ONLINE)], R.OFFLINE)
@@ -115,7 +120,7 @@ def test_the_last_in_sync_stays_and_nobody_leads(cluster) -> None:
 
 
 @pytest.mark.mission("RSM-12")
-def test_out_of_the_isr_already_means_no_write(cluster, summary) -> None:
+def test_out_of_the_isr_already_means_no_write(cluster: Cluster, summary: Summary) -> None:
     (tp,) = cluster.topic("t", (1, 2, 3))
     cluster.led(tp, 1, (1, 3), leader_epoch=3, zk_version=7)
     cluster.move_replicas([at(cluster, cluster.replica(tp, 2), R.ONLINE)], R.OFFLINE)
@@ -126,7 +131,7 @@ def test_out_of_the_isr_already_means_no_write(cluster, summary) -> None:
 
 
 @pytest.mark.mission("RSM-12")
-def test_only_replicas_that_may_leave_an_isr_have_their_znode_read(cluster) -> None:
+def test_only_replicas_that_may_leave_an_isr_have_their_znode_read(cluster: Cluster) -> None:
     led, never, gone = cluster.topic("t", (1, 2), (1, 2), (1, 2))
     cluster.led(led, 1, (1, 2))
     cluster.led(gone, 1, (1, 2))
@@ -138,7 +143,9 @@ def test_only_replicas_that_may_leave_an_isr_have_their_znode_read(cluster) -> N
 
 
 @pytest.mark.mission("RSM-12")
-def test_after_an_election_others_hear_of_an_isr_that_changes_again_only(cluster, summary) -> None:
+def test_after_an_election_others_hear_of_an_isr_that_changes_again_only(
+    cluster: Cluster, summary: Summary
+) -> None:
     """The election left the replica out of the one ISR, and told so; in the other it still was."""
     without, still_in = cluster.topic("t", (1, 2), (1, 2))
     read = {without: cluster.led(without, 1, (1,)), still_in: cluster.led(still_in, 1, (1, 2))}
@@ -151,7 +158,7 @@ def test_after_an_election_others_hear_of_an_isr_that_changes_again_only(cluster
 
 
 @pytest.mark.mission("RSM-12", "R-6")
-def test_an_isr_that_changed_meanwhile_is_read_again(cluster) -> None:
+def test_an_isr_that_changed_meanwhile_is_read_again(cluster: Cluster) -> None:
     (tp,) = cluster.topic("t", (1, 2, 3))
     current = cluster.led(tp, 1, (1, 2), zk_version=8)
     stale = replace(current, leader_and_isr=LeaderAndIsr(1, 3, (1, 2, 3), 7))
@@ -165,7 +172,7 @@ def test_an_isr_that_changed_meanwhile_is_read_again(cluster) -> None:
 
 
 @pytest.mark.mission("RSM-12", "R-6")
-def test_failures_leave_the_replica_where_it_was(cluster) -> None:
+def test_failures_leave_the_replica_where_it_was(cluster: Cluster) -> None:
     gone, broken, newer = cluster.topic("t", (1, 2), (1, 2), (1, 2))
     cluster.led(gone, 1, (1, 2))
     cluster.led(broken, 1, (1, 2))
@@ -182,7 +189,7 @@ def test_failures_leave_the_replica_where_it_was(cluster) -> None:
 
 
 @pytest.mark.mission("RSM-12", "DEL-2")
-def test_offline_for_deletion_tells_no_leader(cluster, summary) -> None:
+def test_offline_for_deletion_tells_no_leader(cluster: Cluster, summary: Summary) -> None:
     (tp,) = cluster.topic("t", (1, 2))
     cluster.led(tp, 1, (1, 2))
     cluster.context.topics_to_be_deleted.add("t")
@@ -191,7 +198,7 @@ def test_offline_for_deletion_tells_no_leader(cluster, summary) -> None:
 
 
 @pytest.mark.mission("DEL-2")
-def test_offline_for_deletion_does_not_need_the_state_znode(cluster) -> None:
+def test_offline_for_deletion_does_not_need_the_state_znode(cluster: Cluster) -> None:
     (tp,) = cluster.topic("t", (1, 2))
     cluster.led(tp, 1, (1, 2))
     del cluster.znodes[tp]
@@ -201,7 +208,7 @@ def test_offline_for_deletion_does_not_need_the_state_znode(cluster) -> None:
 
 
 @pytest.mark.mission("RSM-12")
-def test_offline_before_any_leader_tells_it_to_stop(cluster, summary) -> None:
+def test_offline_before_any_leader_tells_it_to_stop(cluster: Cluster, summary: Summary) -> None:
     (tp,) = cluster.topic("t", (1, 2))
     cluster.move_replicas([at(cluster, cluster.replica(tp, 2), R.NEW)], R.OFFLINE)
     assert summary(cluster.sent()) == [
@@ -213,7 +220,7 @@ def test_offline_before_any_leader_tells_it_to_stop(cluster, summary) -> None:
 
 
 @pytest.mark.mission("RSM-13")
-def test_deletion_started_says_delete(cluster, summary) -> None:
+def test_deletion_started_says_delete(cluster: Cluster, summary: Summary) -> None:
     (tp,) = cluster.topic("t", (1, 2))
     cluster.led(tp, 1, (1, 2))
     cluster.context.topics_to_be_deleted.add("t")
@@ -223,7 +230,9 @@ def test_deletion_started_says_delete(cluster, summary) -> None:
 
 @pytest.mark.mission("RSM-14", "RSM-15")
 @pytest.mark.parametrize("after", [R.DELETION_SUCCESSFUL, R.DELETION_INELIGIBLE])
-def test_the_end_of_a_deletion_is_only_a_mark(cluster, after) -> None:
+def test_the_end_of_a_deletion_is_only_a_mark(
+    cluster: Cluster, after: PartitionState | ReplicaState
+) -> None:
     (tp,) = cluster.topic("t", (1, 2))
     cluster.led(tp, 1, (1, 2))
     replica = at(cluster, cluster.replica(tp, 2), R.DELETION_STARTED)
@@ -234,7 +243,7 @@ def test_the_end_of_a_deletion_is_only_a_mark(cluster, after) -> None:
 
 @pytest.mark.mission("RSM-16")
 @pytest.mark.parametrize("moving", [{}, {"adding": (2,)}, {"removing": (2,)}])
-def test_non_existent_is_forgotten(cluster, moving) -> None:
+def test_non_existent_is_forgotten(cluster: Cluster, moving) -> None:
     (tp,) = cluster.topic("t", (1, 2))
     cluster.context.set_assignment(tp, ReplicaAssignment((1, 2), **moving))
     replica = at(cluster, cluster.replica(tp, 2), R.DELETION_SUCCESSFUL)
@@ -245,7 +254,7 @@ def test_non_existent_is_forgotten(cluster, moving) -> None:
 
 
 @pytest.mark.mission("CCB-3")
-def test_startup_places_replicas(cluster) -> None:
+def test_startup_places_replicas(cluster: Cluster) -> None:
     (tp,) = cluster.topic("t", (1, 4))
     online, offline = replica_machine.startup(cluster.context)
     assert online == [cluster.replica(tp, 1)]
@@ -257,7 +266,9 @@ def test_startup_places_replicas(cluster) -> None:
 
 
 @pytest.mark.mission("CCB-3")
-def test_at_startup_each_replica_hears_once_of_its_partition(cluster, summary) -> None:
+def test_at_startup_each_replica_hears_once_of_its_partition(
+    cluster: Cluster, summary: Summary
+) -> None:
     """By its own change, or by that of the replica that is dead; of none of these if the topic is
     being deleted."""
     (whole,), (torn,) = cluster.topic("whole", (1, 2)), cluster.topic("torn", (1, 4))
@@ -274,7 +285,7 @@ def test_at_startup_each_replica_hears_once_of_its_partition(cluster, summary) -
 
 
 @pytest.mark.mission("CCB-3", "CTX-6")
-def test_at_startup_the_first_word_of_a_topic_is_of_all_its_partitions(cluster) -> None:
+def test_at_startup_the_first_word_of_a_topic_is_of_all_its_partitions(cluster: Cluster) -> None:
     """Not only of those whose replicas all live: clients would take them for the whole topic."""
     a, b = cluster.topic("t", (1, 2), (1, 4))
     for tp in (a, b):
@@ -284,7 +295,7 @@ def test_at_startup_the_first_word_of_a_topic_is_of_all_its_partitions(cluster) 
     assert offline == [cluster.replica(b, 4)]
 
 
-def test_brokers_are_taken_one_after_the_other(cluster) -> None:
+def test_brokers_are_taken_one_after_the_other(cluster: Cluster) -> None:
     """Two replicas of one partition going at once are two writes to its znode."""
     (tp,) = cluster.topic("t", (1, 2, 3))
     cluster.led(tp, 1, (1, 2, 3), leader_epoch=3, zk_version=7)

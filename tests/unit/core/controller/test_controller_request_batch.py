@@ -7,10 +7,13 @@ import pytest
 from minikafka.kernel.cluster import Broker, Endpoint, ReplicaAssignment
 from minikafka.protocol.codec import decode, encode
 from minikafka.protocol.messages.registry import version_range
+from tests.support.controller_states import Cluster, Summary
 
 
 @pytest.mark.mission("CTX-6")
-def test_one_request_per_broker_and_kind_in_kafkas_order(cluster, summary) -> None:
+def test_one_request_per_broker_and_kind_in_kafkas_order(
+    cluster: Cluster, summary: Summary
+) -> None:
     a, b = cluster.topic("t", (1, 2), (2, 1))
     for tp in (a, b):
         state = cluster.led(tp, 1, (1, 2))
@@ -28,7 +31,7 @@ def test_one_request_per_broker_and_kind_in_kafkas_order(cluster, summary) -> No
 
 
 @pytest.mark.mission("CTX-6")
-def test_a_batch_that_was_not_sent_is_not_covered_up(cluster) -> None:
+def test_a_batch_that_was_not_sent_is_not_covered_up(cluster: Cluster) -> None:
     (tp,) = cluster.topic("t", (1, 2))
     cluster.batch.new_batch()
     cluster.batch.add_stop_replica((1,), tp, delete=False)
@@ -47,7 +50,7 @@ def test_a_batch_that_was_not_sent_is_not_covered_up(cluster) -> None:
 
 
 @pytest.mark.mission("CEL-15", "CTX-6")
-def test_every_request_carries_controller_and_broker_epoch(cluster) -> None:
+def test_every_request_carries_controller_and_broker_epoch(cluster: Cluster) -> None:
     (tp,) = cluster.topic("t", (1, 2))
     state = cluster.led(tp, 1, (1, 2))
     cluster.batch.add_leader_and_isr((2,), tp, state, cluster.context.assignment(tp), False)
@@ -59,7 +62,7 @@ def test_every_request_carries_controller_and_broker_epoch(cluster) -> None:
 
 
 @pytest.mark.mission("CTX-6")
-def test_only_live_brokers_and_real_ids_are_written_to(cluster) -> None:
+def test_only_live_brokers_and_real_ids_are_written_to(cluster: Cluster) -> None:
     (tp,) = cluster.topic("t", (1, 9))
     state = cluster.led(tp, -1, (9,))
     cluster.context.shutting_down_broker_ids.add(3)
@@ -70,7 +73,7 @@ def test_only_live_brokers_and_real_ids_are_written_to(cluster) -> None:
 
 
 @pytest.mark.mission("CTX-6")
-def test_new_and_delete_stick_within_a_batch(cluster, summary) -> None:
+def test_new_and_delete_stick_within_a_batch(cluster: Cluster, summary: Summary) -> None:
     (tp,) = cluster.topic("t", (1,))
     state = cluster.led(tp, 1, (1,))
     for is_new in (True, False):
@@ -82,7 +85,9 @@ def test_new_and_delete_stick_within_a_batch(cluster, summary) -> None:
 
 
 @pytest.mark.mission("CTX-6")
-def test_what_is_said_twice_is_neither_new_nor_to_be_deleted_for_that(cluster, summary) -> None:
+def test_what_is_said_twice_is_neither_new_nor_to_be_deleted_for_that(
+    cluster: Cluster, summary: Summary
+) -> None:
     (tp,) = cluster.topic("t", (1,))
     state = cluster.led(tp, 1, (1,))
     for _ in range(2):
@@ -94,7 +99,9 @@ def test_what_is_said_twice_is_neither_new_nor_to_be_deleted_for_that(cluster, s
 
 
 @pytest.mark.mission("CTX-6")
-def test_metadata_of_an_unfinished_topic_wait_for_the_next_batch(cluster, summary) -> None:
+def test_metadata_of_an_unfinished_topic_wait_for_the_next_batch(
+    cluster: Cluster, summary: Summary
+) -> None:
     """No broker learns a part of the topic; every broker that waits learns the whole."""
     a, b = cluster.topic("t", (1,), (1,))
     (other,) = cluster.topic("other", (1,))
@@ -113,7 +120,7 @@ def test_metadata_of_an_unfinished_topic_wait_for_the_next_batch(cluster, summar
 
 
 @pytest.mark.mission("CTX-6", "CFO-2")
-def test_a_cleared_batch_holds_nothing_back(cluster) -> None:
+def test_a_cleared_batch_holds_nothing_back(cluster: Cluster) -> None:
     (tp,) = cluster.topic("t", (1,))
     cluster.led(tp, 1, (1,))
     cluster.batch.add_update_metadata((1,), (tp,))
@@ -123,7 +130,7 @@ def test_a_cleared_batch_holds_nothing_back(cluster) -> None:
 
 
 @pytest.mark.mission("CTX-6")
-def test_a_leader_without_the_inter_broker_listener_has_no_address(cluster) -> None:
+def test_a_leader_without_the_inter_broker_listener_has_no_address(cluster: Cluster) -> None:
     elsewhere = Broker(2, (Endpoint("out", 2, "EXTERNAL"),), epoch=8)
     cluster.context.add_brokers([elsewhere])
     (tp,) = cluster.topic("t", (2, 1))
@@ -133,7 +140,7 @@ def test_a_leader_without_the_inter_broker_listener_has_no_address(cluster) -> N
 
 
 @pytest.mark.mission("CTX-6", "CDU-9")
-def test_the_contents(cluster) -> None:
+def test_the_contents(cluster: Cluster) -> None:
     (tp,) = cluster.topic("t", (1, 2, 4))
     cluster.context.set_assignment(tp, ReplicaAssignment((1, 2, 4), adding=(4,), removing=(2,)))
     state = cluster.led(tp, 2, (2, 1), leader_epoch=3, zk_version=7)
@@ -155,7 +162,7 @@ def test_the_contents(cluster) -> None:
 
 
 @pytest.mark.mission("CTX-6")
-def test_brokers_are_described_with_every_listener(cluster) -> None:
+def test_brokers_are_described_with_every_listener(cluster: Cluster) -> None:
     cluster.context.set_brokers(
         [
             Broker(
@@ -185,7 +192,7 @@ def test_brokers_are_described_with_every_listener(cluster) -> None:
 
 @pytest.mark.mission("CTX-6", "DEL-5")
 def test_partitions_of_doomed_topics_are_marked_and_leaderless_ones_left_out(
-    cluster, summary
+    cluster: Cluster, summary: Summary
 ) -> None:
     doomed, never = cluster.topic("t", (1, 2), (1, 2))
     cluster.led(doomed, 1, (1, 2))
@@ -197,7 +204,7 @@ def test_partitions_of_doomed_topics_are_marked_and_leaderless_ones_left_out(
 
 
 @pytest.mark.mission("CTX-6")
-def test_every_request_encodes_at_the_newest_version(cluster) -> None:
+def test_every_request_encodes_at_the_newest_version(cluster: Cluster) -> None:
     (tp,) = cluster.topic("t", (1, 2))
     state = cluster.led(tp, 1, (1, 2))
     cluster.batch.add_leader_and_isr((1, 2), tp, state, cluster.context.assignment(tp), True)

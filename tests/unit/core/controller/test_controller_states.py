@@ -12,6 +12,7 @@ from minikafka.core.controller.states import (
     PartitionState,
     ReplicaState,
 )
+from tests.support.controller_states import Cluster
 
 P = PartitionState
 R = ReplicaState
@@ -71,7 +72,12 @@ def test_numbers_and_names_are_kafkas() -> None:
 
 @pytest.mark.mission("PSM-2", "PSM-3", "PSM-4", "PSM-5")
 @pytest.mark.parametrize(("before", "after", "legal"), PARTITION_CELLS)
-def test_partition_transition(cluster, before, after, legal) -> None:
+def test_partition_transition(
+    cluster: Cluster,
+    before: PartitionState | ReplicaState,
+    after: PartitionState | ReplicaState,
+    legal,
+) -> None:
     (tp,) = cluster.topic("t", (1, 2))
     if before in (P.ONLINE, P.OFFLINE):
         cluster.led(tp, 1, (1, 2))
@@ -87,7 +93,12 @@ def test_partition_transition(cluster, before, after, legal) -> None:
 
 @pytest.mark.mission("RSM-2", "RSM-3", "RSM-4", "RSM-5", "RSM-6", "RSM-7", "RSM-8")
 @pytest.mark.parametrize(("before", "after", "legal"), REPLICA_CELLS)
-def test_replica_transition(cluster, before, after, legal) -> None:
+def test_replica_transition(
+    cluster: Cluster,
+    before: PartitionState | ReplicaState,
+    after: PartitionState | ReplicaState,
+    legal,
+) -> None:
     (tp,) = cluster.topic("t", (1, 2))
     cluster.led(tp, 1, (1, 2))
     replica = cluster.replica(tp, 2)
@@ -114,7 +125,7 @@ def test_no_way_leads_back_to_new() -> None:
     assert P.NEW not in reached
 
 
-def test_a_plan_touches_nothing(cluster) -> None:
+def test_a_plan_touches_nothing(cluster: Cluster) -> None:
     (tp,) = cluster.topic("t", (1, 2))
     state = cluster.led(tp, 1, (1, 2))
     cluster.context.partition_states[tp] = P.ONLINE

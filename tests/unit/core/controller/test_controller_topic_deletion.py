@@ -6,11 +6,12 @@ from minikafka.core.controller import topic_deletion
 from minikafka.core.controller.states import ReplicaState
 from minikafka.core.controller.topic_deletion import DeletionStep, ReplicasToDelete
 from minikafka.kernel.errors import ErrorCode
+from tests.support.controller_states import Cluster
 
 R = ReplicaState
 
 
-def doomed(cluster, name, replicas, *states):
+def doomed(cluster: Cluster, name: str, replicas: tuple[int, ...], *states):
     """A topic on the list whose replicas are in these states."""
     (tp,) = cluster.topic(name, replicas)
     for broker, state in zip(replicas, states, strict=True):
@@ -32,7 +33,7 @@ def doomed(cluster, name, replicas, *states):
         ((R.ONLINE, R.OFFLINE), True, ((), (), ())),  # waits for what halted it
     ],
 )
-def test_the_next_step(cluster, states, ineligible, expected) -> None:
+def test_the_next_step(cluster: Cluster, states, ineligible, expected) -> None:
     tp = doomed(cluster, "t", (1, 2), *states)
     if ineligible:
         topic_deletion.halt(cluster.context, ["t"])
@@ -45,7 +46,7 @@ def test_the_next_step(cluster, states, ineligible, expected) -> None:
 
 
 @pytest.mark.mission("DEL-3", "DEL-4")
-def test_halt_and_resume_concern_topics_on_the_list_only(cluster) -> None:
+def test_halt_and_resume_concern_topics_on_the_list_only(cluster: Cluster) -> None:
     doomed(cluster, "t", (1,), R.ONLINE)
     assert topic_deletion.halt(cluster.context, ["t", "other"]) == ["t"]
     assert cluster.context.topics_ineligible_for_deletion == {"t"}
@@ -54,7 +55,7 @@ def test_halt_and_resume_concern_topics_on_the_list_only(cluster) -> None:
 
 
 @pytest.mark.mission("DEL-3")
-def test_dead_replicas_wait_and_live_ones_go(cluster) -> None:
+def test_dead_replicas_wait_and_live_ones_go(cluster: Cluster) -> None:
     tp = doomed(cluster, "t", (1, 9, 3), R.OFFLINE, R.OFFLINE, R.DELETION_SUCCESSFUL)
     assert topic_deletion.replicas_to_delete(cluster.context, ["t"]) == ReplicasToDelete(
         dead=(cluster.replica(tp, 9),), alive=(cluster.replica(tp, 1),), halted=("t",)
@@ -62,7 +63,7 @@ def test_dead_replicas_wait_and_live_ones_go(cluster) -> None:
 
 
 @pytest.mark.mission("DEL-4")
-def test_what_cannot_be_deleted_right_after_a_failover(cluster) -> None:
+def test_what_cannot_be_deleted_right_after_a_failover(cluster: Cluster) -> None:
     cluster.topic("fine", (1, 2))
     cluster.topic("offline", (1, 9))
     (moving,) = cluster.topic("moving", (1, 2))
@@ -71,7 +72,7 @@ def test_what_cannot_be_deleted_right_after_a_failover(cluster) -> None:
 
 
 @pytest.mark.mission("RSM-14", "RSM-15")
-def test_what_an_answer_means(cluster) -> None:
+def test_what_an_answer_means(cluster: Cluster) -> None:
     a = doomed(cluster, "a", (1,), R.DELETION_STARTED)
     b = doomed(cluster, "b", (1,), R.DELETION_STARTED)
     late = doomed(cluster, "late", (1,), R.ONLINE)  # of an earlier life: nothing was asked of it
@@ -87,7 +88,7 @@ def test_what_an_answer_means(cluster) -> None:
     assert deleted == []
 
 
-def test_unseen_topics_and_replicas_by_fate(cluster) -> None:
+def test_unseen_topics_and_replicas_by_fate(cluster: Cluster) -> None:
     a = doomed(cluster, "a", (1,), R.ONLINE)
     (b,) = cluster.topic("b", (1,))
     replicas = [cluster.replica(a, 1), cluster.replica(b, 1)]

@@ -10,7 +10,7 @@ TOPIC = "__consumer_offsets"
 FACTORS = {TOPIC: 3}
 
 
-def context(live, replicas, topic=TOPIC):
+def context(live: tuple[int, ...], replicas: tuple[int, ...], topic: str = TOPIC):
     made = ControllerContext()
     made.set_brokers([Broker(b, (), epoch=b) for b in live])
     made.all_topics.add(topic)

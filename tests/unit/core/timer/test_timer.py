@@ -127,7 +127,7 @@ def lines_run(call: Callable[[], object]) -> int:
     A garbage collection that falls into the call may run callbacks of others: they do not count."""
     count = 0
 
-    def trace(frame, event, arg):
+    def trace(frame: memoryview, event, arg):
         nonlocal count
         if not frame.f_code.co_filename.startswith(TIMER_SOURCES):
             return None
