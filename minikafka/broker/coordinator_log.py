@@ -1,4 +1,4 @@
-"""An internal topic as its coordinator uses it: appends where it leads, reads for loading."""
+"""The log of an internal topic, as its coordinator appends to it and loads from it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ LEADER_ONLY = 1
 
 
 class CoordinatorLog:
-    """``commit_timeout_ms`` bounds the wait for the in-sync replicas."""
+    """The partitions of ``topic`` that this broker leads. ``commit_timeout_ms`` bounds the wait for
+    the in-sync replicas."""
 
     def __init__(self, replicas: ReplicaManager, topic: str, commit_timeout_ms: int) -> None:
         self._replicas = replicas
@@ -34,7 +35,9 @@ class CoordinatorLog:
         done: Callable[[ErrorCode, int], None],
         guard: Verification | None = NOT_REQUIRED,
     ) -> None:
-        """``done`` gets the error or NONE, and the offset of the first record."""
+        """``done`` is called once with the error or NONE, and the offset of the first record: with
+        ``replicated`` when all in-sync replicas have the batch, otherwise when the leader has
+        it."""
         topic_partition = TopicPartition(self._topic, partition)
 
         def appended(results: Sequence[AppendResult]) -> None:
@@ -51,15 +54,15 @@ class CoordinatorLog:
             )
 
     def bounds(self, partition: int) -> tuple[int, int] | None:
-        """Where the log starts and ends; None when this broker does not lead it."""
+        """Log start offset and log end offset, or None if this broker does not lead it."""
         found = self._replicas.hosted.get(TopicPartition(self._topic, partition))
         if found is None or not found.is_leader:
             return None
         return found.log.log_start_offset, found.log.log_end_offset
 
     async def replicated(self, partition: int) -> bool:
-        """Wait until the high watermark is where the log ends now. False when this broker does not
-        lead it any more."""
+        """Wait until the high watermark reaches the current log end. False if this broker stops
+        leading the partition before."""
         topic_partition = TopicPartition(self._topic, partition)
         bounds = self.bounds(partition)
         if bounds is None:
@@ -79,17 +82,17 @@ class CoordinatorLog:
             )
             error = await settled
             if error is not ErrorCode.REQUEST_TIMED_OUT:
-                # With fewer in sync than there have to be for a write, those have it.
+                # With too few replicas in sync for a write, those in sync have the records.
                 return error in (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 
     async def read(self, partition: int, offset: int, max_bytes: int) -> Buffer:
-        """Whole batches from ``offset`` on, at least one if there is one: replicated or not, a
-        leader's log is what its followers will have. Raises KafkaError, OSError."""
+        """Read whole batches from ``offset`` on, at least one if there is one. They need not be
+        replicated: followers will have the leader's log. Raises KafkaError, OSError."""
         log = self._replicas.hosted.require(TopicPartition(self._topic, partition)).log
         found = await log.read_cold(offset, max_bytes, log.log_end_offset, min_one_message=True)
         return found.records
 
 
 def _settle(settled: asyncio.Future[ErrorCode], results: Sequence[AppendResult]) -> None:
-    if not settled.done():  # who waited may have been cancelled
+    if not settled.done():  # the waiting task may have been cancelled
         settled.set_result(results[0].error)

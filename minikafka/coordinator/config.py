@@ -1,4 +1,4 @@
-"""What the coordinators need of their broker's configuration."""
+"""The configuration of the coordinators."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ class GroupCoordinatorConfig:
 
 @dataclass(frozen=True, slots=True)
 class TransactionCoordinatorConfig:
-    """Kafka's keys and defaults, shortened where they are long: how often transactions are looked
-    at that are open for too long, and transactional ids that nobody uses."""
+    """Kafka's keys (``transaction.state.log.load.buffer.size``,
+    ``transaction.abort.timed.out.transaction.cleanup.interval.ms`` and
+    ``transaction.remove.expired.transaction.cleanup.interval.ms``) and defaults."""
 
     transaction: TransactionConfig = field(default_factory=TransactionConfig)
     load_buffer_size: int = 5 * 1024 * 1024

@@ -1,31 +1,49 @@
-"""What a coordinator shows of its groups to who looks in, beyond what DescribeGroups tells."""
+"""What operators see of groups: the gauges under Kafka's names, and the debug listener's facts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from itertools import islice
 from typing import Any
 
-from minikafka.coordinator.shards import GroupShards
-from minikafka.core.group.group import Group
+from minikafka.coordinator.group_coordinator import GroupCoordinator
+from minikafka.core.group.group import Group, GroupState
+from minikafka.kernel.metrics import Metrics
+
+_PREFIX = "kafka.coordinator.group:type=GroupMetadataManager,name="
 
 
-def group_facts(shards: GroupShards, limit: int, group_id: str | None = None) -> dict[str, Any]:
-    """Of one group, or of ``limit``, in the order in which they came to their partitions. Times are
+def register_group_gauges(coordinator: GroupCoordinator, metrics: Metrics) -> None:
+    metrics.gauge(f"{_PREFIX}NumGroups", lambda: sum(1 for _ in coordinator.groups()))
+    metrics.gauge(
+        f"{_PREFIX}NumOffsets",
+        lambda: sum(len(group.offsets) for _, group in coordinator.groups()),
+    )
+    for state in GroupState:
+
+        def count(state: GroupState = state) -> int:
+            return sum(group.state is state for _, group in coordinator.groups())
+
+        metrics.gauge(f"{_PREFIX}NumGroups{state.value}", count)
+
+
+def all_group_facts(coordinator: GroupCoordinator, limit: int) -> dict[str, Any]:
+    """The facts of ``limit`` groups, in the order in which they came to their partitions. Times are
     milliseconds since 1970."""
-    if group_id is None:
-        found = [group for _, group in islice(shards.groups(), limit)]
-    else:
-        found = [group for group in _all(shards) if group.group_id == group_id]
+    return _response(coordinator, (group for _, group in coordinator.groups()), limit)
+
+
+def group_facts(coordinator: GroupCoordinator, limit: int, group_id: str) -> dict[str, Any]:
+    """As ``all_group_facts``, of one group; ``limit`` bounds its members."""
+    found = (group for _, group in coordinator.groups() if group.group_id == group_id)
+    return _response(coordinator, found, limit)
+
+
+def _response(coordinator: GroupCoordinator, groups: Iterable[Group], limit: int) -> dict[str, Any]:
     return {
-        "num_groups": sum(1 for _ in _all(shards)),
-        "groups": [_facts(group, limit) for group in found],
+        "num_groups": coordinator.num_groups,
+        "groups": [_facts(group, limit) for group in islice(groups, limit)],
     }
-
-
-def _all(shards: GroupShards) -> Iterator[Group]:
-    for runtime in shards.loaded():
-        yield from runtime.shard.groups.values()
 
 
 def _facts(group: Group, limit: int) -> dict[str, Any]:

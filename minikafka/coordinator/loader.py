@@ -1,11 +1,12 @@
-"""Reading a partition of an internal topic into its shard, when this broker leads it."""
+"""Loads a coordinator shard from the log of its partition."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from minikafka.coordinator.ports import InternalLog
+from minikafka.core.coordinator_shard import CoordinatorShard
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import EventLog
 from minikafka.kernel.ports import Buffer, Clock
@@ -19,118 +20,102 @@ from minikafka.protocol.records.batch import (
 from minikafka.protocol.records.control import ControlRecordType, decode_end_txn_marker
 from minikafka.protocol.records.record import Record, decode_batch
 
-RECORDS_IN_ONE_BREATH = 500
-RETRY_MS = 1_000
-
+RECORDS_PER_SLICE = 500
+READ_RETRY_MS = 1_000
 
 R = TypeVar("R")
-R_contra = TypeVar("R_contra", contravariant=True)
 
 
-class ReplayingShard(Protocol[R_contra]):
-    """A replicated shard, as far as its log goes in."""
+class CoordinatorLoader:
+    """Replays logs into shards, in slices of a few hundred records: other requests are served
+    between two slices. Kafka: ``CoordinatorLoader``.
 
-    def replay(self, record: R_contra, offset: int, producer_id: int | None) -> None: ...
-
-    def replay_end_of_transaction(self, producer_id: int, offset: int, committed: bool) -> None: ...
-
-
-class Loader(Generic[R]):
-    """Kafka's ``doLoadGroupsAndOffsets`` and ``loadTransactionMetadata``. Others are served between
-    every few hundred records. ``decode``: key and value to a record, None for one of a kind that is
-    not known; it raises DecodeError.
-
-    What is damaged, or nobody can read, must not keep all others from being served: it is logged
-    and passed over. (Kafka passes over all that comes after it, too.)
+    A damaged batch or an unreadable record must not keep the rest of the partition from being
+    served: it is logged and skipped. (Kafka also skips everything behind it.)
     """
 
     def __init__(
-        self,
-        clock: Clock,
-        log: InternalLog,
-        load_buffer_size: int,
-        decode: Callable[[bytes, bytes | None], R | None],
-        events: EventLog,
+        self, clock: Clock, log: InternalLog, load_buffer_size: int, events: EventLog
     ) -> None:
         self._clock = clock
         self._log = log
         self._load_buffer_size = load_buffer_size
-        self._decode = decode
         self._events = events
 
     async def load(
-        self, partition: int, shard: ReplayingShard[R], is_wanted: Callable[[], bool]
+        self,
+        partition: int,
+        shard: CoordinatorShard[Any, Any, Any],
+        is_current: Callable[[], bool],
     ) -> bool:
-        """To the end of the log as it is when it gets there. False: the partition is not led here
-        any more, or ``is_wanted`` says no.
+        """Replay the log up to its end, which may move while it is read. Return False if this
+        broker does not lead the partition any more or ``is_current`` returns False.
 
-        A disk that fails takes the partition away, sooner or later; until then it is tried again.
+        Failed reads are retried: a failed disk takes the partition offline sooner or later.
         """
         events = self._events.bind(partition=partition)
-        replay = _Replay(shard, self._decode, self._clock, events)
+        replay = _Replay(shard, self._clock, events)
         offset = 0
-        while is_wanted():
+        while is_current():
             bounds = self._log.bounds(partition)
             if bounds is None:
                 return False
             start, end = bounds
             offset = max(start, offset)
             if offset >= end:
-                await replay.settle()
-                return is_wanted()
+                await replay.flush()
+                return is_current()
             try:
                 data = await self._log.read(partition, offset, self._load_buffer_size)
             except (KafkaError, OSError) as error:
                 if not _is_damage(error):
                     events.error("loading_failed", error=repr(error))
-                    await self._clock.sleep(RETRY_MS)
+                    await self._clock.sleep(READ_RETRY_MS)
                     continue
                 data = None
             before = offset
-            offset = await replay.take_all(data or b"", offset)
-            if offset == before:  # where the next batch begins, if there is one, nobody knows
+            offset = await replay.add_batches(data or b"", offset)
+            if offset == before:  # there is no next batch, or its position is unknown
                 if data is None or data:
                     events.error("log_damaged", unread_from=offset, unread_to=end)
-                await replay.settle()
-                return is_wanted()
+                await replay.flush()
+                return is_current()
         return False
 
 
 def _is_damage(error: KafkaError | OSError) -> bool:
-    """It will be there the next time, too."""
+    """Whether the next read would fail in the same way."""
     return isinstance(error, KafkaError) and error.code is ErrorCode.CORRUPT_MESSAGE
 
 
 class _Replay(Generic[R]):
-    """One log on its way into one shard. Of records outside of transactions the last one of a key
-    counts, as after compaction: those before it are not even decoded."""
+    """The replay of one log into one shard.
+
+    Of the non-transactional records with one key only the last one has an effect, as after
+    compaction. They are therefore collected in ``_latest`` and decoded only in ``flush``: at a
+    transactional batch or a marker, and at the end of the log.
+    """
 
     def __init__(
-        self,
-        shard: ReplayingShard[R],
-        decode: Callable[[bytes, bytes | None], R | None],
-        clock: Clock,
-        events: EventLog,
+        self, shard: CoordinatorShard[R, Any, Any], clock: Clock, events: EventLog
     ) -> None:
         self._shard = shard
-        self._decode = decode
         self._clock = clock
         self._events = events
-        # By key: value, offset, and that of the first record of the batch.
+        # By key: value, offset of the record, base offset of its batch; in the order of the log.
         self._latest: dict[bytes, tuple[bytes | None, int, int]] = {}
-        self._in_this_breath = 0
+        self._records_in_slice = 0
 
-    async def take_all(self, data: Buffer, offset: int) -> int:
-        """The batches in ``data`` from ``offset`` on. Returns the offset after the last one that
-        could be found; those that cannot be read count as found, but where they say they end counts
-        only if nothing comes after them."""
+    async def add_batches(self, data: Buffer, offset: int) -> int:
+        """Replay the batches in ``data`` from ``offset`` on. Return the offset after the last batch
+        that was found. The end of an unreadable batch counts only if no readable one follows."""
         next_offset = offset
         try:
             for batch in iterate_batches(data):
                 if batch.last_offset < offset:
                     continue
                 try:
-                    await self._take(batch)
+                    await self._add(batch)
                 except KafkaError as error:
                     self._events.error(
                         "batch_unreadable", offset=batch.base_offset, error=repr(error)
@@ -142,42 +127,44 @@ class _Replay(Generic[R]):
             self._events.error("no_batch", after_offset=offset, error=repr(error))
         return max(offset, next_offset)
 
-    async def settle(self) -> None:
-        """Let the shard have what was put off."""
+    async def flush(self) -> None:
+        """Replay the collected records."""
         latest, self._latest = self._latest, {}
         for key, (value, offset, base_offset) in latest.items():
             self._replay(key, value, offset, base_offset, None)
-            if self._is_long_breath():
+            if self._slice_is_full():
                 await self._clock.sleep(0)
 
-    async def _take(self, batch: RecordBatch) -> None:
-        """Raises KafkaError when it is damaged."""
+    async def _add(self, batch: RecordBatch) -> None:
+        """Raises KafkaError for a damaged batch."""
         if not crc_is_valid(batch):
             raise CorruptRecordError(f"the batch at offset {batch.base_offset} has a wrong CRC")
         if not batch.is_control and not batch.is_transactional:
             latest, base_offset = self._latest, batch.base_offset
             for record in decode_batch(batch):
                 key = record.key or b""
-                latest.pop(key, None)  # it goes to the end, as in the log
+                latest.pop(key, None)  # so that it moves to the end, as in the log
                 latest[key] = (record.value, record.offset, base_offset)
-                if self._is_long_breath():
+                if self._slice_is_full():
                     await self._clock.sleep(0)
             return
-        await self.settle()  # the order of these and those matters
+        await self.flush()  # transactional records and markers keep their place among the others
         for record in decode_batch(batch):
             if batch.is_control:
-                self._end_transaction(batch, record)
+                self._replay_marker(batch, record)
             else:
                 key, offset = record.key or b"", record.offset
                 self._replay(key, record.value, offset, batch.base_offset, batch.producer_id)
-            if self._is_long_breath():
+            if self._slice_is_full():
                 await self._clock.sleep(0)
 
-    def _end_transaction(self, batch: RecordBatch, record: Record) -> None:
+    def _replay_marker(self, batch: RecordBatch, record: Record) -> None:
         marker = decode_end_txn_marker(record)
         if marker is not None:
             committed = marker.type is ControlRecordType.COMMIT
-            self._shard.replay_end_of_transaction(batch.producer_id, batch.base_offset, committed)
+            self._shard.replay_end_transaction_marker(
+                batch.producer_id, batch.base_offset, committed
+            )
 
     def _replay(
         self,
@@ -188,7 +175,7 @@ class _Replay(Generic[R]):
         producer_id: int | None,
     ) -> None:
         try:
-            decoded = self._decode(key, value)
+            decoded = self._shard.decode(key, value)
         except DecodeError as error:
             self._events.warning("record_unreadable", offset=offset, error=str(error))
             return
@@ -197,7 +184,7 @@ class _Replay(Generic[R]):
             return
         self._shard.replay(decoded, base_offset, producer_id)
 
-    def _is_long_breath(self) -> bool:
-        """Whether others are to be served now; counts one record."""
-        self._in_this_breath = (self._in_this_breath + 1) % RECORDS_IN_ONE_BREATH
-        return not self._in_this_breath
+    def _slice_is_full(self) -> bool:
+        """Count one record. True after every ``RECORDS_PER_SLICE`` records."""
+        self._records_in_slice = (self._records_in_slice + 1) % RECORDS_PER_SLICE
+        return not self._records_in_slice

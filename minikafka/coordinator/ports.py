@@ -1,22 +1,27 @@
-"""What the coordinator needs of the rest of its broker."""
+"""What the coordinators need of the broker: the log of an internal topic, purgatories, leaders."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from minikafka.core.log.verification import NOT_REQUIRED, Verification
+from minikafka.core.purgatory import DelayedOperation
+from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.ports import Buffer
 
-# How an append went, and the offset of its first record.
-Appended: TypeAlias = Callable[[ErrorCode, int], None]
+# Called with the outcome of an append: the error or NONE, and the offset of the first record (-1
+# after an error).
+AppendDone: TypeAlias = Callable[[ErrorCode, int], None]
 
 
-class Purgatory(Protocol):
-    """A purgatory with its reaper."""
+class DelayedOperationPurgatory(Protocol):
+    """A purgatory whose operations expire by themselves."""
 
-    def try_complete_else_watch(self, operation: Any, keys: Sequence[Hashable]) -> bool: ...
+    def try_complete_else_watch(
+        self, operation: DelayedOperation, keys: Sequence[Hashable]
+    ) -> bool: ...
 
     def check_and_complete(self, key: Hashable) -> int: ...
 
@@ -29,24 +34,33 @@ class InternalLog(Protocol):
         partition: int,
         batch: bytes,
         replicated: bool,
-        done: Appended,
+        done: AppendDone,
         guard: Verification | None = NOT_REQUIRED,
     ) -> None:
-        """``done`` is called exactly once: with ``replicated``, when the in-sync replicas have it
-        or the time for that is over; else in the same breath, as a rule. ``guard``: by which a
-        batch of a transaction was verified, if it had to be."""
+        """Append one batch. ``done`` is called exactly once: with ``replicated``, when all in-sync
+        replicas have the batch or the time-out has passed; otherwise when the leader has it,
+        usually before this method returns. ``guard`` is the verification that admits a
+        transactional batch."""
         ...
 
     def bounds(self, partition: int) -> tuple[int, int] | None:
-        """Where its log starts and ends. None: it is not led here."""
+        """Log start offset and log end offset, or None if this broker does not lead it."""
         ...
 
     async def replicated(self, partition: int) -> bool:
-        """Wait until the in-sync replicas have all that its log holds now. False: it is not led
-        here any more."""
+        """Wait until the high watermark reaches the current log end. False if this broker stops
+        leading the partition before."""
         ...
 
     async def read(self, partition: int, offset: int, max_bytes: int) -> Buffer:
-        """Whole batches from ``offset`` on, at least one if there is one. Raises KafkaError,
+        """Read whole batches from ``offset`` on, at least one if there is one. Raises KafkaError,
         OSError."""
+        ...
+
+
+class PartitionLeaders(Protocol):
+    """The partition leaders that this broker knows."""
+
+    def partition_leader(self, topic_partition: TopicPartition) -> tuple[int, int] | None:
+        """Broker id and leader epoch, or None for a partition that does not exist."""
         ...

@@ -1,191 +1,345 @@
-"""Carries out what a shard of groups decides: log lines, answers, timers, appends."""
+"""The coordinator runtime: loads, serves and unloads the shards of one internal topic.
+
+``CoordinatorRuntime`` holds a ``CoordinatorContext`` for each partition of the topic that this
+broker leads. A context is LOADING while its log is replayed, then ACTIVE, and CLOSED after another
+broker has become the leader. Kafka: ``CoordinatorRuntime``, ``CoordinatorContext``.
+
+Coordinators call ``require`` for the context of a group or a transactional id, then a method of its
+shard, and pass what that returns to ``CoordinatorContext.run``. Everything runs synchronously: when
+an append is replicated at once (a single replica), it is settled before ``run`` returns.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Protocol, assert_never
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Generic, TypeVar
 
-from minikafka.coordinator.config import GroupCoordinatorConfig
-from minikafka.coordinator.delayed import (
-    DelayedHeartbeat,
-    DelayedJoin,
-    DelayedSync,
-    GroupJoinKey,
-    GroupSyncKey,
-    InitialDelayedJoin,
-    MemberKey,
-)
-from minikafka.coordinator.loader import Loader
-from minikafka.coordinator.ports import InternalLog, Purgatory
-from minikafka.core.group.liveness import heartbeat_expired
-from minikafka.core.group.rebalance import complete_join, initial_join_over, sync_expired
-from minikafka.core.group.records import GroupRecord, encode_record
-from minikafka.core.group.result import (
-    CheckHeartbeat,
-    CheckJoin,
-    CheckSync,
+from minikafka.coordinator.loader import CoordinatorLoader
+from minikafka.coordinator.ports import InternalLog
+from minikafka.core.coordinator_partition import partition_for
+from minikafka.core.coordinator_shard import (
+    AppendPurpose,
+    CoordinatorAppend,
     CoordinatorResult,
-    HeartbeatTimer,
-    JoinTimer,
-    SyncTimer,
-    Timer,
-    Write,
+    CoordinatorShard,
 )
-from minikafka.core.group.shard import GroupShard
 from minikafka.core.log.verification import NOT_REQUIRED
-from minikafka.kernel.errors import ErrorCode
+from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import EventLog
 from minikafka.kernel.ports import Clock
 from minikafka.protocol.codec import EncodeError
 from minikafka.protocol.records.builder import build_batch
+from minikafka.protocol.records.compression import Compression
+
+APPEND_RETRY_MS = 100
+
+T = TypeVar("T")
+R = TypeVar("R")
+P = TypeVar("P", bound=AppendPurpose)
+E = TypeVar("E")
+S = TypeVar("S", bound=CoordinatorShard[Any, Any, Any])
 
 
-class Surroundings(Protocol):
-    """What the runtimes of all partitions share."""
-
-    clock: Clock
-    log: InternalLog
-    loader: Loader[GroupRecord]
-    rebalances: Purgatory
-    heartbeats: Purgatory
-    config: GroupCoordinatorConfig
-    events: EventLog
+class CoordinatorState(Enum):
+    LOADING = "Loading"
+    ACTIVE = "Active"
+    CLOSED = "Closed"
 
 
-class ShardRuntime:
-    """One partition of ``__consumer_offsets``, coordinated here since ``epoch``.
+@dataclass(frozen=True, slots=True)
+class RuntimeConfig:
+    """``load_buffer_size`` is in bytes. ``plural`` names what the shards hold, for the event log.
+    ``compression`` is that of non-transactional and transactional batches alike."""
 
-    Everything runs in the breath of whoever calls; an append that is replicated at once (a single
-    replica) is settled before the call returns. A ticket is the callable that takes the answer.
-    """
+    plural: str
+    load_buffer_size: int
+    compression: Compression = Compression.NONE
 
-    def __init__(self, partition: int, epoch: int, around: Surroundings) -> None:
+
+class CoordinatorContext(Generic[S, R, P, E]):
+    """One partition that this broker coordinates since leader epoch ``epoch``."""
+
+    def __init__(
+        self,
+        partition: int,
+        epoch: int,
+        shard: S,
+        clock: Clock,
+        log: InternalLog,
+        compression: Compression,
+        perform: Callable[[CoordinatorContext[S, R, P, E], E], None],
+        events: EventLog,
+    ) -> None:
         self.partition = partition
-        self.epoch = epoch
-        self.shard = GroupShard(around.config.group)
-        self.loading = True
-        self._around = around
-        self._group_config = around.config.group
-        self._events = around.events.bind(partition=partition)
+        self.shard = shard
+        self.state = CoordinatorState.LOADING
+        self._epoch = epoch
+        self._clock = clock
+        self._log = log
+        self._compression = compression
+        self._perform = perform
+        self._events = events.bind(partition=partition)
+
+    @property
+    def epoch(self) -> int:
+        return self._epoch
+
+    @property
+    def is_active(self) -> bool:
+        return self.state is CoordinatorState.ACTIVE
+
+    def now_ms(self) -> int:
+        """Wall time, which the methods of shards take."""
+        return self._clock.wall_ms()
 
     # -- leadership
 
-    @property
-    def size(self) -> int:
-        return len(self.shard.groups)
+    def raise_epoch(self, epoch: int) -> None:
+        """This broker is the leader again, or still."""
+        assert epoch >= self._epoch, f"leader epoch {epoch} after {self._epoch}"
+        self._epoch = epoch
 
-    async def load(self, is_wanted: Callable[[], bool]) -> bool:
-        return await self._around.loader.load(self.partition, self.shard, is_wanted)
+    def activate(self) -> None:
+        """Start serving: the log is replayed."""
+        assert self.state is CoordinatorState.LOADING, self.state
+        self.state = CoordinatorState.ACTIVE
+        self.run(self.shard.loaded(self.now_ms()))
 
-    def loaded(self) -> None:
-        self.run(self.shard.loaded(self._now_ms()))
+    def close(self) -> None:
+        """Stop serving. Appends under way are settled without effect."""
+        assert self.state is not CoordinatorState.CLOSED
+        self.state = CoordinatorState.CLOSED
+        self.run(self.shard.unloaded(self.now_ms()))
 
-    def unloaded(self) -> None:
-        self.run(self.shard.unloaded(self._now_ms()))
+    # -- carrying out
 
-    # -- requests
+    def run(self, result: CoordinatorResult[T, R, P, E]) -> T:
+        """Carry out what the shard decided. Return its immediate response."""
+        for event in result.events:
+            getattr(self._events, event.level)(event.name, **event.facts)
+        for reply in result.replies:
+            reply.send()
+        for effect in result.effects:
+            self._perform(self, effect)
+        for append in result.appends:
+            self._append(append)
+        for append in result.retries:
+            self._append_later(append)
+        return result.response
 
-    def run(self, result: CoordinatorResult) -> None:
-        for note in result.notes:
-            getattr(self._events, note.level)(note.event, **note.facts)
-        for ticket, answer in result.replies:
-            reply: Any = ticket
-            reply(answer)
-        for timer in result.timers:
-            self._apply(timer)
-        for write in result.writes:
-            self._write(write)
+    def _append_later(self, append: CoordinatorAppend[R, P]) -> None:
+        def retry() -> None:
+            if self.is_active:
+                self._append(append)
 
-    # -- timers
+        self._clock.call_later(APPEND_RETRY_MS, retry)
 
-    def _apply(self, timer: Timer) -> None:
-        heartbeats, rebalances = self._around.heartbeats, self._around.rebalances
-        group_id = timer.group.group_id
-        if isinstance(timer, HeartbeatTimer):
-            key = MemberKey(group_id, timer.member_id)
-            if not timer.pending:
-                heartbeats.check_and_complete(key)
-            deadline_ms = self._around.clock.monotonic_ms() + timer.delay_ms
-            heartbeats.try_complete_else_watch(DelayedHeartbeat(timer, deadline_ms, self), [key])
-        elif isinstance(timer, JoinTimer):
-            initial = timer.remaining_ms is not None
-            operation = (InitialDelayedJoin if initial else DelayedJoin)(timer, self)
-            rebalances.try_complete_else_watch(operation, [GroupJoinKey(group_id)])
-        elif isinstance(timer, SyncTimer):
-            rebalances.try_complete_else_watch(DelayedSync(timer, self), [GroupSyncKey(group_id)])
-        elif isinstance(timer, CheckHeartbeat):
-            heartbeats.check_and_complete(MemberKey(group_id, timer.member_id))
-        elif isinstance(timer, CheckJoin):
-            rebalances.check_and_complete(GroupJoinKey(group_id))
-        elif isinstance(timer, CheckSync):
-            rebalances.check_and_complete(GroupSyncKey(group_id))
-        else:
-            assert_never(timer)
+    def _append(self, append: CoordinatorAppend[R, P]) -> None:
+        assert self.is_active, f"append by a coordinator that is {self.state.value}"
 
-    def heartbeat_expired(self, timer: HeartbeatTimer) -> None:
-        result = CoordinatorResult()
-        heartbeat_expired(
-            timer.group,
-            timer.member_id,
-            timer.beat,
-            timer.pending,
-            self._group_config,
-            self._now_ms(),
-            result,
-        )
-        self.run(result)
-
-    def join_over(self, timer: JoinTimer) -> None:
-        result = CoordinatorResult()
-        if timer.remaining_ms is None:
-            complete_join(timer.group, self._now_ms(), result)
-        else:
-            initial_join_over(timer.group, timer, self._group_config, self._now_ms(), result)
-        self.run(result)
-
-    def sync_expired(self, timer: SyncTimer) -> None:
-        result = CoordinatorResult()
-        sync_expired(timer.group, timer.generation_id, self._group_config, self._now_ms(), result)
-        self.run(result)
-
-    def _now_ms(self) -> int:
-        return self._around.clock.wall_ms()
-
-    # -- the log
-
-    def _write(self, write: Write) -> None:
         def done(error: ErrorCode, base_offset: int) -> None:
             if error is not ErrorCode.NONE:
+                purpose = append.purpose
                 self._events.warning(
-                    "write_failed",
-                    group=write.group.group_id,
-                    purpose=type(write.then).__name__,
+                    "append_failed",
+                    purpose=type(purpose).__name__,
                     error=error.name,
+                    **purpose.event_facts(),
                 )
-            self.run(self.shard.settle(write, error, base_offset, self._now_ms()))
+            self.run(self.shard.settle(append, error, base_offset, self.now_ms()))
 
-        if not write.records:
+        if not append.records:
             done(ErrorCode.NONE, -1)
             return
         try:
-            batch = self._batch(write)
+            batch = self._batch(append)
         except EncodeError:  # a text that no record can hold
             done(ErrorCode.MESSAGE_TOO_LARGE, -1)
             return
-        guard = NOT_REQUIRED if write.transaction is None else write.transaction.guard
-        self._around.log.append(self.partition, batch, write.replicated, done, guard)
+        transaction = append.transaction
+        guard = NOT_REQUIRED if transaction is None else transaction.guard
+        self._log.append(self.partition, batch, append.replicated, done, guard)
 
-    def _batch(self, write: Write) -> bytes:
-        now_ms = self._now_ms()
-        records = [(now_ms, *encode_record(record), ()) for record in write.records]
-        compression = self._around.config.compression
-        transaction = write.transaction
+    def _batch(self, append: CoordinatorAppend[R, P]) -> bytes:
+        now_ms = self.now_ms()
+        records = [(now_ms, *self.shard.encode(record), ()) for record in append.records]
+        transaction = append.transaction
         if transaction is None:
-            return build_batch(records, compression=compression)
+            return build_batch(records, compression=self._compression)
         return build_batch(
             records,
-            compression=compression,
+            compression=self._compression,
             producer_id=transaction.producer_id,
             producer_epoch=transaction.producer_epoch,
             transactional=True,
         )
+
+
+class CoordinatorRuntime(Generic[S, R, P, E]):
+    """The coordinated partitions of one internal topic.
+
+    ``elected`` and ``resigned`` follow the controller's requests, in their order. A resignation
+    takes effect at once, also while the partition is loading. ``perform`` carries out an effect.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        log: InternalLog,
+        new_shard: Callable[[], S],
+        perform: Callable[[CoordinatorContext[S, R, P, E], E], None],
+        partition_count: Callable[[], int],
+        config: RuntimeConfig,
+        events: EventLog,
+    ) -> None:
+        self._clock = clock
+        self._log = log
+        self._new_shard = new_shard
+        self._perform = perform
+        self._partition_count = partition_count
+        self._config = config
+        self._events = events
+        self._loader = CoordinatorLoader(clock, log, config.load_buffer_size, events)
+        self._contexts: dict[int, CoordinatorContext[S, R, P, E]] = {}
+        self._epochs: dict[int, int] = {}
+        self._tasks: asyncio.TaskGroup | None = None
+        self._running: set[asyncio.Task[Any]] = set()
+        self._closed = False
+
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        self._tasks = tasks
+
+    def close(self) -> None:
+        """Refuse all requests and cancel all tasks."""
+        self._closed = True
+        for task in self._running:
+            task.cancel()
+
+    def start_task(self, work: Coroutine[Any, Any, Any], name: str) -> None:
+        """Run ``work`` until ``close`` at the latest."""
+        assert self._tasks is not None, "after start"
+        task = self._tasks.create_task(work, name=name)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    # -- leadership
+
+    def elected(self, partition: int, epoch: int) -> None:
+        """This broker leads ``partition`` in ``epoch``. A partition that it led before stays loaded
+        and continues in the new epoch."""
+        if not self._learn_epoch(partition, epoch):
+            return
+        known = self._contexts.get(partition)
+        if known is not None:
+            known.raise_epoch(epoch)
+            return
+        context = self._contexts[partition] = CoordinatorContext(
+            partition,
+            epoch,
+            self._new_shard(),
+            self._clock,
+            self._log,
+            self._config.compression,
+            self._perform,
+            self._events,
+        )
+        self._events.debug("coordinator_elected", partition=partition, epoch=epoch)
+        self.start_task(self._load(context), f"load-{self._config.plural}-{partition}")
+
+    def resigned(self, partition: int, epoch: int) -> None:
+        """Another broker leads ``partition`` in ``epoch``."""
+        if self._learn_epoch(partition, epoch):
+            self._unload(partition, epoch)
+
+    def replica_removed(self, partition: int) -> None:
+        """The local replica was deleted, or its disk failed."""
+        self._unload(partition, None)
+
+    def unload_all(self) -> None:
+        """Stop coordinating every partition, as a broker that shuts down does."""
+        for partition in list(self._contexts):
+            self._contexts.pop(partition).close()
+
+    def _unload(self, partition: int, epoch: int | None) -> None:
+        context = self._contexts.pop(partition, None)
+        if context is None:
+            return
+        self._log_shard(context, "coordinator_resigned", epoch=epoch)
+        context.close()
+
+    def _learn_epoch(self, partition: int, epoch: int) -> bool:
+        """False for a request that is older than the last one."""
+        if epoch < self._epochs.get(partition, epoch):
+            return False
+        self._epochs[partition] = epoch
+        return True
+
+    async def _load(self, context: CoordinatorContext[S, R, P, E]) -> None:
+        partition, shard = context.partition, context.shard
+
+        def is_current() -> bool:
+            return self._contexts.get(partition) is context
+
+        started_ms = self._clock.monotonic_ms()
+        complete = await self._loader.load(partition, shard, is_current)
+        if complete and shard.awaits_replication:
+            complete = await self._log.replicated(partition)
+        if not is_current():
+            return
+        if not complete:  # this broker leads it no more; the controller's request is on its way
+            self._unload(partition, context.epoch)
+            return
+        context.activate()
+        took_ms = self._clock.monotonic_ms() - started_ms
+        self._log_shard(
+            context, f"{self._config.plural}_loaded", epoch=context.epoch, took_ms=took_ms
+        )
+
+    def _log_shard(self, context: CoordinatorContext[S, R, P, E], event: str, **facts: Any) -> None:
+        """At level debug for an empty shard."""
+        size = context.shard.size
+        log = self._events.info if size else self._events.debug
+        log(event, partition=context.partition, **{self._config.plural: size}, **facts)
+
+    # -- finding the context
+
+    def partition_for(self, key: str) -> int:
+        """The partition of a group id or transactional id."""
+        return partition_for(key, self._partition_count())
+
+    def require(self, key: str) -> CoordinatorContext[S, R, P, E]:
+        """The active context of a group id or transactional id. Raises KafkaError:
+        COORDINATOR_NOT_AVAILABLE while shutting down, NOT_COORDINATOR,
+        COORDINATOR_LOAD_IN_PROGRESS."""
+        if self._closed:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        context = self._contexts.get(self.partition_for(key))
+        if context is None:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        if not context.is_active:
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return context
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closed
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether any partition is loading."""
+        return any(not context.is_active for context in self._contexts.values())
+
+    def active(self) -> Iterator[CoordinatorContext[S, R, P, E]]:
+        """The active contexts by partition. They may change while the caller iterates."""
+        for partition in sorted(self._contexts):
+            context = self.active_in(partition)
+            if context is not None:
+                yield context
+
+    def active_in(self, partition: int) -> CoordinatorContext[S, R, P, E] | None:
+        """The context of ``partition``, or None if it is not coordinated here or is loading."""
+        context = self._contexts.get(partition)
+        return context if context is not None and context.is_active else None

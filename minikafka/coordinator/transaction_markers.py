@@ -1,14 +1,18 @@
-"""The ends of transactions, on their way to the leaders of all partitions that they wrote to."""
+"""Sends transaction markers to the leaders of all partitions that a transaction wrote to."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TypeAlias
 
-from minikafka.coordinator.transaction_runtime import TransactionRuntime
-from minikafka.core.transaction.answers import MarkerOutcome, marker_outcome
-from minikafka.core.transaction.result import Markers
+from minikafka.coordinator.ports import PartitionLeaders
+from minikafka.coordinator.runtime import CoordinatorContext
+from minikafka.core.transaction.errors import MarkerOutcome, marker_outcome
+from minikafka.core.transaction.records import TransactionStored
+from minikafka.core.transaction.result import TransactionAppendPurpose
+from minikafka.core.transaction.shard import TransactionShard
+from minikafka.core.transaction.transaction import Markers
 from minikafka.kernel.cluster import NO_LEADER, TRANSACTION_STATE_TOPIC, TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.events import EventLog
@@ -24,36 +28,34 @@ from minikafka.protocol.messages.write_txn_markers import (
 from minikafka.protocol.releases import Release
 from minikafka.protocol.schema import Message
 
-RETRY_MS = 100
+MARKER_RETRY_MS = 100
 WRITE_TXN_MARKERS_VERSION = 1
 
-
-class Leaders(Protocol):
-    """What this broker knows of who leads what."""
-
-    def partition_leader(self, topic_partition: TopicPartition) -> tuple[int, int] | None:
-        """Broker and leader epoch; None for a partition that does not exist."""
-        ...
+TransactionContext: TypeAlias = CoordinatorContext[
+    TransactionShard, TransactionStored, TransactionAppendPurpose, Markers
+]
 
 
 @dataclass(frozen=True, slots=True)
 class MarkerItem:
-    """Markers of one transaction for one broker."""
+    """The markers of one transaction for the partitions that one broker leads. ``sender`` takes the
+    outcome."""
 
-    runtime: TransactionRuntime
+    sender: TransactionMarkers
+    context: TransactionContext
     markers: Markers
     partitions: tuple[TopicPartition, ...]
 
 
 class TransactionMarkers:
-    """Kafka's ``TransactionMarkerChannelManager``. ``put`` queues an item for a broker; what comes
-    of it is told to ``answered``. A marker is sent until it is written, or its partition is gone,
-    or another broker coordinates the transaction."""
+    """Kafka's ``TransactionMarkerChannelManager``. ``put`` queues an item for a broker, whose
+    response goes to ``complete_markers``. A marker is sent until it is written, its partition is
+    deleted, or another broker coordinates the transaction."""
 
     def __init__(
         self,
         clock: Clock,
-        leaders: Leaders,
+        leaders: PartitionLeaders,
         put: Callable[[int, MarkerItem], None],
         events: EventLog,
     ) -> None:
@@ -61,89 +63,95 @@ class TransactionMarkers:
         self._leaders = leaders
         self._put = put
         self._events = events
-        self.waiting = 0  # transactions with partitions that will be tried again
+        self.num_retrying = 0  # transactions with partitions that are retried after a back-off
 
-    def send(self, runtime: TransactionRuntime, markers: Markers) -> None:
-        self._send(runtime, markers, markers.partitions)
+    def send(self, context: TransactionContext, markers: Markers) -> None:
+        """Queue the markers of a transaction for the leaders of all its partitions."""
+        self._send(context, markers, markers.partitions)
 
     def _send(
-        self,
-        runtime: TransactionRuntime,
-        markers: Markers,
-        partitions: Iterable[TopicPartition],
+        self, context: TransactionContext, markers: Markers, partitions: Iterable[TopicPartition]
     ) -> None:
-        if markers.transaction.markers is not markers:
-            return  # this broker does not coordinate it any more
-        gone: list[TopicPartition] = []
-        later: list[TopicPartition] = []
+        if not context.shard.is_current(markers):
+            return
+        deleted: list[TopicPartition] = []
+        retried: list[TopicPartition] = []
         by_broker: dict[int, list[TopicPartition]] = {}
-        own = TopicPartition(TRANSACTION_STATE_TOPIC, runtime.partition)
-        knows = self._leaders.partition_leader(own) is not None  # else it knows of none yet
+        # Without the partition of the transaction itself the metadata has not arrived yet.
+        state_partition = TopicPartition(TRANSACTION_STATE_TOPIC, context.partition)
+        has_metadata = self._leaders.partition_leader(state_partition) is not None
         for topic_partition in partitions:
             leader = self._leaders.partition_leader(topic_partition)
-            if leader is None and knows:
-                gone.append(topic_partition)
+            if leader is None and has_metadata:
+                deleted.append(topic_partition)
             elif leader is None or leader[0] == NO_LEADER:
-                later.append(topic_partition)
+                retried.append(topic_partition)
             else:
                 by_broker.setdefault(leader[0], []).append(topic_partition)
-        for broker_id, theirs in by_broker.items():
-            self._put(broker_id, MarkerItem(runtime, markers, tuple(theirs)))
-        self._send_later(runtime, markers, later)
-        if gone:
-            runtime.markers_written(markers, gone)
+        for broker_id, led in by_broker.items():
+            self._put(broker_id, MarkerItem(self, context, markers, tuple(led)))
+        self._send_later(context, markers, retried)
+        if deleted:
+            self._written(context, markers, deleted)
 
     def _send_later(
         self,
-        runtime: TransactionRuntime,
+        context: TransactionContext,
         markers: Markers,
         partitions: Collection[TopicPartition],
     ) -> None:
         if not partitions:
             return
-        self.waiting += 1
+        self.num_retrying += 1
 
-        def again() -> None:
-            self.waiting -= 1
-            self._send(runtime, markers, partitions)
+        def retry() -> None:
+            self.num_retrying -= 1
+            self._send(context, markers, partitions)
 
-        self._clock.call_later(RETRY_MS, again)
+        self._clock.call_later(MARKER_RETRY_MS, retry)
 
-    def answered(
-        self, items: Sequence[MarkerItem], response: WriteTxnMarkersResponse | None
+    def _written(
+        self, context: TransactionContext, markers: Markers, partitions: Iterable[TopicPartition]
     ) -> None:
-        errors = {} if response is None else _errors(response)
-        for item in items:
-            written: list[TopicPartition] = []
-            again: list[TopicPartition] = []
-            fenced = False
-            for topic_partition in item.partitions:
-                error = errors.get((item.markers.producer_id, topic_partition))
-                # A broker that does not answer: whatever was written is written once more.
-                outcome = MarkerOutcome.RETRY if error is None else marker_outcome(error)
-                fenced = fenced or outcome is MarkerOutcome.FENCED
-                if outcome is MarkerOutcome.WRITTEN:
-                    written.append(topic_partition)
-                elif outcome is MarkerOutcome.RETRY:
-                    again.append(topic_partition)
-            if fenced:
-                self._events.warning(
-                    "marker_fenced",
-                    transactional_id=item.markers.transaction.transactional_id,
-                    epoch=item.runtime.epoch,
-                )
-            self._send_later(item.runtime, item.markers, again)
-            item.runtime.markers_written(item.markers, written)
+        context.run(context.shard.markers_written(markers, partitions, context.now_ms()))
+
+    def completed(self, item: MarkerItem, outcomes: Mapping[TopicPartition, MarkerOutcome]) -> None:
+        """Continue with the outcomes of ``item``, one for each partition."""
+        if MarkerOutcome.FENCED in outcomes.values():
+            self._events.warning(
+                "marker_fenced",
+                transactional_id=item.markers.transactional_id,
+                epoch=item.context.epoch,
+            )
+        retried = [tp for tp, outcome in outcomes.items() if outcome is MarkerOutcome.RETRY]
+        written = [tp for tp, outcome in outcomes.items() if outcome is MarkerOutcome.WRITTEN]
+        self._send_later(item.context, item.markers, retried)
+        self._written(item.context, item.markers, written)
+
+
+def complete_markers(items: Sequence[MarkerItem], response: WriteTxnMarkersResponse | None) -> None:
+    """A broker has responded to these items, or has not responded (None): then all their markers
+    are sent again, written or not."""
+    errors = {} if response is None else _errors(response)
+    for item in items:
+        outcomes: dict[TopicPartition, MarkerOutcome] = {}
+        for topic_partition in item.partitions:
+            error = errors.get((item.markers.producer_id, topic_partition))
+            outcomes[topic_partition] = (
+                MarkerOutcome.RETRY if error is None else marker_outcome(error)
+            )
+        item.sender.completed(item, outcomes)
 
 
 def marker_key(item: MarkerItem) -> int:
-    """The answer tells markers apart by this."""
+    """A request has at most one marker of each producer id, since responses name only that."""
     return item.markers.producer_id
 
 
 def markers_request(
     items: Sequence[MarkerItem], release: Release = Release.KAFKA_3_9
 ) -> tuple[Message, int]:
+    """The request for these items, and its version."""
     version = release.at_most(ApiKey.WRITE_TXN_MARKERS, WRITE_TXN_MARKERS_VERSION)
     return WriteTxnMarkersRequest([_marker(item) for item in items]), version
 
@@ -155,7 +163,7 @@ def _marker(item: MarkerItem) -> WritableTxnMarker:
         markers.producer_epoch,
         markers.committed,
         [WritableTxnMarkerTopic(*of_topic) for of_topic in grouped(item.partitions).items()],
-        item.runtime.epoch,
+        item.context.epoch,
     )
 
 

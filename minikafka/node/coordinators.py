@@ -1,4 +1,4 @@
-"""The group and transaction coordinators of one broker: parts, channels, purgatories, routes."""
+"""The group coordinator and the transaction coordinator of one broker, constructed and routed."""
 
 from __future__ import annotations
 
@@ -55,13 +55,16 @@ from minikafka.broker.requests.transactions import (
     ListTransactionsHandler,
     WriteTxnMarkersHandler,
 )
-from minikafka.coordinator.group_facts import group_facts
-from minikafka.coordinator.group_service import GroupService
-from minikafka.coordinator.metrics import register_gauges
-from minikafka.coordinator.shards import GroupShards
-from minikafka.coordinator.transaction_markers import MarkerItem, marker_key, markers_request
-from minikafka.coordinator.transaction_service import TransactionService
-from minikafka.coordinator.transaction_shards import TransactionShards
+from minikafka.coordinator.group_coordinator import GroupCoordinator
+from minikafka.coordinator.group_facts import all_group_facts, group_facts, register_group_gauges
+from minikafka.coordinator.runtime import CoordinatorRuntime
+from minikafka.coordinator.transaction_coordinator import TransactionCoordinator
+from minikafka.coordinator.transaction_markers import (
+    MarkerItem,
+    complete_markers,
+    marker_key,
+    markers_request,
+)
 from minikafka.core.coordinator_partition import partition_for
 from minikafka.core.purgatory import DelayedOperation, Purgatory
 from minikafka.kernel.cluster import (
@@ -108,7 +111,7 @@ class GroupParts:
         )
         self.heartbeats = self._reaper(broker_id, "Heartbeat")
         self.rebalances = self._reaper(broker_id, "Rebalance")
-        self.shards = GroupShards(
+        self.coordinator = GroupCoordinator(
             world.clock,
             CoordinatorLog(
                 replicas, GROUP_METADATA_TOPIC, config.integer("offsets.commit.timeout.ms")
@@ -119,9 +122,8 @@ class GroupParts:
             lambda: self.lookup.partition_count(CoordinatorType.GROUP),
             event_log("group-coordinator", broker=broker_id),
         )
-        self.service = GroupService(self.shards)
         self._zookeeper_offsets = ZookeeperOffsets(store)
-        register_gauges(self.shards, metrics)
+        register_group_gauges(self.coordinator, metrics)
 
     def _reaper(self, broker_id: int, name: str) -> Reaper[DelayedOperation]:
         purgatory: Purgatory[DelayedOperation] = Purgatory(name)
@@ -132,32 +134,37 @@ class GroupParts:
         return (self.heartbeats, self.rebalances)
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
-        self.shards.start(tasks)
+        self.coordinator.start(tasks)
         self._zookeeper_offsets.start(tasks)
 
     def close(self) -> None:
-        self.shards.close()
+        self.coordinator.close()
         for reaper in self.reapers:
             reaper.close()
 
     def facts(self, limit: int, group_id: str | None) -> dict[str, Any]:
-        return group_facts(self.shards, limit, group_id)
+        """For the debug listener: of one group, or of ``limit`` groups."""
+        if group_id is None:
+            return all_group_facts(self.coordinator, limit)
+        return group_facts(self.coordinator, limit, group_id)
 
-    # -- what the controller's requests mean here
+    # -- leadership
 
     def role_taken(self, topic_partition: TopicPartition, leads: bool, epoch: int) -> None:
-        topic, partition = topic_partition
-        if topic == GROUP_METADATA_TOPIC:
-            (self.shards.elected if leads else self.shards.resigned)(partition, epoch)
+        """This broker has become leader or follower of a partition."""
+        _follow_leadership(
+            self.coordinator.runtime, GROUP_METADATA_TOPIC, topic_partition, leads, epoch
+        )
 
     def replica_gone(self, topic_partition: TopicPartition) -> None:
+        """The local replica was deleted, or its disk failed."""
         if topic_partition.topic == GROUP_METADATA_TOPIC:
-            self.shards.resigned(topic_partition.partition, None)
+            self.coordinator.runtime.replica_removed(topic_partition.partition)
 
     def routes(self) -> list[Route]:
-        service, cache = self.service, self._cache
+        coordinator, cache = self.coordinator, self._cache
         commit = OffsetCommitHandler(
-            service,
+            coordinator,
             self._zookeeper_offsets,
             cache,
             self._world.clock,
@@ -165,27 +172,29 @@ class GroupParts:
         )
         return [
             Route(ApiKey.OFFSET_COMMIT, commit),
-            Route(ApiKey.OFFSET_FETCH, OffsetFetchHandler(service, self._zookeeper_offsets, cache)),
-            Route(ApiKey.JOIN_GROUP, JoinGroupHandler(service, self._world.entropy)),
-            Route(ApiKey.HEARTBEAT, HeartbeatHandler(service)),
-            Route(ApiKey.LEAVE_GROUP, LeaveGroupHandler(service)),
-            Route(ApiKey.SYNC_GROUP, SyncGroupHandler(service)),
-            Route(ApiKey.DESCRIBE_GROUPS, DescribeGroupsHandler(service)),
-            Route(ApiKey.LIST_GROUPS, ListGroupsHandler(service)),
-            Route(ApiKey.DELETE_GROUPS, DeleteGroupsHandler(service)),
-            Route(ApiKey.OFFSET_DELETE, OffsetDeleteHandler(service, cache)),
+            Route(
+                ApiKey.OFFSET_FETCH, OffsetFetchHandler(coordinator, self._zookeeper_offsets, cache)
+            ),
+            Route(ApiKey.JOIN_GROUP, JoinGroupHandler(coordinator, self._world.entropy)),
+            Route(ApiKey.HEARTBEAT, HeartbeatHandler(coordinator)),
+            Route(ApiKey.LEAVE_GROUP, LeaveGroupHandler(coordinator)),
+            Route(ApiKey.SYNC_GROUP, SyncGroupHandler(coordinator)),
+            Route(ApiKey.DESCRIBE_GROUPS, DescribeGroupsHandler(coordinator)),
+            Route(ApiKey.LIST_GROUPS, ListGroupsHandler(coordinator)),
+            Route(ApiKey.DELETE_GROUPS, DeleteGroupsHandler(coordinator)),
+            Route(ApiKey.OFFSET_DELETE, OffsetDeleteHandler(coordinator, cache)),
             Route(ApiKey.CONSUMER_GROUP_HEARTBEAT, refuse_heartbeat),
             Route(ApiKey.CONSUMER_GROUP_DESCRIBE, refuse_description),
         ]
 
 
-# How long replicas may take for a record of ours, and other brokers for an answer.
+# How long the replication of a record, or the response of another broker, may take.
 REQUEST_TIMEOUT_MS = 30_000
 
 
 class TransactionParts:
-    """``lookup`` knows the coordinators; ``store`` is ZooKeeper's, now. ``listener`` is the one by
-    which brokers reach each other."""
+    """The transaction coordinator of one broker. ``store`` returns the store of the current
+    ZooKeeper session. ``listener`` is the inter-broker listener."""
 
     def __init__(
         self,
@@ -196,7 +205,7 @@ class TransactionParts:
         replicas: ReplicaManager,
         cache: MetadataCache,
         lookup: CoordinatorLookup,
-        groups: GroupService,
+        groups: GroupCoordinator,
         store: Callable[[], ZkStore],
         metrics: Metrics,
     ) -> None:
@@ -214,19 +223,19 @@ class TransactionParts:
             self._address,
             marker_key,
             partial(markers_request, release=views.release(dynamic.current)),
-            lambda items, response: self.shards.markers.answered(items, response),
+            complete_markers,
             events,
         )
-        self.shards = TransactionShards(
+        self.coordinator = TransactionCoordinator(
             world.clock,
             CoordinatorLog(replicas, TRANSACTION_STATE_TOPIC, REQUEST_TIMEOUT_MS),
             cache,
+            ProducerIds(store, broker_id),
             self.markers.put,
             views.transaction_coordinator(dynamic.current),
             lambda: lookup.partition_count(CoordinatorType.TRANSACTION),
             events,
         )
-        self.service = TransactionService(self.shards, ProducerIds(store, broker_id))
         self._questions: BrokerSenders[VerificationItem] = BrokerSenders(
             world.network,
             world.clock,
@@ -253,7 +262,7 @@ class TransactionParts:
         metrics.gauge(
             "kafka.coordinator.transaction:type=TransactionMarkerChannelManager,"
             "name=UnknownDestinationQueueSize",
-            lambda: self.shards.markers.waiting,
+            lambda: self.coordinator.markers.num_retrying,
         )
 
     def _address(self, broker_id: int) -> tuple[str, int] | None:
@@ -269,39 +278,58 @@ class TransactionParts:
     def start(self, tasks: asyncio.TaskGroup) -> None:
         self.markers.start(tasks)
         self._questions.start(tasks)
-        self.shards.start(tasks)
+        self.coordinator.start(tasks)
 
     def close(self) -> None:
-        self.shards.close()
+        self.coordinator.close()
         self._questions.close()
         self.markers.close()
 
-    # -- what the controller's requests mean here
+    # -- leadership
 
     def role_taken(self, topic_partition: TopicPartition, leads: bool, epoch: int) -> None:
-        topic, partition = topic_partition
-        if topic == TRANSACTION_STATE_TOPIC:
-            (self.shards.elected if leads else self.shards.resigned)(partition, epoch)
+        """This broker has become leader or follower of a partition."""
+        _follow_leadership(
+            self.coordinator.runtime, TRANSACTION_STATE_TOPIC, topic_partition, leads, epoch
+        )
 
     def replica_gone(self, topic_partition: TopicPartition) -> None:
+        """The local replica was deleted, or its disk failed."""
         if topic_partition.topic == TRANSACTION_STATE_TOPIC:
-            self.shards.resigned(topic_partition.partition, None)
+            self.coordinator.runtime.replica_removed(topic_partition.partition)
 
     def routes(self) -> list[Route]:
-        service, clock, cache, groups = self.service, self._world.clock, self._cache, self._groups
+        coordinator, groups = self.coordinator, self._groups
+        clock, cache = self._world.clock, self._cache
         write_markers = WriteTxnMarkersHandler(
             self._replicas, clock, groups.transaction_ended, REQUEST_TIMEOUT_MS
         )
         commit = TxnOffsetCommitHandler(groups, cache, self.verification, clock)
-        add_offsets = AddOffsetsToTxnHandler(service, groups.partition_for)
+        add_offsets = AddOffsetsToTxnHandler(coordinator, groups.partition_for)
         return [
-            Route(ApiKey.INIT_PRODUCER_ID, InitProducerIdHandler(service), task=True),
-            Route(ApiKey.ADD_PARTITIONS_TO_TXN, AddPartitionsToTxnHandler(service, cache)),
+            Route(ApiKey.INIT_PRODUCER_ID, InitProducerIdHandler(coordinator), task=True),
+            Route(ApiKey.ADD_PARTITIONS_TO_TXN, AddPartitionsToTxnHandler(coordinator, cache)),
             Route(ApiKey.ADD_OFFSETS_TO_TXN, add_offsets),
-            Route(ApiKey.END_TXN, EndTxnHandler(service)),
+            Route(ApiKey.END_TXN, EndTxnHandler(coordinator)),
             Route(ApiKey.WRITE_TXN_MARKERS, write_markers),
             Route(ApiKey.TXN_OFFSET_COMMIT, commit),
             Route(ApiKey.DESCRIBE_PRODUCERS, DescribeProducersHandler(self._replicas.hosted)),
-            Route(ApiKey.DESCRIBE_TRANSACTIONS, DescribeTransactionsHandler(service)),
-            Route(ApiKey.LIST_TRANSACTIONS, ListTransactionsHandler(service)),
+            Route(ApiKey.DESCRIBE_TRANSACTIONS, DescribeTransactionsHandler(coordinator)),
+            Route(ApiKey.LIST_TRANSACTIONS, ListTransactionsHandler(coordinator)),
         ]
+
+
+def _follow_leadership(
+    runtime: CoordinatorRuntime[Any, Any, Any, Any],
+    topic: str,
+    topic_partition: TopicPartition,
+    leads: bool,
+    epoch: int,
+) -> None:
+    """Tell the runtime of ``topic`` about a new role of this broker."""
+    if topic_partition.topic != topic:
+        return
+    if leads:
+        runtime.elected(topic_partition.partition, epoch)
+    else:
+        runtime.resigned(topic_partition.partition, epoch)

@@ -214,7 +214,7 @@ class BrokerParts:
             self.replicas,
             self.cache,
             self.groups.lookup,
-            self.groups.service,
+            self.groups.coordinator,
             lambda: self._zk.store,
             metrics,
         )
@@ -304,7 +304,7 @@ class BrokerParts:
             self.cache,
             self.fence,
             self._topic_changed,
-            self.groups.service.partitions_deleted,
+            self.groups.coordinator.partitions_deleted,
             brokers_changed=self.replicas.deletion.brokers_changed,
             drop_strays=StrayReplicas(self.replicas, self._logs, self._replica_gone).drop,
             get_ready=self._internal_sizes.learn,

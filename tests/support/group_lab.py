@@ -9,14 +9,14 @@ from typing import Any
 
 from minikafka.broker.reaper import Reaper
 from minikafka.coordinator.config import GroupCoordinatorConfig
-from minikafka.coordinator.group_service import GroupService
-from minikafka.coordinator.shards import GroupShards
+from minikafka.coordinator.group_coordinator import GroupCoordinator
+from minikafka.coordinator.ports import InternalLog
+from minikafka.core.coordinator_shard import InTransaction
 from minikafka.core.group.committing import CommitFacts
 from minikafka.core.group.config import GroupConfig
 from minikafka.core.group.group import Group
 from minikafka.core.group.joining import JoinFacts
 from minikafka.core.group.records import CommittedOffset, GroupRecord, decode_record
-from minikafka.core.group.result import InTransaction
 from minikafka.core.group.syncing import SyncFacts
 from minikafka.core.log.verification import NOT_REQUIRED, Verification
 from minikafka.core.purgatory import DelayedOperation, Purgatory
@@ -171,17 +171,17 @@ class MemoryLog:
 
 
 class GroupLab:
-    """One coordinator, of the one partition that there is."""
+    """One coordinator of one partition. ``log`` replaces the log in memory."""
 
-    def __init__(self, elect: bool = True, **config: int) -> None:
+    def __init__(self, elect: bool = True, log: InternalLog | None = None, **config: int) -> None:
         self.clock = LabClock()
         self.log = MemoryLog()
         self.events = RecordingLog()
         self.heartbeats: Reaper[DelayedOperation] = self._reaper("Heartbeat")
         self.rebalances: Reaper[DelayedOperation] = self._reaper("Rebalance")
-        self.shards = GroupShards(
+        self.coordinator = GroupCoordinator(
             self.clock,
-            self.log,
+            log or self.log,
             self.rebalances,
             self.heartbeats,
             GroupCoordinatorConfig(GroupConfig(**config)),
@@ -189,8 +189,7 @@ class GroupLab:
             self.events,
         )
         tasks: Any = HandTasks()
-        self.shards.start(tasks)
-        self.service = GroupService(self.shards)
+        self.coordinator.start(tasks)
         self.epoch = 0
         if elect:
             self.elect()
@@ -200,18 +199,23 @@ class GroupLab:
 
     def elect(self) -> None:
         self.epoch += 1
-        self.shards.elected(PARTITION, self.epoch)
+        self.coordinator.runtime.elected(PARTITION, self.epoch)
 
     def resign(self) -> None:
         self.epoch += 1
-        self.shards.resigned(PARTITION, self.epoch)
+        self.coordinator.runtime.resigned(PARTITION, self.epoch)
 
     def expire(self) -> None:
-        run(self.shards.expire())
+        run(self.coordinator.expire())
+
+    def find_group(self, group_id: str) -> Group | None:
+        """None also while the partition is not coordinated here."""
+        context = self.coordinator.runtime.active_in(PARTITION)
+        return None if context is None else context.shard.groups.get(group_id)
 
     @property
     def group(self) -> Group:
-        found = self.service.group(GROUP)
+        found = self.find_group(GROUP)
         assert found is not None
         return found
 
@@ -250,7 +254,7 @@ class GroupLab:
             must_know_id,
             can_skip,
         )
-        self.service.join(group_id, facts, answers.append)
+        self.coordinator.join(group_id, facts, answers.append)
         return answers
 
     def sync(
@@ -267,11 +271,11 @@ class GroupLab:
         facts = SyncFacts(
             member_id, instance, generation, protocol_type, protocol_name, assignments or {}
         )
-        self.service.sync(GROUP, facts, answers.append)
+        self.coordinator.sync(GROUP, facts, answers.append)
         return answers
 
     def beat(self, member_id: str, generation: int, instance: str | None = None) -> ErrorCode:
-        return self.service.heartbeat(GROUP, member_id, instance, generation)
+        return self.coordinator.heartbeat(GROUP, member_id, instance, generation)
 
     def commit(
         self,
@@ -298,11 +302,11 @@ class GroupLab:
             },
             transaction,
         )
-        self.service.commit(group_id, facts, answer.update)
+        self.coordinator.commit(group_id, facts, answer.update)
         return answer
 
     def committed(self, group_id: str = GROUP) -> dict[tuple[str, int], int]:
-        found = self.service.fetch(group_id, None, require_stable=False)
+        found = self.coordinator.fetch_all(group_id, require_stable=False)
         return {tuple(fetched.topic_partition): fetched.committed.offset for fetched in found}  # type: ignore[misc]
 
     # -- whole scenes

@@ -6,15 +6,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from minikafka.coordinator.config import TransactionCoordinatorConfig
-from minikafka.coordinator.transaction_markers import MarkerItem
-from minikafka.coordinator.transaction_service import TransactionService
-from minikafka.coordinator.transaction_shards import TransactionShards
+from minikafka.coordinator.transaction_coordinator import TransactionCoordinator
+from minikafka.coordinator.transaction_markers import MarkerItem, complete_markers
 from minikafka.core.transaction.config import TransactionConfig
-from minikafka.core.transaction.facts import ProducerIdAndEpoch
 from minikafka.core.transaction.records import TransactionStored, decode_record
 from minikafka.core.transaction.result import Initialized
-from minikafka.core.transaction.states import TransactionState
-from minikafka.core.transaction.transaction import Transaction
+from minikafka.core.transaction.transaction import ProducerIdAndEpoch, Transaction, TransactionState
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.messages.write_txn_markers import (
@@ -57,58 +54,64 @@ class KnownLeaders:
 class TransactionLab:
     """One coordinator, of the one partition that there is. ``sent``: markers on their way."""
 
-    def __init__(self, elect: bool = True, clock: LabClock | None = None, **config: int) -> None:
+    def __init__(
+        self,
+        elect: bool = True,
+        clock: LabClock | None = None,
+        ids: CountingIds | None = None,
+        **config: int,
+    ) -> None:
         self.clock = clock or LabClock()
         self.log = MemoryLog()
         self.events = RecordingLog()
-        self.ids = CountingIds()
+        self.ids = ids or CountingIds()
         self.leaders = KnownLeaders()
         self.sent: list[tuple[int, MarkerItem]] = []
-        self.shards = TransactionShards(
+        self.coordinator = TransactionCoordinator(
             self.clock,
             self.log,
             self.leaders,
+            self.ids,
             lambda broker, item: self.sent.append((broker, item)),
             TransactionCoordinatorConfig(TransactionConfig(**config)),
             lambda: 1,
             self.events,
         )
         tasks: Any = HandTasks()
-        self.shards.start(tasks)
-        self.service = TransactionService(self.shards, self.ids)
+        self.coordinator.start(tasks)
         self.epoch = 0
         if elect:
             self.elect()
 
     def elect(self) -> None:
         self.epoch += 1
-        self.shards.elected(0, self.epoch)
+        self.coordinator.runtime.elected(0, self.epoch)
 
     def resign(self) -> None:
         self.epoch += 1
-        self.shards.resigned(0, self.epoch)
+        self.coordinator.runtime.resigned(0, self.epoch)
 
     def successor(self) -> TransactionLab:
         """Another broker that leads the partition from now on: same log, same time. It serves when
         the log is replicated."""
         self.resign()
-        other = TransactionLab(elect=False, clock=self.clock)
+        other = TransactionLab(elect=False, clock=self.clock, ids=self.ids)
         other.log.batches, other.log.end = self.log.batches, self.log.end
         other.log.high_watermark = self.log.high_watermark
-        other.ids = self.ids
-        other.service = TransactionService(other.shards, self.ids)
         other.epoch = self.epoch
         other.elect()
         return other
 
     def transaction(self, transactional_id: str = ID) -> Transaction:
-        found = self.shards.require(transactional_id).shard.transactions.get(transactional_id)
+        found = self.coordinator.runtime.require(transactional_id).shard.transactions.get(
+            transactional_id
+        )
         assert found is not None
         return found
 
     @property
     def size(self) -> int:
-        return sum(runtime.size for runtime in self.shards.loaded())
+        return sum(context.shard.size for context in self.coordinator.runtime.active())
 
     @property
     def state(self) -> TransactionState:
@@ -134,11 +137,11 @@ class TransactionLab:
     ) -> list[Initialized]:
         """The list gets the answer."""
         answers: list[Initialized] = []
-        shard = self.shards.require(transactional_id).shard
+        shard = self.coordinator.runtime.require(transactional_id).shard
         fresh = None
         if shard.needs_producer_id(transactional_id, expected):
             fresh, self.ids.next = self.ids.next, self.ids.next + 1
-        runtime = self.shards.require(transactional_id)
+        runtime = self.coordinator.runtime.require(transactional_id)
         runtime.run(
             shard.init_producer_id(
                 transactional_id, timeout_ms, expected, fresh, answers.append, self.clock.wall_ms()
@@ -165,14 +168,14 @@ class TransactionLab:
         transactional_id: str = ID,
     ) -> list[ErrorCode]:
         answers: list[ErrorCode] = []
-        self.service.add_partitions(transactional_id, producer, partitions, answers.append)
+        self.coordinator.add_partitions(transactional_id, producer, partitions, answers.append)
         return answers
 
     def end(
         self, producer: ProducerIdAndEpoch, committed: bool = True, transactional_id: str = ID
     ) -> list[ErrorCode]:
         answers: list[ErrorCode] = []
-        self.service.end(transactional_id, producer, committed, answers.append)
+        self.coordinator.end(transactional_id, producer, committed, answers.append)
         return answers
 
     # -- markers
@@ -185,7 +188,7 @@ class TransactionLab:
         self.sent.clear()
         for item in items:
             response = None if lost else marker_response(item, errors or {})
-            self.shards.markers.answered([item], response)
+            complete_markers([item], response)
         return items
 
 

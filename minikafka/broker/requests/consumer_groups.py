@@ -1,7 +1,8 @@
-"""ConsumerGroupHeartbeat, ConsumerGroupDescribe (68, 69): refused, there is the old protocol alone.
+"""ConsumerGroupHeartbeat and ConsumerGroupDescribe (68, 69): refused with UNSUPPORTED_VERSION.
 
-Kafka 3.9 lists both in ZooKeeper mode, and answers UNSUPPORTED_VERSION: clients that ask for the
-new protocol say so to their users, administrators go back to DescribeGroups.
+As in Kafka 3.9 in ZooKeeper mode, which lists both APIs and supports only the classic group
+protocol. Consumers with the new protocol report the error, and admin clients fall back to
+DescribeGroups.
 """
 
 from __future__ import annotations

@@ -14,14 +14,15 @@ from minikafka.broker.replication.transactional_appends import (
 )
 from minikafka.broker.requests.context import Reply, RequestContext
 from minikafka.broker.requests.groups import GroupCoordination
-from minikafka.core.group.answers import offset_write_error
+from minikafka.core.coordinator_shard import InTransaction
 from minikafka.core.group.committing import CommitFacts
 from minikafka.core.group.description import NOTHING_COMMITTED, FetchedOffset
 from minikafka.core.group.records import NO_TIMESTAMP, CommittedOffset
-from minikafka.core.group.result import InTransaction
+from minikafka.core.group.responses import offset_write_error
+from minikafka.core.group.result import RespondOffsets
 from minikafka.core.log.verification import NOT_REQUIRED, Verification
 from minikafka.core.topic_names import name_problem
-from minikafka.core.transaction.facts import ProducerIdAndEpoch
+from minikafka.core.transaction.transaction import ProducerIdAndEpoch
 from minikafka.kernel.cluster import GROUP_METADATA_TOPIC, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.grouping import grouped
@@ -62,8 +63,8 @@ DEFAULT_RETENTION = -1
 
 
 class OffsetCommitHandler:
-    """An ImmediateHandler. Partitions that do not exist are UNKNOWN_TOPIC_OR_PARTITION; the others
-    are committed. Version 0 commits to ZooKeeper, as consumers before 0.9 did."""
+    """An ImmediateHandler. Partitions that do not exist have UNKNOWN_TOPIC_OR_PARTITION; the others
+    are committed. Version 0 commits to ZooKeeper, for consumers before Kafka 0.9."""
 
     def __init__(
         self,
@@ -86,27 +87,27 @@ class OffsetCommitHandler:
         retention_ms = request.retention_time_ms
         expire_ms = NO_TIMESTAMP if retention_ms == DEFAULT_RETENTION else now_ms + retention_ms
         for topic in request.topics:
-            for asked in topic.partitions:
-                topic_partition = TopicPartition(topic.name, asked.partition_index)
+            for requested in topic.partitions:
+                topic_partition = TopicPartition(topic.name, requested.partition_index)
                 errors[topic_partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 if self._cluster.contains(topic_partition):
-                    given_ms = asked.commit_timestamp
+                    commit_ms = requested.commit_timestamp
                     offsets[topic_partition] = CommittedOffset(
-                        asked.committed_offset,
-                        asked.committed_leader_epoch,
-                        asked.committed_metadata or "",
-                        now_ms if given_ms == NO_TIMESTAMP else given_ms,
+                        requested.committed_offset,
+                        requested.committed_leader_epoch,
+                        requested.committed_metadata or "",
+                        now_ms if commit_ms == NO_TIMESTAMP else commit_ms,
                         expire_ms,
                     )
 
-        def answer(committed: Mapping[TopicPartition, ErrorCode]) -> None:
+        def respond(committed: Mapping[TopicPartition, ErrorCode]) -> None:
             errors.update(committed)
             reply(_commit_response(errors))
 
         if not offsets:
-            answer({})
+            respond({})
         elif context.version == 0:
-            self._commit_to_zookeeper(request.group_id, offsets, answer)
+            self._commit_to_zookeeper(request.group_id, offsets, respond)
         else:
             facts = CommitFacts(
                 request.member_id,
@@ -114,20 +115,21 @@ class OffsetCommitHandler:
                 request.generation_id_or_member_epoch,
                 offsets,
             )
-            self._groups.commit(request.group_id, facts, answer)
+            self._groups.commit(request.group_id, facts, respond)
 
     def _commit_to_zookeeper(
-        self, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset], answer: Reply
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition, CommittedOffset],
+        respond: RespondOffsets,
     ) -> None:
         too_large = {
             topic_partition: ErrorCode.OFFSET_METADATA_TOO_LARGE
-            for topic_partition, given in offsets.items()
-            if len(given.metadata) > self._metadata_max_bytes
+            for topic_partition, committed in offsets.items()
+            if len(committed.metadata) > self._metadata_max_bytes
         }
-        wanted = {tp: given.offset for tp, given in offsets.items() if tp not in too_large}
-        self._zookeeper.commit(
-            group_id, wanted, lambda committed: answer({**too_large, **committed})
-        )
+        accepted = {tp: new.offset for tp, new in offsets.items() if tp not in too_large}
+        self._zookeeper.commit(group_id, accepted, lambda errors: respond({**too_large, **errors}))
 
 
 def _commit_response(errors: Mapping[TopicPartition, ErrorCode]) -> OffsetCommitResponse:
@@ -144,10 +146,10 @@ FIRST_VERSION_WITH_MANY_GROUPS = 8
 
 
 class OffsetFetchHandler:
-    """An ImmediateHandler. Version 0 reads what is in ZooKeeper.
+    """An ImmediateHandler. Version 0 reads the offsets from ZooKeeper.
 
-    Version 1 has no place for the error of a group: it stands at each partition that was asked for.
-    (Kafka 3.9 answers such a request with no partitions at all.)
+    The response of version 1 has no error code for the group: each requested partition has it.
+    (Kafka 3.9 responds without any partitions.)
     """
 
     def __init__(
@@ -174,7 +176,7 @@ class OffsetFetchHandler:
         require_stable: bool,
     ) -> OffsetFetchResponseGroup:
         try:
-            found = self._groups.fetch(group_id, _wanted(topics), require_stable)
+            found = self._fetch(group_id, topics, require_stable)
         except KafkaError as error:
             return OffsetFetchResponseGroup(group_id, error_code=error.code)
         rows = (
@@ -194,25 +196,34 @@ class OffsetFetchHandler:
         return OffsetFetchResponseGroup(group_id, by_topic)
 
     def _of_one_group(self, version: int, request: OffsetFetchRequest) -> OffsetFetchResponse:
-        wanted = _wanted(request.topics)
         try:
-            found = self._groups.fetch(request.group_id, wanted, request.require_stable)
+            found = self._fetch(request.group_id, request.topics, request.require_stable)
         except KafkaError as error:
             if version >= FIRST_VERSION_WITH_ERROR:
                 return OffsetFetchResponse(error_code=error.code)
-            found = [FetchedOffset(tp, NOTHING_COMMITTED, error.code) for tp in wanted or ()]
+            requested = _requested(request.topics or ())
+            found = [FetchedOffset(tp, NOTHING_COMMITTED, error.code) for tp in requested]
         return _fetch_response(found)
+
+    def _fetch(
+        self,
+        group_id: str,
+        topics: Sequence[OffsetFetchRequestTopic | OffsetFetchRequestTopics] | None,
+        require_stable: bool,
+    ) -> list[FetchedOffset]:
+        """Null topics request all committed offsets."""
+        if topics is None:
+            return self._groups.fetch_all(group_id, require_stable)
+        return self._groups.fetch(group_id, _requested(topics), require_stable)
 
     def _from_zookeeper(self, request: OffsetFetchRequest, reply: Reply) -> None:
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        wanted = _wanted(request.topics) or []
-        known = [
-            topic_partition for topic_partition in wanted if self._cluster.contains(topic_partition)
-        ]
+        requested = _requested(request.topics or ())
+        known = [tp for tp in requested if self._cluster.contains(tp)]
 
-        def answer(found: Mapping[TopicPartition, int | ErrorCode | None]) -> None:
+        def respond(found: Mapping[TopicPartition, int | ErrorCode | None]) -> None:
             offsets: list[FetchedOffset] = []
-            for topic_partition in wanted:
+            for topic_partition in requested:
                 value = found.get(topic_partition)
                 if value is None or isinstance(value, ErrorCode):
                     error = unknown if value is None else value
@@ -221,14 +232,12 @@ class OffsetFetchHandler:
                     offsets.append(FetchedOffset(topic_partition, CommittedOffset(value)))
             reply(_fetch_response(offsets))
 
-        self._zookeeper.fetch(request.group_id, known, answer)
+        self._zookeeper.fetch(request.group_id, known, respond)
 
 
-def _wanted(
-    topics: Sequence[OffsetFetchRequestTopic | OffsetFetchRequestTopics] | None,
-) -> list[TopicPartition] | None:
-    if topics is None:
-        return None
+def _requested(
+    topics: Sequence[OffsetFetchRequestTopic | OffsetFetchRequestTopics],
+) -> list[TopicPartition]:
     return [
         TopicPartition(topic.name, index) for topic in topics for index in topic.partition_indexes
     ]
@@ -249,22 +258,22 @@ def _fetch_response(found: Sequence[FetchedOffset]) -> OffsetFetchResponse:
 
 
 class OffsetDeleteHandler:
-    """An ImmediateHandler. Offsets of topics that the group consumes are kept."""
+    """An ImmediateHandler. Offsets of topics that a member subscribes to are kept."""
 
     def __init__(self, groups: GroupCoordination, cluster: MetadataCache) -> None:
         self._groups = groups
         self._cluster = cluster
 
     def __call__(self, context: RequestContext, request: OffsetDeleteRequest, reply: Reply) -> None:
-        wanted = [
-            TopicPartition(topic.name, asked.partition_index)
+        requested = [
+            TopicPartition(topic.name, partition.partition_index)
             for topic in request.topics
-            for asked in topic.partitions
+            for partition in topic.partitions
         ]
-        known = [tp for tp in dict.fromkeys(wanted) if self._cluster.contains(tp)]
-        errors = dict.fromkeys(wanted, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        known = [tp for tp in dict.fromkeys(requested) if self._cluster.contains(tp)]
+        errors = dict.fromkeys(requested, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
-        def answer(deleted: Mapping[TopicPartition, ErrorCode]) -> None:
+        def respond(deleted: Mapping[TopicPartition, ErrorCode]) -> None:
             errors.update(deleted)
             rows = (
                 (topic, OffsetDeleteResponsePartition(index, error))
@@ -273,7 +282,7 @@ class OffsetDeleteHandler:
             topics = [OffsetDeleteResponseTopic(*of_topic) for of_topic in grouped(rows).items()]
             reply(OffsetDeleteResponse(topics=topics))
 
-        self._groups.delete_offsets(request.group_id, known, answer)
+        self._groups.delete_offsets(request.group_id, known, respond)
 
 
 FIRST_VERSION_WITH_LOADING = 2
@@ -281,8 +290,9 @@ FIRST_VERSION_WITH_ABORTABLE = 4
 
 
 class TxnOffsetCommitHandler:
-    """An ImmediateHandler. Partitions that do not exist are UNKNOWN_TOPIC_OR_PARTITION. The group's
-    partition of ``__consumer_offsets`` has to be in the transaction, as any that it writes to."""
+    """An ImmediateHandler. Partitions that do not exist have UNKNOWN_TOPIC_OR_PARTITION. The
+    transaction must contain the group's partition of ``__consumer_offsets``, since the offsets are
+    appended there: its coordinator verifies that first (KIP-890)."""
 
     def __init__(
         self,
@@ -303,19 +313,19 @@ class TxnOffsetCommitHandler:
         offsets: dict[TopicPartition, CommittedOffset] = {}
         now_ms = self._clock.wall_ms()
         for topic in request.topics:
-            for asked in topic.partitions:
-                topic_partition = TopicPartition(topic.name, asked.partition_index)
+            for requested in topic.partitions:
+                topic_partition = TopicPartition(topic.name, requested.partition_index)
                 errors[topic_partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 if self._cluster.contains(topic_partition):
                     offsets[topic_partition] = CommittedOffset(
-                        asked.committed_offset,
-                        asked.committed_leader_epoch,
-                        asked.committed_metadata or "",
+                        requested.committed_offset,
+                        requested.committed_leader_epoch,
+                        requested.committed_metadata or "",
                         now_ms,
                     )
         version = context.version
 
-        def answer(committed: Mapping[TopicPartition, ErrorCode]) -> None:
+        def respond(committed: Mapping[TopicPartition, ErrorCode]) -> None:
             errors.update(committed)
             reply(
                 _txn_commit_response(
@@ -324,16 +334,16 @@ class TxnOffsetCommitHandler:
             )
 
         if offsets:
-            self._verified(version, request, offsets, answer)
+            self._verify_and_commit(version, request, offsets, respond)
         else:
-            answer({})
+            respond({})
 
-    def _verified(
+    def _verify_and_commit(
         self,
         version: int,
         request: TxnOffsetCommitRequest,
         offsets: Mapping[TopicPartition, CommittedOffset],
-        answer: Reply,
+        respond: RespondOffsets,
     ) -> None:
         group_id = request.group_id
         producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
@@ -347,7 +357,7 @@ class TxnOffsetCommitHandler:
                 offsets,
                 InTransaction(producer.producer_id, producer.epoch, guard),
             )
-            self._groups.commit(group_id, facts, answer)
+            self._groups.commit(group_id, facts, respond)
 
         if not self._verification.enabled:
             commit(NOT_REQUIRED)
@@ -363,14 +373,14 @@ class TxnOffsetCommitHandler:
                 commit(guard)
             else:
                 abortable = version >= FIRST_VERSION_WITH_ABORTABLE
-                told = offset_write_error(refusal_of_committer(refusal, abortable))
-                answer(dict.fromkeys(offsets, told))
+                code = offset_write_error(refusal_of_committer(refusal, abortable))
+                respond(dict.fromkeys(offsets, code))
 
         self._verification.ask(request.transactional_id, producer, {where: guard}, verified)
 
 
 def _as_known_to(version: int, error: ErrorCode) -> ErrorCode:
-    """Producers of Kafka 0.11 stumble over loading here (KAFKA-7296)."""
+    """Producers of Kafka 0.11 fail at COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296)."""
     if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < FIRST_VERSION_WITH_LOADING:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     return error
@@ -386,7 +396,7 @@ def _txn_commit_response(errors: Mapping[TopicPartition, ErrorCode]) -> TxnOffse
 
 
 class OffsetStore(Protocol):
-    """What is needed of ZooKeeper."""
+    """The consumer offsets in ZooKeeper."""
 
     async def consumer_offset(
         self, group_id: str, topic_partition: TopicPartition
@@ -398,7 +408,8 @@ class OffsetStore(Protocol):
 
 
 class ZookeeperOffsets:
-    """Answers when ZooKeeper has, or with an error for each partition."""
+    """Commits and fetches offsets in ZooKeeper. ``store`` returns the store of the current session.
+    An error of ZooKeeper is UNKNOWN_SERVER_ERROR for the partition."""
 
     def __init__(self, store: Callable[[], OffsetStore]) -> None:
         self._store = store
@@ -411,10 +422,10 @@ class ZookeeperOffsets:
         self,
         group_id: str,
         offsets: Mapping[TopicPartition, int],
-        reply: Callable[[Mapping[TopicPartition, ErrorCode]], None],
+        respond: Callable[[Mapping[TopicPartition, ErrorCode]], None],
     ) -> None:
-        if name_problem(group_id) is not None:  # it is to be a part of a path
-            reply(dict.fromkeys(offsets, ErrorCode.INVALID_GROUP_ID))
+        if name_problem(group_id) is not None:  # the group id is part of a path
+            respond(dict.fromkeys(offsets, ErrorCode.INVALID_GROUP_ID))
             return
 
         async def commit() -> None:
@@ -425,7 +436,7 @@ class ZookeeperOffsets:
                     errors[topic_partition] = ErrorCode.NONE
                 except CoordinationError:
                     errors[topic_partition] = ErrorCode.UNKNOWN_SERVER_ERROR
-            reply(errors)
+            respond(errors)
 
         self._start(commit())
 
@@ -433,11 +444,11 @@ class ZookeeperOffsets:
         self,
         group_id: str,
         topic_partitions: Sequence[TopicPartition],
-        reply: Callable[[Mapping[TopicPartition, int | ErrorCode]], None],
+        respond: Callable[[Mapping[TopicPartition, int | ErrorCode]], None],
     ) -> None:
-        """Partitions without an offset are left out of the answer."""
+        """The response leaves out partitions without an offset."""
         if name_problem(group_id) is not None:
-            reply(dict.fromkeys(topic_partitions, ErrorCode.INVALID_GROUP_ID))
+            respond(dict.fromkeys(topic_partitions, ErrorCode.INVALID_GROUP_ID))
             return
 
         async def fetch() -> None:
@@ -450,7 +461,7 @@ class ZookeeperOffsets:
                     continue
                 if offset is not None:
                     found[topic_partition] = offset
-            reply(found)
+            respond(found)
 
         self._start(fetch())
 

@@ -1,4 +1,4 @@
-"""Groups: joining, syncing, heartbeats, leaving, describing, listing, deleting (keys 11-16, 42)."""
+"""The APIs of groups and their members (keys 11 to 16, 42)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from minikafka.broker.requests.context import Reply, RequestContext
 from minikafka.core.group.committing import CommitFacts
 from minikafka.core.group.description import FetchedOffset
 from minikafka.core.group.joining import JoinFacts
+from minikafka.core.group.member import RespondJoin, RespondSync
+from minikafka.core.group.result import RespondOffsets
 from minikafka.core.group.syncing import SyncFacts
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
@@ -42,16 +44,12 @@ from minikafka.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRe
 
 
 class GroupCoordination(Protocol):
-    """``reply`` is called exactly once, now or later. Errors of a request as a whole are raised as
-    KafkaError where an answer is returned."""
+    """The group coordinator. ``respond`` arguments are called exactly once, now or later. Methods
+    that return a response raise KafkaError for an error of the whole request."""
 
-    def join(
-        self, group_id: str, facts: JoinFacts, reply: Callable[[JoinGroupResponse], None]
-    ) -> None: ...
+    def join(self, group_id: str, facts: JoinFacts, respond: RespondJoin) -> None: ...
 
-    def sync(
-        self, group_id: str, facts: SyncFacts, reply: Callable[[SyncGroupResponse], None]
-    ) -> None: ...
+    def sync(self, group_id: str, facts: SyncFacts, respond: RespondSync) -> None: ...
 
     def heartbeat(
         self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int
@@ -61,27 +59,18 @@ class GroupCoordination(Protocol):
         self, group_id: str, identities: Sequence[MemberIdentity]
     ) -> list[MemberResponse]: ...
 
-    def commit(
-        self,
-        group_id: str,
-        facts: CommitFacts,
-        reply: Callable[[Mapping[TopicPartition, ErrorCode]], None],
-    ) -> None: ...
+    def commit(self, group_id: str, facts: CommitFacts, respond: RespondOffsets) -> None: ...
 
     def partition_for(self, group_id: str) -> int: ...
 
     def fetch(
-        self,
-        group_id: str,
-        topic_partitions: Sequence[TopicPartition] | None,
-        require_stable: bool,
+        self, group_id: str, topic_partitions: Sequence[TopicPartition], require_stable: bool
     ) -> list[FetchedOffset]: ...
 
+    def fetch_all(self, group_id: str, require_stable: bool) -> list[FetchedOffset]: ...
+
     def delete_offsets(
-        self,
-        group_id: str,
-        topic_partitions: Sequence[TopicPartition],
-        reply: Callable[[Mapping[TopicPartition, ErrorCode]], None],
+        self, group_id: str, topic_partitions: Sequence[TopicPartition], respond: RespondOffsets
     ) -> None: ...
 
     def describe(self, group_id: str) -> DescribedGroup: ...
@@ -91,19 +80,19 @@ class GroupCoordination(Protocol):
     ) -> tuple[ErrorCode, list[ListedGroup]]: ...
 
     def delete_groups(
-        self, group_ids: Iterable[str], reply: Callable[[Mapping[str, ErrorCode]], None]
+        self, group_ids: Iterable[str], respond: Callable[[Mapping[str, ErrorCode]], None]
     ) -> None: ...
 
 
 FIRST_VERSION_WITH_REBALANCE_TIMEOUT = 1
 FIRST_VERSION_THAT_REQUIRES_ID = 4
-FIRST_VERSION_WITHOUT_PROTOCOL = 7  # null where none is chosen
+FIRST_VERSION_WITHOUT_PROTOCOL = 7  # null if none is chosen; before, an empty text
 FIRST_VERSION_WITH_SKIP = 9
 LONGEST_REASON = 255
 
 
 class JoinGroupHandler:
-    """An ImmediateHandler. A member's id is its instance or client id and a random UUID."""
+    """An ImmediateHandler. A new member id is the instance or client id and a random UUID."""
 
     def __init__(self, groups: GroupCoordination, entropy: Entropy) -> None:
         self._groups = groups
@@ -112,9 +101,9 @@ class JoinGroupHandler:
     def __call__(self, context: RequestContext, request: JoinGroupRequest, reply: Reply) -> None:
         version = context.version
         instance = request.group_instance_id
-        patience_ms = request.rebalance_timeout_ms
+        rebalance_timeout_ms = request.rebalance_timeout_ms
         if version < FIRST_VERSION_WITH_REBALANCE_TIMEOUT:
-            patience_ms = request.session_timeout_ms
+            rebalance_timeout_ms = request.session_timeout_ms
         protocols = {protocol.name: protocol.metadata for protocol in request.protocols}
         unique = UUID(bytes=self._entropy.random_bytes(16), version=4)
         facts = JoinFacts(
@@ -122,7 +111,7 @@ class JoinGroupHandler:
             instance,
             context.client_id,
             f"/{context.client_host}",
-            patience_ms,
+            rebalance_timeout_ms,
             request.session_timeout_ms,
             request.protocol_type,
             tuple(protocols.items()),
@@ -132,17 +121,17 @@ class JoinGroupHandler:
             reason=(request.reason or "not provided")[:LONGEST_REASON],
         )
 
-        def answer(response: JoinGroupResponse) -> None:
+        def respond(response: JoinGroupResponse) -> None:
             if version < FIRST_VERSION_WITHOUT_PROTOCOL:
                 response.protocol_name = response.protocol_name or ""
             else:
                 response.protocol_name = response.protocol_name or None
             reply(response)
 
-        self._groups.join(request.group_id, facts, answer)
+        self._groups.join(request.group_id, facts, respond)
 
 
-FIRST_VERSION_WITH_PROTOCOL = 5  # which then has to be named
+FIRST_VERSION_WITH_PROTOCOL = 5  # and requires it
 
 
 class SyncGroupHandler:
@@ -192,15 +181,15 @@ class LeaveGroupHandler:
     def __call__(self, context: RequestContext, request: LeaveGroupRequest, reply: Reply) -> None:
         many = context.version >= FIRST_VERSION_WITH_MANY_MEMBERS
         leaving = request.members if many else [MemberIdentity(request.member_id)]
-        answers = self._groups.leave(request.group_id, leaving)
+        responses = self._groups.leave(request.group_id, leaving)
         if many:
-            reply(LeaveGroupResponse(members=answers))
+            reply(LeaveGroupResponse(members=responses))
         else:
-            reply(LeaveGroupResponse(error_code=answers[0].error_code))
+            reply(LeaveGroupResponse(error_code=responses[0].error_code))
 
 
 class DescribeGroupsHandler:
-    """An ImmediateHandler. A group that does not exist is described as Dead."""
+    """An ImmediateHandler. An unknown group is described as Dead."""
 
     def __init__(self, groups: GroupCoordination) -> None:
         self._groups = groups
@@ -228,14 +217,14 @@ class ListGroupsHandler:
 
 
 class DeleteGroupsHandler:
-    """An ImmediateHandler. A group named twice is answered once."""
+    """An ImmediateHandler. A group named twice has one result."""
 
     def __init__(self, groups: GroupCoordination) -> None:
         self._groups = groups
 
     def __call__(self, context: RequestContext, request: DeleteGroupsRequest, reply: Reply) -> None:
-        def answer(errors: Mapping[str, ErrorCode]) -> None:
+        def respond(errors: Mapping[str, ErrorCode]) -> None:
             results = [DeletableGroupResult(name, error) for name, error in errors.items()]
             reply(DeleteGroupsResponse(results=results))
 
-        self._groups.delete_groups(request.groups_names, answer)
+        self._groups.delete_groups(request.groups_names, respond)

@@ -1,4 +1,4 @@
-"""Transactions: producer ids, partitions, ends, markers, lists (keys 22, 24-27, 61, 65, 66)."""
+"""The APIs of transactions (keys 22, 24 to 27, 61, 65, 66)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,12 @@ from minikafka.broker.replication.record_appends import AppendResult
 from minikafka.broker.replication.replica_manager import ReplicaManager
 from minikafka.broker.requests.context import Reply, RequestContext
 from minikafka.core.log.append import AppendOrigin
-from minikafka.core.transaction.facts import NO_EPOCH, NO_PRODUCER_ID, ProducerIdAndEpoch
-from minikafka.core.transaction.result import Initialized
+from minikafka.core.transaction.result import Initialized, RespondError
+from minikafka.core.transaction.transaction import (
+    NO_EPOCH,
+    NO_PRODUCER_ID,
+    ProducerIdAndEpoch,
+)
 from minikafka.kernel.cluster import GROUP_METADATA_TOPIC, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.grouping import grouped
@@ -68,7 +72,7 @@ from minikafka.protocol.records.control import (
 
 
 class TransactionCoordination(Protocol):
-    """``reply`` is called exactly once, now or later."""
+    """The transaction coordinator. ``respond`` arguments are called exactly once, now or later."""
 
     async def init_producer_id(
         self,
@@ -84,7 +88,7 @@ class TransactionCoordination(Protocol):
         transactional_id: str,
         producer: ProducerIdAndEpoch,
         partitions: Iterable[TopicPartition],
-        reply: Callable[[ErrorCode], None],
+        respond: RespondError,
     ) -> None: ...
 
     def verify_partitions(
@@ -99,7 +103,7 @@ class TransactionCoordination(Protocol):
         transactional_id: str,
         producer: ProducerIdAndEpoch,
         committed: bool,
-        reply: Callable[[ErrorCode], None],
+        respond: RespondError,
     ) -> None: ...
 
     def describe(self, transactional_id: str) -> TransactionState: ...
@@ -110,7 +114,7 @@ class TransactionCoordination(Protocol):
 
 
 def as_known_to(version: int, error: ErrorCode, first_with_fenced: int = 2) -> ErrorCode:
-    """PRODUCER_FENCED for clients that know it; before, INVALID_PRODUCER_EPOCH meant the same."""
+    """Older clients receive INVALID_PRODUCER_EPOCH instead of PRODUCER_FENCED."""
     if error is ErrorCode.PRODUCER_FENCED and version < first_with_fenced:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return error
@@ -149,8 +153,8 @@ FIRST_VERSION_WITH_MANY = 4
 
 
 class AddPartitionsToTxnHandler:
-    """An ImmediateHandler. All partitions of a transaction are added, or none: with one that does
-    not exist the others are OPERATION_NOT_ATTEMPTED."""
+    """An ImmediateHandler. All partitions of a transaction are added, or none: if one does not
+    exist the others have OPERATION_NOT_ATTEMPTED."""
 
     def __init__(self, transactions: TransactionCoordination, cluster: MetadataCache) -> None:
         self._transactions = transactions
@@ -173,40 +177,49 @@ class AddPartitionsToTxnHandler:
         wanted = request.transactions
         for place, transaction in enumerate(wanted):
 
-            def answer(result: AddPartitionsToTxnResult, place: int = place) -> None:
+            def respond(result: AddPartitionsToTxnResult, place: int = place) -> None:
                 results[place] = result
                 if len(results) == len(wanted):
                     in_order = [results[place] for place in range(len(wanted))]
                     reply(AddPartitionsToTxnResponse(results_by_transaction=in_order))
 
-            self._one(version, transaction, answer)
+            self._one(version, transaction, respond)
         if not wanted:
             reply(AddPartitionsToTxnResponse())
 
-    def _one(self, version: int, transaction: AddPartitionsToTxnTransaction, answer: Reply) -> None:
+    def _one(
+        self,
+        version: int,
+        transaction: AddPartitionsToTxnTransaction,
+        respond: Callable[[AddPartitionsToTxnResult], None],
+    ) -> None:
         transactional_id = transaction.transactional_id
         producer = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
         partitions = list(_partitions(transaction.topics))
         unknown = [tp for tp in partitions if not self._cluster.contains(tp)]
 
-        def told(errors: Mapping[TopicPartition, ErrorCode]) -> None:
-            answer(_result(transactional_id, errors))
+        def respond_errors(errors: Mapping[TopicPartition, ErrorCode]) -> None:
+            respond(_result(transactional_id, errors))
 
         if unknown:
-            told(
+            respond_errors(
                 {
                     **dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED),
                     **dict.fromkeys(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
                 }
             )
         elif transaction.verify_only:
-            told(self._transactions.verify_partitions(transactional_id, producer, partitions))
+            respond_errors(
+                self._transactions.verify_partitions(transactional_id, producer, partitions)
+            )
         else:
             self._transactions.add_partitions(
                 transactional_id,
                 producer,
                 partitions,
-                lambda error: told(dict.fromkeys(partitions, as_known_to(version, error))),
+                lambda error: respond_errors(
+                    dict.fromkeys(partitions, as_known_to(version, error))
+                ),
             )
 
 
@@ -230,8 +243,8 @@ def _old_response(result: AddPartitionsToTxnResult) -> AddPartitionsToTxnRespons
 
 
 class AddOffsetsToTxnHandler:
-    """An ImmediateHandler: what is added is the group's partition of ``__consumer_offsets``, which
-    ``partition_for`` tells."""
+    """An ImmediateHandler: adds the group's partition of ``__consumer_offsets`` to the transaction.
+    ``partition_for`` maps a group id to it."""
 
     def __init__(
         self, transactions: TransactionCoordination, partition_for: Callable[[str], int]
@@ -270,14 +283,14 @@ class EndTxnHandler:
 
 ALL_IN_SYNC = -1
 
-# Hears of the end of a transaction in partitions of ``__consumer_offsets``: producer id, where in
-# which partition its marker lies, whether it is committed.
+# Called when markers are replicated in partitions of ``__consumer_offsets``: with the producer id,
+# the offset of the marker in each partition, and whether the transaction is committed.
 OffsetsDecided: TypeAlias = Callable[[int, Mapping[int, int], bool], None]
 
 
 class WriteTxnMarkersHandler:
-    """An ImmediateHandler: answered when the in-sync replicas have the markers, or
-    ``request_timeout_ms`` is over."""
+    """An ImmediateHandler: responds when all in-sync replicas have the markers, or after
+    ``request_timeout_ms``."""
 
     def __init__(
         self,
@@ -304,25 +317,27 @@ class WriteTxnMarkersHandler:
                 for index in topic.partition_indexes
             ]
 
-        def answer(results: Sequence[AppendResult]) -> None:
+        def respond(results: Sequence[AppendResult]) -> None:
             rest = iter(results)
-            reply(WriteTxnMarkersResponse([self._told(m, rest) for m in request.markers]))
+            reply(WriteTxnMarkersResponse([self._result(m, rest) for m in request.markers]))
 
         if not entries:
-            answer(())
+            respond(())
             return
         self._replicas.appends.append(
-            AppendOrigin.COORDINATOR, entries, ALL_IN_SYNC, self._request_timeout_ms, answer
+            AppendOrigin.COORDINATOR, entries, ALL_IN_SYNC, self._request_timeout_ms, respond
         )
 
-    def _told(
+    def _result(
         self, marker: WritableTxnMarker, results: Iterator[AppendResult]
     ) -> WritableTxnMarkerResult:
-        answer = WritableTxnMarkerResult(marker.producer_id)
+        """Take the results of this marker's partitions from ``results``. Pass on the markers in
+        ``__consumer_offsets``."""
+        marker_result = WritableTxnMarkerResult(marker.producer_id)
         decided: dict[int, int] = {}
         for topic in marker.topics:
             of_topic = WritableTxnMarkerTopicResult(topic.name)
-            answer.topics.append(of_topic)
+            marker_result.topics.append(of_topic)
             for index in topic.partition_indexes:
                 result = next(results)
                 of_topic.partitions.append(WritableTxnMarkerPartitionResult(index, result.error))
@@ -330,7 +345,7 @@ class WriteTxnMarkersHandler:
                     decided[index] = result.info.first_offset
         if decided:
             self._offsets_decided(marker.producer_id, decided, marker.transaction_result)
-        return answer
+        return marker_result
 
 
 def _batch(marker: WritableTxnMarker, now_ms: int) -> bytes:
@@ -403,8 +418,7 @@ class DescribeTransactionsHandler:
     def __call__(
         self, context: RequestContext, request: DescribeTransactionsRequest, reply: Reply
     ) -> None:
-        wanted = request.transactional_ids
-        states = [self._transactions.describe(transactional_id) for transactional_id in wanted]
+        states = [self._transactions.describe(name) for name in request.transactional_ids]
         reply(DescribeTransactionsResponse(transaction_states=states))
 
 

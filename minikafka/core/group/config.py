@@ -1,11 +1,11 @@
-"""What groups are allowed, by Kafka's keys."""
+"""The limits of groups, by Kafka's configuration keys."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final
 
-# A JoinGroup of a new member is not waited with for longer: it cannot send heartbeats yet.
+# How long a JoinGroup of a new member is parked at most: it cannot send heartbeats yet.
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 5 * 60 * 1000
 
 

@@ -1,14 +1,13 @@
-"""What is told of a group to who asks: described, listed, its offsets."""
+"""Responses about groups: DescribeGroups, ListGroups, OffsetFetch."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
-from minikafka.core.group.group import Group
+from minikafka.core.group.group import Group, GroupState
 from minikafka.core.group.member import Member
 from minikafka.core.group.records import CommittedOffset
-from minikafka.core.group.states import GroupState
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
@@ -18,7 +17,7 @@ NOTHING_COMMITTED = CommittedOffset(-1)
 
 
 class FetchedOffset(NamedTuple):
-    """``committed`` is ``NOTHING_COMMITTED`` where there is nothing, or an ``error``."""
+    """``committed`` is ``NOTHING_COMMITTED`` if there is no offset or an ``error``."""
 
     topic_partition: TopicPartition
     committed: CommittedOffset
@@ -26,14 +25,15 @@ class FetchedOffset(NamedTuple):
 
 
 def fetched(
-    group: Group | None, topic_partitions: Sequence[TopicPartition] | None, require_stable: bool
+    group: Group | None, topic_partitions: Iterable[TopicPartition], require_stable: bool
 ) -> list[FetchedOffset]:
-    """Of those that are asked for, or of all."""
+    """The committed offsets of ``topic_partitions``. With ``require_stable`` a partition with a
+    pending commit has the error UNSTABLE_OFFSET_COMMIT instead (KIP-447)."""
     if group is None:
-        return [FetchedOffset(tp, NOTHING_COMMITTED) for tp in topic_partitions or ()]
+        return [FetchedOffset(tp, NOTHING_COMMITTED) for tp in topic_partitions]
     offsets = group.offsets
     found: list[FetchedOffset] = []
-    for topic_partition in offsets if topic_partitions is None else topic_partitions:
+    for topic_partition in topic_partitions:
         if require_stable and offsets.is_unstable(topic_partition):
             error = ErrorCode.UNSTABLE_OFFSET_COMMIT
             found.append(FetchedOffset(topic_partition, NOTHING_COMMITTED, error))
@@ -44,7 +44,7 @@ def fetched(
 
 
 def described(group_id: str, group: Group | None) -> DescribedGroup:
-    """A group that does not exist is Dead. Metadata and assignments of stable groups only."""
+    """An unknown group is described as Dead. Only a stable group has metadata and assignments."""
     if group is None:
         return DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
     protocol = group.protocol_name if group.state is GroupState.STABLE else None

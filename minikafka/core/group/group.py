@@ -1,22 +1,58 @@
-"""One group: its state, its members, its generation, its offsets."""
+"""One group: its state, members, generation and offsets, and the table of its states."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from enum import Enum
+from types import MappingProxyType
 
-from minikafka.core.group.member import Member, Protocols, Ticket
+from minikafka.core.group.member import Member, Protocols, RespondJoin
 from minikafka.core.group.offsets import GroupOffsets
-from minikafka.core.group.states import VALID_PREVIOUS_STATES, GroupState
-from minikafka.core.group.subscription import subscribed_topics
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.protocol.messages.consumer_protocol import PROTOCOL_TYPE
+from minikafka.protocol.codec import DecodeError, decode
+from minikafka.protocol.messages.consumer_protocol import (
+    PROTOCOL_TYPE,
+    ConsumerProtocolSubscription,
+)
 from minikafka.protocol.messages.join_group import JoinGroupResponseMember
+
+_VERSION_BYTES = 2
+
+
+class GroupState(Enum):
+    """The values are the names in DescribeGroups and ListGroups responses.
+
+    EMPTY: the group has no members. It is kept for its offsets, or is new.
+    PREPARING_REBALANCE: JoinGroup requests are parked until all members have joined.
+    COMPLETING_REBALANCE: SyncGroup requests are parked until the leader sends the assignments.
+    STABLE: every member has its assignment.
+    DEAD: the group is deleted, or another broker coordinates it. Final.
+    """
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+VALID_PREVIOUS_STATES: Mapping[GroupState, frozenset[GroupState]] = MappingProxyType(
+    {
+        GroupState.EMPTY: frozenset({GroupState.PREPARING_REBALANCE}),
+        GroupState.PREPARING_REBALANCE: frozenset(
+            {GroupState.STABLE, GroupState.COMPLETING_REBALANCE, GroupState.EMPTY}
+        ),
+        GroupState.COMPLETING_REBALANCE: frozenset({GroupState.PREPARING_REBALANCE}),
+        GroupState.STABLE: frozenset({GroupState.COMPLETING_REBALANCE}),
+        GroupState.DEAD: frozenset(GroupState),
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """Why a member was put out: what an operator looks for when a group rebalances."""
+    """The last removal of a member by the coordinator, for operators."""
 
     member_id: str
     reason: str
@@ -24,11 +60,13 @@ class Eviction:
 
 
 class Group:
-    """Kafka's ``GroupMetadata``. Members in the order in which they came; the first one leads.
+    """Kafka's ``GroupMetadata``. ``members`` are in the order in which they joined.
 
-    ``state_since_ms`` is wall time, None where an old record does not tell. ``pending_members``
-    have been given an id and are to join with it. ``pending_sync`` have not synced yet in this
-    generation. ``subscribed`` None: unknown, so anything may be subscribed to.
+    ``state_since_ms`` is wall time, None if an old record does not have it. ``static_members`` maps
+    instance ids to member ids. ``pending_members`` have been given a member id and have not joined
+    with it yet. ``pending_sync`` are the members that have not sent SyncGroup in this generation.
+    ``awaiting_join`` counts the members with a parked JoinGroup. ``subscribed`` is None if the
+    subscribed topics are unknown: then every topic may be subscribed to.
     """
 
     def __init__(self, group_id: str, now_ms: int | None) -> None:
@@ -71,12 +109,12 @@ class Group:
 
     @property
     def is_forgettable(self) -> bool:
-        """Nobody would miss it."""
+        """Whether it holds nothing: no members, no pending members, no offsets."""
         return self.state is GroupState.EMPTY and not self.pending_members and self.offsets.is_empty
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """That of the most patient member."""
+        """The longest rebalance time-out of the members."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     @property
@@ -88,27 +126,28 @@ class Group:
 
     # -- members
 
-    def add(self, member: Member, ticket: Ticket | None = None) -> None:
-        """The first one settles the protocol type, and leads."""
+    def add(self, member: Member) -> None:
+        """The first member determines the protocol type and becomes the leader."""
         if member.group_instance_id is not None:
             assert member.group_instance_id not in self.static_members, "one per instance id"
             self.static_members[member.group_instance_id] = member.member_id
         if not self.members:
             self.protocol_type = member.protocol_type
         assert self.protocol_type == member.protocol_type
+        assert member.member_id not in self.members
         if self.leader_id is None:
             self.leader_id = member.member_id
         self.members[member.member_id] = member
         self._count(member.protocols, 1)
         self.pending_members.pop(member.member_id, None)
-        if ticket is not None:
-            self.await_join(member, ticket)
 
-    def remove(self, member_id: str) -> Member | None:
-        """A member or one that was to become one. The lead goes to the first of those who stay."""
+    def remove(self, member_id: str) -> None:
+        """Remove a member or pending member, if it is one. The first remaining member becomes the
+        leader."""
         member = self.members.pop(member_id, None)
         if member is not None:
-            assert member.awaiting_join is None, "its JoinGroup is answered first"
+            assert member.awaiting_join is None, "its JoinGroup has no response"
+            assert member.awaiting_sync is None, "its SyncGroup has no response"
             self._count(member.protocols, -1)
             if member.group_instance_id is not None:
                 del self.static_members[member.group_instance_id]
@@ -116,7 +155,6 @@ class Group:
             self.leader_id = next(iter(self.members), None)
         self.pending_members.pop(member_id, None)
         self.pending_sync.pop(member_id, None)
-        return member
 
     def update(
         self,
@@ -132,7 +170,7 @@ class Group:
         member.session_timeout_ms = session_timeout_ms
 
     def rename(self, member: Member, new_member_id: str) -> None:
-        """A static member came back under a new id; it keeps its place."""
+        """Give a static member a new id. It keeps its place in the order of members."""
         assert member.group_instance_id is not None
         old_member_id = member.member_id
         member.member_id = new_member_id
@@ -144,24 +182,24 @@ class Group:
             del self.pending_sync[old_member_id]
             self.pending_sync[new_member_id] = None
 
-    def await_join(self, member: Member, ticket: Ticket) -> Ticket | None:
-        """Its JoinGroup waits. Returns the one that waited before: nobody reads its answer."""
-        before, member.awaiting_join = member.awaiting_join, ticket
+    def await_join(self, member: Member, respond: RespondJoin) -> RespondJoin | None:
+        """Park the member's JoinGroup. Return the parked request that it replaces, if any."""
+        before, member.awaiting_join = member.awaiting_join, respond
         self.awaiting_join += before is None
         return before
 
-    def take_join(self, member: Member) -> Ticket | None:
-        """Its JoinGroup is about to be answered."""
-        ticket, member.awaiting_join = member.awaiting_join, None
-        self.awaiting_join -= ticket is not None
-        return ticket
+    def take_join(self, member: Member) -> RespondJoin | None:
+        """Take the member's parked JoinGroup, if any: the caller sends the response."""
+        respond, member.awaiting_join = member.awaiting_join, None
+        self.awaiting_join -= respond is not None
+        return respond
 
     def not_yet_rejoined(self) -> list[Member]:
         return [member for member in self.members.values() if member.awaiting_join is None]
 
     def elect_joined_leader(self) -> bool:
-        """Let one who has joined lead, if the leader has not. False when nobody leads, or nobody
-        has joined."""
+        """Make a member that has joined the leader, unless the leader has joined. False if there is
+        no leader, or no member has joined."""
         if self.leader_id is None:
             return False
         if self.members[self.leader_id].awaiting_join is not None:
@@ -183,7 +221,7 @@ class Group:
                 del self._supporters[name]
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Whether somebody who knows these can be a member."""
+        """Whether a member with these protocols can join the group."""
         if self.state is GroupState.EMPTY:
             return bool(protocol_type) and bool(protocols)
         return self.protocol_type == protocol_type and any(
@@ -191,8 +229,9 @@ class Group:
         )
 
     def select_protocol(self) -> str:
-        """Each member votes for its favourite among those that all know; most votes win, the
-        earlier voted for in a tie (in Kafka a tie ends as the hash map has it)."""
+        """Each member votes for its most preferred protocol among those that all members support.
+        Most votes win. In a tie the protocol that was voted for first wins (in Kafka, the first in
+        the order of a hash map)."""
         candidates = {n for n, count in self._supporters.items() if count == len(self.members)}
         votes: dict[str, int] = {}
         for member in self.members.values():
@@ -203,7 +242,8 @@ class Group:
     # -- generations
 
     def begin_generation(self, now_ms: int) -> None:
-        """All who are members now are of it; without any, the group is empty."""
+        """Begin the next generation with the current members; without members the group becomes
+        empty."""
         self.generation_id += 1
         if self.members:
             self.protocol_name = self.select_protocol()
@@ -222,7 +262,7 @@ class Group:
         self.subscribed = subscribed_topics(self.protocol_type, protocol, metadata)
 
     def members_for_leader(self) -> list[JoinGroupResponseMember]:
-        assert self.protocol_name is not None, "there is a generation"
+        assert self.protocol_name is not None, "before the first generation"
         return [
             JoinGroupResponseMember(
                 member.member_id, member.group_instance_id, member.metadata(self.protocol_name)
@@ -233,9 +273,10 @@ class Group:
     # -- expiry
 
     def expired_offsets(self, now_ms: int, retention_ms: int) -> Collection[TopicPartition]:
-        """What nobody consumes any more. Case A: no members; the time runs since it has been empty.
-        B: a stable consumer group; the topics that nobody subscribes to, since their commit. C: a
-        group only for its offsets; since their commit. Otherwise nothing."""
+        """The offsets to delete. Case A: the group is empty; the retention counts from when it
+        became empty. B: a stable consumer group; offsets of topics without a subscriber expire,
+        counted from their commit. C: the group never had members; counted from the commit.
+        Otherwise none."""
         offsets = self.offsets
         if self.protocol_type is None:
             return offsets.expired(now_ms, retention_ms, None)  # C
@@ -244,3 +285,22 @@ class Group:
         if self.subscribed is not None and self.state is GroupState.STABLE:
             return offsets.expired(now_ms, retention_ms, None, self.subscribed)  # B
         return ()
+
+
+def subscribed_topics(
+    protocol_type: str | None, protocol: str | None, metadata: Iterable[bytes]
+) -> frozenset[str] | None:
+    """The topics in the members' ``metadata`` for the chosen ``protocol``. None if the group is not
+    a consumer group or the metadata of a member cannot be decoded."""
+    subscriptions = list(metadata)
+    if protocol_type != PROTOCOL_TYPE or (subscriptions and protocol is None):
+        return None
+    topics: set[str] = set()
+    for subscription in subscriptions:
+        try:
+            # Every later version begins with the fields of version 0.
+            read = decode(ConsumerProtocolSubscription, 0, subscription, _VERSION_BYTES)
+        except DecodeError:
+            return None
+        topics.update(read.topics)
+    return frozenset(topics)

@@ -1,40 +1,43 @@
-"""JoinGroup: who may be a member, under which id, and whether that starts a rebalance."""
+"""JoinGroup requests: admission of members, their ids, and the rebalances that they cause."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from minikafka.core.group.answers import (
-    UNKNOWN_MEMBER,
-    current_member_error,
-    join_answer,
-    join_error,
-    sync_error,
-)
+from minikafka.core.coordinator_shard import CoordinatorAppend
 from minikafka.core.group.config import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupConfig
-from minikafka.core.group.group import Group
-from minikafka.core.group.member import Member, Protocols, Ticket
+from minikafka.core.group.group import Group, GroupState
+from minikafka.core.group.member import Member, Protocols, RespondJoin
 from minikafka.core.group.rebalance import (
+    current_assignments,
+    fail_parked_requests,
+    group_record,
     maybe_prepare_rebalance,
     prepare_rebalance,
     schedule_heartbeat,
-    stored,
+    schedule_next_heartbeat,
+)
+from minikafka.core.group.responses import (
+    UNKNOWN_MEMBER,
+    current_member_error,
+    join_error,
+    join_response,
 )
 from minikafka.core.group.result import (
     CheckHeartbeat,
     CheckJoin,
-    CoordinatorResult,
+    GroupResult,
     HeartbeatTimer,
-    Write,
+    StaticMemberReplacement,
 )
-from minikafka.core.group.states import GroupState
 from minikafka.kernel.errors import ErrorCode
 
 
 @dataclass(frozen=True, slots=True)
 class JoinFacts:
-    """A JoinGroup request. ``new_member_id``: its id if it gets one. ``must_know_id``: a dynamic
-    member has to come again with its id (v4+, KIP-394). ``can_skip_assignment``: v9+ (KIP-814)."""
+    """A JoinGroup request. ``new_member_id`` is the id for a new member. With ``must_know_id`` a
+    new dynamic member must join again with its id (version 4, KIP-394). With
+    ``can_skip_assignment`` a leader may be told not to assign (version 9, KIP-814)."""
 
     member_id: str
     group_instance_id: str | None
@@ -50,35 +53,22 @@ class JoinFacts:
     reason: str = "not provided"
 
 
-@dataclass(frozen=True, slots=True)
-class Replacement:
-    """A static member under a new id, stored without a rebalance; and how it was before."""
-
-    member: Member
-    member_id: str
-    old_member_id: str
-    old_protocols: Protocols
-    old_rebalance_timeout_ms: int
-    old_session_timeout_ms: int
-    old_leader_id: str | None
-    can_skip_assignment: bool
-
-
 class Joining:
-    """One JoinGroup request being handled."""
+    """The handling of one JoinGroup request. ``handle`` adds what is to be carried out to
+    ``result``."""
 
     def __init__(
         self,
         group: Group,
         facts: JoinFacts,
-        ticket: Ticket,
+        respond: RespondJoin,
         config: GroupConfig,
         now_ms: int,
-        result: CoordinatorResult,
+        result: GroupResult[None],
     ) -> None:
         self._group = group
         self._facts = facts
-        self._ticket = ticket
+        self._respond = respond
         self._config = config
         self._now_ms = now_ms
         self._result = result
@@ -87,7 +77,7 @@ class Joining:
         group, facts = self._group, self._facts
         if not self._has_room():
             group.remove(facts.member_id)
-            self._result.timers.append(CheckHeartbeat(group, facts.member_id))
+            self._result.effects.append(CheckHeartbeat(group, facts.member_id))
             self._refuse(ErrorCode.GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER)
         elif not group.supports(facts.protocol_type, facts.protocols):
             self._refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, facts.member_id)
@@ -96,14 +86,15 @@ class Joining:
         else:
             self._known_member()
         if group.state is GroupState.PREPARING_REBALANCE:
-            self._result.timers.append(CheckJoin(group))
+            self._result.effects.append(CheckJoin(group))
 
     def _refuse(self, error: ErrorCode, member_id: str) -> None:
-        self._result.reply(self._ticket, join_error(error, member_id))
+        self._result.reply(self._respond, join_error(error, member_id))
 
     def _has_room(self) -> bool:
-        """Always in a group without members. While members join, those count that have, so that a
-        group which has become too large loses those who come last. Later, all members count."""
+        """In the joining phase only members that have joined count towards ``group.max.size``, so
+        that a group which is too large loses the members that join last. Otherwise all members
+        count."""
         group, limit = self._group, self._config.group_max_size
         known = group.members.get(self._facts.member_id)
         if group.state is GroupState.PREPARING_REBALANCE:
@@ -111,7 +102,7 @@ class Joining:
             return joined or group.awaiting_join < limit
         return known is not None or len(group.members) < limit
 
-    # -- who has no id
+    # -- clients without a member id
 
     def _new_member(self) -> None:
         group, facts = self._group, self._facts
@@ -124,9 +115,9 @@ class Joining:
                 self._replace(group.members[old_member_id])
         elif facts.must_know_id:
             group.pending_members[facts.new_member_id] = None
-            self._result.timers.append(
+            self._result.effects.append(
                 HeartbeatTimer(
-                    group, facts.new_member_id, 0, facts.session_timeout_ms, pending=True
+                    group, facts.new_member_id, 0, facts.session_timeout_ms, is_pending=True
                 )
             )
             self._refuse(ErrorCode.MEMBER_ID_REQUIRED, facts.new_member_id)
@@ -148,19 +139,21 @@ class Joining:
         member.is_new = True
         if group.state is GroupState.PREPARING_REBALANCE and group.generation_id == 0:
             group.new_member_added = True
-        group.add(member, self._ticket)
-        # It does not know its id yet, so it cannot send heartbeats; and while its JoinGroup waits
-        # nobody sees it disconnect. After a while it has to come again.
-        schedule_heartbeat(group, member, self._result, NEW_MEMBER_JOIN_TIMEOUT_MS)
+        group.add(member)
+        group.await_join(member, self._respond)
+        # The client does not know its id yet and cannot send heartbeats, and a disconnect would not
+        # be noticed while its JoinGroup is parked. So the wait for the response is bounded.
+        schedule_next_heartbeat(group, member, NEW_MEMBER_JOIN_TIMEOUT_MS, self._result)
         self._rebalance(f"adding new member {member_id} (client reason: {facts.reason})")
 
     def _replace(self, member: Member) -> None:
-        """A static member came back without its id: it takes the place it had. A. Stable, and the
-        protocol stays: no rebalance, the new id is stored. B. Stable, another protocol would win:
-        rebalance. C. The leader assigns to the old id right now: rebalance. D. Members join: it is
-        one of them."""
+        """A static member has restarted and joins without a member id: it gets a new id and keeps
+        its place. A. The group is stable and the protocol does not change: the new id is stored
+        without a rebalance. B. Stable, and another protocol wins: rebalance. C. The leader is
+        assigning to the old id: rebalance. D. In the joining phase it joins like any member."""
         group, facts, result = self._group, self._facts, self._result
-        before = Replacement(
+        replacement = StaticMemberReplacement(
+            group,
             member,
             facts.new_member_id,
             member.member_id,
@@ -170,43 +163,35 @@ class Joining:
             group.leader_id,
             facts.can_skip_assignment,
         )
-        self._fence(member)
+        fail_parked_requests(group, member, ErrorCode.FENCED_INSTANCE_ID, result)
         group.rename(member, facts.new_member_id)
-        result.timers.append(CheckHeartbeat(group, before.old_member_id))
-        result.note(
+        result.effects.append(CheckHeartbeat(group, replacement.old_member_id))
+        result.event(
             "static_member_replaced",
-            group,
+            group=group.group_id,
             instance=facts.group_instance_id,
-            old_member=before.old_member_id,
+            old_member=replacement.old_member_id,
             member=facts.new_member_id,
             state=group.state.value,
         )
         group.update(member, facts.protocols, facts.rebalance_timeout_ms, facts.session_timeout_ms)
-        group.await_join(member, self._ticket)
+        group.await_join(member, self._respond)
         schedule_heartbeat(group, member, result)
         if group.state is GroupState.STABLE and group.select_protocol() == group.protocol_name:
-            result.writes.append(Write(group, (stored(group),), before))  # A
+            record = group_record(group, current_assignments(group))
+            result.appends.append(CoordinatorAppend((record,), replacement))  # A
         elif group.state is not GroupState.PREPARING_REBALANCE:
             reason = f"static member {facts.group_instance_id} came back"
             prepare_rebalance(group, reason, self._config, self._now_ms, result)  # B, C
 
-    def _fence(self, member: Member) -> None:
-        """Who still waits under the old id is another by now."""
-        ticket = self._group.take_join(member)
-        if ticket is not None:
-            self._result.reply(ticket, join_error(ErrorCode.FENCED_INSTANCE_ID, member.member_id))
-        if member.awaiting_sync is not None:
-            self._result.reply(member.awaiting_sync, sync_error(ErrorCode.FENCED_INSTANCE_ID))
-            member.awaiting_sync = None
-
-    # -- who has an id
+    # -- clients with a member id
 
     def _known_member(self) -> None:
         group, facts = self._group, self._facts
         if facts.member_id in group.pending_members:
             if facts.group_instance_id is None:
                 self._add(facts.member_id)
-            else:  # ids that wait are of dynamic members
+            else:  # pending ids belong to dynamic members
                 self._refuse(ErrorCode.UNKNOWN_MEMBER_ID, facts.member_id)
             return
         error = current_member_error(group, facts.member_id, facts.group_instance_id)
@@ -218,11 +203,11 @@ class Joining:
             self._update(member)
         else:
             leads = group.leader_id == member.member_id
-            self._result.reply(self._ticket, join_answer(group, member.member_id, leads))
+            self._result.reply(self._respond, join_response(group, member.member_id, leads))
 
     def _has_to_rebalance(self, member: Member) -> bool:
-        """Not for who repeats a request whose answer got lost. A leader may ask for it: topics may
-        have changed that its metadata does not show."""
+        """False for a client that repeats a request whose response was lost. The leader of a stable
+        group may cause a rebalance by joining again, e.g. after it has seen new partitions."""
         group = self._group
         if group.state is GroupState.PREPARING_REBALANCE:
             return True
@@ -233,7 +218,7 @@ class Joining:
     def _update(self, member: Member) -> None:
         group, facts = self._group, self._facts
         group.update(member, facts.protocols, facts.rebalance_timeout_ms, facts.session_timeout_ms)
-        before = group.await_join(member, self._ticket)
+        before = group.await_join(member, self._respond)
         if before is not None:
             self._result.reply(
                 before, join_error(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
@@ -245,47 +230,49 @@ class Joining:
 
 
 def replacement_stored(
-    group: Group, before: Replacement, error: ErrorCode, result: CoordinatorResult
+    replacement: StaticMemberReplacement, error: ErrorCode, result: GroupResult[None]
 ) -> None:
-    """The write of a static member under its new id has ended."""
-    member = before.member
-    if group.members.get(before.member_id) is not member:
-        return  # removed or replaced again meanwhile, which has answered its JoinGroup
+    """The append of a static member's new id has succeeded, or failed with ``error``."""
+    group, member = replacement.group, replacement.member
+    if group.members.get(replacement.member_id) is not member:
+        return  # it was removed or replaced meanwhile, and its JoinGroup has its response
     if error is not ErrorCode.NONE:
-        _take_back(group, before, error, result)
+        _undo_replacement(replacement, error, result)
     elif group.state is GroupState.STABLE:
-        _answer_replacement(group, before, result)
-    # Else a rebalance has begun, and it takes part in it.
+        _respond_to_replacement(replacement, result)
+    # Otherwise a rebalance has begun, and the member takes part in it.
 
 
-def _answer_replacement(group: Group, before: Replacement, result: CoordinatorResult) -> None:
-    """A leader is told to lead without assigning, where it can be told that. Otherwise that the old
-    one leads: what it would assign nobody would take over now."""
-    member = before.member
-    ticket = group.take_join(member)
-    if ticket is None:
+def _respond_to_replacement(
+    replacement: StaticMemberReplacement, result: GroupResult[None]
+) -> None:
+    """The group is stable, so a leader must not assign. From version 9 on the response says so.
+    Older clients are told that the old member id leads."""
+    group, member = replacement.group, replacement.member
+    respond = group.take_join(member)
+    if respond is None:
         return
-    leads = group.leader_id == member.member_id and before.can_skip_assignment
-    leader_id = None if before.can_skip_assignment else before.old_leader_id
-    answer = join_answer(group, member.member_id, leads, leads, leader_id)
-    result.reply(ticket, answer)
+    can_skip = replacement.can_skip_assignment
+    leads = group.leader_id == member.member_id and can_skip
+    leader_id = None if can_skip else replacement.old_leader_id
+    result.reply(respond, join_response(group, member.member_id, leads, leads, leader_id))
     schedule_heartbeat(group, member, result)
 
 
-def _take_back(
-    group: Group, before: Replacement, error: ErrorCode, result: CoordinatorResult
+def _undo_replacement(
+    replacement: StaticMemberReplacement, error: ErrorCode, result: GroupResult[None]
 ) -> None:
-    member = before.member
+    group, member = replacement.group, replacement.member
     new_member_id = member.member_id
-    ticket = group.take_join(member)
+    respond = group.take_join(member)
     group.update(
         member,
-        before.old_protocols,
-        before.old_rebalance_timeout_ms,
-        before.old_session_timeout_ms,
+        replacement.old_protocols,
+        replacement.old_rebalance_timeout_ms,
+        replacement.old_session_timeout_ms,
     )
-    group.rename(member, before.old_member_id)
-    result.timers.append(CheckHeartbeat(group, new_member_id))
+    group.rename(member, replacement.old_member_id)
+    result.effects.append(CheckHeartbeat(group, new_member_id))
     schedule_heartbeat(group, member, result)
-    if ticket is not None:
-        result.reply(ticket, join_error(error))
+    if respond is not None:
+        result.reply(respond, join_error(error))

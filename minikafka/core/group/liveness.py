@@ -1,20 +1,18 @@
-"""Signs of life: heartbeats, sessions that expire, members that leave."""
+"""Heartbeats, session time-outs, and members that leave."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from minikafka.core.group.answers import UNKNOWN_MEMBER, current_member_error
 from minikafka.core.group.config import GroupConfig
-from minikafka.core.group.group import Group
+from minikafka.core.group.group import Eviction, Group, GroupState
 from minikafka.core.group.rebalance import (
-    remember_eviction,
     remove_and_rebalance,
     remove_pending,
     schedule_heartbeat,
 )
-from minikafka.core.group.result import CoordinatorResult
-from minikafka.core.group.states import GroupState
+from minikafka.core.group.responses import UNKNOWN_MEMBER, current_member_error
+from minikafka.core.group.result import GroupResult, HeartbeatTimer
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.messages.leave_group import MemberIdentity, MemberResponse
 
@@ -24,9 +22,10 @@ def heartbeat(
     member_id: str,
     group_instance_id: str | None,
     generation_id: int,
-    result: CoordinatorResult,
+    result: GroupResult[None],
 ) -> ErrorCode:
-    """REBALANCE_IN_PROGRESS is a sign of life, too: the member is to join again."""
+    """The error code of the response. A heartbeat counts in a rebalance too: REBALANCE_IN_PROGRESS
+    tells the member to join again."""
     error = current_member_error(group, member_id, group_instance_id)
     if error is not None:
         return error
@@ -38,42 +37,38 @@ def heartbeat(
     return ErrorCode.NONE
 
 
-def heartbeat_is_over(group: Group, member_id: str, beat: int, pending: bool) -> bool:
-    """Whether a heartbeat timer has nothing to wait for any more: A. the group is dead. B. it was
-    for a member to come, and that has come or gone. C. the member is gone. D. it keeps alive."""
+def heartbeat_is_over(timer: HeartbeatTimer) -> bool:
+    """Whether the timer has no effect any more: A. the group is dead. B. the pending member has
+    joined or left. C. the member has left. D. the member is alive."""
+    group = timer.group
     if group.is_dead:
         return True  # A
-    if pending:
-        return member_id not in group.pending_members  # B
-    member = group.members.get(member_id)
-    return member is None or member.keeps_alive(beat)  # C, D
+    if timer.is_pending:
+        return timer.member_id not in group.pending_members  # B
+    member = group.members.get(timer.member_id)
+    return member is None or member.keeps_alive(timer.beat)  # C, D
 
 
 def heartbeat_expired(
-    group: Group,
-    member_id: str,
-    beat: int,
-    pending: bool,
-    config: GroupConfig,
-    now_ms: int,
-    result: CoordinatorResult,
+    timer: HeartbeatTimer, config: GroupConfig, now_ms: int, result: GroupResult[None]
 ) -> None:
-    """The session time-out has passed without a sign of life."""
-    if heartbeat_is_over(group, member_id, beat, pending):
+    """The session time-out has passed without a heartbeat: remove the member."""
+    if heartbeat_is_over(timer):
         return
-    if pending:
-        result.note("pending_member_expired", group, member=member_id)
+    group, member_id = timer.group, timer.member_id
+    if timer.is_pending:
+        result.event("pending_member_expired", group=group.group_id, member=member_id)
         remove_pending(group, member_id, result)
         return
     member = group.members[member_id]
-    # Kafka's sentence: people search logs for it.
-    result.note(
+    # Kafka's text, which operators search for.
+    result.event(
         f"Member {member_id} in group {group.group_id} has failed, removing it from the group",
-        group,
+        group=group.group_id,
         member=member_id,
         session_timeout_ms=member.session_timeout_ms,
     )
-    remember_eviction(group, member_id, "session timed out", now_ms)
+    group.last_eviction = Eviction(member_id, "session timed out", now_ms)
     reason = f"removing member {member_id} on heartbeat expiration"
     remove_and_rebalance(group, member, reason, config, now_ms, result)
 
@@ -83,10 +78,10 @@ def leave(
     identities: Sequence[MemberIdentity],
     config: GroupConfig,
     now_ms: int,
-    result: CoordinatorResult,
+    result: GroupResult[None],
 ) -> list[MemberResponse]:
-    """An answer for each. A static member may be named by its instance alone: so an administrator
-    removes it."""
+    """Remove members; a response for each. An administrator removes a static member by its instance
+    id alone."""
     return [
         MemberResponse(
             identity.member_id,
@@ -102,7 +97,7 @@ def _leave_one(
     identity: MemberIdentity,
     config: GroupConfig,
     now_ms: int,
-    result: CoordinatorResult,
+    result: GroupResult[None],
 ) -> ErrorCode:
     member_id: str | None = identity.member_id
     instance = identity.group_instance_id
@@ -112,7 +107,7 @@ def _leave_one(
             return ErrorCode.UNKNOWN_MEMBER_ID
     elif member_id in group.pending_members:
         remove_pending(group, identity.member_id, result)
-        result.note("pending_member_left", group, member=member_id)
+        result.event("pending_member_left", group=group.group_id, member=member_id)
         return ErrorCode.NONE
     else:
         error = current_member_error(group, identity.member_id, instance)
@@ -121,5 +116,10 @@ def _leave_one(
     assert member_id is not None
     reason = f"member {member_id} left (client reason: {identity.reason or 'not provided'})"
     remove_and_rebalance(group, group.members[member_id], reason, config, now_ms, result)
-    result.note("member_left", group, member=member_id, reason=identity.reason or "not provided")
+    result.event(
+        "member_left",
+        group=group.group_id,
+        member=member_id,
+        reason=identity.reason or "not provided",
+    )
     return ErrorCode.NONE

@@ -1,20 +1,25 @@
-"""One member of a group: what it asked for, what it got, what of it is waiting."""
+"""One member of a group: its subscription, its assignment, its parked requests."""
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Callable, Container
 from typing import TypeAlias
 
-# By what the shell knows a request that waits for its answer; nothing here looks into it.
-Ticket: TypeAlias = object
+from minikafka.protocol.messages.join_group import JoinGroupResponse
+from minikafka.protocol.messages.sync_group import SyncGroupResponse
 
-# Name and metadata of each, by preference.
+# Each sends the response to one request, and is called exactly once.
+RespondJoin: TypeAlias = Callable[[JoinGroupResponse], None]
+RespondSync: TypeAlias = Callable[[SyncGroupResponse], None]
+
+# Name and metadata of each protocol, in the order of preference.
 Protocols: TypeAlias = tuple[tuple[str, bytes], ...]
 
 
 class Member:
-    """``beats`` counts its signs of life: a heartbeat timer that was started at an earlier one is
-    over. ``is_new`` until its first generation is complete."""
+    """Kafka's ``MemberMetadata``. ``awaiting_join`` and ``awaiting_sync`` are its parked JoinGroup
+    and SyncGroup requests. ``beats`` counts heartbeats: a session timer that was started at an
+    earlier count has no effect. ``is_new`` until its first generation is complete."""
 
     __slots__ = (
         "assignment",
@@ -53,8 +58,8 @@ class Member:
         self.protocol_type = protocol_type
         self.protocols = protocols
         self.assignment = assignment
-        self.awaiting_join: Ticket | None = None
-        self.awaiting_sync: Ticket | None = None
+        self.awaiting_join: RespondJoin | None = None
+        self.awaiting_sync: RespondSync | None = None
         self.beats = 0
         self.is_new = False
 
@@ -63,18 +68,19 @@ class Member:
         return self.group_instance_id is not None
 
     def keeps_alive(self, beat: int) -> bool:
-        """Whether the timer started at ``beat`` has nothing to say any more: there was a later
-        sign of life, or the member waits for an answer of ours. One that is new has to be heard of
-        even so: nobody can tell whether it is still there."""
+        """Whether the session timer started at ``beat`` must not remove the member: there was a
+        later heartbeat, or a request of the member is parked. A parked JoinGroup does not keep a
+        new member alive, since a client that has disconnected cannot be told from one that
+        waits."""
         if self.beats != beat:
             return True
         waits = self.awaiting_join is not None or self.awaiting_sync is not None
         return waits and not self.is_new
 
     def metadata(self, protocol: str) -> bytes:
-        """What it says under ``protocol``, which it must support."""
+        """Its metadata for ``protocol``, which it must support."""
         return next(metadata for name, metadata in self.protocols if name == protocol)
 
     def vote(self, candidates: Container[str]) -> str:
-        """The one it likes best among ``candidates``."""
+        """Its most preferred protocol among ``candidates``."""
         return next(name for name, _ in self.protocols if name in candidates)

@@ -1,4 +1,4 @@
-"""The committed offsets of one group, those on their way, and which of them have expired."""
+"""The offsets of one group: committed, pending, part of transactions, expired."""
 
 from __future__ import annotations
 
@@ -9,13 +9,17 @@ from minikafka.kernel.cluster import TopicPartition
 
 
 class GroupOffsets:
-    """A commit is ``begin`` when its record goes to the log, and then ``complete`` or ``fail``.
+    """The caller announces a commit by ``begin`` before its record is appended, and settles it by
+    ``complete`` or ``fail``. In between the commit is pending.
 
-    Each offset is kept with where its record lies: of two, the later record counts, however their
-    transactions ended. Transactional ones wait by producer for the marker: it ends those whose
-    records lie before it, in whatever order their replication and its own are told of. So markers
-    are kept (``_ended``) while commits of their producer are on their way to the log (``_joining``,
-    with how many there are of each).
+    Every offset is kept with the log offset of its record. Of two commits of a partition the one
+    with the later record wins, in whatever order their transactions end.
+
+    A transactional commit is announced by ``begin_in_transaction`` and settled by
+    ``settle_in_transaction``. Once its record is replayed it waits in ``_transactions`` for the
+    marker of its producer, which decides on all records before it in the log. A marker may be
+    replayed before such a record, since appends do not always settle in log order: ``_ended`` keeps
+    the markers of a producer while ``_joining`` counts unsettled commits of it.
     """
 
     __slots__ = ("_committed", "_ended", "_joining", "_pending", "_transactions")
@@ -35,11 +39,12 @@ class GroupOffsets:
 
     @property
     def is_empty(self) -> bool:
-        """Nothing committed and nothing on its way."""
+        """Whether there are neither committed nor pending offsets."""
         return not (self._committed or self.has_pending)
 
     @property
     def has_pending(self) -> bool:
+        """Whether commits are being appended or wait for the end of a transaction."""
         return bool(self._pending or self._transactions or self._joining)
 
     def get(self, topic_partition: TopicPartition) -> CommittedOffset | None:
@@ -47,12 +52,12 @@ class GroupOffsets:
         return None if found is None else found[1]
 
     def is_older(self, topic_partition: TopicPartition, end_offset: int) -> bool:
-        """Whether it was committed by a record before ``end_offset`` of the log."""
+        """Whether the record of the committed offset lies before ``end_offset`` of the log."""
         found = self._committed.get(topic_partition)
         return found is not None and found[0] < end_offset
 
     def is_unstable(self, topic_partition: TopicPartition) -> bool:
-        """A newer commit may be about to take effect."""
+        """Whether a newer commit may take effect soon (KIP-447)."""
         return (
             topic_partition in self._pending
             or any(topic_partition in offsets for offsets in self._transactions.values())
@@ -60,7 +65,7 @@ class GroupOffsets:
         )
 
     def everything(self) -> list[TopicPartition]:
-        """Each once: what is committed, on its way, or waits for the end of a transaction."""
+        """Every partition with a committed, pending or transactional offset, each once."""
         places: list[Iterable[TopicPartition]] = [self._committed, self._pending]
         places += self._transactions.values()
         places += self._joining.values()
@@ -73,14 +78,14 @@ class GroupOffsets:
             self._pending.setdefault(topic_partition, []).append(new)
 
     def complete(self, topic_partition: TopicPartition, offset: int, new: CommittedOffset) -> None:
-        """The record at log offset ``offset`` is replicated. Without effect where the offset was
-        deleted meanwhile."""
+        """The record at ``offset`` is replicated. Without effect if the committed offset was
+        deleted while the commit was pending."""
         if self._was_pending(topic_partition, new):
             self.replay(topic_partition, offset, new)
 
     def fail(self, topic_partition: TopicPartition, new: CommittedOffset) -> None:
-        """The record did not get into the log. Other commits may be on their way nevertheless (of
-        which Kafka forgets an earlier one, though its record is there and is acknowledged)."""
+        """The append has failed. Other commits of the partition stay pending. (Kafka drops an
+        earlier one, although its record is in the log and is acknowledged.)"""
         self._was_pending(topic_partition, new)
 
     def _was_pending(self, topic_partition: TopicPartition, new: CommittedOffset) -> bool:
@@ -104,7 +109,7 @@ class GroupOffsets:
     # -- commits within transactions
 
     def awaits(self, producer_id: int) -> bool:
-        """Whether there are offsets that the end of its transaction decides on."""
+        """Whether a marker of the producer would decide on offsets of this group."""
         return producer_id in self._transactions or producer_id in self._joining
 
     def begin_in_transaction(
@@ -114,8 +119,8 @@ class GroupOffsets:
         for topic_partition in topic_partitions:
             joining[topic_partition] = joining.get(topic_partition, 0) + 1
 
-    def leave_way(self, producer_id: int, topic_partition: TopicPartition) -> None:
-        """One that began there is in the log, and was replayed, or came to nothing."""
+    def settle_in_transaction(self, producer_id: int, topic_partition: TopicPartition) -> None:
+        """The record of an announced commit was replayed, or its append has failed."""
         joining = self._joining[producer_id]
         joining[topic_partition] -= 1
         if not joining[topic_partition]:
@@ -131,8 +136,8 @@ class GroupOffsets:
         offset: int,
         new: CommittedOffset | None,
     ) -> None:
-        """The record at log offset ``offset`` is replicated. ``new`` None takes back what the same
-        transaction committed."""
+        """The record at ``offset`` is replicated. A tombstone (``new`` None) removes the offset
+        that the same transaction committed before."""
         if new is None:
             self._leave_transaction(producer_id, topic_partition)
             return
@@ -146,7 +151,7 @@ class GroupOffsets:
             waiting[topic_partition] = (offset, new)
 
     def end_transaction(self, producer_id: int, marker_offset: int, committed: bool) -> None:
-        """The marker in the log at ``marker_offset`` is replicated."""
+        """The marker at ``marker_offset`` is replicated."""
         if producer_id in self._joining:
             self._ended.setdefault(producer_id, []).append((marker_offset, committed))
         for topic_partition, (offset, new) in list(self._transactions.get(producer_id, {}).items()):
@@ -170,9 +175,9 @@ class GroupOffsets:
         since_ms: int | None,
         subscribed: Collection[str] = (),
     ) -> list[TopicPartition]:
-        """Those older than ``retention_ms``, counted from ``since_ms`` or, where that is None, from
-        their commit; or past the time that the client asked for. Nothing that is subscribed to, or
-        has another commit on its way."""
+        """The offsets older than ``retention_ms``, counted from ``since_ms`` or, if that is None,
+        from their commit. A retention that the client requested takes precedence. Offsets of
+        subscribed topics and offsets with a pending commit do not expire."""
         return [
             topic_partition
             for topic_partition, (_, committed) in self._committed.items()

@@ -1,128 +1,151 @@
-"""How a group gets from one generation to the next: the phases, and who is put out in them."""
+"""Rebalances: the joining phase, the SyncGroup phase, and the removal of members.
+
+A rebalance takes a group from one generation to the next. ``prepare_rebalance`` enters
+PREPARING_REBALANCE and parks JoinGroup requests until all members have joined or the rebalance
+time-out has passed. ``complete_join`` then begins the generation and responds to them. The leader
+sends the assignments by SyncGroup (``syncing``), which ends the rebalance.
+
+Functions with a ``result`` argument add to it what is to be carried out.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from minikafka.core.group.answers import join_answer, join_error, sync_answer, sync_error
+from minikafka.core.coordinator_shard import CoordinatorAppend
 from minikafka.core.group.config import GroupConfig
-from minikafka.core.group.group import Eviction, Group
+from minikafka.core.group.group import Eviction, Group, GroupState
 from minikafka.core.group.member import Member
 from minikafka.core.group.records import GroupStored
+from minikafka.core.group.responses import join_error, join_response, sync_error, sync_response
 from minikafka.core.group.result import (
     CheckHeartbeat,
     CheckJoin,
     CheckSync,
-    CoordinatorResult,
+    EmptyGeneration,
+    GroupResult,
     HeartbeatTimer,
+    InitialJoinTimer,
     JoinTimer,
     SyncTimer,
-    Write,
 )
-from minikafka.core.group.states import GroupState
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.messages.offsets_log import GroupMetadataValue, MemberMetadata
 
 
-@dataclass(frozen=True, slots=True)
-class EmptyStored:
-    """After the write: a generation without members is in the log."""
+def schedule_heartbeat(group: Group, member: Member, result: GroupResult[None]) -> None:
+    """Count a heartbeat of the member and restart its session timer."""
+    schedule_next_heartbeat(group, member, member.session_timeout_ms, result)
 
 
-def schedule_heartbeat(
-    group: Group, member: Member, result: CoordinatorResult, delay_ms: int | None = None
+def schedule_next_heartbeat(
+    group: Group, member: Member, delay_ms: int, result: GroupResult[None]
 ) -> None:
-    """A sign of life: whatever timer ran is over, the next one starts."""
+    """As ``schedule_heartbeat``, with a session time-out of ``delay_ms`` this time."""
     member.beats += 1
-    result.timers.append(
-        HeartbeatTimer(
-            group,
-            member.member_id,
-            member.beats,
-            member.session_timeout_ms if delay_ms is None else delay_ms,
-        )
-    )
+    result.effects.append(HeartbeatTimer(group, member.member_id, member.beats, delay_ms))
+
+
+# -- the joining phase
 
 
 def maybe_prepare_rebalance(
-    group: Group, reason: str, config: GroupConfig, now_ms: int, result: CoordinatorResult
+    group: Group, reason: str, config: GroupConfig, now_ms: int, result: GroupResult[None]
 ) -> None:
+    """Begin a rebalance unless one has begun already or the group is dead."""
     if group.can_rebalance:
         prepare_rebalance(group, reason, config, now_ms, result)
 
 
 def prepare_rebalance(
-    group: Group, reason: str, config: GroupConfig, now_ms: int, result: CoordinatorResult
+    group: Group, reason: str, config: GroupConfig, now_ms: int, result: GroupResult[None]
 ) -> None:
-    """Enter the joining phase. A group that was empty waits a while for more members to come."""
+    """Enter the joining phase. In an empty group it begins with a delay in which more members may
+    join."""
     if group.state is GroupState.COMPLETING_REBALANCE:
         reset_assignments(group, ErrorCode.REBALANCE_IN_PROGRESS, result)
-    result.timers.append(CheckSync(group))
-    patience_ms = group.rebalance_timeout_ms
-    timer = JoinTimer(group, patience_ms)
+    result.effects.append(CheckSync(group))
+    timeout_ms = group.rebalance_timeout_ms
+    timer: JoinTimer | InitialJoinTimer = JoinTimer(group, timeout_ms)
     if group.state is GroupState.EMPTY:
         delay_ms = config.group_initial_rebalance_delay_ms
-        timer = JoinTimer(group, delay_ms, max(patience_ms - delay_ms, 0))
+        timer = InitialJoinTimer(group, delay_ms, max(timeout_ms - delay_ms, 0))
     group.transition_to(GroupState.PREPARING_REBALANCE, now_ms)
-    result.note("rebalance_prepared", group, reason=reason, old_generation=group.generation_id)
-    result.timers.append(timer)
+    result.event(
+        "rebalance_prepared",
+        group=group.group_id,
+        reason=reason,
+        old_generation=group.generation_id,
+    )
+    result.effects.append(timer)
 
 
 def initial_join_over(
-    group: Group, timer: JoinTimer, config: GroupConfig, now_ms: int, result: CoordinatorResult
+    group: Group,
+    timer: InitialJoinTimer,
+    config: GroupConfig,
+    now_ms: int,
+    result: GroupResult[None],
 ) -> None:
-    """A stretch of the initial joining phase has passed. While members keep coming there is
-    another, until the rebalance time-out is used up."""
-    remaining_ms = timer.remaining_ms or 0
+    """The initial delay has passed. If new members have joined meanwhile, wait for another delay,
+    up to the rebalance time-out in total. Otherwise complete the joining phase."""
+    remaining_ms = timer.remaining_ms
     if group.new_member_added and remaining_ms and not group.is_dead:
         group.new_member_added = False
         delay_ms = min(config.group_initial_rebalance_delay_ms, remaining_ms)
         left_ms = max(remaining_ms - timer.delay_ms, 0)
-        result.timers.append(JoinTimer(group, delay_ms, left_ms))
+        result.effects.append(InitialJoinTimer(group, delay_ms, left_ms))
         return
     complete_join(group, now_ms, result)
 
 
-def complete_join(group: Group, now_ms: int, result: CoordinatorResult) -> None:
-    """The joining phase is over, since all have joined or time is up. Who has not joined is out,
-    unless static: those may be about to come back, and are put out by their session only."""
+def complete_join(group: Group, now_ms: int, result: GroupResult[None]) -> None:
+    """All members have joined, or the rebalance time-out has passed. Remove the dynamic members
+    that have not joined and begin the next generation. Static members stay until their session
+    times out, since they may come back."""
     if group.is_dead:
         return
     for member in group.not_yet_rejoined():
         if not member.is_static:
             _evict(group, member, "did not rejoin within the rebalance timeout", now_ms, result)
     if not group.elect_joined_leader() and group.members:
-        # Static members alone, and none of them there: wait until their sessions have expired.
-        result.note("rebalance_without_members_postponed", group, level="error")
-        result.timers.append(JoinTimer(group, group.rebalance_timeout_ms))
+        # All members are static and none has joined: wait until their sessions have timed out.
+        result.event("rebalance_without_members_postponed", level="error", group=group.group_id)
+        result.effects.append(JoinTimer(group, group.rebalance_timeout_ms))
         return
     group.begin_generation(now_ms)
     if group.state is GroupState.EMPTY:
-        result.note("group_empty", group, generation=group.generation_id)
-        result.writes.append(Write(group, (stored(group),), EmptyStored()))
+        result.event("group_empty", group=group.group_id, generation=group.generation_id)
+        record = group_record(group, current_assignments(group))
+        result.appends.append(CoordinatorAppend((record,), EmptyGeneration(group)))
         return
-    result.note(
-        "group_stabilized", group, generation=group.generation_id, members=len(group.members)
+    result.event(
+        "group_stabilized",
+        group=group.group_id,
+        generation=group.generation_id,
+        members=len(group.members),
     )
     for member in group.members.values():
-        answer_join(group, member, result)
+        respond = group.take_join(member)
+        if respond is not None:
+            leads = group.leader_id == member.member_id
+            result.reply(respond, join_response(group, member.member_id, leads))
         schedule_heartbeat(group, member, result)
         member.is_new = False
-    result.timers.append(SyncTimer(group, group.generation_id, group.rebalance_timeout_ms))
+    result.effects.append(SyncTimer(group, group.generation_id, group.rebalance_timeout_ms))
 
 
-def answer_join(group: Group, member: Member, result: CoordinatorResult) -> None:
-    """Its JoinGroup, if one waits, is answered with this generation."""
-    ticket = group.take_join(member)
-    if ticket is not None:
-        leads = group.leader_id == member.member_id
-        result.reply(ticket, join_answer(group, member.member_id, leads))
+# -- the record of a generation
 
 
-def stored(group: Group, assignments: dict[str, bytes] | None = None) -> GroupStored:
-    """The record of this generation, with ``assignments`` or those that the members have."""
+def current_assignments(group: Group) -> dict[str, bytes]:
+    """By member id."""
+    return {member.member_id: member.assignment for member in group.members.values()}
+
+
+def group_record(group: Group, assignments: dict[str, bytes]) -> GroupStored:
+    """The record of the current generation with these assignments, one for each member."""
     protocol = group.protocol_name
     assert protocol is not None or not group.members, "members have a protocol"
+    assert assignments.keys() == group.members.keys()
     return GroupStored(
         group.group_id,
         GroupMetadataValue(
@@ -140,7 +163,7 @@ def stored(group: Group, assignments: dict[str, bytes] | None = None) -> GroupSt
                     member.rebalance_timeout_ms,
                     member.session_timeout_ms,
                     member.metadata(protocol or ""),
-                    member.assignment if assignments is None else assignments[member.member_id],
+                    assignments[member.member_id],
                 )
                 for member in group.members.values()
             ],
@@ -151,18 +174,18 @@ def stored(group: Group, assignments: dict[str, bytes] | None = None) -> GroupSt
 # -- assignments
 
 
-def propagate_assignments(group: Group, result: CoordinatorResult) -> None:
-    """Every SyncGroup that waits is answered. The session starts anew: a member whose session ran
-    out meanwhile had its answer to wait for."""
+def propagate_assignments(group: Group, result: GroupResult[None]) -> None:
+    """Respond to every parked SyncGroup with the member's assignment. The response restarts the
+    session, which may have timed out while the request was parked."""
     for member in group.members.values():
         if member.awaiting_sync is not None:
-            result.reply(member.awaiting_sync, sync_answer(group, member))
+            result.reply(member.awaiting_sync, sync_response(group, member))
             member.awaiting_sync = None
             schedule_heartbeat(group, member, result)
 
 
-def reset_assignments(group: Group, error: ErrorCode, result: CoordinatorResult) -> None:
-    """Nobody has anything, and every SyncGroup that waits is told why."""
+def reset_assignments(group: Group, error: ErrorCode, result: GroupResult[None]) -> None:
+    """Clear all assignments and fail every parked SyncGroup with ``error``."""
     for member in group.members.values():
         member.assignment = b""
         if member.awaiting_sync is not None:
@@ -171,7 +194,7 @@ def reset_assignments(group: Group, error: ErrorCode, result: CoordinatorResult)
             schedule_heartbeat(group, member, result)
 
 
-# -- members that go
+# -- removal of members
 
 
 def remove_and_rebalance(
@@ -180,52 +203,66 @@ def remove_and_rebalance(
     reason: str,
     config: GroupConfig,
     now_ms: int,
-    result: CoordinatorResult,
+    result: GroupResult[None],
 ) -> None:
-    """By the state that the group is in: A. Dead or Empty, nothing more. B. Stable or
-    CompletingRebalance, it has to rebalance. C. PreparingRebalance, the others may be all now."""
-    take_out(group, member, ErrorCode.UNKNOWN_MEMBER_ID, result)
+    """Remove a member. What follows depends on the state: A. Dead or Empty: nothing. B. Stable or
+    CompletingRebalance: a rebalance. C. PreparingRebalance: the joining phase may be complete."""
+    fail_and_remove(group, member, ErrorCode.UNKNOWN_MEMBER_ID, result)
     if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
         maybe_prepare_rebalance(group, reason, config, now_ms, result)  # B
     elif group.state is GroupState.PREPARING_REBALANCE:
-        result.timers.append(CheckJoin(group))  # C
+        result.effects.append(CheckJoin(group))  # C
 
 
-def remove_pending(group: Group, member_id: str, result: CoordinatorResult) -> None:
-    """One that was to join with the id it was given."""
+def remove_pending(group: Group, member_id: str, result: GroupResult[None]) -> None:
+    """Remove a pending member."""
     group.remove(member_id)
-    result.timers.append(CheckHeartbeat(group, member_id))
+    result.effects.append(CheckHeartbeat(group, member_id))
     if group.state is GroupState.PREPARING_REBALANCE:
-        result.timers.append(CheckJoin(group))
+        result.effects.append(CheckJoin(group))
 
 
-def take_out(group: Group, member: Member, error: ErrorCode, result: CoordinatorResult) -> None:
-    """With what it waits for answered by ``error``, so that it may start over if it still lives."""
-    ticket = group.take_join(member)
-    if ticket is not None:
-        result.reply(ticket, join_error(error))
+def fail_parked_requests(
+    group: Group, member: Member, error: ErrorCode, result: GroupResult[None]
+) -> None:
+    """Respond to the member's parked JoinGroup and SyncGroup with ``error``."""
+    respond_join = group.take_join(member)
+    if respond_join is not None:
+        result.reply(respond_join, join_error(error, member.member_id))
     if member.awaiting_sync is not None:
         result.reply(member.awaiting_sync, sync_error(error))
+        member.awaiting_sync = None
+
+
+def fail_and_remove(
+    group: Group, member: Member, error: ErrorCode, result: GroupResult[None]
+) -> None:
+    """Remove a member. A JoinGroup response with ``error`` names no member id, so that the client
+    joins again as a new member."""
+    respond_join = group.take_join(member)
+    if respond_join is not None:
+        result.reply(respond_join, join_error(error))
+    fail_parked_requests(group, member, error, result)
     group.remove(member.member_id)
-    result.timers.append(CheckHeartbeat(group, member.member_id))
+    result.effects.append(CheckHeartbeat(group, member.member_id))
 
 
 def _evict(
-    group: Group, member: Member, reason: str, now_ms: int, result: CoordinatorResult
+    group: Group, member: Member, reason: str, now_ms: int, result: GroupResult[None]
 ) -> None:
-    take_out(group, member, ErrorCode.UNKNOWN_MEMBER_ID, result)
-    remember_eviction(group, member.member_id, reason, now_ms)
-    result.note("member_removed", group, member=member.member_id, reason=reason)
+    fail_and_remove(group, member, ErrorCode.UNKNOWN_MEMBER_ID, result)
+    group.last_eviction = Eviction(member.member_id, reason, now_ms)
+    result.event("member_removed", group=group.group_id, member=member.member_id, reason=reason)
 
 
-def remember_eviction(group: Group, member_id: str, reason: str, now_ms: int) -> None:
-    group.last_eviction = Eviction(member_id, reason, now_ms)
+# -- the SyncGroup time-out
 
 
 def sync_expired(
-    group: Group, generation_id: int, config: GroupConfig, now_ms: int, result: CoordinatorResult
+    group: Group, generation_id: int, config: GroupConfig, now_ms: int, result: GroupResult[None]
 ) -> None:
-    """The rebalance time-out has passed since the members joined: who has not synced is out."""
+    """The rebalance time-out has passed since the members joined: remove those that have not sent
+    SyncGroup, and rebalance."""
     if sync_is_over(group, generation_id):
         return
     late = [group.members[member_id] for member_id in group.pending_sync]
@@ -236,7 +273,7 @@ def sync_expired(
 
 
 def sync_is_over(group: Group, generation_id: int) -> bool:
-    """Whether nobody's SyncGroup is waited for any more in that generation."""
+    """Whether no SyncGroup of that generation is awaited any more."""
     return (
         group.generation_id != generation_id
         or group.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE)

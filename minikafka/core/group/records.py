@@ -1,4 +1,4 @@
-"""The records of a group's partition of ``__consumer_offsets``: to bytes and back."""
+"""The records of ``__consumer_offsets``, encoded and decoded."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from minikafka.protocol.versioned import (
 )
 
 NO_TIMESTAMP: Final = -1
-# The newest that are not flexible, as Kafka 3.9 writes them.
+# The newest version that is not flexible, as Kafka 3.9 writes it.
 _VALUE_VERSION: Final = 3
-# The one that carries a time of expiry.
+# The only version with an expiry time.
 _EXPIRING_VALUE_VERSION: Final = 1
-_LAST_GENERATION: Final = 2**31 - 1  # there has to be one after it
+_LAST_GENERATION: Final = 2**31 - 1  # the next rebalance needs another one
 
 
 class CommittedOffset(NamedTuple):
-    """Times are milliseconds since 1970. ``expire_ms`` -1: the broker's retention decides."""
+    """Times are milliseconds since 1970. With ``expire_ms`` -1 the broker's retention applies."""
 
     offset: int
     leader_epoch: int = -1
@@ -41,7 +41,7 @@ class CommittedOffset(NamedTuple):
 
 
 class OffsetCommitted(NamedTuple):
-    """``committed`` None: the offset is deleted."""
+    """A committed offset, or with ``committed`` None its tombstone."""
 
     group_id: str
     topic_partition: TopicPartition
@@ -50,7 +50,7 @@ class OffsetCommitted(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GroupStored:
-    """``value`` None: the group is deleted."""
+    """A generation of a group, or with ``value`` None the group's tombstone."""
 
     group_id: str
     value: GroupMetadataValue | None
@@ -60,7 +60,7 @@ GroupRecord: TypeAlias = OffsetCommitted | GroupStored
 
 
 def encode_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
-    """Key and value. Raises EncodeError for what has no place in them (a text over 32 KB)."""
+    """Key and value. Raises EncodeError for a text over 32 KB."""
     if isinstance(record, GroupStored):
         return (
             encode_versioned(GroupMetadataKey(record.group_id), GROUP_METADATA_KEY_VERSION),
@@ -85,7 +85,7 @@ def encode_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
 
 
 def decode_record(key: bytes, value: bytes | None) -> GroupRecord | None:
-    """None for a key of a later Kafka. Raises DecodeError, also for a group that cannot be."""
+    """None for a key of a later Kafka. Raises DecodeError, also for an inconsistent group."""
     version = version_of(key)
     if version in OFFSET_COMMIT_KEY_VERSIONS:
         offset_key = decode(OffsetCommitKey, version, key, VERSION_BYTES)
@@ -107,8 +107,9 @@ def decode_record(key: bytes, value: bytes | None) -> GroupRecord | None:
 
 
 def _check(stored: GroupMetadataValue) -> None:
-    """Anybody who may write to the topic may write anything: a group that contradicts itself would
-    end its coordinator, and the next one. Raises DecodeError."""
+    """Raises DecodeError for an inconsistent group. Clients with write access to the topic can
+    append any record; an inconsistent one must not stop the coordinator, and the next one after
+    it."""
     if not 0 <= stored.generation < _LAST_GENERATION:
         raise DecodeError(f"generation {stored.generation}")
     member_ids = {member.member_id for member in stored.members}

@@ -1,41 +1,58 @@
-"""What handling a request comes to: records, answers, timers, and lines for the log."""
+"""What decisions on groups lead to: timers, and appends with their purposes."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
 
+from minikafka.core.coordinator_shard import CoordinatorAppend, CoordinatorResult
 from minikafka.core.group.group import Group
-from minikafka.core.group.member import Ticket
+from minikafka.core.group.member import Member, Protocols
 from minikafka.core.group.records import GroupRecord
-from minikafka.core.log.verification import NOT_REQUIRED, Verification
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.errors import ErrorCode
+
+RespondOffsets: TypeAlias = Callable[[Mapping[TopicPartition, ErrorCode]], None]
+RespondError: TypeAlias = Callable[[ErrorCode], None]
+
+# ---- timers
 
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatTimer:
-    """Ends the heartbeat timer of the member, if any, and starts the next. ``pending``: the member
-    has an id and is to join with it."""
+    """Start the session timer of a member. It replaces the member's timer, if one runs. ``beat`` is
+    the member's count of heartbeats so far. ``is_pending``: the member has been given an id and has
+    not joined with it yet; it has no beats."""
 
     group: Group
     member_id: str
     beat: int
     delay_ms: int
-    pending: bool = False
+    is_pending: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class JoinTimer:
-    """Starts the joining phase. ``remaining_ms`` is there for the initial one, which goes on for so
-    long after ``delay_ms`` while members keep coming."""
+    """Start the joining phase of a rebalance, which ends after ``delay_ms`` at the latest."""
 
     group: Group
     delay_ms: int
-    remaining_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InitialJoinTimer:
+    """Start the joining phase of an empty group. It lasts ``delay_ms``; if new members join in that
+    time it is extended, by ``remaining_ms`` in total."""
+
+    group: Group
+    delay_ms: int
+    remaining_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class SyncTimer:
-    """Starts the wait for the SyncGroup requests of a generation."""
+    """Start the time-out for the SyncGroup requests of a generation."""
 
     group: Group
     generation_id: int
@@ -44,7 +61,7 @@ class SyncTimer:
 
 @dataclass(frozen=True, slots=True)
 class CheckHeartbeat:
-    """The member may be gone: is its timer over?"""
+    """A member may have left: check its session timer."""
 
     group: Group
     member_id: str
@@ -52,67 +69,102 @@ class CheckHeartbeat:
 
 @dataclass(frozen=True, slots=True)
 class CheckJoin:
-    """Somebody joined or left: is the joining phase over?"""
+    """A member has joined or left: check whether the joining phase is complete."""
 
     group: Group
 
 
 @dataclass(frozen=True, slots=True)
 class CheckSync:
-    """Somebody synced, or nobody has to any more."""
+    """A member has synced, or the generation has ended: check the SyncGroup time-out."""
 
     group: Group
 
 
-Timer: TypeAlias = HeartbeatTimer | JoinTimer | SyncTimer | CheckHeartbeat | CheckJoin | CheckSync
+GroupTimer: TypeAlias = (
+    HeartbeatTimer
+    | JoinTimer
+    | InitialJoinTimer
+    | SyncTimer
+    | CheckHeartbeat
+    | CheckJoin
+    | CheckSync
+)
+
+# ---- purposes of appends
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
-    """A line for the event log."""
-
-    level: str
-    event: str
-    facts: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class InTransaction:
-    """Offsets are committed in a transaction of this producer; ``guard`` is by what that was
-    verified, if it had to be (KIP-890)."""
-
-    producer_id: int
-    producer_epoch: int
-    guard: Verification | None = NOT_REQUIRED
-
-
-@dataclass(frozen=True, slots=True)
-class Write:
-    """Records to be appended, in one batch. ``then`` says what they are for, and comes back to
-    ``GroupShard.settle`` with how it went. ``replicated``: to wait for the in-sync replicas.
-    ``transaction``: that they belong to, if any."""
+class _GroupAppendPurpose:
+    """The group that the records belong to."""
 
     group: Group
-    records: tuple[GroupRecord, ...]
-    then: Any
-    replicated: bool = True
-    transaction: InTransaction | None = None
+
+    def event_facts(self) -> dict[str, Any]:
+        return {"group": self.group.group_id}
 
 
-@dataclass(slots=True)
-class CoordinatorResult:
-    """To be carried out in this order: notes, replies, timers, writes.
+@dataclass(frozen=True, slots=True)
+class OffsetCommit(_GroupAppendPurpose):
+    """Commit offsets. ``errors`` has the error or NONE of every partition of the request; those
+    with NONE are in the append."""
 
-    ``replies``: a ticket and its answer: a response message, or error codes by partition.
-    """
+    respond: RespondOffsets
+    errors: Mapping[TopicPartition, ErrorCode]
 
-    replies: list[tuple[Ticket, Any]] = field(default_factory=list)
-    timers: list[Timer] = field(default_factory=list)
-    writes: list[Write] = field(default_factory=list)
-    notes: list[Note] = field(default_factory=list)
 
-    def reply(self, ticket: Ticket, answer: Any) -> None:
-        self.replies.append((ticket, answer))
+@dataclass(frozen=True, slots=True)
+class OffsetDeletion(_GroupAppendPurpose):
+    """Delete offsets. ``respond`` is None when they have expired or their topics are deleted."""
 
-    def note(self, event: str, group: Group, level: str = "info", **facts: Any) -> None:
-        self.notes.append(Note(level, event, {"group": group.group_id, **facts}))
+    respond: RespondError | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDeletion(_GroupAppendPurpose):
+    """Delete the group with all its offsets."""
+
+    respond: RespondError
+
+
+@dataclass(frozen=True, slots=True)
+class EmptyGeneration(_GroupAppendPurpose):
+    """Store a generation without members."""
+
+
+@dataclass(frozen=True, slots=True)
+class AssignmentUpdate(_GroupAppendPurpose):
+    """Store the assignments of a generation."""
+
+    generation_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class StaticMemberReplacement(_GroupAppendPurpose):
+    """Store a static member under its new id, without a rebalance. The ``old_`` fields restore it
+    if the append fails."""
+
+    member: Member
+    member_id: str
+    old_member_id: str
+    old_protocols: Protocols
+    old_rebalance_timeout_ms: int
+    old_session_timeout_ms: int
+    old_leader_id: str | None
+    can_skip_assignment: bool
+
+
+GroupAppendPurpose: TypeAlias = (
+    OffsetCommit
+    | OffsetDeletion
+    | GroupDeletion
+    | EmptyGeneration
+    | AssignmentUpdate
+    | StaticMemberReplacement
+)
+
+# ---- results
+
+T = TypeVar("T")
+GroupAppend: TypeAlias = CoordinatorAppend[GroupRecord, GroupAppendPurpose]
+GroupResult: TypeAlias = CoordinatorResult[T, GroupRecord, GroupAppendPurpose, GroupTimer]

@@ -1,67 +1,105 @@
-"""The groups of one partition of ``__consumer_offsets``: requests in, records out, records in."""
+"""The groups of one partition of ``__consumer_offsets``, as a coordinator shard."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import assert_never
 
-from minikafka.core.group.answers import UNKNOWN_MEMBER, join_error, offset_write_error, sync_error
+from minikafka.core.coordinator_shard import CoordinatorResult, CoordinatorShard
+from minikafka.core.group import records
 from minikafka.core.group.committing import (
     CommitFacts,
-    Deleted,
-    OffsetsStored,
-    Tombstoned,
     commit,
+    delete_group,
+    delete_offsets,
     expire,
 )
 from minikafka.core.group.config import GroupConfig
-from minikafka.core.group.group import Group
-from minikafka.core.group.joining import JoinFacts, Joining, Replacement, replacement_stored
-from minikafka.core.group.member import Member, Ticket
+from minikafka.core.group.group import Group, GroupState
+from minikafka.core.group.joining import JoinFacts, Joining, replacement_stored
+from minikafka.core.group.liveness import heartbeat, heartbeat_expired, leave
+from minikafka.core.group.member import Member, RespondJoin, RespondSync
 from minikafka.core.group.rebalance import (
-    EmptyStored,
+    complete_join,
+    fail_parked_requests,
+    initial_join_over,
     prepare_rebalance,
-    propagate_assignments,
     schedule_heartbeat,
+    sync_expired,
 )
 from minikafka.core.group.records import GroupRecord, GroupStored, OffsetCommitted
+from minikafka.core.group.responses import (
+    UNKNOWN_MEMBER,
+    join_error,
+    offset_write_error,
+    sync_error,
+)
 from minikafka.core.group.result import (
+    AssignmentUpdate,
     CheckHeartbeat,
     CheckJoin,
     CheckSync,
-    CoordinatorResult,
-    Write,
+    EmptyGeneration,
+    GroupAppend,
+    GroupAppendPurpose,
+    GroupDeletion,
+    GroupResult,
+    GroupTimer,
+    HeartbeatTimer,
+    InitialJoinTimer,
+    JoinTimer,
+    OffsetCommit,
+    OffsetDeletion,
+    RespondError,
+    RespondOffsets,
+    StaticMemberReplacement,
+    SyncTimer,
 )
-from minikafka.core.group.states import GroupState
-from minikafka.core.group.syncing import AssignmentStored, SyncFacts, assignment_failed, sync
+from minikafka.core.group.syncing import SyncFacts, assignments_stored, sync
+from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
+from minikafka.protocol.messages.leave_group import MemberIdentity, MemberResponse
 from minikafka.protocol.messages.offsets_log import GroupMetadataValue
 
 
-class GroupShard:
-    """``replay`` is the only way in which what the log says gets in here: record by record while
-    loading, and again, once it is replicated, for each record that a request led to.
+class GroupShard(CoordinatorShard[GroupRecord, GroupAppendPurpose, GroupTimer]):
+    """Kafka's ``GroupCoordinator`` and ``GroupMetadataManager`` for one partition.
 
-    Between that live the members' waiting requests and their phase: those are not in any record,
-    and a new coordinator starts without them.
+    Records hold generations, assignments and offsets. The phase of a rebalance and parked requests
+    are in no record: a new coordinator starts without them, and the members join again.
     """
+
+    awaits_replication = False
 
     def __init__(self, config: GroupConfig) -> None:
         self.groups: dict[str, Group] = {}
         self._config = config
-        self._live = False
-        self._in_transactions: dict[int, dict[str, None]] = {}  # of producers: groups, in order
+        self._loaded = False
+        # The groups with offsets that a transaction of the producer decides on, in order.
+        self._in_transactions: dict[int, dict[str, None]] = {}
 
-    # -- loading and unloading
+    @property
+    def size(self) -> int:
+        return len(self.groups)
+
+    # -- records
+
+    @staticmethod
+    def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:
+        return records.encode_record(record)
+
+    @staticmethod
+    def decode(key: bytes, value: bytes | None) -> GroupRecord | None:
+        return records.decode_record(key, value)
 
     def replay(self, record: GroupRecord, offset: int, producer_id: int | None = None) -> None:
-        """A record of the log, at ``offset``; ``producer_id`` of a transaction, if it is in one."""
         if isinstance(record, GroupStored):
             if record.value is None:
-                self._forget(record.group_id)
-            elif self._live:
-                self._adopt(record.group_id, record.value)
+                self._replay_group_tombstone(record.group_id)
+            elif self._loaded:
+                self._replay_own_generation(record.group_id, record.value)
             else:
-                self._load(record.group_id, record.value)
+                self._load_group(record.group_id, record.value)
             return
         group = self._group_of_offset(record)
         if group is None:
@@ -70,25 +108,23 @@ class GroupShard:
             group.offsets.replay_in_transaction(
                 producer_id, record.topic_partition, offset, record.committed
             )
-            self._follow(group, producer_id)
+            self._track_transaction(group, producer_id)
         elif record.committed is None:
             group.offsets.remove(record.topic_partition)
-        elif self._live:
+        elif self._loaded:
             group.offsets.complete(record.topic_partition, offset, record.committed)
         else:
             group.offsets.replay(record.topic_partition, offset, record.committed)
 
-    def replay_end_of_transaction(self, producer_id: int, offset: int, committed: bool) -> None:
-        """The marker of the log at ``offset``. A partition has as many groups as you like: those
-        are looked at that the producer commits for."""
+    def replay_end_transaction_marker(self, producer_id: int, offset: int, committed: bool) -> None:
         for group_id in self._in_transactions.pop(producer_id, ()):
             group = self.groups.get(group_id)
-            if group is not None:  # else all that it awaited was deleted
+            if group is not None:  # otherwise it was deleted with all its offsets
                 group.offsets.end_transaction(producer_id, offset, committed)
-                self._follow(group, producer_id)
+                self._track_transaction(group, producer_id)
 
-    def _follow(self, group: Group, producer_id: int) -> None:
-        """Know whether the group awaits the end of a transaction of the producer. Kafka:
+    def _track_transaction(self, group: Group, producer_id: int) -> None:
+        """Update ``_in_transactions``, so that a marker need not look at every group. Kafka:
         ``openGroupsForProducer``."""
         groups = self._in_transactions.setdefault(producer_id, {})
         if group.offsets.awaits(producer_id):
@@ -98,50 +134,13 @@ class GroupShard:
         if not groups:
             del self._in_transactions[producer_id]
 
-    def loaded(self, now_ms: int) -> CoordinatorResult:
-        """The log is read: sessions start; groups that may not be so large have to rebalance."""
-        result = CoordinatorResult()
-        self._live = True
-        for group_id, group in list(self.groups.items()):
-            if group.is_forgettable and group.protocol_type is None:
-                del self.groups[group_id]  # all its offsets have been deleted
-                continue
-            if group.state_since_ms is None and group.protocol_type is None:
-                group.state_since_ms = now_ms
-            if len(group.members) > self._config.group_max_size:
-                reason = "the group is larger than group.max.size"
-                prepare_rebalance(group, reason, self._config, now_ms, result)
-            for member in group.members.values():
-                schedule_heartbeat(group, member, result)
-        return result
-
-    def unloaded(self, now_ms: int) -> CoordinatorResult:
-        """Another broker coordinates these now: who waits is told so."""
-        result = CoordinatorResult()
-        for group in self.groups.values():
-            group.transition_to(GroupState.DEAD, now_ms)
-            for member in group.members.values():
-                ticket = group.take_join(member)
-                if ticket is not None:
-                    answer = join_error(ErrorCode.NOT_COORDINATOR, member.member_id)
-                    result.reply(ticket, answer)
-                if member.awaiting_sync is not None:
-                    result.reply(member.awaiting_sync, sync_error(ErrorCode.NOT_COORDINATOR))
-                    member.awaiting_sync = None
-            for member_id in (*group.members, *group.pending_members):
-                result.timers.append(CheckHeartbeat(group, member_id))
-            result.timers += (CheckJoin(group), CheckSync(group))
-        self.groups.clear()
-        self._in_transactions.clear()
-        return result
-
     def _group_of_offset(self, record: OffsetCommitted) -> Group | None:
         group = self.groups.get(record.group_id)
-        if group is None and not self._live and record.committed is not None:
+        if group is None and not self._loaded and record.committed is not None:
             group = self.groups[record.group_id] = Group(record.group_id, None)
         return group
 
-    def _load(self, group_id: str, value: GroupMetadataValue) -> None:
+    def _load_group(self, group_id: str, value: GroupMetadataValue) -> None:
         since_ms = value.current_state_timestamp
         group = Group(group_id, None if since_ms == -1 else since_ms)
         group.generation_id = value.generation
@@ -169,9 +168,9 @@ class GroupShard:
             group.offsets = known.offsets
         self.groups[group_id] = group
 
-    def _adopt(self, group_id: str, value: GroupMetadataValue) -> None:
-        """A generation that was written here is replicated. Without effect where the group has
-        gone on meanwhile."""
+    def _replay_own_generation(self, group_id: str, value: GroupMetadataValue) -> None:
+        """Take over the assignments of a generation that this shard has appended. Without effect if
+        the group has begun another rebalance meanwhile."""
         group = self.groups.get(group_id)
         if group is None or group.generation_id != value.generation:
             return
@@ -181,138 +180,230 @@ class GroupShard:
                 if member is not None:
                     member.assignment = stored.assignment
 
-    def _forget(self, group_id: str) -> None:
-        """The group's own record is deleted; its offsets have records of their own."""
-        if not self._live:
+    def _replay_group_tombstone(self, group_id: str) -> None:
+        """While loading, the group loses its generation; its offsets have their own tombstones.
+        Later, ``settle`` deletes the group."""
+        if not self._loaded:
             known = self.groups.pop(group_id, None)
             if known is not None and not known.offsets.is_empty:
                 group = self.groups[group_id] = Group(group_id, None)
                 group.offsets = known.offsets
 
-    # -- requests
+    # -- loading and unloading
+
+    def loaded(self, now_ms: int) -> GroupResult[None]:
+        """Start the sessions of all members. A group larger than ``group.max.size`` rebalances."""
+        result: GroupResult[None] = CoordinatorResult(None)
+        self._loaded = True
+        for group_id, group in list(self.groups.items()):
+            if group.is_forgettable and group.protocol_type is None:
+                del self.groups[group_id]  # all its offsets have been deleted
+                continue
+            if group.state_since_ms is None and group.protocol_type is None:
+                group.state_since_ms = now_ms
+            if len(group.members) > self._config.group_max_size:
+                reason = "the group is larger than group.max.size"
+                prepare_rebalance(group, reason, self._config, now_ms, result)
+            for member in group.members.values():
+                schedule_heartbeat(group, member, result)
+        return result
+
+    def unloaded(self, now_ms: int) -> GroupResult[None]:
+        """Parked requests fail with NOT_COORDINATOR, so that the members find the new one."""
+        result: GroupResult[None] = CoordinatorResult(None)
+        for group in self.groups.values():
+            group.transition_to(GroupState.DEAD, now_ms)
+            for member in group.members.values():
+                fail_parked_requests(group, member, ErrorCode.NOT_COORDINATOR, result)
+            for member_id in (*group.members, *group.pending_members):
+                result.effects.append(CheckHeartbeat(group, member_id))
+            result.effects += (CheckJoin(group), CheckSync(group))
+        self.groups.clear()
+        self._in_transactions.clear()
+        return result
+
+    # -- requests of members
 
     def join(
-        self, group_id: str, facts: JoinFacts, ticket: Ticket, now_ms: int
-    ) -> CoordinatorResult:
-        """A group begins with the first who asks to join it."""
-        result = CoordinatorResult()
+        self, group_id: str, facts: JoinFacts, respond: RespondJoin, now_ms: int
+    ) -> GroupResult[None]:
+        """The first JoinGroup creates the group."""
+        result: GroupResult[None] = CoordinatorResult(None)
         group = self.groups.get(group_id)
         if group is None:
             if facts.member_id != UNKNOWN_MEMBER:
                 unknown = join_error(ErrorCode.UNKNOWN_MEMBER_ID, facts.member_id)
-                result.reply(ticket, unknown)
+                result.reply(respond, unknown)
                 return result
             group = self.groups[group_id] = Group(group_id, now_ms)
-        Joining(group, facts, ticket, self._config, now_ms, result).handle()
+        Joining(group, facts, respond, self._config, now_ms, result).handle()
         if group.is_forgettable and group.generation_id == 0:
-            del self.groups[group_id]  # it began with a request that was refused
+            del self.groups[group_id]  # the request that created it was refused
         return result
 
-    def sync(self, group_id: str, facts: SyncFacts, ticket: Ticket) -> CoordinatorResult:
-        result = CoordinatorResult()
+    def sync(self, group_id: str, facts: SyncFacts, respond: RespondSync) -> GroupResult[None]:
+        result: GroupResult[None] = CoordinatorResult(None)
         group = self.groups.get(group_id)
         if group is None:
-            result.reply(ticket, sync_error(ErrorCode.UNKNOWN_MEMBER_ID))
+            result.reply(respond, sync_error(ErrorCode.UNKNOWN_MEMBER_ID))
         else:
-            sync(group, facts, ticket, result)
+            sync(group, facts, respond, result)
         return result
 
+    def heartbeat(
+        self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int
+    ) -> GroupResult[ErrorCode]:
+        """The response is the error code."""
+        result: GroupResult[None] = CoordinatorResult(None)
+        group = self.groups.get(group_id)
+        if group is None:
+            return result.responding(ErrorCode.UNKNOWN_MEMBER_ID)
+        return result.responding(
+            heartbeat(group, member_id, group_instance_id, generation_id, result)
+        )
+
+    def leave(
+        self, group_id: str, identities: Sequence[MemberIdentity], now_ms: int
+    ) -> GroupResult[list[MemberResponse]]:
+        result: GroupResult[None] = CoordinatorResult(None)
+        group = self.groups.get(group_id)
+        if group is None:
+            unknown = ErrorCode.UNKNOWN_MEMBER_ID
+            return result.responding(
+                [
+                    MemberResponse(who.member_id, who.group_instance_id, unknown)
+                    for who in identities
+                ]
+            )
+        return result.responding(leave(group, identities, self._config, now_ms, result))
+
+    # -- timers
+
+    def heartbeat_expired(self, timer: HeartbeatTimer, now_ms: int) -> GroupResult[None]:
+        result: GroupResult[None] = CoordinatorResult(None)
+        heartbeat_expired(timer, self._config, now_ms, result)
+        return result
+
+    def join_over(self, timer: JoinTimer | InitialJoinTimer, now_ms: int) -> GroupResult[None]:
+        """The joining phase is complete, or its time has passed."""
+        result: GroupResult[None] = CoordinatorResult(None)
+        if isinstance(timer, JoinTimer):
+            complete_join(timer.group, now_ms, result)
+        else:
+            initial_join_over(timer.group, timer, self._config, now_ms, result)
+        return result
+
+    def sync_expired(self, timer: SyncTimer, now_ms: int) -> GroupResult[None]:
+        result: GroupResult[None] = CoordinatorResult(None)
+        sync_expired(timer.group, timer.generation_id, self._config, now_ms, result)
+        return result
+
+    # -- offsets and deletions
+
     def commit(
-        self, group_id: str, facts: CommitFacts, ticket: Ticket, now_ms: int
-    ) -> CoordinatorResult:
-        """A group may begin with the first commit of somebody who assigns partitions himself."""
-        result = CoordinatorResult()
+        self, group_id: str, facts: CommitFacts, respond: RespondOffsets, now_ms: int
+    ) -> GroupResult[None]:
+        """The first commit of a client that assigns its partitions itself creates the group."""
+        result: GroupResult[None] = CoordinatorResult(None)
         group = self.groups.get(group_id)
         if group is None:
             if facts.generation_id >= 0:
                 error = ErrorCode.ILLEGAL_GENERATION
                 if facts.transaction is not None:
                     error = ErrorCode.UNKNOWN_MEMBER_ID
-                result.reply(ticket, dict.fromkeys(facts.offsets, error))
+                result.reply(respond, dict.fromkeys(facts.offsets, error))
                 return result
             group = self.groups[group_id] = Group(group_id, now_ms)
-        commit(group, facts, ticket, self._config, result)
+        commit(group, facts, respond, self._config, result)
         if facts.transaction is not None:
-            self._follow(group, facts.transaction.producer_id)
+            self._track_transaction(group, facts.transaction.producer_id)
         return result
 
-    def expire(self, group: Group, now_ms: int) -> tuple[CoordinatorResult, int]:
-        """As ``committing.expire``."""
-        result = CoordinatorResult()
-        return result, expire(group, self._config, now_ms, result)
-
-    # -- after the write
-
-    def settle(
-        self, write: Write, error: ErrorCode, base_offset: int, now_ms: int
-    ) -> CoordinatorResult:
-        """The records of ``write`` are in the log from ``base_offset`` on, or ``error`` says why
-        not; after REQUEST_TIMED_OUT nobody knows."""
-        result = CoordinatorResult()
-        group, then = write.group, write.then
-        if error is ErrorCode.NONE and not group.is_dead:
-            producer_id = None if write.transaction is None else write.transaction.producer_id
-            for record in write.records:
-                self.replay(record, base_offset, producer_id)
-        self._settled(group, then, write, error, now_ms, result)
-        return result
-
-    def _settled(
+    def delete_offsets(
         self,
         group: Group,
-        then: Any,
-        write: Write,
-        error: ErrorCode,
-        now_ms: int,
-        result: CoordinatorResult,
-    ) -> None:
-        failed = error is not ErrorCode.NONE
-        if isinstance(then, OffsetsStored):
-            self._take_back_offsets(group, write, failed)
-            told = offset_write_error(error)
-            result.reply(then.ticket, {tp: code or told for tp, code in then.errors.items()})
-        elif isinstance(then, AssignmentStored):
-            if failed:
-                assignment_failed(group, then, error, self._config, now_ms, result)
-            elif (
-                group.state is GroupState.COMPLETING_REBALANCE
-                and group.generation_id == then.generation_id
-            ):
-                propagate_assignments(group, result)
-                group.transition_to(GroupState.STABLE, now_ms)
-        elif isinstance(then, Replacement):
-            replacement_stored(group, then, error, result)
-        elif isinstance(then, Tombstoned):
-            if not failed and group.is_forgettable:
-                self._delete(group, now_ms, result)
-            if then.ticket is not None:
-                result.reply(then.ticket, offset_write_error(error))
-        elif isinstance(then, Deleted):
-            told = offset_write_error(error)
-            if not failed and group.state is GroupState.EMPTY:
-                self._delete(group, now_ms, result)
-            elif not failed and not group.is_dead:
-                told = ErrorCode.NON_EMPTY_GROUP  # somebody came while it was written
-            result.reply(then.ticket, told)
-        else:
-            assert isinstance(then, EmptyStored)
-            if failed:  # the generation before would come back, and its members time out
-                result.note("empty_group_not_stored", group, level="warning", error=error.name)
+        topic_partitions: Iterable[TopicPartition],
+        respond: RespondError | None,
+    ) -> GroupResult[int]:
+        """The response is the number of offsets, at once; ``respond`` is called later."""
+        result: GroupResult[None] = CoordinatorResult(None)
+        return result.responding(delete_offsets(group, topic_partitions, respond, result))
 
-    def _delete(self, group: Group, now_ms: int, result: CoordinatorResult) -> None:
+    def expire(self, group: Group, now_ms: int) -> GroupResult[int]:
+        """The response is the number of expired offsets."""
+        result: GroupResult[None] = CoordinatorResult(None)
+        return result.responding(expire(group, self._config, now_ms, result))
+
+    def delete_group(self, group: Group, respond: RespondError) -> GroupResult[None]:
+        result: GroupResult[None] = CoordinatorResult(None)
+        offsets = delete_group(group, respond, result)
+        result.event("group_deleted", group=group.group_id, offsets=offsets)
+        return result
+
+    # -- outcomes of appends
+
+    def settle(
+        self, append: GroupAppend, error: ErrorCode, base_offset: int, now_ms: int
+    ) -> GroupResult[None]:
+        """A group that was deleted meanwhile does not come back: its records are not replayed."""
+        result: GroupResult[None] = CoordinatorResult(None)
+        purpose = append.purpose
+        if error is ErrorCode.NONE and not purpose.group.is_dead:
+            producer_id = None if append.transaction is None else append.transaction.producer_id
+            for record in append.records:
+                self.replay(record, base_offset, producer_id)
+        if isinstance(purpose, OffsetCommit):
+            self._offsets_settled(append, error)
+            code = offset_write_error(error)
+            errors = {tp: refusal or code for tp, refusal in purpose.errors.items()}
+            result.reply(purpose.respond, errors)
+        elif isinstance(purpose, AssignmentUpdate):
+            assignments_stored(purpose, error, self._config, now_ms, result)
+        elif isinstance(purpose, StaticMemberReplacement):
+            replacement_stored(purpose, error, result)
+        elif isinstance(purpose, OffsetDeletion):
+            if error is ErrorCode.NONE and purpose.group.is_forgettable:
+                self._delete(purpose.group, now_ms, result)
+            if purpose.respond is not None:
+                result.reply(purpose.respond, offset_write_error(error))
+        elif isinstance(purpose, GroupDeletion):
+            self._group_deletion_settled(purpose, error, now_ms, result)
+        elif isinstance(purpose, EmptyGeneration):
+            if error is not ErrorCode.NONE:
+                # After a failover the last stored generation comes back; its members time out.
+                group_id = purpose.group.group_id
+                result.event(
+                    "empty_group_not_stored", level="warning", group=group_id, error=error.name
+                )
+        else:
+            assert_never(purpose)
+        return result
+
+    def _group_deletion_settled(
+        self, deletion: GroupDeletion, error: ErrorCode, now_ms: int, result: GroupResult[None]
+    ) -> None:
+        group, code = deletion.group, offset_write_error(error)
+        if error is ErrorCode.NONE:
+            if group.state is GroupState.EMPTY:
+                self._delete(group, now_ms, result)
+            elif not group.is_dead:
+                code = ErrorCode.NON_EMPTY_GROUP  # a member has joined meanwhile
+        result.reply(deletion.respond, code)
+
+    def _delete(self, group: Group, now_ms: int, result: GroupResult[None]) -> None:
         group.transition_to(GroupState.DEAD, now_ms)
         self.groups.pop(group.group_id, None)
-        result.timers += (CheckHeartbeat(group, member_id) for member_id in group.pending_members)
+        result.effects += (CheckHeartbeat(group, member_id) for member_id in group.pending_members)
 
-    def _take_back_offsets(self, group: Group, write: Write, failed: bool) -> None:
-        """They are not on their way any more."""
-        transaction = write.transaction
-        for record in write.records:
+    def _offsets_settled(self, append: GroupAppend, error: ErrorCode) -> None:
+        """The offsets are not pending any more."""
+        group, transaction = append.purpose.group, append.transaction
+        for record in append.records:
             if not isinstance(record, OffsetCommitted) or record.committed is None:
                 continue
             if transaction is not None:
-                group.offsets.leave_way(transaction.producer_id, record.topic_partition)
-            elif failed:
+                group.offsets.settle_in_transaction(transaction.producer_id, record.topic_partition)
+            elif error is not ErrorCode.NONE:
                 group.offsets.fail(record.topic_partition, record.committed)
         if transaction is not None and not group.is_dead:
-            self._follow(group, transaction.producer_id)
+            self._track_transaction(group, transaction.producer_id)

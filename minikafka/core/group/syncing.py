@@ -1,34 +1,35 @@
-"""SyncGroup: the leader's assignments go to the log first, then to the members."""
+"""SyncGroup requests: the leader's assignments are stored in the log, then sent to the members."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from minikafka.core.group.answers import (
-    current_member_error,
-    group_write_error,
-    sync_answer,
-    sync_error,
-)
+from minikafka.core.coordinator_shard import CoordinatorAppend
 from minikafka.core.group.config import GroupConfig
-from minikafka.core.group.group import Group
-from minikafka.core.group.member import Ticket
+from minikafka.core.group.group import Group, GroupState
+from minikafka.core.group.member import RespondSync
 from minikafka.core.group.rebalance import (
+    group_record,
     maybe_prepare_rebalance,
+    propagate_assignments,
     reset_assignments,
     schedule_heartbeat,
-    stored,
 )
-from minikafka.core.group.result import CheckSync, CoordinatorResult, Write
-from minikafka.core.group.states import GroupState
+from minikafka.core.group.responses import (
+    current_member_error,
+    group_write_error,
+    sync_error,
+    sync_response,
+)
+from minikafka.core.group.result import AssignmentUpdate, CheckSync, GroupResult
 from minikafka.kernel.errors import ErrorCode
 
 
 @dataclass(frozen=True, slots=True)
 class SyncFacts:
-    """A SyncGroup request. ``assignments`` by member id, from the leader. The protocol is named
-    from version 5 on (KIP-559)."""
+    """A SyncGroup request. ``assignments``, by member id, are sent by the leader only. The protocol
+    fields are None before version 5 (KIP-559)."""
 
     member_id: str
     group_instance_id: str | None
@@ -38,30 +39,25 @@ class SyncFacts:
     assignments: Mapping[str, bytes]
 
 
-@dataclass(frozen=True, slots=True)
-class AssignmentStored:
-    """After the write: the assignments of that generation are in the log."""
-
-    generation_id: int
-
-
-def sync(group: Group, facts: SyncFacts, ticket: Ticket, result: CoordinatorResult) -> None:
+def sync(group: Group, facts: SyncFacts, respond: RespondSync, result: GroupResult[None]) -> None:
+    """Respond at once in a stable group. Otherwise park the request until the assignments are
+    stored."""
     error = _refusal(group, facts)
     if error is not None:
-        result.reply(ticket, sync_error(error))
+        result.reply(respond, sync_error(error))
         return
     member = group.members[facts.member_id]
     group.pending_sync.pop(member.member_id, None)
-    result.timers.append(CheckSync(group))
+    result.effects.append(CheckSync(group))
     if group.state is GroupState.STABLE:
-        result.reply(ticket, sync_answer(group, member))
+        result.reply(respond, sync_response(group, member))
         schedule_heartbeat(group, member, result)
         return
-    if member.awaiting_sync is not None:  # it asked again: nobody reads the first answer
+    if member.awaiting_sync is not None:  # a repeated request replaces the parked one
         result.reply(member.awaiting_sync, sync_error(ErrorCode.REBALANCE_IN_PROGRESS))
-    member.awaiting_sync = ticket
+    member.awaiting_sync = respond
     if group.leader_id == member.member_id:
-        _store(group, facts.assignments, result)
+        _store_assignments(group, facts.assignments, result)
 
 
 def _refusal(group: Group, facts: SyncFacts) -> ErrorCode | None:
@@ -81,45 +77,53 @@ def _refusal(group: Group, facts: SyncFacts) -> ErrorCode | None:
     return None
 
 
-def _store(group: Group, given: Mapping[str, bytes], result: CoordinatorResult) -> None:
-    """Who has not been given anything has an empty assignment; who is no member gets none."""
+def _store_assignments(group: Group, given: Mapping[str, bytes], result: GroupResult[None]) -> None:
+    """A member that the leader has left out gets an empty assignment. Assignments for unknown
+    member ids are dropped."""
     missing = [member_id for member_id in group.members if member_id not in given]
     if missing:
-        result.note(
+        result.event(
             "members_without_assignment",
-            group,
+            group=group.group_id,
             level="warning",
             members=missing,
             generation=group.generation_id,
         )
     assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
-    result.note(
+    result.event(
         "assignment_received",
-        group,
+        group=group.group_id,
         leader=group.leader_id,
         generation=group.generation_id,
         members=len(group.members),
         static=len(group.static_members),
     )
-    record = stored(group, assignments)
-    result.writes.append(Write(group, (record,), AssignmentStored(group.generation_id)))
+    record = group_record(group, assignments)
+    purpose = AssignmentUpdate(group, group.generation_id)
+    result.appends.append(CoordinatorAppend((record,), purpose))
 
 
-def assignment_failed(
-    group: Group,
-    then: AssignmentStored,
+def assignments_stored(
+    update: AssignmentUpdate,
     error: ErrorCode,
     config: GroupConfig,
     now_ms: int,
-    result: CoordinatorResult,
+    result: GroupResult[None],
 ) -> None:
-    """The members are told, and have to start over; unless they have meanwhile."""
-    if _is_waited_for(group, then.generation_id):
-        told = group_write_error(error)
-        reset_assignments(group, told, result)
-        reason = f"{told.name} when storing the assignment"
-        maybe_prepare_rebalance(group, reason, config, now_ms, result)
-
-
-def _is_waited_for(group: Group, generation_id: int) -> bool:
-    return group.state is GroupState.COMPLETING_REBALANCE and group.generation_id == generation_id
+    """The append of the assignments has succeeded: respond to the parked SyncGroup requests. Or it
+    has failed with ``error``: fail them and rebalance. Without effect if the group has begun
+    another rebalance meanwhile."""
+    group = update.group
+    if (
+        group.state is not GroupState.COMPLETING_REBALANCE
+        or group.generation_id != update.generation_id
+    ):
+        return
+    if error is ErrorCode.NONE:
+        propagate_assignments(group, result)
+        group.transition_to(GroupState.STABLE, now_ms)
+        return
+    code = group_write_error(error)
+    reset_assignments(group, code, result)
+    reason = f"{code.name} when storing the assignment"
+    maybe_prepare_rebalance(group, reason, config, now_ms, result)

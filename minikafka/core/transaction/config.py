@@ -1,4 +1,4 @@
-"""What transactions are allowed, by Kafka's keys."""
+"""The limits of transactions, by Kafka's configuration keys."""
 
 from __future__ import annotations
 

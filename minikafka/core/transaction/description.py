@@ -1,25 +1,28 @@
-"""What administrators are told of transactions."""
+"""Responses about transactions: DescribeTransactions, ListTransactions."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
-from minikafka.core.transaction.states import STATES_BY_TITLE, TransactionState
-from minikafka.core.transaction.transaction import Transaction
+from minikafka.core.transaction.transaction import (
+    STATES_BY_TITLE,
+    Transaction,
+    TransactionState,
+)
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.grouping import grouped
-from minikafka.protocol.messages import describe_transactions as answers
+from minikafka.protocol.messages import describe_transactions as messages
 from minikafka.protocol.messages.list_transactions import ListedTransaction
 
 
-def described(transactional_id: str, transaction: Transaction | None) -> answers.TransactionState:
-    """With the partitions that still wait for the end of the transaction."""
+def described(transactional_id: str, transaction: Transaction | None) -> messages.TransactionState:
+    """The partitions are those without a marker yet."""
     if transaction is None or not transaction.is_visible:
-        return answers.TransactionState(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, transactional_id)
+        return messages.TransactionState(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, transactional_id)
     facts = transaction.facts
     open_partitions = transaction.unmarked if facts.state.is_prepared else facts.partitions
     topics = grouped(sorted(open_partitions))
-    return answers.TransactionState(
+    return messages.TransactionState(
         ErrorCode.NONE,
         transactional_id,
         facts.state.title,
@@ -27,12 +30,12 @@ def described(transactional_id: str, transaction: Transaction | None) -> answers
         facts.start_ms,
         facts.producer_id,
         facts.producer_epoch,
-        [answers.TopicData(*of_topic) for of_topic in topics.items()],
+        [messages.TopicData(*of_topic) for of_topic in topics.items()],
     )
 
 
 def states_named(titles: Collection[str]) -> tuple[set[TransactionState], list[str]]:
-    """Kafka's names, in their case; and those that are none."""
+    """The states with these titles (case-sensitive), and the unknown titles."""
     known = {STATES_BY_TITLE[title] for title in titles if title in STATES_BY_TITLE}
     return known, [title for title in titles if title not in STATES_BY_TITLE]
 
@@ -44,7 +47,8 @@ def is_listed(
     longer_than_ms: int,
     now_ms: int,
 ) -> bool:
-    """``states`` None, ``producer_ids`` empty and ``longer_than_ms`` below 0 take everything."""
+    """Whether the transaction passes all filters. ``states`` None, empty ``producer_ids`` and a
+    negative ``longer_than_ms`` filter nothing."""
     facts = transaction.facts
     return (
         transaction.is_visible

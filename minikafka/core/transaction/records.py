@@ -1,12 +1,15 @@
-"""The records of a transactional id's partition of ``__transaction_state``: to bytes and back."""
+"""The records of ``__transaction_state``, encoded and decoded."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final
 
-from minikafka.core.transaction.facts import TransactionFacts
-from minikafka.core.transaction.states import STATES_BY_NUMBER, TransactionState
+from minikafka.core.transaction.transaction import (
+    STATES_BY_NUMBER,
+    TransactionFacts,
+    TransactionState,
+)
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.grouping import grouped
 from minikafka.protocol.buffer import DecodeError
@@ -27,14 +30,14 @@ _STORED_STATES: Final = frozenset(TransactionState) - {
 
 @dataclass(frozen=True, slots=True)
 class TransactionStored:
-    """``facts`` None: the transactional id is deleted."""
+    """The facts of a transactional id, or with ``facts`` None its tombstone."""
 
     transactional_id: str
     facts: TransactionFacts | None
 
 
 def encode_record(record: TransactionStored) -> tuple[bytes, bytes | None]:
-    """Key and value. Raises EncodeError for what has no place in them (a text over 32 KB)."""
+    """Key and value. Raises EncodeError for a text over 32 KB."""
     key = encode_versioned(TransactionLogKey(record.transactional_id), _KEY_VERSION)
     facts = record.facts
     if facts is None:
@@ -53,7 +56,7 @@ def encode_record(record: TransactionStored) -> tuple[bytes, bytes | None]:
 
 
 def decode_record(key: bytes, value: bytes | None) -> TransactionStored | None:
-    """None for a key of a later Kafka. Raises DecodeError, also for what cannot be."""
+    """None for a key of a later Kafka. Raises DecodeError, also for impossible values."""
     if version_of(key) != _KEY_VERSION:
         return None
     transactional_id = decode_versioned(TransactionLogKey, key)[0].transactional_id

@@ -1,77 +1,100 @@
-"""What handling a request comes to: records, answers, markers to send, lines for the log."""
+"""What decisions on transactions lead to: appends with their purposes, markers, responses."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
 
+from minikafka.core.coordinator_shard import CoordinatorAppend, CoordinatorResult
 from minikafka.core.transaction.records import TransactionStored
-from minikafka.core.transaction.transaction import Transaction
-from minikafka.kernel.cluster import TopicPartition
+from minikafka.core.transaction.transaction import Markers, Transaction
 from minikafka.kernel.errors import ErrorCode
-
-# Takes the answer: an error code, or an ``Initialized``.
-Ticket: TypeAlias = Callable[[Any], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Initialized:
-    """The answer to InitProducerId."""
+    """The response to InitProducerId."""
 
     error: ErrorCode
     producer_id: int = -1
     producer_epoch: int = -1
 
 
+RespondInit: TypeAlias = Callable[[Initialized], None]
+RespondError: TypeAlias = Callable[[ErrorCode], None]
+
+
 @dataclass(frozen=True, slots=True)
-class Markers:
-    """The end of a transaction, to be written to ``partitions`` and then told to
-    ``TransactionShard.markers_written``. ``transaction`` is still the same one while its
-    ``markers`` is this."""
+class _TransactionAppendPurpose:
+    """The transactional id that the record belongs to."""
 
     transaction: Transaction
-    producer_id: int
-    producer_epoch: int
-    committed: bool
-    partitions: tuple[TopicPartition, ...]
+
+    @property
+    def transactions(self) -> tuple[Transaction, ...]:
+        return (self.transaction,)
+
+    def event_facts(self) -> dict[str, Any]:
+        return {"transactional_id": self.transaction.transactional_id}
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
-    """Records to be appended, in one batch, and to be replicated. Comes back to
-    ``TransactionShard.settle`` with how it went; ``then`` says what it is for."""
+class ProducerInitialization(_TransactionAppendPurpose):
+    """Give a producer its id and epoch."""
+
+    respond: RespondInit
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsAddition(_TransactionAppendPurpose):
+    """Add partitions to the transaction."""
+
+    respond: RespondError
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionEnd(_TransactionAppendPurpose):
+    """Decide the outcome that the producer has asked for."""
+
+    respond: RespondError
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionFence(_TransactionAppendPurpose):
+    """Abort the transaction of an earlier producer. ``respond`` belongs to the producer that begins
+    with the transactional id; it is None after a time-out."""
+
+    respond: RespondInit | None
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionCompletion(_TransactionAppendPurpose):
+    """Record that all partitions have their markers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expiration:
+    """Delete transactional ids that have not been used for a long time."""
 
     transactions: tuple[Transaction, ...]
-    records: tuple[TransactionStored, ...]
-    then: Any
+
+    def event_facts(self) -> dict[str, Any]:
+        expired = [transaction.transactional_id for transaction in self.transactions]
+        return {"transactional_ids": len(expired), "first": expired[0]}
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
-    """A line for the event log."""
+TransactionAppendPurpose: TypeAlias = (
+    ProducerInitialization
+    | PartitionsAddition
+    | TransactionEnd
+    | TransactionFence
+    | TransactionCompletion
+    | Expiration
+)
 
-    level: str
-    event: str
-    facts: dict[str, Any]
-
-
-@dataclass(slots=True)
-class CoordinatorResult:
-    """To be carried out in this order: notes, replies, markers, writes. ``retries``: writes to be
-    made again in a moment."""
-
-    replies: list[tuple[Ticket, Any]] = field(default_factory=list)
-    markers: list[Markers] = field(default_factory=list)
-    writes: list[Write] = field(default_factory=list)
-    retries: list[Write] = field(default_factory=list)
-    notes: list[Note] = field(default_factory=list)
-
-    def reply(self, ticket: Ticket | None, answer: Any) -> None:
-        """``ticket`` None: nobody asked."""
-        if ticket is not None:
-            self.replies.append((ticket, answer))
-
-    def note(self, event: str, transaction: Transaction, level: str = "info", **facts: Any) -> None:
-        about = {"transactional_id": transaction.transactional_id, **facts}
-        self.notes.append(Note(level, event, about))
+T = TypeVar("T")
+TransactionAppend: TypeAlias = CoordinatorAppend[TransactionStored, TransactionAppendPurpose]
+TransactionResult: TypeAlias = CoordinatorResult[
+    T, TransactionStored, TransactionAppendPurpose, Markers
+]

@@ -1,60 +1,81 @@
-"""The transactional ids of one partition of ``__transaction_state``: requests in, records out."""
+"""The transactional ids of one partition of ``__transaction_state``, as a coordinator shard."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import assert_never
 
+from minikafka.core.coordinator_shard import CoordinatorAppend, CoordinatorResult, CoordinatorShard
 from minikafka.core.tombstones import in_batches
-from minikafka.core.transaction.answers import not_written
-from minikafka.core.transaction.beginning import begun, refusal_to_begin, rotates
+from minikafka.core.transaction import records
 from minikafka.core.transaction.config import TransactionConfig
-from minikafka.core.transaction.facts import (
-    MAX_EPOCH,
-    NO_EPOCH,
-    ProducerIdAndEpoch,
-    TransactionFacts,
-)
+from minikafka.core.transaction.errors import transaction_append_error
+from minikafka.core.transaction.producer_epochs import begun, refusal_to_begin, rotates
 from minikafka.core.transaction.records import TransactionStored
 from minikafka.core.transaction.result import (
-    CoordinatorResult,
+    Expiration,
     Initialized,
+    PartitionsAddition,
+    ProducerInitialization,
+    RespondError,
+    RespondInit,
+    TransactionAppend,
+    TransactionAppendPurpose,
+    TransactionCompletion,
+    TransactionEnd,
+    TransactionFence,
+    TransactionResult,
+)
+from minikafka.core.transaction.transaction import (
+    MAX_EPOCH,
+    NO_EPOCH,
     Markers,
-    Ticket,
-    Write,
+    ProducerIdAndEpoch,
+    Transaction,
+    TransactionFacts,
+    TransactionState,
 )
-from minikafka.core.transaction.settling import (
-    Begun,
-    Completed,
-    Ended,
-    Expired,
-    PartitionsAdded,
-    Then,
-)
-from minikafka.core.transaction.states import TransactionState
-from minikafka.core.transaction.transaction import Transaction
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
 
 
-class TransactionShard:
-    """``replay`` is the only way in which what the log says gets in here: record by record while
-    loading, and again, once it is replicated, for each record that a request led to. Until then
-    the transaction is ``pending``, and who asks something of it is told CONCURRENT_TRANSACTIONS.
+class TransactionShard(CoordinatorShard[TransactionStored, TransactionAppendPurpose, Markers]):
+    """Kafka's ``TransactionStateManager`` and ``TransactionCoordinator`` for one partition.
 
-    A write that has timed out may be in the log or not; the state here stays the one before. That
-    is sound as each record says everything: what is written next counts, whatever came of it, and
-    no marker is sent before a decision is known to be replicated.
+    While the record of a request is being appended, the transaction is ``pending`` and other
+    requests for it fail with CONCURRENT_TRANSACTIONS.
+
+    An append that has timed out may be in the log or not; the state stays the one before it. That
+    is correct, since each record holds all facts: the next record replaces it in either case, and
+    no marker is sent before the decision is known to be replicated.
     """
+
+    # The end of the log may be a decision that only the previous coordinator knew. Markers for it
+    # are sent when no later leader can be without it. (Kafka sends them at once, and the next
+    # leader may decide differently.)
+    awaits_replication = True
 
     def __init__(self, config: TransactionConfig) -> None:
         self.transactions: dict[str, Transaction] = {}
         self._config = config
-        self.is_closed = False
+        self._unloaded = False
 
-    # -- loading and unloading
+    @property
+    def size(self) -> int:
+        return len(self.transactions)
+
+    # -- records
+
+    @staticmethod
+    def encode(record: TransactionStored) -> tuple[bytes, bytes | None]:
+        return records.encode_record(record)
+
+    @staticmethod
+    def decode(key: bytes, value: bytes | None) -> TransactionStored | None:
+        return records.decode_record(key, value)
 
     def replay(
-        self, record: TransactionStored, offset: int = -1, producer_id: int | None = None
+        self, record: TransactionStored, offset: int, producer_id: int | None = None
     ) -> None:
         known = self.transactions.get(record.transactional_id)
         if record.facts is None:
@@ -66,29 +87,29 @@ class TransactionShard:
         else:
             known.become(record.facts)
 
-    def replay_end_of_transaction(self, producer_id: int, offset: int, committed: bool) -> None:
-        """Nobody writes to this log in transactions."""
+    def replay_end_transaction_marker(self, producer_id: int, offset: int, committed: bool) -> None:
+        """Records of this log are never part of a transaction."""
 
-    def loaded(self, now_ms: int) -> CoordinatorResult:
-        """The log is read: what is decided and not carried out yet goes on, markers and all."""
-        result = CoordinatorResult()
+    # -- loading and unloading
+
+    def loaded(self, now_ms: int) -> TransactionResult[None]:
+        """Send the markers of all decided transactions."""
+        result: TransactionResult[None] = CoordinatorResult(None)
         for transaction in self.transactions.values():
             if transaction.facts.state.is_prepared:
                 self._send_markers(transaction, now_ms, result)
         return result
 
-    def unloaded(self, now_ms: int) -> CoordinatorResult:
-        """Another broker coordinates these now. Writes under way come to nothing here."""
-        self.is_closed = True
-        for transaction in self.transactions.values():
-            transaction.markers = None
+    def unloaded(self, now_ms: int) -> TransactionResult[None]:
+        """Appends under way have no effect any more, and no marker is sent again."""
+        self._unloaded = True
         self.transactions.clear()
-        return CoordinatorResult()
+        return CoordinatorResult(None)
 
     # -- producers
 
     def needs_producer_id(self, transactional_id: str, expected: ProducerIdAndEpoch | None) -> bool:
-        """Whether ``init_producer_id`` is going to take an id that no producer has."""
+        """Whether ``init_producer_id`` needs a fresh producer id."""
         transaction = self.transactions.get(transactional_id)
         return transaction is None or (
             transaction.pending is None
@@ -102,18 +123,18 @@ class TransactionShard:
         timeout_ms: int,
         expected: ProducerIdAndEpoch | None,
         fresh_id: int | None,
-        ticket: Ticket,
+        respond: RespondInit,
         now_ms: int,
-    ) -> CoordinatorResult:
-        """A producer begins: it gets the next epoch, and whoever had the one before is fenced. An
-        open transaction is aborted first; meanwhile CONCURRENT_TRANSACTIONS.
+    ) -> TransactionResult[None]:
+        """A producer begins: it gets the next epoch, which fences its predecessor. An open
+        transaction is aborted first; the producer retries after CONCURRENT_TRANSACTIONS.
 
-        ``expected``: what the producer had, if it goes on after an error (KIP-360).
-        ``fresh_id`` is needed where ``needs_producer_id``.
+        ``expected`` is the current id and epoch, if the producer names them (KIP-360). ``fresh_id``
+        is a producer id that no producer has, if ``needs_producer_id``.
         """
-        result = CoordinatorResult()
+        result: TransactionResult[None] = CoordinatorResult(None)
         if not 0 < timeout_ms <= self._config.transaction_max_timeout_ms:
-            result.reply(ticket, Initialized(ErrorCode.INVALID_TRANSACTION_TIMEOUT))
+            result.reply(respond, Initialized(ErrorCode.INVALID_TRANSACTION_TIMEOUT))
             return result
         transaction = self.transactions.get(transactional_id)
         if transaction is None:
@@ -123,16 +144,17 @@ class TransactionShard:
             self.transactions[transactional_id] = transaction
         error = refusal_to_begin(transaction, expected)
         if error is not None:
-            result.reply(ticket, Initialized(error))
+            result.reply(respond, Initialized(error))
         elif transaction.facts.state is TransactionState.ONGOING:
-            fenced = transaction.facts.fenced(now_ms)
-            self._write(transaction, fenced, Ended(ticket, answer=CONCURRENT), result)
+            fence = TransactionFence(transaction, respond)
+            result.appends.append(_append(transaction.facts.fenced(now_ms), fence))
         else:
             next_facts = begun(transaction.facts, timeout_ms, expected, fresh_id, now_ms)
             if next_facts is None:
-                result.reply(ticket, Initialized(ErrorCode.PRODUCER_FENCED))
+                result.reply(respond, Initialized(ErrorCode.PRODUCER_FENCED))
             else:
-                self._write(transaction, next_facts, Begun(ticket), result)
+                initialization = ProducerInitialization(transaction, respond)
+                result.appends.append(_append(next_facts, initialization))
         return result
 
     # -- transactions
@@ -142,24 +164,24 @@ class TransactionShard:
         transactional_id: str,
         producer: ProducerIdAndEpoch,
         partitions: frozenset[TopicPartition],
-        ticket: Ticket,
+        respond: RespondError,
         now_ms: int,
-    ) -> CoordinatorResult:
-        """The transaction, which begins with the first of them, is going to write there."""
-        result = CoordinatorResult()
+    ) -> TransactionResult[None]:
+        """Add partitions to the transaction. The first ones begin it."""
+        result: TransactionResult[None] = CoordinatorResult(None)
         transaction = self.transactions.get(transactional_id)
         error = _refusal(transaction, producer)
         if error is not None or transaction is None:
-            result.reply(ticket, error)
+            result.reply(respond, error or ErrorCode.NONE)
             return result
         facts = transaction.facts
         if transaction.pending is not None or facts.state.is_prepared:
-            result.reply(ticket, ErrorCode.CONCURRENT_TRANSACTIONS)
+            result.reply(respond, ErrorCode.CONCURRENT_TRANSACTIONS)
         elif facts.state is TransactionState.ONGOING and partitions <= facts.partitions:
-            result.reply(ticket, ErrorCode.NONE)
+            result.reply(respond, ErrorCode.NONE)
         else:
-            wider = facts.with_partitions(partitions, now_ms)
-            self._write(transaction, wider, PartitionsAdded(ticket), result)
+            addition = PartitionsAddition(transaction, respond)
+            result.appends.append(_append(facts.with_partitions(partitions, now_ms), addition))
         return result
 
     def verify_partitions(
@@ -168,9 +190,9 @@ class TransactionShard:
         producer: ProducerIdAndEpoch,
         partitions: Iterable[TopicPartition],
     ) -> Mapping[TopicPartition, ErrorCode]:
-        """Whether they are in the open transaction (KIP-890): else whoever appended to them now
-        would begin one that nobody is going to end. A pending record does not matter: the append
-        itself looks once more whether a marker came in between."""
+        """Whether the open transaction has these partitions (KIP-890). An append to another one
+        would begin a transaction there that is never ended. A pending record does not matter: the
+        append itself checks whether a marker was written in between."""
         transaction = self.transactions.get(transactional_id)
         error = _refusal(transaction, producer)
         if error is not None or transaction is None:
@@ -188,30 +210,31 @@ class TransactionShard:
         transactional_id: str,
         producer: ProducerIdAndEpoch,
         committed: bool,
-        ticket: Ticket,
+        respond: RespondError,
         now_ms: int,
-    ) -> CoordinatorResult:
-        """Decided and answered once the decision is replicated; the markers follow. Asked again for
-        what has been carried out, the answer is the same."""
-        result = CoordinatorResult()
+    ) -> TransactionResult[None]:
+        """Decide the outcome. The producer gets its response once the decision is replicated; the
+        markers follow. A repeated request for a completed outcome succeeds."""
+        result: TransactionResult[None] = CoordinatorResult(None)
         transaction = self.transactions.get(transactional_id)
         error = _refusal(transaction, producer)
         if error is None and transaction is not None:
             if transaction.pending is not None:
                 error = ErrorCode.CONCURRENT_TRANSACTIONS
             elif transaction.facts.state is not TransactionState.ONGOING:
-                error = _end_again(transaction.facts.state, committed)
+                error = _repeated_end(transaction.facts.state, committed)
         if error is not None or transaction is None:
-            result.reply(ticket, error)
+            result.reply(respond, error or ErrorCode.NONE)
             return result
-        self._write(transaction, transaction.facts.ended(committed, now_ms), Ended(ticket), result)
+        end = TransactionEnd(transaction, respond)
+        result.appends.append(_append(transaction.facts.ended(committed, now_ms), end))
         return result
 
-    # -- what time brings
+    # -- time-outs and expiry
 
-    def abort_timed_out(self, now_ms: int) -> CoordinatorResult:
-        """Transactions that have been open for longer than their producer asked for."""
-        result = CoordinatorResult()
+    def abort_timed_out(self, now_ms: int) -> TransactionResult[None]:
+        """Abort the transactions that have been open for longer than their time-out."""
+        result: TransactionResult[None] = CoordinatorResult(None)
         for transaction in self.transactions.values():
             facts = transaction.facts
             if (
@@ -219,13 +242,18 @@ class TransactionShard:
                 and transaction.pending is None
                 and facts.start_ms + facts.timeout_ms < now_ms
             ):
-                result.note("transaction_timed_out", transaction, timeout_ms=facts.timeout_ms)
-                self._write(transaction, facts.fenced(now_ms), Ended(None), result)
+                result.event(
+                    "transaction_timed_out",
+                    transactional_id=transaction.transactional_id,
+                    timeout_ms=facts.timeout_ms,
+                )
+                fence = TransactionFence(transaction, None)
+                result.appends.append(_append(facts.fenced(now_ms), fence))
         return result
 
-    def expire(self, now_ms: int) -> CoordinatorResult:
-        """Transactional ids that nobody has used for ``transactional.id.expiration.ms``."""
-        result = CoordinatorResult()
+    def expire(self, now_ms: int) -> TransactionResult[None]:
+        """Delete the ids that have not been used for ``transactional.id.expiration.ms``."""
+        result: TransactionResult[None] = CoordinatorResult(None)
         latest_ms = now_ms - self._config.transactional_id_expiration_ms
         expired = [
             transaction
@@ -234,105 +262,124 @@ class TransactionShard:
             and transaction.pending is None
             and transaction.facts.last_update_ms <= latest_ms
         ]
-        for part in in_batches(expired, lambda gone: len(gone.transactional_id.encode())):
-            for transaction in part:
+        for batch in in_batches(expired, lambda expired: len(expired.transactional_id.encode())):
+            for transaction in batch:
                 transaction.prepare(TransactionState.DEAD)
-            records = tuple(TransactionStored(gone.transactional_id, None) for gone in part)
-            result.writes.append(Write(part, records, Expired()))
+            tombstones = tuple(TransactionStored(gone.transactional_id, None) for gone in batch)
+            result.appends.append(CoordinatorAppend(tombstones, Expiration(batch)))
         return result
 
-    # -- after the write
+    # -- outcomes of appends
 
-    def settle(self, write: Write, error: ErrorCode, now_ms: int) -> CoordinatorResult:
-        """The records of ``write`` are replicated, or ``error`` says why not; after
-        REQUEST_TIMED_OUT nobody knows."""
-        result = CoordinatorResult()
-        told = not_written(error)
-        if self.is_closed:
-            told = ErrorCode.NOT_COORDINATOR
-        elif error is ErrorCode.NONE:
-            for record in write.records:
-                self.replay(record)
-        then: Then = write.then
-        if told is not ErrorCode.NONE and not self.is_closed:
-            if isinstance(then, Completed):  # whatever refused it: else nobody would end it here
-                result.retries.append(write)  # and it stays pending
+    def settle(
+        self, append: TransactionAppend, error: ErrorCode, base_offset: int, now_ms: int
+    ) -> TransactionResult[None]:
+        """A completion is retried after any error: nobody else would end the transaction."""
+        result: TransactionResult[None] = CoordinatorResult(None)
+        purpose = append.purpose
+        code = ErrorCode.NOT_COORDINATOR if self._unloaded else transaction_append_error(error)
+        succeeded = code is ErrorCode.NONE
+        if succeeded:
+            for record in append.records:
+                self.replay(record, base_offset)
+        elif not self._unloaded:
+            if isinstance(purpose, TransactionCompletion):
+                result.retries.append(append)  # the transaction stays pending
                 return result
-            self._take_back(write)
-        if isinstance(then, Begun):
-            facts = write.records[0].facts
-            assert facts is not None
-            done = Initialized(told, facts.producer_id, facts.producer_epoch)
-            result.reply(then.ticket, done if told is ErrorCode.NONE else Initialized(told))
-        elif isinstance(then, PartitionsAdded):
-            result.reply(then.ticket, told)
-        elif isinstance(then, Ended):
-            succeeded = told is ErrorCode.NONE
-            result.reply(then.ticket, then.done if succeeded else then.failed(told))
+            self._drop_pending(purpose.transactions)
+        if isinstance(purpose, ProducerInitialization):
+            facts = purpose.transaction.facts
+            initialized = Initialized(ErrorCode.NONE, facts.producer_id, facts.producer_epoch)
+            result.reply(purpose.respond, initialized if succeeded else Initialized(code))
+        elif isinstance(purpose, PartitionsAddition):
+            result.reply(purpose.respond, code)
+        elif isinstance(purpose, TransactionEnd):
+            result.reply(purpose.respond, code)
             if succeeded:
-                self._send_markers(write.transactions[0], now_ms, result)
-        elif isinstance(then, Expired) and told is ErrorCode.NONE:
-            for transaction in write.transactions:
-                result.note("transactional_id_expired", transaction)
+                self._send_markers(purpose.transaction, now_ms, result)
+        elif isinstance(purpose, TransactionFence):
+            if purpose.respond is not None:
+                fenced = ErrorCode.CONCURRENT_TRANSACTIONS if succeeded else code
+                result.reply(purpose.respond, Initialized(fenced))
+            if succeeded:
+                self._send_markers(purpose.transaction, now_ms, result)
+        elif isinstance(purpose, Expiration):
+            if succeeded:
+                for transaction in purpose.transactions:
+                    expired = transaction.transactional_id
+                    result.event("transactional_id_expired", transactional_id=expired)
+        elif not isinstance(purpose, TransactionCompletion):
+            assert_never(purpose)
         return result
 
-    def _take_back(self, write: Write) -> None:
-        for transaction in write.transactions:
+    def _drop_pending(self, transactions: Iterable[Transaction]) -> None:
+        for transaction in transactions:
             transaction.pending = None
             if transaction.is_new:
                 self.transactions.pop(transaction.transactional_id, None)
 
     # -- markers
 
+    def is_current(self, markers: Markers) -> bool:
+        """Whether these markers still have to be written by this coordinator."""
+        transaction = self.transactions.get(markers.transactional_id)
+        return transaction is not None and transaction.markers is markers
+
     def markers_written(
         self, markers: Markers, partitions: Iterable[TopicPartition], now_ms: int
-    ) -> CoordinatorResult:
-        """These have their marker, or are gone. After the last one the transaction is complete."""
-        result = CoordinatorResult()
-        transaction = markers.transaction
-        if transaction.markers is not markers:
-            return result  # of a coordinator before
+    ) -> TransactionResult[None]:
+        """These partitions have their marker, or are deleted. After the last one the transaction is
+        complete. Results for markers that are not current are ignored."""
+        result: TransactionResult[None] = CoordinatorResult(None)
+        transaction = self.transactions.get(markers.transactional_id)
+        if transaction is None or transaction.markers is not markers:
+            return result
         transaction.unmarked.difference_update(partitions)
         if not transaction.unmarked:
-            transaction.markers = None
-            completed = transaction.facts.completed(now_ms)
-            self._write(transaction, completed, Completed(), result)
+            self._complete(transaction, now_ms, result)
         return result
 
     def _send_markers(
-        self, transaction: Transaction, now_ms: int, result: CoordinatorResult
+        self, transaction: Transaction, now_ms: int, result: TransactionResult[None]
     ) -> None:
         facts = transaction.facts
-        markers = transaction.markers = Markers(
-            transaction,
+        assert facts.state.is_prepared, f"{transaction.transactional_id}: {facts.state}"
+        if not transaction.unmarked:
+            self._complete(transaction, now_ms, result)
+            return
+        transaction.markers = Markers(
+            transaction.transactional_id,
             facts.producer_id,
             facts.producer_epoch,
             facts.state is TransactionState.PREPARE_COMMIT,
             tuple(sorted(transaction.unmarked)),
         )
-        if markers.partitions:
-            result.markers.append(markers)
-        else:
-            completed = self.markers_written(markers, (), now_ms)
-            result.writes += completed.writes
+        result.effects.append(transaction.markers)
 
-    def _write(
-        self,
-        transaction: Transaction,
-        facts: TransactionFacts,
-        then: Then,
-        result: CoordinatorResult,
+    def _complete(
+        self, transaction: Transaction, now_ms: int, result: TransactionResult[None]
     ) -> None:
-        transaction.prepare(facts.state)
-        record = TransactionStored(transaction.transactional_id, facts)
-        result.writes.append(Write((transaction,), (record,), then))
+        transaction.markers = None
+        completion = TransactionCompletion(transaction)
+        result.appends.append(_append(transaction.facts.completed(now_ms), completion))
 
 
-CONCURRENT = Initialized(ErrorCode.CONCURRENT_TRANSACTIONS)
+def _append(
+    facts: TransactionFacts,
+    purpose: ProducerInitialization
+    | PartitionsAddition
+    | TransactionEnd
+    | TransactionFence
+    | TransactionCompletion,
+) -> TransactionAppend:
+    """Make the transaction pending and return the append of its next facts."""
+    transaction = purpose.transaction
+    transaction.prepare(facts.state)
+    return CoordinatorAppend((TransactionStored(transaction.transactional_id, facts),), purpose)
 
 
-def _end_again(state: TransactionState, committed: bool) -> ErrorCode:
-    """What EndTxn comes to when there is no open transaction."""
+def _repeated_end(state: TransactionState, committed: bool) -> ErrorCode:
+    """The response to EndTxn when no transaction is open."""
     prepared, complete = (
         (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
         if committed
@@ -344,8 +391,10 @@ def _end_again(state: TransactionState, committed: bool) -> ErrorCode:
 
 
 def _refusal(transaction: Transaction | None, producer: ProducerIdAndEpoch) -> ErrorCode | None:
+    """Why this producer may not continue the transaction. The last epoch only fences: no producer
+    has it."""
     if transaction is None or transaction.facts.producer_id != producer.producer_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     if transaction.facts.producer_epoch != producer.epoch or producer.epoch == MAX_EPOCH:
-        return ErrorCode.PRODUCER_FENCED  # the last epoch is for fencing alone: nobody has it
+        return ErrorCode.PRODUCER_FENCED
     return None

@@ -1,21 +1,218 @@
-"""One transactional id as its coordinator holds it."""
+"""One transactional id: its state, its stored facts, its pending append; and the table of states.
+
+A transaction goes through these states::
+
+    Empty ──► Ongoing ──► PrepareCommit ──► CompleteCommit ──► Ongoing, Empty or Dead
+                  └─────► PrepareAbort ───► CompleteAbort ───► Ongoing, Empty or Dead
+
+AddPartitionsToTxn makes it Ongoing. EndTxn, or the coordinator after a time-out, writes a prepare
+record: from then on the outcome is decided. When all partitions have their markers, the coordinator
+writes the complete record. InitProducerId makes it Empty in the next producer epoch.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from types import MappingProxyType
+from typing import Final
 
-from minikafka.core.transaction.facts import NO_EPOCH, TransactionFacts
-from minikafka.core.transaction.states import VALID_PREVIOUS_STATES, TransactionState
 from minikafka.kernel.cluster import TopicPartition
+
+NO_PRODUCER_ID: Final = -1
+NO_EPOCH: Final = -1
+NO_TIME: Final = -1
+MAX_EPOCH: Final = 2**15 - 1
+
+# ---- states
+
+
+class TransactionState(IntEnum):
+    """Kafka's numbers, as stored in ``__transaction_state``. ``title`` is Kafka's name.
+
+    DEAD and PREPARE_EPOCH_FENCE are never stored: an expired transactional id is deleted, and the
+    record that begins an abort also has the next producer epoch.
+    """
+
+    title: str
+
+    def __new__(cls, number: int, title: str) -> TransactionState:
+        state = int.__new__(cls, number)
+        state._value_ = number
+        state.title = title
+        return state
+
+    EMPTY = 0, "Empty"
+    ONGOING = 1, "Ongoing"
+    PREPARE_COMMIT = 2, "PrepareCommit"
+    PREPARE_ABORT = 3, "PrepareAbort"
+    COMPLETE_COMMIT = 4, "CompleteCommit"
+    COMPLETE_ABORT = 5, "CompleteAbort"
+    DEAD = 6, "Dead"
+    PREPARE_EPOCH_FENCE = 7, "PrepareEpochFence"
+
+    @property
+    def is_prepared(self) -> bool:
+        """The outcome is decided, and markers are being written."""
+        return self in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
+
+    @property
+    def may_expire(self) -> bool:
+        return self in VALID_PREVIOUS_STATES[TransactionState.DEAD]
+
+
+S = TransactionState
+
+VALID_PREVIOUS_STATES: Mapping[TransactionState, frozenset[TransactionState]] = MappingProxyType(
+    {
+        S.EMPTY: frozenset({S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT}),
+        S.ONGOING: frozenset({S.ONGOING, S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT}),
+        S.PREPARE_COMMIT: frozenset({S.ONGOING}),
+        S.PREPARE_ABORT: frozenset({S.ONGOING, S.PREPARE_EPOCH_FENCE}),
+        S.COMPLETE_COMMIT: frozenset({S.PREPARE_COMMIT}),
+        S.COMPLETE_ABORT: frozenset({S.PREPARE_ABORT}),
+        S.DEAD: frozenset({S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT}),
+        S.PREPARE_EPOCH_FENCE: frozenset({S.ONGOING}),
+    }
+)
+
+STATES_BY_TITLE: Mapping[str, TransactionState] = MappingProxyType({s.title: s for s in S})
+STATES_BY_NUMBER: Mapping[int, TransactionState] = MappingProxyType({int(s): s for s in S})
+
+# ---- facts
+
+
+def is_exhausted(producer_epoch: int) -> bool:
+    """Whether a producer id has no epoch left for another producer. One epoch is reserved: the
+    coordinator must always be able to fence the last producer."""
+    return producer_epoch >= MAX_EPOCH - 1
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdAndEpoch:
+    producer_id: int = NO_PRODUCER_ID
+    epoch: int = NO_EPOCH
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionFacts:
+    """What a record of a transactional id says. Kafka: ``TxnTransitMetadata``.
+
+    Times are wall milliseconds, -1 for none. ``partitions`` are those that the open or prepared
+    transaction writes to.
+
+    ``last_epoch`` is the epoch that ``producer_id`` had before, and ``last_producer_id`` the id
+    before it, if a producer has asked for the next epoch by naming its current one: a repeated
+    InitProducerId gets the same response (KIP-360). They are not in the record, so after a change
+    of the coordinator the repeated request is fenced.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    state: TransactionState
+    partitions: frozenset[TopicPartition] = frozenset()
+    last_update_ms: int = NO_TIME
+    start_ms: int = NO_TIME
+    last_producer_id: int = NO_PRODUCER_ID
+    last_epoch: int = NO_EPOCH
+
+    # -- the next facts; the caller checks whether the transition is allowed
+
+    def with_next_epoch(
+        self, timeout_ms: int, now_ms: int, expected: ProducerIdAndEpoch | None
+    ) -> TransactionFacts:
+        """A producer begins in the next epoch."""
+        last_epoch = NO_EPOCH if expected is None else self.producer_epoch
+        return self._begun(
+            self.producer_id, self.producer_epoch + 1, last_epoch, timeout_ms, now_ms
+        )
+
+    def with_producer_id(
+        self, producer_id: int, timeout_ms: int, now_ms: int, expected: ProducerIdAndEpoch | None
+    ) -> TransactionFacts:
+        """A producer begins with a new producer id, since the epochs of the old one are used up."""
+        last_epoch = NO_EPOCH if expected is None else self.producer_epoch
+        return self._begun(producer_id, 0, last_epoch, timeout_ms, now_ms)
+
+    def repeated(self, timeout_ms: int, now_ms: int) -> TransactionFacts:
+        """A producer repeats its InitProducerId and keeps its id and epoch."""
+        return self._begun(
+            self.producer_id, self.producer_epoch, self.last_epoch, timeout_ms, now_ms
+        )
+
+    def _begun(
+        self, producer_id: int, epoch: int, last_epoch: int, timeout_ms: int, now_ms: int
+    ) -> TransactionFacts:
+        return TransactionFacts(
+            producer_id,
+            epoch,
+            timeout_ms,
+            TransactionState.EMPTY,
+            last_update_ms=now_ms,
+            last_producer_id=self.producer_id,
+            last_epoch=last_epoch,
+        )
+
+    def with_partitions(self, added: frozenset[TopicPartition], now_ms: int) -> TransactionFacts:
+        """The transaction writes to more partitions. It begins with the first ones."""
+        ongoing = self.state is TransactionState.ONGOING
+        return replace(
+            self,
+            state=TransactionState.ONGOING,
+            partitions=self.partitions | added if ongoing else added,
+            start_ms=self.start_ms if ongoing else now_ms,
+            last_update_ms=now_ms,
+        )
+
+    def ended(self, committed: bool, now_ms: int) -> TransactionFacts:
+        """The outcome is decided. Nothing can change it any more."""
+        state = TransactionState.PREPARE_COMMIT if committed else TransactionState.PREPARE_ABORT
+        return replace(self, state=state, last_update_ms=now_ms)
+
+    def fenced(self, now_ms: int) -> TransactionFacts:
+        """The coordinator aborts the transaction in the next epoch, which fences its producer. The
+        last epoch is never given to a producer, so it need not be raised."""
+        aborted = self.ended(committed=False, now_ms=now_ms)
+        epoch = min(self.producer_epoch + 1, MAX_EPOCH)
+        return replace(aborted, producer_epoch=epoch, last_epoch=NO_EPOCH)
+
+    def completed(self, now_ms: int) -> TransactionFacts:
+        """All partitions have their markers."""
+        committed = self.state is TransactionState.PREPARE_COMMIT
+        return replace(
+            self,
+            state=TransactionState.COMPLETE_COMMIT
+            if committed
+            else TransactionState.COMPLETE_ABORT,
+            partitions=frozenset(),
+            last_update_ms=now_ms,
+        )
+
+
+# ---- the transactional id
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Markers:
+    """The end of one transaction, to be written to ``partitions``. Compared by identity: results
+    for any ``Markers`` but the current one of the transactional id are ignored."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    committed: bool
+    partitions: tuple[TopicPartition, ...]
 
 
 class Transaction:
-    """Kafka's ``TransactionMetadata``. ``facts`` are what its last replicated record says;
-    ``pending`` is the state of the record that is on its way, if one is: until that is settled,
-    nothing else may be.
+    """Kafka's ``TransactionMetadata``.
 
-    ``unmarked``, in a prepared state: the partitions that have no marker yet. ``markers`` stands
-    for the markers being sent, None when there are none: news of others are stale.
+    ``facts`` are those of the last replicated record. ``pending`` is the state of the record that
+    is being appended, if any: no other record may be appended until it is settled. In a prepared
+    state ``unmarked`` are the partitions without a marker yet, and ``markers`` the markers being
+    sent.
     """
 
     __slots__ = ("facts", "markers", "pending", "transactional_id", "unmarked")
@@ -25,27 +222,33 @@ class Transaction:
         self.facts = facts
         self.pending: TransactionState | None = None
         self.unmarked: set[TopicPartition] = set()
-        self.markers: Any = None
+        self.markers: Markers | None = None
 
     @property
     def is_new(self) -> bool:
-        """Nothing of it is in the log yet."""
+        """No record of it is in the log yet."""
         return self.facts.producer_epoch == NO_EPOCH
 
     @property
     def is_visible(self) -> bool:
-        """Not to come, and not about to go."""
+        """Whether administrators see it: it is neither new nor expiring."""
         return not self.is_new and self.pending is not TransactionState.DEAD
 
     def prepare(self, state: TransactionState) -> None:
-        """A record that leads to ``state`` is about to be written."""
-        assert self.pending is None, f"{self.transactional_id}: {self.pending} is on its way"
-        previous = VALID_PREVIOUS_STATES[state]
-        assert self.facts.state in previous, f"{self.transactional_id}: {self.facts.state}>{state}"
+        """A record that leads to ``state`` is about to be appended."""
+        assert self.pending is None, f"{self.transactional_id}: {self.pending} is pending"
+        self._check_transition(state)
         self.pending = state
 
     def become(self, facts: TransactionFacts) -> None:
-        """Its record is replicated."""
+        """The record with these facts is replicated."""
+        if self.pending is not None:  # otherwise it was loaded: compaction may have left gaps
+            assert facts.state is self.pending, f"{self.transactional_id}: {facts.state}"
+            self._check_transition(facts.state)
         self.facts = facts
         self.pending = None
         self.unmarked = set(facts.partitions) if facts.state.is_prepared else set()
+
+    def _check_transition(self, state: TransactionState) -> None:
+        previous = VALID_PREVIOUS_STATES[state]
+        assert self.facts.state in previous, f"{self.transactional_id}: {self.facts.state}>{state}"

@@ -8,17 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minikafka.coordinator.loader import RECORDS_IN_ONE_BREATH, Loader
+from minikafka.coordinator.loader import RECORDS_PER_SLICE, CoordinatorLoader
 from minikafka.core.group.config import GroupConfig
+from minikafka.core.group.group import GroupState
 from minikafka.core.group.records import (
     CommittedOffset,
     GroupStored,
     OffsetCommitted,
-    decode_record,
     encode_record,
 )
 from minikafka.core.group.shard import GroupShard
-from minikafka.core.group.states import GroupState
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.messages.offsets_log import GroupMetadataValue, MemberMetadata
@@ -146,7 +145,7 @@ class PatientClock(LabClock):
 
 def load(log: MemoryLog, events: RecordingLog, clock: PatientClock | None = None) -> GroupShard:
     shard = GroupShard(GroupConfig())
-    loader = Loader(clock or PatientClock(), log, 1 << 20, decode_record, events)
+    loader = CoordinatorLoader(clock or PatientClock(), log, 1 << 20, events)
     outcome: list[bool] = []
 
     async def whole() -> None:
@@ -202,7 +201,7 @@ def test_records_deleted_meanwhile_are_not_waited_for() -> None:
 
 def test_others_are_served_now_and_then_however_small_the_batches_are() -> None:
     log, clock = MemoryLog(), PatientClock()
-    commits(log, 2 * RECORDS_IN_ONE_BREATH)
+    commits(log, 2 * RECORDS_PER_SLICE)
     load(log, RecordingLog(), clock)
     assert clock.slept == 4, "twice as they are read, twice as they are taken over"
 
@@ -250,7 +249,7 @@ def _replayed(steps: list[tuple[Any, ...]]) -> GroupShard:
     shard = GroupShard(GroupConfig())
     for number, (kind, *facts) in enumerate(steps):
         if kind == "end":
-            shard.replay_end_of_transaction(facts[0], number, facts[1])
+            shard.replay_end_transaction_marker(facts[0], number, facts[1])
         elif kind == "group":
             stored = value(("a", None), leader="a", generation=number) if facts[1] else None
             shard.replay(GroupStored(facts[0], stored), number)
@@ -267,7 +266,7 @@ def _seen(shard: GroupShard) -> list[Any]:
     shard.loaded(0)
     found = [_told(shard)]
     for producer_id in PRODUCERS:
-        shard.replay_end_of_transaction(producer_id, 1_000_000, committed=True)
+        shard.replay_end_transaction_marker(producer_id, 1_000_000, committed=True)
         found.append(_told(shard))
     return found
 
@@ -336,7 +335,7 @@ def test_a_loaded_group_knows_what_it_subscribes_to() -> None:
     reload(lab)
     told: dict[TopicPartition, ErrorCode] = {}
     t, u = TopicPartition("t", 0), TopicPartition("u", 0)
-    lab.service.delete_offsets("g", [t, u], told.update)
+    lab.coordinator.delete_offsets("g", [t, u], told.update)
     assert told == {t: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, u: ErrorCode.NONE}
 
 
@@ -350,7 +349,7 @@ def test_the_offsets_of_a_group_outlive_its_own_record() -> None:
     lab = loaded(value(("a", None), leader="a"))
     write(lab, encode_record(GroupStored("g", None)))
     reload(lab)
-    assert lab.service.group("g") is None
+    assert lab.find_group("g") is None
 
 
 def test_a_group_that_does_not_exist_has_no_members() -> None:

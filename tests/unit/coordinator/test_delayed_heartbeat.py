@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
 import pytest
 
-from minikafka.coordinator.delayed import DelayedHeartbeat, GroupTimers, MemberKey
+from minikafka.coordinator.group_timers import DelayedHeartbeat, MemberKey
 from minikafka.core.group.config import NEW_MEMBER_JOIN_TIMEOUT_MS
-from minikafka.core.group.group import Group
-from minikafka.core.group.result import HeartbeatTimer, JoinTimer, SyncTimer
-from minikafka.core.group.states import GroupState
+from minikafka.core.group.group import Group, GroupState
+from minikafka.core.group.result import HeartbeatTimer
 from minikafka.core.purgatory import DelayedOperation, Purgatory
 from minikafka.kernel.errors import ErrorCode
 from tests.support.group_lab import GROUP, GroupLab
 
 SESSION_MS = 10_000
-
-
-class Expired(GroupTimers):
-    """Notes the heartbeats that expired."""
-
-    def __init__(self) -> None:
-        self.timers: list[HeartbeatTimer] = []
-
-    def heartbeat_expired(self, timer: HeartbeatTimer) -> None:
-        self.timers.append(timer)
-
-    def join_over(self, timer: JoinTimer) -> None: ...
-
-    def sync_expired(self, timer: SyncTimer) -> None: ...
 
 
 @pytest.fixture
@@ -38,11 +25,16 @@ def group() -> Group:
     return lab.group
 
 
-def delayed(group: Group, member_id: str = "a", pending: bool = False) -> DelayedHeartbeat:
+def delayed(
+    group: Group,
+    member_id: str = "a",
+    pending: bool = False,
+    expired: Callable[[HeartbeatTimer], None] = lambda timer: None,
+) -> DelayedHeartbeat:
     member = group.members.get(member_id)
     beat = 0 if member is None else member.beats
     timer = HeartbeatTimer(group, member_id, beat, SESSION_MS, pending)
-    return DelayedHeartbeat(timer, 50_000 + SESSION_MS, Expired())
+    return DelayedHeartbeat(timer, 50_000 + SESSION_MS, expired)
 
 
 @pytest.mark.mission("HB-3")
@@ -61,56 +53,69 @@ def test_it_is_a_delayed_operation_of_the_session_time_out_on_its_members_key(
 def test_it_expires_once_after_the_session_time_out() -> None:
     lab = GroupLab()
     lab.stable("a")
-    told = Expired()
+    expired: list[HeartbeatTimer] = []
     timer = HeartbeatTimer(lab.group, "a", lab.group.members["a"].beats, SESSION_MS)
-    operation = DelayedHeartbeat(timer, SESSION_MS, told)
+    operation = DelayedHeartbeat(timer, SESSION_MS, expired.append)
     purgatory: Purgatory[DelayedHeartbeat] = Purgatory("Heartbeat")
     assert not purgatory.try_complete_else_watch(operation, list(operation.watched_keys()), 0)
     assert purgatory.advance(SESSION_MS - 1) == 0
-    assert told.timers == []
+    assert expired == []
     assert purgatory.advance(SESSION_MS) == 1
     assert purgatory.advance(10 * SESSION_MS) == 0
-    assert told.timers == [timer]
+    assert expired == [timer]
 
 
 @pytest.mark.mission("HB-3")
 class TestItEndsWithoutEffect:
+    """``expired`` is what the operations of these tests would call on expiry."""
+
+    expired: list[HeartbeatTimer]
+
+    @pytest.fixture(autouse=True)
+    def nothing_expires(self) -> Iterator[None]:
+        self.expired = []
+        yield
+        assert self.expired == []
+
+    def delayed(
+        self, group: Group, member_id: str = "a", pending: bool = False
+    ) -> DelayedHeartbeat:
+        return delayed(group, member_id, pending, self.expired.append)
+
     def ended(self, operation: DelayedHeartbeat) -> bool:
-        told = operation._heard
-        assert isinstance(told, Expired)
-        return operation.try_complete() and not operation.expire() and told.timers == []
+        return operation.try_complete() and not operation.expire()
 
     def test_case_a_the_group_is_dead(self, group: Group) -> None:
-        operation = delayed(group)
+        operation = self.delayed(group)
         group.transition_to(GroupState.DEAD, 0)
         assert self.ended(operation)
 
     def test_case_b_the_pending_member_has_come_or_gone(self, group: Group) -> None:
         group.pending_members["b"] = None
-        operation = delayed(group, "b", pending=True)
+        operation = self.delayed(group, "b", pending=True)
         assert not operation.try_complete()
         del group.pending_members["b"]
         assert self.ended(operation)
 
     def test_case_c_the_member_has_left(self, group: Group) -> None:
-        operation = delayed(group)
+        operation = self.delayed(group)
         group.remove("a")
         assert self.ended(operation)
 
     def test_case_d_a_later_heartbeat(self, group: Group) -> None:
-        operation = delayed(group)
+        operation = self.delayed(group)
         group.members["a"].beats += 1
         assert self.ended(operation)
 
     @pytest.mark.parametrize("waiting", ["awaiting_join", "awaiting_sync"])
     def test_case_d_the_member_waits_for_a_response(self, group: Group, waiting: str) -> None:
-        operation = delayed(group)
+        operation = self.delayed(group)
         setattr(group.members["a"], waiting, object())
         assert self.ended(operation)
 
     @pytest.mark.parametrize("waiting", ["awaiting_join", "awaiting_sync"])
     def test_but_not_while_it_is_new(self, group: Group, waiting: str) -> None:
-        operation = delayed(group)
+        operation = self.delayed(group)
         setattr(group.members["a"], waiting, object())
         group.members["a"].is_new = True
         assert not operation.try_complete()

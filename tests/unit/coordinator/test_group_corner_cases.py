@@ -2,8 +2,10 @@
 
 import pytest
 
-from minikafka.core.group.committing import CommitFacts, delete_group
+from minikafka.core.coordinator_shard import InTransaction, Reply
+from minikafka.core.group.committing import CommitFacts
 from minikafka.core.group.config import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupConfig
+from minikafka.core.group.group import GroupState, subscribed_topics
 from minikafka.core.group.joining import JoinFacts
 from minikafka.core.group.records import (
     CommittedOffset,
@@ -12,10 +14,7 @@ from minikafka.core.group.records import (
     decode_record,
     encode_record,
 )
-from minikafka.core.group.result import CoordinatorResult, InTransaction
 from minikafka.core.group.shard import GroupShard
-from minikafka.core.group.states import GroupState
-from minikafka.core.group.subscription import subscribed_topics
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.messages.leave_group import MemberIdentity
@@ -46,7 +45,7 @@ def end_first_write(lab: GroupLab, error: ErrorCode) -> None:
 
 
 def leave(lab: GroupLab, name: str) -> None:
-    assert lab.service.leave(GROUP, [MemberIdentity(name)])[0].error_code == NONE
+    assert lab.coordinator.leave(GROUP, [MemberIdentity(name)])[0].error_code == NONE
 
 
 def levels_of(lab: GroupLab, event: str) -> list[str]:
@@ -190,13 +189,13 @@ def test_a_failed_replacement_leaves_no_session_of_the_new_id(lab: GroupLab) -> 
 
 def test_generation_0_of_an_unknown_group_is_illegal(lab: GroupLab) -> None:
     assert lab.commit({("t", 0): 1}, "a", 0) == {T0: ErrorCode.ILLEGAL_GENERATION}
-    assert lab.service.group(GROUP) is None
+    assert lab.find_group(GROUP) is None
 
 
 def test_each_offset_of_a_commit_has_its_own_error(lab: GroupLab) -> None:
     offsets = {T0: CommittedOffset(1, metadata="x" * 4_097), T1: CommittedOffset(2)}
     answer: dict[TopicPartition, ErrorCode] = {}
-    lab.service.commit(GROUP, CommitFacts("", None, -1, offsets), answer.update)
+    lab.coordinator.commit(GROUP, CommitFacts("", None, -1, offsets), answer.update)
     assert answer == {T0: ErrorCode.OFFSET_METADATA_TOO_LARGE, T1: NONE}
     assert lab.committed() == {("t", 1): 2}
 
@@ -205,7 +204,7 @@ def test_a_deleted_offset_does_not_come_back_while_the_group_has_others(lab: Gro
     lab.commit({("t", 0): 1, ("t", 1): 1})
     lab.log.held = True
     lab.commit({("t", 0): 2})
-    lab.service.delete_offsets(GROUP, [T0], lambda _: None)
+    lab.coordinator.delete_offsets(GROUP, [T0], lambda _: None)
     lab.log.release()
     assert lab.committed() == {("t", 1): 1}
     lab.resign()
@@ -218,11 +217,11 @@ def test_an_offset_of_a_deleted_group_is_not_awaited_by_the_next_of_that_name(
 ) -> None:
     lab.log.held = True
     lab.commit({("t", 0): 1}, transaction=InTransaction(7, 0))
-    lab.service.delete_groups([GROUP], lambda _: None)
+    lab.coordinator.delete_groups([GROUP], lambda _: None)
     lab.commit({("t", 1): 1})
     lab.log.release()
     assert lab.committed() == {("t", 1): 1}
-    (found,) = lab.service.fetch(GROUP, [T0], require_stable=True)
+    (found,) = lab.coordinator.fetch(GROUP, [T0], require_stable=True)
     assert found.error is NONE
 
 
@@ -251,11 +250,11 @@ def test_a_group_of_one_generation_does_not_come_back_after_its_offsets(lab: Gro
     lab.clock.advance(6_000)
     assert (lab.group.state, lab.group.generation_id) == (GroupState.EMPTY, 1)
     lab.commit({("t", 0): 1})
-    lab.service.delete_offsets(GROUP, [T0], lambda _: None)
-    assert lab.service.group(GROUP) is None
+    lab.coordinator.delete_offsets(GROUP, [T0], lambda _: None)
+    assert lab.find_group(GROUP) is None
     lab.resign()
     lab.elect()
-    assert lab.service.group(GROUP) is None
+    assert lab.find_group(GROUP) is None
 
 
 def test_an_empty_group_stays_when_its_deletion_is_not_stored(lab: GroupLab) -> None:
@@ -275,7 +274,7 @@ def test_a_generation_without_members_that_is_not_stored_is_logged(lab: GroupLab
 
 def test_the_log_says_with_how_many_offsets_a_group_was_deleted(lab: GroupLab) -> None:
     lab.commit({("t", 0): 1, ("t", 1): 1})
-    lab.service.delete_groups([GROUP], lambda _: None)
+    lab.coordinator.delete_groups([GROUP], lambda _: None)
     found = [facts for _, event, facts in lab.events.events if event == "group_deleted"]
     assert found == [{"group": GROUP, "offsets": 2}]
 
@@ -291,26 +290,25 @@ class TestWhileADeletionIsWritten:
         shard.loaded(0)
         return shard
 
-    def deletion(self, shard: GroupShard, ticket: str) -> CoordinatorResult:
-        result = CoordinatorResult()
-        delete_group(shard.groups[GROUP], ticket, result)
-        return result
-
     def test_somebody_may_join_and_the_group_stays(self, shard: GroupShard) -> None:
-        (write,) = self.deletion(shard, "deletion").writes
+        errors: list[ErrorCode] = []
+        (append,) = shard.delete_group(shard.groups[GROUP], errors.append).appends
         facts = JoinFacts("", None, "c", "/h", 1, 1, "consumer", (("range", b""),), "a")
-        shard.join(GROUP, facts, "join", 0)
+        shard.join(GROUP, facts, lambda response: None, 0)
         group = shard.groups[GROUP]
-        settled = shard.settle(write, NONE, 1, 0)
-        assert settled.replies == [("deletion", ErrorCode.NON_EMPTY_GROUP)]
+        settled = shard.settle(append, NONE, 1, 0)
+        assert settled.replies == [Reply(errors.append, ErrorCode.NON_EMPTY_GROUP)]
         assert shard.groups == {GROUP: group}
         assert list(group.members) == ["a"]
 
     def test_a_second_deletion_finds_the_work_done(self, shard: GroupShard) -> None:
-        (first,), (second,) = (self.deletion(shard, name).writes for name in ("first", "second"))
-        assert shard.settle(first, NONE, 1, 0).replies == [("first", NONE)]
+        errors: list[ErrorCode] = []
+        (first,), (second,) = (
+            shard.delete_group(shard.groups[GROUP], errors.append).appends for _ in range(2)
+        )
+        assert shard.settle(first, NONE, 1, 0).replies == [Reply(errors.append, NONE)]
         assert shard.groups == {}
-        assert shard.settle(second, NONE, 2, 0).replies == [("second", NONE)]
+        assert shard.settle(second, NONE, 2, 0).replies == [Reply(errors.append, NONE)]
 
 
 # -- subscriptions

@@ -19,14 +19,14 @@ def test_a_commit_on_its_way_does_not_come_back_after_a_deletion(lab: GroupLab) 
     lab.commit({("t", 0): 1})
     lab.log.held = True
     lab.commit({("t", 0): 2})
-    lab.service.partitions_deleted([T0])
+    lab.coordinator.partitions_deleted([T0])
     lab.log.release()
     assert lab.committed() == {}
 
 
 def test_offsets_of_deleted_topics_go(lab: GroupLab) -> None:
     lab.commit({("t", 0): 1, ("u", 0): 2})
-    lab.service.partitions_deleted([T0, T1])
+    lab.coordinator.partitions_deleted([T0, T1])
     assert lab.committed() == {("u", 0): 2}
 
 
@@ -36,10 +36,10 @@ def test_others_are_served_while_the_offsets_of_a_large_topic_go(lab: GroupLab) 
     served: list[int] = []
 
     async def sleep(delay_ms: int) -> None:
-        served.append(len(list(lab.shards.groups())))
+        served.append(len(list(lab.coordinator.groups())))
 
     lab.clock.sleep = sleep  # type: ignore[method-assign]
-    lab.service.partitions_deleted([TopicPartition("t", n) for n in range(1_000)])
+    lab.coordinator.partitions_deleted([TopicPartition("t", n) for n in range(1_000)])
     assert served == [150, 125], "in between, after every hundred"
 
 
@@ -51,6 +51,6 @@ def test_offsets_of_a_topic_that_is_made_anew_meanwhile_stay(lab: GroupLab) -> N
         lab.commit({("t", 0): 1}, group_id="g249")
 
     lab.clock.sleep = sleep  # type: ignore[method-assign]
-    lab.service.partitions_deleted([T0])
+    lab.coordinator.partitions_deleted([T0])
     assert lab.committed("g0") == lab.committed("g248") == {}
     assert lab.committed("g249") == {("t", 0): 1}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from minikafka.core.group.states import GroupState
+from minikafka.core.group.group import GroupState
 from minikafka.kernel.errors import ErrorCode
 from tests.support.group_lab import GROUP, GroupLab
 
@@ -26,10 +26,10 @@ def test_offsets_of_an_empty_group_expire_a_week_after_its_last_member(lab: Grou
     assert lab.committed() == {("t", 0): 1}
     lab.clock.advance(1)
     lab.expire()
-    assert lab.service.group(GROUP) is None
+    assert lab.find_group(GROUP) is None
     lab.resign()
     lab.elect()
-    assert lab.service.group(GROUP) is None
+    assert lab.find_group(GROUP) is None
 
 
 def test_offsets_of_who_assigns_himself_expire_a_week_after_the_commit(lab: GroupLab) -> None:
@@ -57,14 +57,14 @@ def test_a_client_may_have_asked_for_another_time(lab: GroupLab) -> None:
     lab.elect()
     lab.clock.advance(1_000)
     lab.expire()
-    assert lab.service.group(GROUP) is None
+    assert lab.find_group(GROUP) is None
 
 
 def test_a_group_that_never_was_is_forgotten(lab: GroupLab) -> None:
     lab.join(new_id="a", must_know_id=True)
     lab.clock.advance(10_000)
     lab.expire()
-    assert lab.service.group(GROUP) is None
+    assert lab.find_group(GROUP) is None
     assert lab.log.batches == []
 
 
@@ -92,7 +92,7 @@ def test_a_time_that_the_client_asked_for_is_waited_for(lab: GroupLab) -> None:
     assert lab.committed() == {("t", 0): 1}
     lab.clock.advance(1)
     lab.expire()
-    assert lab.service.group(GROUP) is None
+    assert lab.find_group(GROUP) is None
 
 
 def test_an_offset_with_a_newer_commit_on_its_way_does_not_expire(lab: GroupLab) -> None:

@@ -22,7 +22,7 @@ def test_a_group_in_dump_log(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     lab.sync("m1", generation, {"m1": ASSIGNMENT}, instance="i")
     lab.commit({("t", 0): 42}, "m1", generation, metadata="so far", instance="i")
     lab.clock.advance(60_000)  # its session ends
-    lab.service.delete_groups(["g"], lambda errors: None)
+    lab.coordinator.delete_groups(["g"], lambda errors: None)
     log = tmp_path / f"{0:020}.log"
     log.write_bytes(b"".join(lab.log.batches))
     assert main(["dump-log", "--offsets-decoder", "--files", str(log)]) == 0

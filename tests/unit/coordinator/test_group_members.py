@@ -2,11 +2,12 @@
 
 import pytest
 
+from minikafka.core.coordinator_shard import CoordinatorResult
 from minikafka.core.group.config import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupConfig
+from minikafka.core.group.group import VALID_PREVIOUS_STATES, GroupState
 from minikafka.core.group.liveness import heartbeat_expired
 from minikafka.core.group.rebalance import remove_and_rebalance
-from minikafka.core.group.result import CheckJoin, CoordinatorResult, JoinTimer
-from minikafka.core.group.states import VALID_PREVIOUS_STATES, GroupState
+from minikafka.core.group.result import CheckJoin, GroupResult, HeartbeatTimer, JoinTimer
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.messages.leave_group import MemberIdentity
 from tests.support.group_lab import GROUP, GroupLab
@@ -131,10 +132,10 @@ def test_what_removal_does_in_each_state(state: GroupState) -> None:
     lab.stable("a", "b")
     group = lab.group
     group.state = state
-    result = CoordinatorResult()
+    result: GroupResult[None] = CoordinatorResult(None)
     remove_and_rebalance(group, group.members["b"], "test", GroupConfig(), 0, result)
     assert list(group.members) == ["a"]
-    kinds = {type(timer) for timer in result.timers}
+    kinds = {type(timer) for timer in result.effects}
     prepares = state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE)
     assert (JoinTimer in kinds) == prepares
     assert (CheckJoin in kinds) == (state is GroupState.PREPARING_REBALANCE)
@@ -145,8 +146,9 @@ def test_what_removal_does_in_each_state(state: GroupState) -> None:
 def test_a_timer_that_was_overtaken_removes_nobody(lab: GroupLab) -> None:
     lab.stable("a")
     member = lab.group.members["a"]
-    result = CoordinatorResult()
-    heartbeat_expired(lab.group, "a", member.beats - 1, False, GroupConfig(), 0, result)
+    result: GroupResult[None] = CoordinatorResult(None)
+    timer = HeartbeatTimer(lab.group, "a", member.beats - 1, 10_000)
+    heartbeat_expired(timer, GroupConfig(), 0, result)
     assert list(lab.group.members) == ["a"]
 
 
@@ -186,7 +188,7 @@ def test_an_id_that_nobody_uses_expires_and_does_not_hold_up_the_others(lab: Gro
 
 def test_a_pending_member_may_leave(lab: GroupLab) -> None:
     lab.join(new_id="a", must_know_id=True)
-    assert lab.service.leave(GROUP, [MemberIdentity("a")])[0].error_code == ErrorCode.NONE
+    assert lab.coordinator.leave(GROUP, [MemberIdentity("a")])[0].error_code == ErrorCode.NONE
     assert lab.heartbeats.purgatory.delayed == 0
 
 
@@ -260,8 +262,8 @@ def test_protocols_are_voted_for(lab: GroupLab) -> None:
 def test_a_refused_first_join_leaves_no_group(lab: GroupLab) -> None:
     assert lab.join(protocols=[])[0].error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert lab.join(protocol_type="")[0].error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    assert lab.service.group(GROUP) is None
-    assert lab.service.describe(GROUP).group_state == "Dead"
+    assert lab.find_group(GROUP) is None
+    assert lab.coordinator.describe(GROUP).group_state == "Dead"
 
 
 def test_a_repeated_join_gets_the_generation_again(lab: GroupLab) -> None:
@@ -285,21 +287,21 @@ def test_requests_of_nobody(lab: GroupLab) -> None:
     assert wrong.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     wrong = lab.sync("a", generation, protocol_type="consumer", protocol_name="other")[0]
     assert wrong.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    left = lab.service.leave(GROUP, [MemberIdentity("stranger"), MemberIdentity("", "nobody")])
+    left = lab.coordinator.leave(GROUP, [MemberIdentity("stranger"), MemberIdentity("", "nobody")])
     assert [answer.error_code for answer in left] == [UNKNOWN, UNKNOWN]
 
 
 def test_the_empty_group_id_has_no_members(lab: GroupLab) -> None:
     invalid = ErrorCode.INVALID_GROUP_ID
     assert lab.join(group_id="")[0].error_code == invalid
-    assert lab.service.heartbeat("", "m", None, 1) is invalid
+    assert lab.coordinator.heartbeat("", "m", None, 1) is invalid
     with pytest.raises(KafkaError):
-        lab.service.leave("", [])
+        lab.coordinator.leave("", [])
 
 
 def test_leaving_rebalances_the_others(lab: GroupLab) -> None:
     generation, _ = lab.stable("a", "b")
-    assert lab.service.leave(GROUP, [MemberIdentity("a")])[0].error_code == ErrorCode.NONE
+    assert lab.coordinator.leave(GROUP, [MemberIdentity("a")])[0].error_code == ErrorCode.NONE
     assert lab.group.leader_id == "b"
     assert lab.beat("b", generation) is ErrorCode.REBALANCE_IN_PROGRESS
     assert lab.join("b")[0].generation_id == generation + 1
@@ -310,7 +312,7 @@ def test_an_answer_that_is_waited_for_comes_even_if_the_member_is_put_out(lab: G
     lab.join(new_id="b")
     lab.clock.advance(6_000)
     waiting = lab.sync("b", 1)
-    lab.service.leave(GROUP, [MemberIdentity("b")])
+    lab.coordinator.leave(GROUP, [MemberIdentity("b")])
     assert waiting[0].error_code == UNKNOWN
 
 

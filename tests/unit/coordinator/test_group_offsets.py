@@ -3,6 +3,7 @@
 import pytest
 
 from minikafka.core.group.config import GroupConfig
+from minikafka.core.group.group import GroupState
 from minikafka.core.group.records import (
     CommittedOffset,
     GroupStored,
@@ -11,7 +12,6 @@ from minikafka.core.group.records import (
     encode_record,
 )
 from minikafka.core.group.shard import GroupShard
-from minikafka.core.group.states import GroupState
 from minikafka.core.tombstones import BATCH_BYTES
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
@@ -59,7 +59,7 @@ def test_only_members_commit_while_there_are_members(lab: GroupLab) -> None:
 
 def test_a_generation_of_an_unknown_group_is_illegal(lab: GroupLab) -> None:
     assert lab.commit({("t", 0): 1}, "a", 3) == {T0: ErrorCode.ILLEGAL_GENERATION}
-    assert lab.service.group(GROUP) is None
+    assert lab.find_group(GROUP) is None
 
 
 def test_commits_around_a_rebalance(lab: GroupLab) -> None:
@@ -92,7 +92,7 @@ def test_an_offset_is_not_told_before_it_is_replicated(lab: GroupLab) -> None:
     answer = lab.commit({("t", 0): 2})
     assert not answer
     assert lab.committed() == {("t", 0): 1}
-    unstable = lab.service.fetch(GROUP, [T0, T1], require_stable=True)
+    unstable = lab.coordinator.fetch(GROUP, [T0, T1], require_stable=True)
     assert [(f.committed.offset, f.error) for f in unstable] == [
         (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT),
         (-1, NONE),
@@ -125,9 +125,9 @@ def test_a_text_that_no_record_holds(lab: GroupLab) -> None:
 
 
 def test_offsets_of_an_unknown_group_are_none(lab: GroupLab) -> None:
-    found = lab.service.fetch("nobody", [T0], require_stable=True)
+    found = lab.coordinator.fetch("nobody", [T0], require_stable=True)
     assert [(f.committed.offset, f.committed.metadata, f.error) for f in found] == [(-1, "", NONE)]
-    assert lab.service.fetch("nobody", None, require_stable=False) == []
+    assert lab.coordinator.fetch_all("nobody", require_stable=False) == []
 
 
 # -- deletion
@@ -135,7 +135,7 @@ def test_offsets_of_an_unknown_group_are_none(lab: GroupLab) -> None:
 
 def deleted(lab: GroupLab, *group_ids: str) -> dict[str, ErrorCode]:
     answer: dict[str, ErrorCode] = {}
-    lab.service.delete_groups(group_ids, answer.update)
+    lab.coordinator.delete_groups(group_ids, answer.update)
     return answer
 
 
@@ -148,10 +148,10 @@ def test_groups_without_members_are_deleted(lab: GroupLab) -> None:
     }
     lab.clock.advance(10_000)
     assert deleted(lab, GROUP, GROUP) == {GROUP: NONE}
-    assert lab.service.group(GROUP) is None
+    assert lab.find_group(GROUP) is None
     lab.resign()
     lab.elect()
-    assert lab.service.group(GROUP) is None, "nor does the log know it"
+    assert lab.find_group(GROUP) is None, "nor does the log know it"
 
 
 def test_a_group_that_somebody_was_to_join_is_deleted(lab: GroupLab) -> None:
@@ -160,7 +160,7 @@ def test_a_group_that_somebody_was_to_join_is_deleted(lab: GroupLab) -> None:
     (refused,) = lab.join(must_know_id=True, new_id="a")
     assert refused.error_code == ErrorCode.MEMBER_ID_REQUIRED
     assert deleted(lab, GROUP) == {GROUP: NONE}
-    assert lab.service.group(GROUP) is None
+    assert lab.find_group(GROUP) is None
     assert lab.heartbeats.purgatory.delayed == 0, "nobody is waited for"
     assert lab.join("a")[0].error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
@@ -180,10 +180,10 @@ def test_a_commit_on_its_way_goes_with_its_group(lab: GroupLab) -> None:
     assert deleted(lab, GROUP) == {GROUP: NONE}
     lab.log.release()
     assert answer == {T0: NONE}
-    assert lab.service.group(GROUP) is None
+    assert lab.find_group(GROUP) is None
     lab.resign()
     lab.elect()
-    assert lab.service.group(GROUP) is None
+    assert lab.find_group(GROUP) is None
 
 
 def test_a_deletion_that_is_not_stored_changes_nothing(lab: GroupLab) -> None:
@@ -210,7 +210,7 @@ def test_offsets_of_topics_that_are_consumed_are_kept(lab: GroupLab) -> None:
     lab.commit({("t", 0): 1, ("u", 0): 2})
     lab.stable("a", metadata=SUBSCRIBED_TO_T)
     answer: dict[TopicPartition, ErrorCode] = {}
-    lab.service.delete_offsets(GROUP, [T0, TopicPartition("u", 0)], answer.update)
+    lab.coordinator.delete_offsets(GROUP, [T0, TopicPartition("u", 0)], answer.update)
     assert answer == {T0: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, TopicPartition("u", 0): NONE}
     assert lab.committed() == {("t", 0): 1}
 
@@ -218,7 +218,7 @@ def test_offsets_of_topics_that_are_consumed_are_kept(lab: GroupLab) -> None:
 def test_offsets_that_cannot_be_deleted(lab: GroupLab) -> None:
     def refusal() -> ErrorCode:
         with pytest.raises(KafkaError) as refused:
-            lab.service.delete_offsets(GROUP, [T0], lambda _: None)
+            lab.coordinator.delete_offsets(GROUP, [T0], lambda _: None)
         return refused.value.code
 
     assert refusal() is ErrorCode.GROUP_ID_NOT_FOUND
@@ -228,7 +228,7 @@ def test_offsets_that_cannot_be_deleted(lab: GroupLab) -> None:
 
 def deleted_offsets(lab: GroupLab, *topic_partitions: TopicPartition) -> list[ErrorCode]:
     answers: list[ErrorCode] = []
-    lab.service.delete_offsets(
+    lab.coordinator.delete_offsets(
         GROUP, topic_partitions, lambda answer: answers.extend(answer.values())
     )
     return answers
@@ -245,7 +245,7 @@ def test_of_an_offset_that_is_not_there_nothing_is_stored(lab: GroupLab) -> None
 def test_a_group_that_still_has_something_outlives_its_offsets(lab: GroupLab, why: str) -> None:
     lab.stable("a", metadata=SUBSCRIBED_TO_T)
     if why != "members":
-        lab.service.leave(GROUP, [MemberIdentity("a")])
+        lab.coordinator.leave(GROUP, [MemberIdentity("a")])
         lab.commit({("u", 0): 1})
     else:
         lab.commit({("u", 0): 1}, "a", 1)
@@ -258,7 +258,7 @@ def test_a_group_that_still_has_something_outlives_its_offsets(lab: GroupLab, wh
     elif why == "another offset":
         lab.commit({("w", 0): 1})
     assert deleted_offsets(lab, TopicPartition("u", 0)) == [NONE]
-    assert lab.service.group(GROUP) is not None
+    assert lab.find_group(GROUP) is not None
     lab.log.release()
     lab.resign()
     lab.elect()
@@ -270,7 +270,7 @@ def test_a_deletion_in_several_batches_is_answered_once_after_the_last(lab: Grou
     lab.commit({(topic, n): n for n in range(2 * BATCH_BYTES // len(topic))})
     before = len(lab.log.batches)
     batches_by_then: list[int] = []
-    lab.service.delete_groups([GROUP], lambda _: batches_by_then.append(len(lab.log.batches)))
+    lab.coordinator.delete_groups([GROUP], lambda _: batches_by_then.append(len(lab.log.batches)))
     assert batches_by_then == [before + 3]
 
 
@@ -304,7 +304,7 @@ def test_what_a_refused_commit_is_told_depends_on_who_commits_first(lab: GroupLa
 def test_groups_are_listed_and_described(lab: GroupLab) -> None:
     lab.commit({("t", 0): 1}, group_id="simple")
     lab.stable("a")
-    listed = lab.service.list_groups
+    listed = lab.coordinator.list_groups
     error, groups = listed([], [])
     assert error is NONE
     rows = {(g.group_id, g.protocol_type, g.group_state, g.group_type) for g in groups}
@@ -312,7 +312,7 @@ def test_groups_are_listed_and_described(lab: GroupLab) -> None:
     assert [group.group_id for group in listed(["stable"], ["Classic"])[1]] == [GROUP]
     assert listed(["dead"], [])[1] == []
     assert listed([], ["consumer"])[1] == []
-    found = lab.service.describe(GROUP)
+    found = lab.coordinator.describe(GROUP)
     assert (found.group_state, found.protocol_type, found.protocol_data) == (
         "Stable",
         "consumer",
@@ -326,7 +326,7 @@ def test_groups_are_listed_and_described(lab: GroupLab) -> None:
     )
     assert member.member_assignment == b"a"
     lab.join("a", protocols=["range"])
-    found = lab.service.describe(GROUP)
+    found = lab.coordinator.describe(GROUP)
     assert (found.group_state, found.protocol_data) == ("CompletingRebalance", "")
     assert found.members[0].member_metadata == b""
 
@@ -342,7 +342,7 @@ def test_who_does_not_coordinate_says_so() -> None:
     assert lab.beat("a", 1) is not_here
     assert lab.commit({("t", 0): 1}) == {T0: not_here}
     assert deleted(lab, GROUP) == {GROUP: not_here}
-    assert lab.service.describe(GROUP).error_code == not_here
+    assert lab.coordinator.describe(GROUP).error_code == not_here
     with pytest.raises(KafkaError):
         lab.committed()
 
@@ -368,7 +368,7 @@ def test_a_loaded_group_goes_on_where_it_was(lab: GroupLab) -> None:
 
 def test_an_older_epoch_changes_nothing(lab: GroupLab) -> None:
     lab.commit({("t", 0): 1})
-    lab.shards.resigned(0, 0)
+    lab.coordinator.runtime.resigned(0, 0)
     assert lab.committed() == {("t", 0): 1}
 
 

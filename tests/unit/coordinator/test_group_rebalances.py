@@ -2,9 +2,9 @@
 
 import pytest
 
+from minikafka.core.group.group import GroupState
 from minikafka.core.group.member import Member
 from minikafka.core.group.records import GroupStored
-from minikafka.core.group.states import GroupState
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.messages.join_group import JoinGroupResponse
@@ -29,7 +29,7 @@ def joined(lab: GroupLab, *names: str, **options: int) -> list[list[JoinGroupRes
 
 
 def leave(lab: GroupLab, name: str, reason: str | None = None) -> None:
-    assert lab.service.leave(GROUP, [MemberIdentity(name, None, reason)])[0].error_code == 0
+    assert lab.coordinator.leave(GROUP, [MemberIdentity(name, None, reason)])[0].error_code == 0
 
 
 def facts_of(lab: GroupLab, event: str) -> list[dict[str, object]]:
@@ -278,26 +278,26 @@ def test_a_group_that_is_left_before_its_first_generation_is_stored_and_deleted(
     lab.elect()
     assert lab.group.generation_id == 1
     told: dict[str, ErrorCode] = {}
-    lab.service.delete_groups([GROUP], told.update)
+    lab.coordinator.delete_groups([GROUP], told.update)
     assert told == {GROUP: ErrorCode.NONE}
     lab.resign()
     lab.elect()
-    assert lab.service.group(GROUP) is None
+    assert lab.find_group(GROUP) is None
 
 
 def test_a_group_that_rebalances_shows_no_assignments(lab: GroupLab) -> None:
     lab.stable("a", "b", metadata=b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff")
-    stable = lab.service.describe(GROUP).members[0]
+    stable = lab.coordinator.describe(GROUP).members[0]
     assert (stable.member_assignment, stable.member_metadata[:6]) == (b"a", b"\0\0\0\0\0\1")
     lab.join("a")
-    found = lab.service.describe(GROUP)
+    found = lab.coordinator.describe(GROUP)
     assert found.group_state == "PreparingRebalance"
     assert {(m.member_assignment, m.member_metadata) for m in found.members} == {(b"", b"")}
 
 
 def test_a_group_of_offsets_alone_has_no_protocol(lab: GroupLab) -> None:
     lab.commit({("t", 0): 1})
-    found = lab.service.describe(GROUP)
+    found = lab.coordinator.describe(GROUP)
     assert (found.group_state, found.protocol_type, found.protocol_data) == ("Empty", "", "")
     group = lab.group
     assert (group.protocol_name, group.subscribed, group.last_eviction) == (None, None, None)

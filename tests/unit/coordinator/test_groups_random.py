@@ -10,12 +10,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from minikafka.coordinator.delayed import DelayedHeartbeat
+from minikafka.coordinator.group_timers import DelayedHeartbeat
 from minikafka.core.group.config import GroupConfig
+from minikafka.core.group.group import GroupState
 from minikafka.core.group.joining import JoinFacts
 from minikafka.core.group.result import HeartbeatTimer
 from minikafka.core.group.shard import GroupShard
-from minikafka.core.group.states import GroupState
 from minikafka.core.group.syncing import SyncFacts
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.messages.join_group import JoinGroupResponse
@@ -77,7 +77,7 @@ class Client:
                 self.waiting = 0
                 self._joined(answer)
 
-        self.scene.lab.service.join(GROUP, facts, answered)
+        self.scene.lab.coordinator.join(GROUP, facts, answered)
 
     def _joined(self, answer: JoinGroupResponse) -> None:
         if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
@@ -107,7 +107,7 @@ class Client:
                     self.assignment = bytes(answer.assignment)
                     self.stable, self.wants = True, "beat"
 
-        self.scene.lab.service.sync(GROUP, facts, answered)
+        self.scene.lab.coordinator.sync(GROUP, facts, answered)
 
     def _hear(self, error: ErrorCode) -> None:
         if error in (ErrorCode.NONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
@@ -127,7 +127,7 @@ class Client:
         if self.alive and self.member_id and not self.waiting:
             identity = MemberIdentity(self.member_id, self.instance)
             if not self.scene.away:
-                self.scene.lab.service.leave(GROUP, [identity])
+                self.scene.lab.coordinator.leave(GROUP, [identity])
             self.die()
 
 
@@ -226,7 +226,7 @@ class Scene:
     # -- what holds at every step
 
     def check(self) -> None:
-        group = self.lab.service.group(GROUP)
+        group = self.lab.find_group(GROUP)
         if group is None:
             return
         members = group.members
@@ -254,7 +254,7 @@ class Scene:
             assert timer.group is group, "what is dead has no timers"
             live[timer.member_id] += 1
             member = group.members.get(timer.member_id)
-            assert timer.member_id in group.pending_members if timer.pending else member
+            assert timer.member_id in group.pending_members if timer.is_pending else member
             assert member is None or member.beats == timer.beat or member.awaiting_join
         for member in group.members.values():
             waits = member.awaiting_join is not None or member.awaiting_sync is not None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minikafka.core.group.states import GroupState
+from minikafka.core.group.group import GroupState
 from minikafka.kernel.errors import ErrorCode
 from tests.support.group_lab import GroupLab
 
@@ -12,23 +12,22 @@ BOTH = ("a", "b")
 
 def test_a_thousand_groups() -> None:
     lab = GroupLab()
-    service = lab.service
     joined = {
         name: [lab.join(group_id=name, new_id=f"{name}-{who}") for who in BOTH] for name in GROUPS
     }
     lab.clock.advance(6_000)
     for name in GROUPS:
         assert [answers[0].generation_id for answers in joined[name]] == [1, 1]
-        group = service.group(name)
+        group = lab.find_group(name)
         assert group is not None
         assert group.state is GroupState.COMPLETING_REBALANCE
     assert lab.heartbeats.purgatory.watched == 2 * len(GROUPS), "one for each member"
-    assert len(service.list_groups((), ())[1]) == len(GROUPS)
+    assert len(lab.coordinator.list_groups((), ())[1]) == len(GROUPS)
 
     # Nobody syncs: everybody's session ends, in one stretch of the clock.
     lab.clock.advance(60_000)
     assert sum("has failed, removing it" in line for line in lab.said()) == 2 * len(GROUPS)
-    states = {listed.group_state for listed in service.list_groups((), ())[1]}
+    states = {listed.group_state for listed in lab.coordinator.list_groups((), ())[1]}
     assert states == {"Empty"}
     lab.clock.advance(60_000)
     assert lab.heartbeats.purgatory.delayed == lab.rebalances.purgatory.delayed == 0
@@ -38,9 +37,9 @@ def test_a_thousand_groups() -> None:
     lab.resign()
     assert {answers[0].error_code for answers in again} == {ErrorCode.NOT_COORDINATOR}
     assert lab.heartbeats.purgatory.delayed == lab.rebalances.purgatory.delayed == 0
-    assert not list(lab.shards.groups())
+    assert not list(lab.coordinator.groups())
     lab.elect()
-    assert len(service.list_groups((), ())[1]) == len(GROUPS)
+    assert len(lab.coordinator.list_groups((), ())[1]) == len(GROUPS)
 
 
 def test_a_long_rebalance_of_five_hundred() -> None:

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from minikafka.coordinator.runtime import CoordinatorState
+from minikafka.core.coordinator_shard import InTransaction
+from minikafka.core.group.group import GroupState
 from minikafka.core.group.offsets import GroupOffsets
 from minikafka.core.group.records import CommittedOffset
-from minikafka.core.group.result import InTransaction
-from minikafka.core.group.states import GroupState
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.records.batch import parse_batch, stamp
@@ -25,7 +26,7 @@ TXN = InTransaction(PID, 0)
 
 
 def unstable(lab: GroupLab) -> bool:
-    (found,) = lab.service.fetch(GROUP, [TP], require_stable=True)
+    (found,) = lab.coordinator.fetch(GROUP, [TP], require_stable=True)
     return found.error is E.UNSTABLE_OFFSET_COMMIT
 
 
@@ -41,7 +42,7 @@ def marked(lab: GroupLab, committed: bool, producer_id: int = PID) -> int:
 
 def told(lab: GroupLab, offset: int, committed: bool, producer_id: int = PID) -> None:
     """The marker there is replicated."""
-    lab.service.transaction_ended(producer_id, {PARTITION: offset}, committed)
+    lab.coordinator.transaction_ended(producer_id, {PARTITION: offset}, committed)
 
 
 def ended(lab: GroupLab, committed: bool, producer_id: int = PID) -> None:
@@ -114,10 +115,10 @@ def test_a_marker_told_of_while_groups_are_loaded_waits_for_its_turn() -> None:
     ended(lab, committed=True)
     lab.resign()
     lab.elect()
-    runtime = lab.shards.of_partition(PARTITION)
-    assert runtime is not None
-    runtime.loading = True
-    group = runtime.shard.groups[GROUP]
+    context = lab.coordinator.runtime.active_in(PARTITION)
+    assert context is not None
+    context.state = CoordinatorState.LOADING
+    group = context.shard.groups[GROUP]
     group.offsets.replay_in_transaction(PID, TP, 9, group.offsets.get(TP))
     told(lab, 10, committed=False)
     assert group.offsets.is_unstable(TP)
@@ -230,21 +231,21 @@ def test_a_group_may_be_gone_before_the_marker_comes() -> None:
     lab.commit({WHERE: 1})
     lab.commit({WHERE: 5}, transaction=TXN)
     told: dict[str, E] = {}
-    lab.service.delete_groups([GROUP], told.update)
+    lab.coordinator.delete_groups([GROUP], told.update)
     assert told == {GROUP: E.NONE}
-    assert lab.service.group(GROUP) is None
+    assert lab.find_group(GROUP) is None
     ended(lab, committed=True)
-    assert lab.service.group(GROUP) is None
+    assert lab.find_group(GROUP) is None
     lab.resign()
     lab.elect()
-    assert lab.service.group(GROUP) is None
+    assert lab.find_group(GROUP) is None
     ended(lab, committed=True)
 
 
 def test_a_group_made_anew_while_an_old_transaction_ends() -> None:
     lab = GroupLab()
     lab.commit({WHERE: 5}, transaction=TXN)
-    lab.service.delete_groups([GROUP], lambda _: None)
+    lab.coordinator.delete_groups([GROUP], lambda _: None)
     lab.commit({WHERE: 1})
     ended(lab, committed=True)
     assert lab.committed() == {WHERE: 1}
@@ -301,7 +302,7 @@ def test_a_deleted_group_takes_back_what_it_has_in_transactions() -> None:
     lab.log.held = True
     lab.commit({("flights", 2): 5}, transaction=InTransaction(8, 0))
     before = lab.log.end
-    lab.service.delete_groups([GROUP], lambda _: None)
+    lab.coordinator.delete_groups([GROUP], lambda _: None)
     tombstones = {record.topic_partition.partition for record in list(lab.log.records())[before:]}
     assert tombstones == {0, 1, 2}
 
@@ -350,7 +351,7 @@ class TestOffsetsOfOneTransaction:
         offsets.fail(TP, self.NEW)
         offsets.begin_in_transaction(PID, [TP])
         assert offsets.has_pending
-        offsets.leave_way(PID, TP)
+        offsets.settle_in_transaction(PID, TP)
         offsets.replay_in_transaction(PID, TP, 1, self.NEW)
         assert offsets.has_pending
         offsets.end_transaction(PID, 2, committed=False)

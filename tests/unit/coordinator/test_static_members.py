@@ -2,7 +2,7 @@
 
 import pytest
 
-from minikafka.core.group.states import GroupState
+from minikafka.core.group.group import GroupState
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.messages.leave_group import MemberIdentity
 from tests.support.group_lab import GROUP, GroupLab
@@ -90,7 +90,7 @@ class TestWhileTheNewIdIsStored:
     def test_a_member_that_leaves_stays_away(self, lab: GroupLab) -> None:
         lab.log.held = True
         answer = lab.join(instance="i", new_id="a2")
-        lab.service.leave(GROUP, [MemberIdentity("", "i")])
+        lab.coordinator.leave(GROUP, [MemberIdentity("", "i")])
         lab.log.release(ErrorCode.NOT_ENOUGH_REPLICAS)
         assert [a.error_code for a in answer] == [ErrorCode.UNKNOWN_MEMBER_ID]
         assert (list(lab.group.members), lab.group.static_members) == (["b"], {})
@@ -145,7 +145,7 @@ def test_the_old_id_is_fenced(lab: GroupLab) -> None:
     assert lab.sync("a", 1, instance="i")[0].error_code == FENCED
     assert lab.join("a", instance="i")[0].error_code == FENCED
     assert set(lab.commit({("t", 0): 1}, "a", 1, instance="i").values()) == {FENCED}
-    left = lab.service.leave(GROUP, [MemberIdentity("a", "i")])
+    left = lab.coordinator.leave(GROUP, [MemberIdentity("a", "i")])
     assert left[0].error_code == FENCED
     assert lab.beat("a2", 1, "i") is ErrorCode.NONE
 
@@ -231,7 +231,7 @@ def test_static_members_alone_that_are_all_away_postpone_the_rebalance() -> None
     lab.clock.advance(3_000)
     lab.sync("a", 1, {"a": b"x"}, instance="i")
     lab.join(new_id="b", session_ms=12_000, rebalance_ms=5_000)
-    lab.service.leave(GROUP, [MemberIdentity("b")])
+    lab.coordinator.leave(GROUP, [MemberIdentity("b")])
     assert lab.group.state is GroupState.PREPARING_REBALANCE
     lab.clock.advance(5_000)
     assert list(lab.group.members) == ["a"]
@@ -243,7 +243,7 @@ def test_static_members_alone_that_are_all_away_postpone_the_rebalance() -> None
 
 
 def test_an_administrator_removes_it_by_its_instance(lab: GroupLab) -> None:
-    left = lab.service.leave(GROUP, [MemberIdentity("", "i", "scaled down")])
+    left = lab.coordinator.leave(GROUP, [MemberIdentity("", "i", "scaled down")])
     assert left[0].error_code == ErrorCode.NONE
     assert lab.group.static_members == {}
     assert list(lab.group.members) == ["b"]

@@ -3,9 +3,9 @@
 import pytest
 
 from minikafka.core.tombstones import BATCH_BYTES
-from minikafka.core.transaction.facts import ProducerIdAndEpoch
 from minikafka.core.transaction.records import TransactionStored
-from minikafka.core.transaction.states import TransactionState as S
+from minikafka.core.transaction.transaction import ProducerIdAndEpoch
+from minikafka.core.transaction.transaction import TransactionState as S
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from tests.support.transaction_lab import ID, P0, P1, P2, TIMEOUT_MS, TransactionLab
@@ -28,7 +28,7 @@ def test_a_transaction(committed: bool) -> None:
     (item,) = lab.write_markers()
     assert item.partitions == (P0, P1)
     assert (item.markers.producer_id, item.markers.producer_epoch) == (100, 0)
-    assert (item.markers.committed, item.runtime.epoch) == (committed, 1)
+    assert (item.markers.committed, item.context.epoch) == (committed, 1)
     assert lab.state is (S.COMPLETE_COMMIT if committed else S.COMPLETE_ABORT)
     states = [record.facts.state for record in lab.records() if record.facts is not None]
     assert states == [
@@ -67,7 +67,7 @@ def test_who_may_not() -> None:
     for who, error in ((stranger, E.INVALID_PRODUCER_ID_MAPPING), (older, E.PRODUCER_FENCED)):
         assert lab.add(who, P1) == [error]
         assert lab.end(who) == [error]
-        assert lab.service.verify_partitions(ID, who, [P0]) == {P0: error}
+        assert lab.coordinator.verify_partitions(ID, who, [P0]) == {P0: error}
     assert lab.add(producer, P1, transactional_id="other") == [E.INVALID_PRODUCER_ID_MAPPING]
     assert lab.add(producer, P1, transactional_id="") == [E.INVALID_REQUEST]
     assert lab.end(producer, transactional_id="") == [E.INVALID_REQUEST]
@@ -88,7 +88,7 @@ def test_time_outs_have_limits() -> None:
 def test_verification() -> None:
     lab = TransactionLab()
     producer = lab.open(P0)
-    verify = lab.service.verify_partitions
+    verify = lab.coordinator.verify_partitions
     assert verify(ID, producer, [P0, P1]) == {P0: E.NONE, P1: E.TRANSACTION_ABORTABLE}
     lab.end(producer)
     assert verify(ID, producer, [P0]) == {P0: E.CONCURRENT_TRANSACTIONS}
@@ -115,7 +115,7 @@ def test_what_is_not_written_has_not_happened(refusal: ErrorCode, told: ErrorCod
     lab = TransactionLab()
     lab.log.refusal = refusal
     assert lab.init()[0].error is told
-    assert not lab.shards.require(ID).shard.transactions
+    assert not lab.coordinator.runtime.require(ID).shard.transactions
     lab.log.refusal = None
     producer = lab.begun()
     lab.log.refusal = refusal
@@ -161,7 +161,7 @@ def test_a_coordinator_that_stops_tries_nothing_again() -> None:
     lab.write_markers()
     lab.log.refusal = None
     written = len(lab.log.batches)
-    lab.shards.close()
+    lab.coordinator.close()
     lab.clock.advance(1000)
     assert (len(lab.log.batches), lab.sent) == (written, [])
 
@@ -187,7 +187,7 @@ def test_markers_go_to_the_leaders_until_they_are_written() -> None:
     lab.clock.advance(100)
     lab.write_markers()
     assert lab.state is S.COMPLETE_COMMIT
-    assert lab.shards.markers.waiting == 0
+    assert lab.coordinator.markers.num_retrying == 0
 
 
 def test_what_is_deleted_needs_no_marker() -> None:
@@ -231,15 +231,15 @@ def test_a_transaction_that_is_open_for_too_long_is_aborted() -> None:
     lab = TransactionLab()
     producer = lab.open(P0)
     lab.clock.advance(TIMEOUT_MS)
-    lab.shards.abort_timed_out()
+    lab.coordinator.abort_timed_out()
     assert lab.state is S.ONGOING
     lab.clock.advance(1)
-    lab.shards.abort_timed_out()
+    lab.coordinator.abort_timed_out()
     assert lab.state is S.PREPARE_ABORT
     lab.write_markers()
     assert (lab.state, lab.transaction().facts.producer_epoch) == (S.COMPLETE_ABORT, 1)
     assert lab.add(producer, P0) == [E.PRODUCER_FENCED]
-    lab.shards.abort_timed_out()
+    lab.coordinator.abort_timed_out()
     assert lab.state is S.COMPLETE_ABORT
 
 
@@ -248,14 +248,14 @@ def test_ids_that_nobody_uses_are_deleted() -> None:
     idle, busy = lab.begun("idle"), lab.begun("busy")
     lab.add(busy, P0, transactional_id="busy")
     lab.clock.advance(999)
-    lab.shards.expire()
+    lab.coordinator.expire()
     assert lab.size == 2
     lab.clock.advance(1)
     lab.log.refusal = E.NOT_ENOUGH_REPLICAS
-    lab.shards.expire()
+    lab.coordinator.expire()
     assert lab.size == 2
     lab.log.refusal = None
-    lab.shards.expire()
+    lab.coordinator.expire()
     assert lab.size == 1
     assert lab.records()[-1] == TransactionStored("idle", None)
     assert lab.add(idle, P0, transactional_id="idle") == [E.INVALID_PRODUCER_ID_MAPPING]
@@ -268,7 +268,7 @@ def test_long_ids_are_deleted_in_batches_that_fit() -> None:
         lab.begun(f"{number:02000}")
     lab.clock.advance(1000)
     before = len(lab.log.batches)
-    lab.shards.expire()
+    lab.coordinator.expire()
     assert lab.size == 0
     batches = lab.log.batches[before:]
     assert len(batches) == 4
@@ -282,26 +282,26 @@ def test_describe_and_list() -> None:
     lab = TransactionLab()
     producer = lab.open(P1, P0)
     lab.begun("other")
-    told = lab.service.describe(ID)
+    told = lab.coordinator.describe(ID)
     assert (told.error_code, told.transaction_state) == (0, "Ongoing")
     assert (told.producer_id, told.producer_epoch) == (producer.producer_id, producer.epoch)
     assert told.transaction_start_time_ms == lab.clock.wall_ms()
     assert [(topic.topic, topic.partitions) for topic in told.topics] == [("flights", [0, 1])]
     lab.end(producer)
-    assert lab.service.describe(ID).transaction_state == "PrepareCommit"
-    assert lab.service.describe("none").error_code == E.TRANSACTIONAL_ID_NOT_FOUND
-    assert lab.service.describe("").error_code == E.INVALID_REQUEST
+    assert lab.coordinator.describe(ID).transaction_state == "PrepareCommit"
+    assert lab.coordinator.describe("none").error_code == E.TRANSACTIONAL_ID_NOT_FOUND
+    assert lab.coordinator.describe("").error_code == E.INVALID_REQUEST
 
     def listed(*filters: object) -> list[str]:
-        answer = lab.service.list_transactions(*filters)  # type: ignore[arg-type]
+        answer = lab.coordinator.list_transactions(*filters)  # type: ignore[arg-type]
         return [row.transactional_id for row in answer.transaction_states]
 
     assert listed([], [], -1) == [ID, "other"]
     assert listed(["Empty"], [], -1) == ["other"]
     assert listed([], [producer.producer_id], -1) == [ID]
     assert listed([], [], 10_000_000) == ["other"]  # it never began: -1 is long ago, as in Kafka
-    unknown = lab.service.list_transactions(["Empty", "Odd"], [], -1)
+    unknown = lab.coordinator.list_transactions(["Empty", "Odd"], [], -1)
     assert unknown.unknown_state_filters == ["Odd"]
-    lab.shards.close()
-    closed = lab.service.list_transactions([], [], -1)
+    lab.coordinator.close()
+    closed = lab.coordinator.list_transactions([], [], -1)
     assert closed.error_code == E.COORDINATOR_NOT_AVAILABLE

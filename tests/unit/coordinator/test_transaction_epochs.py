@@ -1,8 +1,8 @@
 """Transactional ids and the epochs of their producers: fenced, gone on with, used up."""
 
-from minikafka.core.transaction.facts import MAX_EPOCH, ProducerIdAndEpoch, TransactionFacts
 from minikafka.core.transaction.records import TransactionStored
-from minikafka.core.transaction.states import TransactionState as S
+from minikafka.core.transaction.transaction import MAX_EPOCH, ProducerIdAndEpoch, TransactionFacts
+from minikafka.core.transaction.transaction import TransactionState as S
 from minikafka.kernel.errors import ErrorCode
 from tests.support.transaction_lab import ID, P0, TIMEOUT_MS, TransactionLab
 
@@ -54,11 +54,10 @@ def test_a_zombie_does_not_end_its_successors_transaction() -> None:
 
 def at_epoch(epoch: int, state: S = S.EMPTY) -> TransactionLab:
     lab = TransactionLab(elect=False)
-    shard = lab.shards
     lab.elect()
     partitions = frozenset({P0} if state is S.ONGOING else ())
     facts = TransactionFacts(5, epoch, TIMEOUT_MS, state, partitions, 0, 0)
-    shard.require(ID).shard.replay(TransactionStored(ID, facts))
+    lab.coordinator.runtime.require(ID).shard.replay(TransactionStored(ID, facts), 0)
     return lab
 
 
@@ -81,13 +80,13 @@ def test_the_last_epoch_is_given_to_nobody() -> None:
     epoch is left to abort in."""
     lab = at_epoch(MAX_EPOCH - 1, S.ONGOING)
     lab.clock.advance(TIMEOUT_MS + 1)
-    lab.shards.abort_timed_out()
+    lab.coordinator.abort_timed_out()
     lab.write_markers()
     assert lab.state is S.COMPLETE_ABORT
     made_up = ProducerIdAndEpoch(5, MAX_EPOCH)
     assert lab.add(made_up, P0) == [E.PRODUCER_FENCED]
     assert lab.end(made_up) == [E.PRODUCER_FENCED]
-    assert lab.service.verify_partitions(ID, made_up, [P0]) == {P0: E.PRODUCER_FENCED}
+    assert lab.coordinator.verify_partitions(ID, made_up, [P0]) == {P0: E.PRODUCER_FENCED}
     assert lab.state is S.COMPLETE_ABORT
 
 
@@ -95,7 +94,7 @@ def test_a_transaction_in_the_last_epoch_is_aborted_in_that_one() -> None:
     """Whoever may have written such a record: it does not end the coordinator."""
     lab = at_epoch(MAX_EPOCH, S.ONGOING)
     lab.clock.advance(TIMEOUT_MS + 1)
-    lab.shards.abort_timed_out()
+    lab.coordinator.abort_timed_out()
     (item,) = lab.write_markers()
     assert (item.markers.producer_epoch, item.markers.committed) == (MAX_EPOCH, False)
     assert lab.begun() == ProducerIdAndEpoch(100, 0)

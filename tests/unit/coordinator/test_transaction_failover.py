@@ -2,9 +2,9 @@
 
 import pytest
 
-from minikafka.core.transaction.facts import TransactionFacts
 from minikafka.core.transaction.records import TransactionStored, encode_record
-from minikafka.core.transaction.states import TransactionState as S
+from minikafka.core.transaction.transaction import TransactionFacts
+from minikafka.core.transaction.transaction import TransactionState as S
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.records.builder import build_batch
 from tests.support.transaction_lab import ID, P0, P1, TransactionLab
@@ -20,9 +20,9 @@ def test_a_decision_is_carried_out_by_the_next_coordinator(committed: bool) -> N
     (stale,) = [item for _, item in lab.sent]
     after = lab.successor()
     (item,) = [item for _, item in after.sent]
-    assert (item.markers.committed, item.runtime.epoch) == (committed, after.epoch)
+    assert (item.markers.committed, item.context.epoch) == (committed, after.epoch)
     lab.write_markers()  # the one before hears of its own: too late
-    assert stale.markers.transaction.markers is None
+    assert not stale.context.shard.is_current(stale.markers)
     assert after.state is (S.PREPARE_COMMIT if committed else S.PREPARE_ABORT)
     after.write_markers()
     assert after.state is (S.COMPLETE_COMMIT if committed else S.COMPLETE_ABORT)
@@ -69,7 +69,7 @@ def test_what_waits_when_the_coordinator_goes_is_told() -> None:
     assert answers == [E.NOT_COORDINATOR]
     assert lab.sent == []
     with pytest.raises(KafkaError) as refused:
-        lab.shards.require(ID)
+        lab.coordinator.runtime.require(ID)
     assert refused.value.code is E.NOT_COORDINATOR
 
 
@@ -80,9 +80,9 @@ def test_a_load_that_came_to_nothing_is_over() -> None:
     lab.log.is_led = False
     lab.elect()
     with pytest.raises(KafkaError) as refused:
-        lab.shards.require(ID)
+        lab.coordinator.runtime.require(ID)
     assert refused.value.code is E.NOT_COORDINATOR
-    assert not lab.shards.is_loading
+    assert not lab.coordinator.runtime.is_loading
     lab.log.is_led = True
     lab.elect()
     assert lab.begun().epoch == 0

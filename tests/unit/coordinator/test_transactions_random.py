@@ -8,8 +8,8 @@ from random import Random
 
 import pytest
 
-from minikafka.coordinator.transaction_markers import MarkerItem
-from minikafka.core.transaction.facts import ProducerIdAndEpoch
+from minikafka.coordinator.transaction_markers import MarkerItem, complete_markers
+from minikafka.core.transaction.transaction import ProducerIdAndEpoch
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from tests.support.transaction_lab import ID, P0, P1, P2, TransactionLab, marker_response
@@ -52,7 +52,7 @@ class Play:
     partitions: dict[tuple[TopicPartition, int], ModelPartition] = field(
         default_factory=lambda: defaultdict(ModelPartition)
     )
-    in_flight: list[tuple[TransactionLab, MarkerItem]] = field(default_factory=list)
+    in_flight: list[MarkerItem] = field(default_factory=list)
     outcomes: dict[tuple[ProducerIdAndEpoch, int], set[bool]] = field(
         default_factory=lambda: defaultdict(set)
     )
@@ -61,7 +61,7 @@ class Play:
     # -- what clients do
 
     def begin(self) -> None:
-        if self.lab.shards.is_loading:
+        if self.lab.coordinator.runtime.is_loading:
             return  # who asks is told to come again
         known = self.dice.choice(self.producers).identity if self.producers else None
         expected = known if self.dice.random() < 0.3 else None
@@ -81,7 +81,7 @@ class Play:
             return
         where = self.dice.choice(PARTITIONS)
         self.lab.add(producer.identity, where)
-        verified = self.lab.service.verify_partitions(ID, producer.identity, [where])[where]
+        verified = self.lab.coordinator.verify_partitions(ID, producer.identity, [where])[where]
         log = self.partitions[where, producer.identity.producer_id]
         if verified is ErrorCode.NONE and producer.identity.epoch >= log.epoch:
             log.epoch = producer.identity.epoch
@@ -103,7 +103,7 @@ class Play:
                     producer.number, producer.wrote = producer.number + 1, False
                     producer.ending = None
 
-        self.lab.service.end(ID, producer.identity, commit, told)
+        self.lab.coordinator.end(ID, producer.identity, commit, told)
 
     def _someone(self) -> ModelProducer | None:
         return self.dice.choice(self.producers[-4:]) if self.producers else None
@@ -114,23 +114,23 @@ class Play:
         self._collect()
         self.dice.shuffle(self.in_flight)
         taken = len(self.in_flight) if lossless else self.dice.randrange(len(self.in_flight) + 1)
-        for lab, item in [self.in_flight.pop() for _ in range(taken)]:
+        for item in [self.in_flight.pop() for _ in range(taken)]:
             fate = 1.0 if lossless else self.dice.random()
             errors = {tp: self._mark(tp, item) for tp in item.partitions} if fate > 0.2 else {}
             response = marker_response(item, errors) if fate > 0.4 else None
-            lab.shards.markers.answered([item], response)
+            complete_markers([item], response)
 
     def _collect(self) -> None:
-        self.in_flight += [(self.lab, item) for _, item in self.lab.sent]
+        self.in_flight += [item for _, item in self.lab.sent]
         self.lab.sent.clear()
 
     def _mark(self, where: TopicPartition, item: MarkerItem) -> ErrorCode:
         markers, log = item.markers, self.partitions[where, item.markers.producer_id]
-        if item.runtime.epoch < log.coordinator_epoch:
+        if item.context.epoch < log.coordinator_epoch:
             return ErrorCode.TRANSACTION_COORDINATOR_FENCED
         if markers.producer_epoch < log.epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH
-        log.epoch, log.coordinator_epoch = markers.producer_epoch, item.runtime.epoch
+        log.epoch, log.coordinator_epoch = markers.producer_epoch, item.context.epoch
         if log.open_key is not None:
             self.outcomes[log.open_key].add(markers.committed)
             log.open_key = None
@@ -147,7 +147,7 @@ class Play:
 
     def wait(self) -> None:
         self.lab.clock.advance(self.dice.choice([100, 1000, TIMEOUT_MS + 1]))
-        self.lab.shards.abort_timed_out()
+        self.lab.coordinator.abort_timed_out()
 
     def fail_over(self) -> None:
         """Another broker leads, without some of what was not replicated."""
@@ -171,7 +171,7 @@ def test_every_transaction_ends_once_and_as_it_was_promised(seed: int) -> None:
     play.lab.log.release()
     for _ in range(20):
         play.lab.clock.advance(TIMEOUT_MS + 1)
-        play.lab.shards.abort_timed_out()
+        play.lab.coordinator.abort_timed_out()
         play.deliver(lossless=True)
     assert all(len(found) == 1 for found in play.outcomes.values()), "partly committed"
     for key, committed in play.promised.items():

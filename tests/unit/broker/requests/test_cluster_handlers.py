@@ -277,7 +277,7 @@ async def test_one_resource_that_fails_does_not_hinder_the_others() -> None:
 
 
 async def begin(version: int, request: InitProducerIdRequest) -> InitProducerIdResponse:
-    return await InitProducerIdHandler(TransactionLab().service)(context(version), request)
+    return await InitProducerIdHandler(TransactionLab().coordinator)(context(version), request)
 
 
 @pytest.mark.parametrize("version", range(6))

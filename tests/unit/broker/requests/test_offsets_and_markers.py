@@ -10,7 +10,7 @@ import pytest
 from minikafka.broker.coordinator_log import CoordinatorLog
 from minikafka.broker.requests.context import RequestContext
 from minikafka.broker.requests.transactions import WriteTxnMarkersHandler
-from minikafka.core.group.result import InTransaction
+from minikafka.core.coordinator_shard import InTransaction
 from minikafka.kernel.cluster import GROUP_METADATA_TOPIC
 from minikafka.protocol.headers import RequestHeader
 from minikafka.protocol.messages.write_txn_markers import (
@@ -38,11 +38,10 @@ async def test_one_fetch_may_replicate_offsets_and_the_marker_that_ends_them(
         cluster.freeze(2)
         await cluster.clock.advance(600)
 
-        lab = GroupLab()
-        lab.shards.log = CoordinatorLog(replicas, GROUP_METADATA_TOPIC, 60_000)
+        lab = GroupLab(log=CoordinatorLog(replicas, GROUP_METADATA_TOPIC, 60_000))
         stored = lab.commit({(TOPIC, 0): 5}, transaction=InTransaction(PID, 0))
         replies: list[Any] = []
-        WriteTxnMarkersHandler(replicas, cluster.clock, lab.service.transaction_ended, 60_000)(
+        WriteTxnMarkersHandler(replicas, cluster.clock, lab.coordinator.transaction_ended, 60_000)(
             RequestContext(RequestHeader(0, 1, 1), "OUT", "h"),
             WriteTxnMarkersRequest(
                 [

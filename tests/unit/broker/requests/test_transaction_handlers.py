@@ -25,7 +25,7 @@ from minikafka.broker.requests.transactions import (
     WriteTxnMarkersHandler,
 )
 from minikafka.core.log.append import AppendOrigin
-from minikafka.core.transaction.states import TransactionState
+from minikafka.core.transaction.transaction import TransactionState
 from minikafka.kernel.cluster import GROUP_METADATA_TOPIC, TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.metrics import Metrics
@@ -92,7 +92,7 @@ def add(lab: TransactionLab, version: int, epoch: int, *indexes: int, verify: bo
     else:
         transaction = AddPartitionsToTxnTransaction(ID, 100, epoch, verify, topics)
         request = AddPartitionsToTxnRequest([transaction])
-    response = ask(AddPartitionsToTxnHandler(lab.service, metadata()), version, request)
+    response = ask(AddPartitionsToTxnHandler(lab.coordinator, metadata()), version, request)
     if version < 4:
         (topic,) = response.results_by_topic_v3_and_below
     else:
@@ -128,7 +128,7 @@ def test_brokers_only_ask(version: int) -> None:
     told = add(lab, version, 0, 0, 1, verify=True)
     assert told == {0: 0, 1: E.TRANSACTION_ABORTABLE}
     assert lab.transaction().facts.partitions == {P0}
-    handler = AddPartitionsToTxnHandler(lab.service, metadata())
+    handler = AddPartitionsToTxnHandler(lab.coordinator, metadata())
     assert ask(handler, version, AddPartitionsToTxnRequest()).results_by_transaction == []
 
 
@@ -139,13 +139,13 @@ def test_brokers_only_ask(version: int) -> None:
 def test_offsets_are_added_and_the_transaction_ends(version: int) -> None:
     lab = TransactionLab()
     lab.begun()
-    handler = AddOffsetsToTxnHandler(lab.service, lambda group: len(group))
+    handler = AddOffsetsToTxnHandler(lab.coordinator, lambda group: len(group))
     assert ask(handler, version, AddOffsetsToTxnRequest(ID, 100, 0, "four")).error_code == 0
     offsets = TopicPartition(GROUP_METADATA_TOPIC, 4)
     assert lab.transaction().facts.partitions == {offsets}
     stale = AddOffsetsToTxnRequest(ID, 100, 9, "four")
     assert ask(handler, version, stale).error_code == fenced(version, 2)
-    ends = EndTxnHandler(lab.service)
+    ends = EndTxnHandler(lab.coordinator)
     assert ask(ends, version, EndTxnRequest(ID, 100, 9, True)).error_code == fenced(version, 2)
     assert ask(ends, version, EndTxnRequest(ID, 100, 0, True)).error_code == 0
     assert lab.state is TransactionState.PREPARE_COMMIT
@@ -154,7 +154,7 @@ def test_offsets_are_added_and_the_transaction_ends(version: int) -> None:
 @pytest.mark.parametrize("version", range(6))
 async def test_a_producer_begins(version: int) -> None:
     lab = TransactionLab()
-    handler = InitProducerIdHandler(lab.service)
+    handler = InitProducerIdHandler(lab.coordinator)
     context = RequestContext(RequestHeader(0, version, 1), "OUT", "h")
     for epoch in range(2):
         answer = await handler(context, InitProducerIdRequest(ID, 1000))
@@ -171,14 +171,14 @@ def test_describe_and_list() -> None:
     lab = TransactionLab()
     lab.add(lab.begun(), P0)
     described = ask(
-        DescribeTransactionsHandler(lab.service), 0, DescribeTransactionsRequest([ID, "none"])
+        DescribeTransactionsHandler(lab.coordinator), 0, DescribeTransactionsRequest([ID, "none"])
     )
     assert [(row.transactional_id, row.error_code) for row in described.transaction_states] == [
         (ID, 0),
         ("none", E.TRANSACTIONAL_ID_NOT_FOUND),
     ]
     for version in (0, 1):
-        listed = ask(ListTransactionsHandler(lab.service), version, ListTransactionsRequest())
+        listed = ask(ListTransactionsHandler(lab.coordinator), version, ListTransactionsRequest())
         assert [row.transaction_state for row in listed.transaction_states] == ["Ongoing"]
 
 
@@ -247,8 +247,8 @@ async def test_producers_are_described_by_their_leader() -> None:
 class Committing:
     """A group coordinator, asked with the verification of one broker that leads the offsets."""
 
-    def __init__(self, node: Node) -> None:
-        self.lab = GroupLab()
+    def __init__(self, node: Node, log: CoordinatorLog | None = None) -> None:
+        self.lab = GroupLab(log=log)
         self.asked: list[VerificationItem] = []
         self.verification = TransactionVerification(
             lambda: True,
@@ -259,8 +259,8 @@ class Committing:
             Metrics(),
         )
         clock = ManualClock()
-        service = self.lab.service
-        self.handler = TxnOffsetCommitHandler(service, metadata(), self.verification, clock)
+        coordinator = self.lab.coordinator
+        self.handler = TxnOffsetCommitHandler(coordinator, metadata(), self.verification, clock)
 
     def commit(self, version: int, *indexes: int, offset: int = 5) -> list[Any]:
         """The list gets the answer."""
@@ -305,9 +305,8 @@ async def test_offsets_that_wait_for_one_verification_are_committed_in_order(
         await cluster.elect(
             1, isr=[1], replicas=[1], topic=GROUP_METADATA_TOPIC, topic_id=UUID(int=5)
         )
-        committing = Committing(cluster[1])
         log = CoordinatorLog(cluster[1].replicas, GROUP_METADATA_TOPIC, 1000)
-        committing.lab.shards.log = log
+        committing = Committing(cluster[1], log)
         answers = [committing.commit(3, 0, offset=offset) for offset in (5, 6, 7)]
         where = TopicPartition(GROUP_METADATA_TOPIC, 0)
         assert (answers, [item.partitions for item in committing.asked]) == ([[]] * 3, [(where,)])
@@ -323,5 +322,5 @@ async def test_offsets_that_wait_for_one_verification_are_committed_in_order(
         written = sum(codes(answer)[0] == E.NONE for answer in answers)
         assert log.bounds(0) == (0, written)
         if written:
-            committing.lab.service.transaction_ended(7, {0: written}, committed=True)
+            committing.lab.coordinator.transaction_ended(7, {0: written}, committed=True)
             assert committing.lab.committed() == {("flights", 0): 7}

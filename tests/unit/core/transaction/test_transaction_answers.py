@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from minikafka.core.transaction.answers import MarkerOutcome, marker_outcome, not_written
+from minikafka.core.transaction.errors import (
+    MarkerOutcome,
+    marker_outcome,
+    transaction_append_error,
+)
 from minikafka.kernel.errors import ErrorCode
 
 E = ErrorCode
@@ -22,7 +26,11 @@ def test_what_becomes_of_a_marker() -> None:
 
 def test_what_a_producer_is_told_of_a_failed_append() -> None:
     """Kafka: ``TransactionStateManager.appendTransactionToLog``."""
-    told = {error: not_written(error) for error in ErrorCode if not_written(error) is not error}
+    told = {
+        error: transaction_append_error(error)
+        for error in ErrorCode
+        if transaction_append_error(error) is not error
+    }
     assert told == {
         E.UNKNOWN_TOPIC_OR_PARTITION: E.COORDINATOR_NOT_AVAILABLE,
         E.NOT_ENOUGH_REPLICAS: E.COORDINATOR_NOT_AVAILABLE,

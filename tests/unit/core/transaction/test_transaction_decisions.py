@@ -6,20 +6,21 @@ from typing import Any
 
 import pytest
 
-from minikafka.core.transaction.beginning import begun, refusal_to_begin, rotates
+from minikafka.core.coordinator_shard import CoordinatorResult
 from minikafka.core.transaction.config import TransactionConfig
 from minikafka.core.transaction.description import described, is_listed
-from minikafka.core.transaction.facts import (
+from minikafka.core.transaction.producer_epochs import begun, refusal_to_begin, rotates
+from minikafka.core.transaction.records import TransactionStored
+from minikafka.core.transaction.result import Initialized
+from minikafka.core.transaction.shard import TransactionShard
+from minikafka.core.transaction.transaction import (
     MAX_EPOCH,
     ProducerIdAndEpoch,
+    Transaction,
     TransactionFacts,
     is_exhausted,
 )
-from minikafka.core.transaction.records import TransactionStored
-from minikafka.core.transaction.result import CoordinatorResult, Initialized
-from minikafka.core.transaction.shard import TransactionShard
-from minikafka.core.transaction.states import TransactionState as S
-from minikafka.core.transaction.transaction import Transaction
+from minikafka.core.transaction.transaction import TransactionState as S
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
 
@@ -111,7 +112,7 @@ def shard_with(**by_id: TransactionFacts) -> TransactionShard:
     config = TransactionConfig(transaction_max_timeout_ms=900, transactional_id_expiration_ms=5000)
     shard = TransactionShard(config)
     for transactional_id, known in by_id.items():
-        shard.replay(TransactionStored(transactional_id, known))
+        shard.replay(TransactionStored(transactional_id, known), 0)
     return shard
 
 
@@ -121,8 +122,8 @@ def shard_with(**by_id: TransactionFacts) -> TransactionShard:
 def test_how_long_a_transaction_may_be_open(timeout_ms: int, accepted: bool) -> None:
     told: list[Initialized] = []
     result = shard_with().init_producer_id("tx", timeout_ms, None, 9, told.append, 0)
-    assert bool(result.writes) is accepted
-    assert [answer.error for _, answer in result.replies] == (
+    assert bool(result.appends) is accepted
+    assert [reply.response.error for reply in result.replies] == (
         [] if accepted else [E.INVALID_TRANSACTION_TIMEOUT]
     )
 
@@ -133,17 +134,17 @@ def test_a_transaction_is_aborted_when_it_has_been_open_for_too_long() -> None:
         in_time=facts(state=S.ONGOING, start_ms=1),
         idle=facts(state=S.COMPLETE_COMMIT, start_ms=0),
     )
-    assert shard.abort_timed_out(1000).writes == []
+    assert shard.abort_timed_out(1000).appends == []
     result = shard.abort_timed_out(1001)
-    (write,) = result.writes
-    (stored,) = write.records
+    (append,) = result.appends
+    (stored,) = append.records
     assert stored.transactional_id == "late"
     assert stored.facts is not None
     assert (stored.facts.state, stored.facts.producer_epoch) == (S.PREPARE_ABORT, 4)
-    assert [(note.event, note.facts) for note in result.notes] == [
+    assert [(event.name, event.facts) for event in result.events] == [
         ("transaction_timed_out", {"transactional_id": "late", "timeout_ms": 1000})
     ]
-    assert shard.abort_timed_out(1001).writes == []  # it is on its way
+    assert shard.abort_timed_out(1001).appends == []  # it is on its way
 
 
 def test_an_id_expires_when_nobody_has_used_it() -> None:
@@ -153,22 +154,22 @@ def test_an_id_expires_when_nobody_has_used_it() -> None:
         open=facts(state=S.ONGOING, last_update_ms=0),
         decided=facts(state=S.PREPARE_ABORT, last_update_ms=0),
     )
-    assert shard.expire(5999).writes == []
-    (write,) = shard.expire(6000).writes
-    assert write.records == (TransactionStored("old", None),)
-    assert shard.expire(6000).writes == []
-    result = shard.settle(write, E.NONE, 6000)
+    assert shard.expire(5999).appends == []
+    (append,) = shard.expire(6000).appends
+    assert append.records == (TransactionStored("old", None),)
+    assert shard.expire(6000).appends == []
+    result = shard.settle(append, E.NONE, 0, 6000)
     assert "old" not in shard.transactions
-    assert [note.event for note in result.notes] == ["transactional_id_expired"]
+    assert [event.name for event in result.events] == ["transactional_id_expired"]
 
 
-def test_an_id_whose_tombstone_was_not_written_may_be_used_and_expires_later() -> None:
+def test_an_id_whose_tombstone_was_transaction_append_error_may_be_used_and_expires_later() -> None:
     shard = shard_with(old=facts(last_update_ms=1000))
-    (write,) = shard.expire(6000).writes
-    result = shard.settle(write, E.NOT_ENOUGH_REPLICAS, 6000)
-    assert (result.notes, result.retries) == ([], [])
+    (append,) = shard.expire(6000).appends
+    result = shard.settle(append, E.NOT_ENOUGH_REPLICAS, 0, 6000)
+    assert (result.events, result.retries) == ([], [])
     assert shard.transactions["old"].pending is None
-    assert len(shard.expire(6000).writes) == 1
+    assert len(shard.expire(6000).appends) == 1
 
 
 @pytest.mark.parametrize("committed", [True, False])
@@ -179,14 +180,14 @@ def test_what_was_decided_goes_on_where_the_log_is_read(committed: bool) -> None
         decided=facts(state=state, partitions=written_to),
         open=facts(state=S.ONGOING, partitions=written_to),
     )
-    (markers,) = shard.loaded(50).markers
+    (markers,) = shard.loaded(50).effects
     assert (markers.producer_id, markers.producer_epoch) == (5, 3)
     assert (markers.committed, markers.partitions) == (committed, (P0, P1))
-    assert shard.markers_written(markers, [P0], 60).writes == []
-    (write,) = shard.markers_written(markers, [P1], 60).writes
-    assert write.records[0].facts is not None
-    assert write.records[0].facts.state is (S.COMPLETE_COMMIT if committed else S.COMPLETE_ABORT)
-    assert shard.markers_written(markers, [P1], 60).writes == []  # that is known already
+    assert shard.markers_written(markers, [P0], 60).appends == []
+    (append,) = shard.markers_written(markers, [P1], 60).appends
+    assert append.records[0].facts is not None
+    assert append.records[0].facts.state is (S.COMPLETE_COMMIT if committed else S.COMPLETE_ABORT)
+    assert shard.markers_written(markers, [P1], 60).appends == []  # that is known already
 
 
 def test_verification_tells_which_partitions_are_in_the_transaction() -> None:
@@ -223,8 +224,8 @@ def test_verification_tells_which_partitions_are_in_the_transaction() -> None:
 def test_the_end_of_what_is_not_open(state: S, committed: bool, answer: ErrorCode) -> None:
     told: list[ErrorCode] = []
     result = shard_with(tx=facts(state=state)).end("tx", producer(5, 3), committed, told.append, 50)
-    assert [answer for _, answer in result.replies] == [answer]
-    assert result.writes == []
+    assert [reply.response for reply in result.replies] == [answer]
+    assert result.appends == []
 
 
 def test_a_transaction_begins_with_its_first_partition() -> None:
@@ -275,7 +276,7 @@ def test_one_to_come_and_one_about_to_go_are_not_seen() -> None:
 
 def test_what_still_waits_for_its_marker_is_described() -> None:
     shard = shard_with(tx=facts(state=S.PREPARE_COMMIT, partitions=frozenset({P0, P1})))
-    (markers,) = shard.loaded(50).markers
+    (markers,) = shard.loaded(50).effects
     shard.markers_written(markers, [P0], 60)
     (topic,) = described("tx", shard.transactions["tx"]).topics
     assert (topic.topic, topic.partitions) == ("t", [1])
@@ -292,52 +293,52 @@ def test_only_partitions_that_are_not_in_the_transaction_are_written_down() -> N
 
     for known in ((P0,), (P0, P1)):
         result = add(*known)
-        assert ([answer for _, answer in result.replies], result.writes) == ([E.NONE], [])
-    (write,) = add(P0, other).writes
-    assert write.records[0].facts is not None
-    assert write.records[0].facts.partitions == {P0, P1, other}
-    assert [answer for _, answer in add(P0).replies] == [E.CONCURRENT_TRANSACTIONS]
-    assert [answer for _, answer in shard.settle(write, E.NONE, 50).replies] == [E.NONE]
-    assert [answer for _, answer in add(other).replies] == [E.NONE]
+        assert ([reply.response for reply in result.replies], result.appends) == ([E.NONE], [])
+    (append,) = add(P0, other).appends
+    assert append.records[0].facts is not None
+    assert append.records[0].facts.partitions == {P0, P1, other}
+    assert [reply.response for reply in add(P0).replies] == [E.CONCURRENT_TRANSACTIONS]
+    assert [reply.response for reply in shard.settle(append, E.NONE, 0, 50).replies] == [E.NONE]
+    assert [reply.response for reply in add(other).replies] == [E.NONE]
 
 
-def test_a_producer_whose_record_was_not_written_gets_the_error_and_no_id() -> None:
+def test_a_producer_whose_record_was_transaction_append_error_gets_the_error_and_no_id() -> None:
     shard = shard_with()
     told: list[Initialized] = []
-    (write,) = shard.init_producer_id("tx", 500, None, 9, told.append, 0).writes
-    (reply,) = shard.settle(write, E.REQUEST_TIMED_OUT, 0).replies
-    assert reply[1] == Initialized(E.COORDINATOR_NOT_AVAILABLE, -1, -1)
+    (append,) = shard.init_producer_id("tx", 500, None, 9, told.append, 0).appends
+    (reply,) = shard.settle(append, E.REQUEST_TIMED_OUT, 0, 0).replies
+    assert reply.response == Initialized(E.COORDINATOR_NOT_AVAILABLE, -1, -1)
     assert "tx" not in shard.transactions  # nothing of it is in the log as far as is known
-    (write,) = shard.init_producer_id("tx", 500, None, 9, told.append, 0).writes
-    (reply,) = shard.settle(write, E.NONE, 0).replies
-    assert reply[1] == Initialized(E.NONE, 9, 0)
+    (append,) = shard.init_producer_id("tx", 500, None, 9, told.append, 0).appends
+    (reply,) = shard.settle(append, E.NONE, 0, 0).replies
+    assert reply.response == Initialized(E.NONE, 9, 0)
 
 
 def test_the_end_is_written_until_it_is_there_unless_another_coordinates() -> None:
     shard = shard_with(tx=facts(state=S.PREPARE_COMMIT, partitions=frozenset({P0})))
-    (markers,) = shard.loaded(50).markers
-    (write,) = shard.markers_written(markers, [P0], 60).writes
-    assert shard.settle(write, E.NOT_ENOUGH_REPLICAS, 60).retries == [write]
+    (markers,) = shard.loaded(50).effects
+    (append,) = shard.markers_written(markers, [P0], 60).appends
+    assert shard.settle(append, E.NOT_ENOUGH_REPLICAS, 0, 60).retries == [append]
     shard.unloaded(70)
-    assert shard.settle(write, E.NOT_ENOUGH_REPLICAS, 70) == CoordinatorResult()
+    assert shard.settle(append, E.NOT_ENOUGH_REPLICAS, 0, 70) == CoordinatorResult(None)
     assert shard.transactions == {}
 
 
 def test_markers_come_to_nothing_where_another_coordinates() -> None:
     shard = shard_with(tx=facts(state=S.PREPARE_COMMIT, partitions=frozenset({P0})))
-    (markers,) = shard.loaded(50).markers
+    (markers,) = shard.loaded(50).effects
     shard.unloaded(60)
-    assert shard.markers_written(markers, [P0], 70) == CoordinatorResult()
+    assert shard.markers_written(markers, [P0], 70) == CoordinatorResult(None)
 
 
 def test_a_transaction_of_no_partitions_is_complete_once_it_is_decided() -> None:
     shard = shard_with(tx=facts(state=S.PREPARE_COMMIT))
     result = shard.loaded(50)
-    assert result.markers == []
-    (write,) = result.writes
-    assert write.records[0].facts is not None
-    assert write.records[0].facts.state is S.COMPLETE_COMMIT
-    assert shard.settle(write, E.NONE, 60) == CoordinatorResult()
+    assert result.effects == []
+    (append,) = result.appends
+    assert append.records[0].facts is not None
+    assert append.records[0].facts.state is S.COMPLETE_COMMIT
+    assert shard.settle(append, E.NONE, 0, 60) == CoordinatorResult(None)
 
 
 def test_a_second_producer_waits_for_the_first_ones_record() -> None:
@@ -345,26 +346,26 @@ def test_a_second_producer_waits_for_the_first_ones_record() -> None:
     told: list[Initialized] = []
     for transactional_id in ("new", "used_up"):
         assert shard.needs_producer_id(transactional_id, None)
-        assert shard.init_producer_id(transactional_id, 500, None, 9, told.append, 0).writes
+        assert shard.init_producer_id(transactional_id, 500, None, 9, told.append, 0).appends
         assert not shard.needs_producer_id(transactional_id, None)
         second = shard.init_producer_id(transactional_id, 500, None, None, told.append, 0)
-        assert [answer.error for _, answer in second.replies] == [E.CONCURRENT_TRANSACTIONS]
+        assert [reply.response.error for reply in second.replies] == [E.CONCURRENT_TRANSACTIONS]
 
 
 def test_a_producer_is_told_why_an_open_transaction_could_not_be_aborted() -> None:
     shard = shard_with(tx=facts(state=S.ONGOING, partitions=frozenset({P0})))
     told: list[Initialized] = []
-    (write,) = shard.init_producer_id("tx", 500, None, None, told.append, 0).writes
-    (reply,) = shard.settle(write, E.NOT_LEADER_OR_FOLLOWER, 0).replies
-    assert reply[1] == Initialized(E.NOT_COORDINATOR)
+    (append,) = shard.init_producer_id("tx", 500, None, None, told.append, 0).appends
+    (reply,) = shard.settle(append, E.NOT_LEADER_OR_FOLLOWER, 0, 0).replies
+    assert reply.response == Initialized(E.NOT_COORDINATOR)
 
 
 def test_markers_of_an_earlier_decision_end_no_later_one() -> None:
     shard = shard_with(tx=facts(state=S.PREPARE_COMMIT, partitions=frozenset({P0})))
-    (before,) = shard.loaded(50).markers
-    (now,) = shard.loaded(60).markers
-    assert shard.markers_written(before, [P0], 70).writes == []
-    assert len(shard.markers_written(now, [P0], 70).writes) == 1
+    (before,) = shard.loaded(50).effects
+    (now,) = shard.loaded(60).effects
+    assert shard.markers_written(before, [P0], 70).appends == []
+    assert len(shard.markers_written(now, [P0], 70).appends) == 1
 
 
 def test_numbers_are_kafkas() -> None:

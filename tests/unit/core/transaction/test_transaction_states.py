@@ -4,10 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minikafka.core.transaction.facts import TransactionFacts
 from minikafka.core.transaction.records import TransactionStored, decode_record, encode_record
-from minikafka.core.transaction.states import VALID_PREVIOUS_STATES, TransactionState
-from minikafka.core.transaction.transaction import Transaction
+from minikafka.core.transaction.transaction import (
+    VALID_PREVIOUS_STATES,
+    Transaction,
+    TransactionFacts,
+    TransactionState,
+)
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.protocol.buffer import DecodeError
 

@@ -1,20 +1,21 @@
-"""Which producer may begin with a transactional id, and in which epoch (KIP-360)."""
+"""InitProducerId: which producer may begin, and its producer id and epoch (KIP-360)."""
 
 from __future__ import annotations
 
-from minikafka.core.transaction.facts import (
+from minikafka.core.transaction.transaction import (
     NO_EPOCH,
     ProducerIdAndEpoch,
+    Transaction,
     TransactionFacts,
+    TransactionState,
     is_exhausted,
 )
-from minikafka.core.transaction.states import TransactionState
-from minikafka.core.transaction.transaction import Transaction
 from minikafka.kernel.errors import ErrorCode
 
 
 def rotates(facts: TransactionFacts, expected: ProducerIdAndEpoch | None) -> bool:
-    """The epochs of its producer id are used up: the next epoch is the first of another id."""
+    """Whether the epochs of the producer id are used up, so that the next producer gets a new
+    id."""
     return is_exhausted(facts.producer_epoch) and (
         expected is None or expected.epoch == facts.producer_epoch
     )
@@ -23,11 +24,13 @@ def rotates(facts: TransactionFacts, expected: ProducerIdAndEpoch | None) -> boo
 def refusal_to_begin(
     transaction: Transaction, expected: ProducerIdAndEpoch | None
 ) -> ErrorCode | None:
-    """``expected`` has to be the producer that is known, or the one that it took over from: A. with
-    its id. B. with an id whose epochs were used up: its question for a new one is repeated.
+    """None if the producer may begin. ``expected`` is the id and epoch that it names, if any:
 
-    While a transaction is open only its own producer may end it so. (In Kafka one of an earlier
-    epoch may, and has its successor's transaction aborted before it is told that it is fenced.)
+    A. The current producer id.
+    B. The id before it, whose epochs are used up: a repeated request for a new id.
+
+    While a transaction is open only its own producer may abort it so. (In Kafka a producer of an
+    earlier epoch may too: its successor's transaction is aborted before it is fenced.)
     """
     if transaction.pending is not None:
         return ErrorCode.CONCURRENT_TRANSACTIONS
@@ -49,7 +52,8 @@ def begun(
     fresh_id: int | None,
     now_ms: int,
 ) -> TransactionFacts | None:
-    """Kafka's ``prepareIncrementProducerEpoch`` and ``prepareProducerIdRotation``. None: fenced."""
+    """The facts of the new producer, or None if it is fenced. Kafka:
+    ``prepareIncrementProducerEpoch``, ``prepareProducerIdRotation``."""
     if rotates(facts, expected):
         assert fresh_id is not None
         return facts.with_producer_id(fresh_id, timeout_ms, now_ms, expected)

@@ -1,4 +1,4 @@
-"""What errors of appends mean: to who asked, and to the coordinator that sent a marker."""
+"""Error codes of failed appends: for producers, and for the sender of markers."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ _NOT_COORDINATOR = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ER
 _TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 
 
-def not_written(error: ErrorCode) -> ErrorCode:
-    """What a producer is told of ``error``, with which its record was not written."""
+def transaction_append_error(error: ErrorCode) -> ErrorCode:
+    """The error code that a producer receives when the append of its record failed with
+    ``error``."""
     if error in _NOT_AVAILABLE:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if error in _NOT_COORDINATOR:
@@ -26,20 +27,20 @@ def not_written(error: ErrorCode) -> ErrorCode:
 
 
 class MarkerOutcome(Enum):
-    """What became of one marker."""
+    """What the response to WriteTxnMarkers means for one partition."""
 
     WRITTEN = "written"
-    RETRY = "retry"  # a leader is changing, or replicas are missing
-    FENCED = "fenced"  # a later coordinator has been there: this one is over
+    RETRY = "retry"  # e.g. the leader is changing, or too few replicas are in sync
+    FENCED = "fenced"  # a later coordinator has written a marker: this one is replaced
 
 
 def marker_outcome(error: ErrorCode) -> MarkerOutcome:
-    """INVALID_PRODUCER_EPOCH: the partition knows a later epoch of the producer, which is given out
-    only when the transaction is over: its marker is there. What nobody expects is tried again."""
+    """INVALID_PRODUCER_EPOCH counts as written: the partition knows a later producer epoch, which a
+    producer gets only after the transaction has all its markers. Unexpected errors are retried."""
     if error in (ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH):
         return MarkerOutcome.WRITTEN
     if error is ErrorCode.TRANSACTION_COORDINATOR_FENCED:
         return MarkerOutcome.FENCED
     if error is ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT:
-        return MarkerOutcome.WRITTEN  # there is nothing of the transaction in such a log
+        return MarkerOutcome.WRITTEN  # such a log has no records of the transaction
     return MarkerOutcome.RETRY

@@ -1,4 +1,4 @@
-"""The answers to JoinGroup and SyncGroup, and what an append error means to who commits."""
+"""Responses to JoinGroup and SyncGroup, and the error codes that clients receive."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.messages.join_group import JoinGroupResponse
 from minikafka.protocol.messages.sync_group import SyncGroupResponse
 
-UNKNOWN_MEMBER = ""  # who has no id yet
+UNKNOWN_MEMBER = ""  # the member id of a client that has none yet
 
 _NOT_AVAILABLE = (
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -27,15 +27,15 @@ def join_error(error: ErrorCode, member_id: str = UNKNOWN_MEMBER) -> JoinGroupRe
     return JoinGroupResponse(error_code=error, member_id=member_id)
 
 
-def join_answer(
+def join_response(
     group: Group,
     member_id: str,
     for_leader: bool,
     skip_assignment: bool = False,
     leader_id: str | None = None,
 ) -> JoinGroupResponse:
-    """The generation as it is. ``for_leader``: with the members. ``leader_id``: who is said to
-    lead, if not who does."""
+    """The current generation. With ``for_leader`` the response lists the members. ``leader_id``
+    overrides the group's leader in the response."""
     return JoinGroupResponse(
         generation_id=group.generation_id,
         protocol_type=group.protocol_type,
@@ -51,7 +51,7 @@ def sync_error(error: ErrorCode) -> SyncGroupResponse:
     return SyncGroupResponse(error_code=error)
 
 
-def sync_answer(group: Group, member: Member) -> SyncGroupResponse:
+def sync_response(group: Group, member: Member) -> SyncGroupResponse:
     return SyncGroupResponse(
         protocol_type=group.protocol_type,
         protocol_name=group.protocol_name,
@@ -60,7 +60,7 @@ def sync_answer(group: Group, member: Member) -> SyncGroupResponse:
 
 
 def group_write_error(error: ErrorCode) -> ErrorCode:
-    """What members are told when their group could not be stored."""
+    """The error code that members receive when an append of their group failed with ``error``."""
     if error in _NOT_AVAILABLE:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if error in _NOT_COORDINATOR:
@@ -71,7 +71,8 @@ def group_write_error(error: ErrorCode) -> ErrorCode:
 
 
 def offset_write_error(error: ErrorCode) -> ErrorCode:
-    """What a client is told when its offsets could not be stored."""
+    """The error code that a client receives when the append of its offsets failed with
+    ``error``."""
     if error in _NOT_AVAILABLE:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if error in _NOT_COORDINATOR:
@@ -82,7 +83,8 @@ def offset_write_error(error: ErrorCode) -> ErrorCode:
 def current_member_error(
     group: Group, member_id: str, group_instance_id: str | None
 ) -> ErrorCode | None:
-    """Why the asker is no member: its instance is another's by now, or nobody knows it."""
+    """None for a current member. FENCED_INSTANCE_ID if another member has its instance id,
+    otherwise UNKNOWN_MEMBER_ID."""
     if group_instance_id is not None:
         current = group.static_members.get(group_instance_id)
         if current is None:

@@ -1,0 +1,160 @@
+"""What a coordinator shard decides and how: ``CoordinatorShard``, ``CoordinatorResult``.
+
+A shard is the state of one partition of an internal topic: the groups of a partition of
+``__consumer_offsets``, or the transactional ids of a partition of ``__transaction_state``. It is a
+replicated state machine without I/O. A request goes through these steps:
+
+1. The coordinator calls a method of the shard. The method returns a ``CoordinatorResult``: the
+   response, the responses to parked requests, effects such as timers, and records to append.
+2. ``CoordinatorRuntime`` carries the result out and appends the records to the partition's log.
+3. When the outcome of an append is known (replicated, or failed), the runtime calls ``settle``.
+   After a success the shard replays the records, which changes its state, and returns the responses
+   that depended on them.
+
+A broker that becomes the leader of the partition builds the same state by replaying the log.
+Kafka: ``CoordinatorShard``, ``CoordinatorResult`` of ``CoordinatorRuntime``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic, Literal, Protocol, TypeAlias, TypeVar
+
+from minikafka.core.log.verification import NOT_REQUIRED, Verification
+from minikafka.kernel.errors import ErrorCode
+
+A = TypeVar("A")
+Level: TypeAlias = Literal["info", "warning", "error"]
+
+
+class AppendPurpose(Protocol):
+    """What an append is for. The shard's ``settle`` continues by it."""
+
+    def event_facts(self) -> dict[str, Any]:
+        """The facts that identify the append in the event log."""
+        ...
+
+
+T = TypeVar("T")
+R = TypeVar("R")
+P = TypeVar("P", bound=AppendPurpose)
+E = TypeVar("E")
+
+
+@dataclass(frozen=True, slots=True)
+class InTransaction:
+    """The transaction to which appended records belong. ``guard`` is the verification by which the
+    batch was admitted, None if the batch needs one and has none (KIP-890)."""
+
+    producer_id: int
+    producer_epoch: int
+    guard: Verification | None = NOT_REQUIRED
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorAppend(Generic[R, P]):
+    """Records to append in one batch. With ``replicated`` its outcome is known when all in-sync
+    replicas have the batch, otherwise when the leader has it. An append without records succeeds
+    at once."""
+
+    records: tuple[R, ...]
+    purpose: P
+    replicated: bool = True
+    transaction: InTransaction | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reply(Generic[A]):
+    """A response and the callable that sends it to the client."""
+
+    respond: Callable[[A], None]
+    response: A
+
+    def send(self) -> None:
+        self.respond(self.response)
+
+
+@dataclass(frozen=True, slots=True)
+class ShardEvent:
+    """A line for the event log."""
+
+    level: Level
+    name: str
+    facts: dict[str, Any]
+
+
+@dataclass(slots=True)
+class CoordinatorResult(Generic[T, R, P, E]):
+    """What a shard wants carried out, in this order: events, replies, effects, appends, retries.
+
+    ``response`` is the immediate response, None if there is none. ``effects`` are timers (groups)
+    or markers to send (transactions). ``retries`` are failed appends to repeat after a back-off.
+    """
+
+    response: T
+    events: list[ShardEvent] = field(default_factory=list)
+    replies: list[Reply[Any]] = field(default_factory=list)
+    effects: list[E] = field(default_factory=list)
+    appends: list[CoordinatorAppend[R, P]] = field(default_factory=list)
+    retries: list[CoordinatorAppend[R, P]] = field(default_factory=list)
+
+    def reply(self, respond: Callable[[A], None], response: A) -> None:
+        self.replies.append(Reply(respond, response))
+
+    def responding(self, response: A) -> CoordinatorResult[A, R, P, E]:
+        """This result with a response."""
+        return CoordinatorResult(
+            response, self.events, self.replies, self.effects, self.appends, self.retries
+        )
+
+    def event(self, name: str, *, level: Level = "info", **facts: Any) -> None:
+        self.events.append(ShardEvent(level, name, facts))
+
+
+class CoordinatorShard(ABC, Generic[R, P, E]):
+    """The state machine of one partition. Records change it only through ``replay``."""
+
+    awaits_replication: ClassVar[bool]
+    """Whether a new leader serves only after all that it has loaded is replicated."""
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """The number of groups or transactional ids."""
+
+    @staticmethod
+    @abstractmethod
+    def encode(record: R) -> tuple[bytes, bytes | None]:
+        """Key and value. Raises EncodeError for a text that no record can hold (over 32 KB)."""
+
+    @staticmethod
+    @abstractmethod
+    def decode(key: bytes, value: bytes | None) -> R | None:
+        """None for a record type of a later Kafka. Raises DecodeError for an invalid record."""
+
+    @abstractmethod
+    def replay(self, record: R, offset: int, producer_id: int | None = None) -> None:
+        """Apply a record of the batch at ``offset`` of the log. ``producer_id`` is set if the
+        record belongs to a transaction."""
+
+    @abstractmethod
+    def replay_end_transaction_marker(self, producer_id: int, offset: int, committed: bool) -> None:
+        """Apply the marker at ``offset`` that ends a transaction of the producer in this log."""
+
+    @abstractmethod
+    def loaded(self, now_ms: int) -> CoordinatorResult[None, R, P, E]:
+        """Called once the log is replayed, before the first request."""
+
+    @abstractmethod
+    def unloaded(self, now_ms: int) -> CoordinatorResult[None, R, P, E]:
+        """Called when this broker stops coordinating the partition. Drops all state."""
+
+    @abstractmethod
+    def settle(
+        self, append: CoordinatorAppend[R, P], error: ErrorCode, base_offset: int, now_ms: int
+    ) -> CoordinatorResult[None, R, P, E]:
+        """Called exactly once for each append, also after ``unloaded``: its records are in the log
+        from ``base_offset`` on, or ``error`` says why not. After REQUEST_TIMED_OUT they may be in
+        the log nevertheless."""
