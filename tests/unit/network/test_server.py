@@ -5,9 +5,14 @@ import struct
 
 import pytest
 
-from minikafka.network.connection import FRAMES_AT_ONCE, IDLE_SWEEPS, ReplySlot
-from minikafka.network.server import Connection, ServerConfig
-from minikafka.network.unsent import UnsentReplies
+from minikafka.network.server import (
+    FRAMES_AT_ONCE,
+    IDLE_SWEEPS,
+    ReplySlot,
+    ServerConfig,
+    ServerConnection,
+    UnsentReplies,
+)
 from tests.support.network_lab import Lab, framed
 
 
@@ -313,7 +318,7 @@ async def test_a_reply_after_the_peer_has_gone_is_dropped(lab: Lab) -> None:
 
 
 async def test_refusing_sends_what_is_answered_and_ignores_the_rest(lab: Lab) -> None:
-    def on_frame(connection: Connection, frame: memoryview) -> None:
+    def on_frame(connection: ServerConnection, frame: memoryview) -> None:
         if bytes(frame) == b"bad":
             connection.refuse("unknown_api", api_key=99)
         else:
@@ -457,7 +462,7 @@ async def test_closing_hangs_up_on_all(lab: Lab) -> None:
 
 
 async def test_closing_does_not_wait_for_a_peer_that_takes_nothing(lab: Lab) -> None:
-    def on_frame(connection: Connection, frame: memoryview) -> None:
+    def on_frame(connection: ServerConnection, frame: memoryview) -> None:
         connection.open_slot(len(frame)).send(framed(b"x" * 50_000_000))
 
     server = await lab.serve(on_frame)
