@@ -1,4 +1,4 @@
-"""The verb `pipeline`: Spark Declarative Pipelines over topics."""
+"""The verb `pipeline`: create, check, run and replay Spark pipelines, and show their status."""
 
 from __future__ import annotations
 
@@ -14,11 +14,16 @@ from minikafka.kernel.config import ConfigError
 from minikafka.spark.java import JavaError
 from minikafka.spark.option_parsing import OptionError
 from minikafka.spark.options import duration_ms
-from minikafka.spark.pipeline.engine import Engine, load_engine
-from minikafka.spark.pipeline.failures import PipelineError, spark_told_in_a_line
-from minikafka.spark.pipeline.noise import fresh_log, stderr_in
+from minikafka.spark.pipeline.engine import (
+    CatalogKind,
+    Engine,
+    load_default_engine,
+    load_engine,
+)
+from minikafka.spark.pipeline.failures import PipelineError, spark_errors_in_one_line
 from minikafka.spark.pipeline.project import BOOTSTRAP_KEY, make_project
-from minikafka.spark.pipeline.run_lock import is_running, only_run
+from minikafka.spark.pipeline.run_lock import is_running, only_replay, only_run
+from minikafka.spark.pipeline.run_log import fresh_log, stderr_in
 from minikafka.spark.pipeline.spec import Spec, load_spec
 
 NEEDED = ("pyspark", "pyarrow", "pandas", "grpc", "yaml")
@@ -26,62 +31,88 @@ FAILED = 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    deeds = parser.add_subparsers(
-        dest="deed", required=True, metavar="init|check|run|replay|status"
+    commands = parser.add_subparsers(
+        dest="command", required=True, metavar="init|check|run|replay|status"
     )
-    init = deeds.add_parser("init", help="write a new project, which works")
-    init.add_argument("name", metavar="NAME", type=Path, help="its folder, to be made")
-    init.set_defaults(do=_init)
-    check = deeds.add_parser("check", help="does it fit together? nothing is run")
+    init = commands.add_parser("init", help="create a new project, with a pipeline that works")
+    init.add_argument("name", metavar="NAME", type=Path, help="the project's folder, created here")
+    init.set_defaults(handler=_init)
+    check = commands.add_parser("check", help="check the definitions, without running anything")
     _add_spec(check)
-    check.set_defaults(do=_check)
-    run = deeds.add_parser("run", help="handle all that is new, or go on without end")
+    check.set_defaults(handler=_check)
+    run = commands.add_parser("run", help="process all new records once, or continuously")
     _add_spec(run)
-    run.add_argument("--continuous", action="store_true", help="until SIGTERM or SIGINT")
-    run.add_argument("--trigger", metavar="1s", help="continuous: time between batches of a flow")
-    run.add_argument("--master", metavar="URL", help="local[2], spark://HOST:7077")
     run.add_argument(
-        "--full-refresh-all", action="store_true", help="forget all that was done; not continuous"
+        "--continuous", action="store_true", help="process new records until SIGTERM or SIGINT"
     )
-    run.set_defaults(do=_run)
-    again = deeds.add_parser("replay", help="a range of records once more, into the topics")
-    _add_spec(again)
-    _add_range(again)
-    again.set_defaults(do=_replay)
-    status = deeds.add_parser("status", help="how far each flow is")
+    run.add_argument(
+        "--trigger", metavar="1s", help="with --continuous: time between two batches of a flow"
+    )
+    _add_master(run)
+    run.add_argument(
+        "--full-refresh-all",
+        action="store_true",
+        help="clear all tables and checkpoints and compute everything again; not with --continuous",
+    )
+    run.set_defaults(handler=_run)
+    replay = commands.add_parser(
+        "replay", help="process a range of records once more and write the topics"
+    )
+    _add_spec(replay)
+    _add_range(replay)
+    replay.set_defaults(handler=_replay)
+    status = commands.add_parser("status", help="show the offsets and the lag of each flow")
     _add_spec(status)
     status.add_argument(
-        "--bootstrap-server", metavar="HOST:PORT,...", help=f"if not {BOOTSTRAP_KEY} in the spec"
+        "--bootstrap-server",
+        metavar="HOST:PORT,...",
+        help=f"the brokers to compute the lag from; default: {BOOTSTRAP_KEY} in the spec",
     )
     add_json_argument(status)
-    status.set_defaults(do=_status)
+    status.set_defaults(handler=_status)
 
 
 def _add_spec(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("spec", metavar="SPEC", type=Path, help="spark-pipeline.yml or its folder")
     parser.add_argument(
-        "--config", metavar="FILE", type=Path, help="if not config/spark.properties beside the spec"
+        "--config",
+        metavar="FILE",
+        type=Path,
+        help="the engine's settings; default: config/spark.properties beside the spec",
+    )
+
+
+def _add_master(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--master", metavar="URL", help="the Spark master: local[2], spark://HOST:7077"
     )
 
 
 def _add_range(parser: argparse.ArgumentParser) -> None:
-    for option, what in (("--from", "start"), ("--to", "end")):
+    for option, name, meaning in (
+        ("--from", "start", "the first record"),
+        ("--to", "end", "the end of the range, exclusive"),
+    ):
         parser.add_argument(
             option,
-            dest=what,
+            dest=name,
             required=True,
             metavar="TIME|OFFSETS",
-            help='2024-05-01T00:00:00Z, ms, {"topic":{"0":23}}, earliest, latest',
+            help=f'{meaning}: 2024-05-01T00:00:00Z, ms, {{"topic":{{"0":23}}}}, earliest, latest',
         )
     parser.add_argument(
         "--sink-id",
         required=True,
         metavar="ID",
-        help="run again with it, it writes what is missing",
+        help="the name of this replay; a second run with the same name writes only what is missing",
     )
-    parser.add_argument("--flow", action="append", default=[], help="only this one; repeatable")
-    parser.add_argument("--into", metavar="TOPIC", help="instead of the flow's own topic")
-    parser.add_argument("--master", metavar="URL", help="local[2], spark://HOST:7077")
+    parser.add_argument(
+        "--flow", action="append", default=[], help="replay this flow only; may be repeated"
+    )
+    parser.add_argument(
+        "--into", metavar="TOPIC", help="write this topic instead of the flow's own topic"
+    )
+    _add_master(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -90,9 +121,9 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(
             f"not installed: {', '.join(missing)} (in a checkout: pip install '.[spark]')"
         )
-    do: Callable[[argparse.Namespace], None] = args.do
+    handler: Callable[[argparse.Namespace], None] = args.handler
     try:
-        do(args)
+        handler(args)
     except (PipelineError, OptionError, JavaError) as error:
         print(f"minikafka: {error}", file=sys.stderr)
         return FAILED
@@ -101,23 +132,18 @@ def run(args: argparse.Namespace) -> int:
 
 def _init(args: argparse.Namespace) -> None:
     for file in make_project(args.name):
-        tell(f"wrote {file}")
-    tell(f"what to do with it is in {args.name / 'README.md'}")
+        print_line(f"wrote {file}")
+    print_line(f"{args.name / 'README.md'} says how to run it")
 
 
 def _check(args: argparse.Namespace) -> None:
-    from minikafka.spark.pipeline.triggered import run_once
+    from minikafka.spark.pipeline import triggered
 
     spec, engine = _load(args)
-    # The catalog is taken while the pipeline runs; without it, tables of others are not known.
-    run_once(
-        spec,
-        engine,
-        ["dry-run"],
-        fresh_log(engine.log_file("check")),
-        tell,
-        keeps_tables=not is_running(engine.state_dir),
-    )
+    # A run of the pipeline has the hive catalog locked. With a catalog in memory, the check does
+    # not find tables that the pipeline does not define itself.
+    catalog: CatalogKind = "in-memory" if is_running(engine.state_dir) else "hive"
+    triggered.check(spec, engine, catalog, fresh_log(engine.log_file("check")), print_line)
 
 
 def _run(args: argparse.Namespace) -> None:
@@ -126,27 +152,31 @@ def _run(args: argparse.Namespace) -> None:
         try:
             engine = replace(engine, trigger_interval_ms=duration_ms(args.trigger))
         except OptionError:
-            raise ConfigError(f"--trigger {args.trigger}: no duration, e.g. 1s or 500ms") from None
+            raise ConfigError(
+                f"--trigger {args.trigger}: not a duration, write 1s or 500ms"
+            ) from None
     if args.full_refresh_all and args.continuous:
-        raise ConfigError("--full-refresh-all is not for --continuous: run it before, once")
+        raise ConfigError(
+            "--full-refresh-all cannot be used with --continuous: run once with it before"
+        )
     with only_run(engine.state_dir):
         if args.continuous:
             _run_continuously(spec, engine)
         else:
             from minikafka.spark.pipeline.triggered import run_once
 
-            deed = ["run", *(["--full-refresh-all"] if args.full_refresh_all else [])]
-            run_once(spec, engine, deed, fresh_log(engine.log_file("run")), tell)
+            options = ["--full-refresh-all"] if args.full_refresh_all else []
+            run_once(spec, engine, options, fresh_log(engine.log_file("run")), print_line)
 
 
 def _run_continuously(spec: Spec, engine: Engine) -> None:
     from minikafka.spark.pipeline.continuous import run_continuously
 
     log = fresh_log(engine.log_file("continuous"))
-    tell(f"pipeline={spec.name} log={log}")
-    with stderr_in(log), spark_told_in_a_line(log):
-        run_continuously(spec, engine, tell)
-    tell(f"pipeline={spec.name} stopped")
+    print_line(f"pipeline={spec.name} log={log}")
+    with stderr_in(log), spark_errors_in_one_line(log):
+        run_continuously(spec, engine, print_line)
+    print_line(f"pipeline={spec.name} stopped")
 
 
 def _replay(args: argparse.Namespace) -> None:
@@ -156,31 +186,39 @@ def _replay(args: argparse.Namespace) -> None:
     spec, engine = _load(args)
     check_sink_id(args.sink_id)
     folder = engine.state_dir / "replays"
-    with only_run(folder, f"{args.sink_id}.lock", f"replay of {args.sink_id}"):
-        plan = ReplayPlan.of(folder, args.sink_id, args.start, args.end)
+    with only_replay(folder, args.sink_id):
+        plan = ReplayPlan.load(folder, args.sink_id, args.start, args.end)
         order = ReplayOrder(args.sink_id, plan, tuple(args.flow), args.into)
         log = fresh_log(engine.log_file("replay"))
-        with stderr_in(log), spark_told_in_a_line(log):
-            run_replay(spec, engine, order, tell)
+        with stderr_in(log), spark_errors_in_one_line(log):
+            run_replay(spec, engine, order, print_line)
 
 
 def _status(args: argparse.Namespace) -> None:
-    from minikafka.spark.pipeline.status import FlowStatus, pipeline_status
+    from minikafka.spark.pipeline.checkpoints import find_checkpoints
+    from minikafka.spark.pipeline.status import FlowStatus, end_offsets, flow_statuses
 
     spec = load_spec(args.spec)
     storage = spec.local_storage()
     if storage is None:
-        raise PipelineError(f"{spec.storage} is not of this machine: its checkpoints are not read")
+        raise PipelineError(
+            f"storage {spec.storage} is not in a local file system: status reads local checkpoints"
+        )
     servers = args.bootstrap_server or spec.configuration.get(BOOTSTRAP_KEY)
-    show(FlowStatus._fields, pipeline_status(storage, servers), args.json)
+    checkpoints = list(find_checkpoints(storage))
+    ends = end_offsets(servers, checkpoints) if servers else {}
+    rows = [row for each in checkpoints for row in flow_statuses(each, ends)]
+    show(FlowStatus._fields, rows, args.json)
 
 
 def _load(args: argparse.Namespace) -> tuple[Spec, Engine]:
     spec = load_spec(args.spec)
-    engine = load_engine(spec.folder, args.config)
+    engine = (
+        load_engine(spec.folder, args.config) if args.config else load_default_engine(spec.folder)
+    )
     master = getattr(args, "master", None)
     return spec, replace(engine, master=master) if master else engine
 
 
-def tell(line: str) -> None:
+def print_line(line: str) -> None:
     print(line, flush=True)

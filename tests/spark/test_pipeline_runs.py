@@ -1,4 +1,4 @@
-"""A project of `pipeline init`, run once, for ever, once again, in processes of its own."""
+"""Triggered and continuous runs of a project of `pipeline init`, in processes of their own."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from tests.spark.kafka_side import consume, produce
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.mission("SPK-5")]
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
-BAD = 10  # each tenth is
+BAD = 10  # every tenth order is invalid
 
 
 class Shop:
-    """The project of the template, with topics of its own; what went in, and what must come out."""
+    """A new project on topics of its own. It knows the orders sent and the expected results."""
 
     def __init__(
         self, folder: Path, cluster: Cluster, make_topic: Callable[..., str], java_home: Path
@@ -60,7 +60,7 @@ class Shop:
         self.sums: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0, 0])
 
     def sell(self, count: int) -> None:
-        """Orders, one in six seconds; each tenth is cut off."""
+        """Send orders, six seconds apart. Every tenth is truncated JSON."""
         lines = []
         for number in range(self._sent, self._sent + count):
             at = BEGIN + timedelta(seconds=6 * number)
@@ -78,6 +78,7 @@ class Shop:
         produce(self.bootstrap, self.orders, lines)
 
     def close_minutes(self) -> None:
+        """Send a much later order, so that the watermark closes all minutes before it."""
         at = BEGIN + timedelta(days=30)
         order = {"product": "end", "amount": 0, "at": at.isoformat()}
         produce(self.bootstrap, self.orders, [json.dumps(order).encode()])
@@ -86,7 +87,7 @@ class Shop:
         return [sys.executable, "-m", "minikafka.cli.main", "pipeline", *words, str(self.folder)]
 
     def run(self, *words: str) -> tuple[list[str], str]:
-        """Lines that it shows; what it says on standard error. It must succeed."""
+        """Run the verb, which must succeed. Return its lines and its standard error."""
         done = subprocess.run(
             self.command(*words), env=self._environ, capture_output=True, text=True, timeout=300
         )
@@ -95,7 +96,7 @@ class Shop:
 
     @contextmanager
     def running(self) -> Iterator[subprocess.Popen[str]]:
-        """Without end, but not longer than five minutes."""
+        """Run continuously until the end of the block, or until killed after five minutes."""
         with subprocess.Popen(
             self.command("run", "--continuous"),
             env=self._environ,
@@ -112,7 +113,7 @@ class Shop:
                 process.kill()
 
     def dead_letters(self) -> list[tuple[int, bytes]]:
-        """Offset among the orders, reason."""
+        """Return the offset and the reason of each invalid order in the dead-letter topic."""
         found = []
         for row in consume(self.bootstrap, self.bad, 1, "read_committed"):
             headers = dict(row[5])
@@ -121,7 +122,7 @@ class Shop:
         return sorted(found)
 
     def counted(self) -> dict[tuple[str, str], list[float]]:
-        """Of each minute and product, the orders and their amount; none may be there twice."""
+        """Return the count and the amount of orders by minute and product. None may be twice."""
         rows = consume(self.bootstrap, self.minutes, 1, "read_committed")
         found = {}
         for row in rows:
@@ -135,14 +136,14 @@ class Shop:
 def default_connect_port_in_use() -> Iterator[None]:
     """Another program listens on the default port of Spark Connect servers."""
     with socket.socket() as other:
-        with suppress(OSError):  # then another program does
+        with suppress(OSError):  # another program listens already
             other.bind(("127.0.0.1", 15002))
         other.listen()
         yield
 
 
 @pytest.mark.usefixtures("default_connect_port_in_use")
-def test_once_for_ever_and_once_again(
+def test_triggered_and_continuous_runs_continue_each_other(
     java_home: Path,
     cluster: Cluster,
     make_topic: Callable[..., str],
@@ -168,7 +169,7 @@ def test_once_for_ever_and_once_again(
         assert main(["pipeline", "run", str(shop.folder)]) == 1
         assert "another run of this pipeline is under way" in capfd.readouterr().err
         shop.sell(40)
-        process.send_signal(signal.SIGTERM)  # whatever is done with the last forty now
+        process.send_signal(signal.SIGTERM)  # whether or not the last forty are processed
         rest, errors = process.communicate(timeout=120)
     assert (process.returncode, errors) == (0, "")
     assert rest.splitlines()[-1] == "pipeline=shop stopped"

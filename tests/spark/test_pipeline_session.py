@@ -1,4 +1,4 @@
-"""Pipelines in the session of the tests: SQL and Python run continuously, fail, are replayed."""
+"""Continuous runs and replays of pipelines, in the Spark session that the tests share."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def read():
         .selectExpr("cast(cast(value AS string) AS bigint) AS n")
     )
 """
-# Each is before what it reads.
+# Each definition stands before those that it reads.
 TABLES = """\
 SET spark.sql.shuffle.partitions = 1;
 CREATE MATERIALIZED VIEW twice AS SELECT 2 * total AS twice FROM total;
@@ -74,7 +74,7 @@ def topics(make_topic: Callable[..., str]) -> tuple[str, str]:
 def project(
     streams: Any, tmp_path: Path, cluster: Cluster, topics: tuple[str, str]
 ) -> Iterator[Spec]:
-    """Numbers of a topic, the even ones of which go to another."""
+    """A pipeline that copies the even numbers of one topic to another topic."""
     source, target = topics
     database = f"db_{source.replace('-', '_')}"
     (tmp_path / "transformations").mkdir()
@@ -92,15 +92,15 @@ def project(
 
 @contextmanager
 def running(session: Any, spec: Spec, **settings: str) -> Iterator[list[str]]:
-    """A continuous run, asked to stop at the end of the block. Yields the lines that it shows."""
+    """Run a pipeline continuously until the end of the block. Yields the lines that it shows."""
     from minikafka.spark.pipeline.continuous import ContinuousRun
 
     lines: list[str] = []
     failures: list[BaseException] = []
     keys = {key.replace("_", "."): value for key, value in settings.items()}
     engine = parse_engine(spec.folder, {"trigger.interval.ms": "200", **keys})
-    run = ContinuousRun(session, spec, engine, lines.append)
-    asked = StopRequest()
+    run = ContinuousRun.load(session, spec, engine, lines.append)
+    stop = StopRequest()
     try:
         run.start()
     except PipelineError:
@@ -109,8 +109,8 @@ def running(session: Any, spec: Spec, **settings: str) -> Iterator[list[str]]:
 
     def watch() -> None:
         try:
-            run.watch(asked)
-        except BaseException as error:  # whatever it is, the test shall see it
+            run.watch(stop)
+        except BaseException as error:  # raised again in the thread of the test
             failures.append(error)
             lines.append(f"failed {error}")
         finally:
@@ -121,7 +121,7 @@ def running(session: Any, spec: Spec, **settings: str) -> Iterator[list[str]]:
     try:
         yield lines
     finally:
-        asked.ask()
+        stop.signal_received()
         thread.join(120)
     assert not thread.is_alive()
     if failures:
@@ -133,13 +133,13 @@ def numbers(cluster: Cluster, topic: str) -> list[int]:
 
 
 def until(condition: Callable[[], bool], lines: list[str]) -> None:
-    """``lines``: of the run, whose failure is among them."""
+    """Wait until the condition holds. Fail if ``lines``, those of the run, report a failure."""
     for _ in range(1200):
         if condition():
             return
         threading.Event().wait(0.1)
         assert not any(line.startswith("failed") for line in lines), "\n".join(lines)
-    raise AssertionError("\n".join(["two minutes were not enough", *lines]))
+    raise AssertionError("\n".join(["the condition did not hold within two minutes", *lines]))
 
 
 def test_sql_and_python_run_continuously(
@@ -161,14 +161,17 @@ def test_sql_and_python_run_continuously(
     with running(streams, project) as lines:
         for flow in ("even", "tens", "name_it"):
             until(lambda flow=flow: is_read(flow, 120, lines), lines)
-    with running(streams, project, refresh_interval_ms="500") as again:
+    with running(streams, project, refresh_interval_ms="500") as second_lines:
         assert totals() == (7140, 14280)
         produce(cluster.bootstrap, source, [str(n).encode() for n in range(120, 130)])
         for flow in ("even", "tens", "name_it"):
-            until(lambda flow=flow: is_read(flow, 10, again), again)
-        told = len(again)
+            until(lambda flow=flow: is_read(flow, 10, second_lines), second_lines)
+        count = len(second_lines)
         refreshed = "views=total,twice refreshed"
-        until(lambda: sum(refreshed in line for line in again[told:]) > 1, again)
+        until(
+            lambda: sum(refreshed in line for line in second_lines[count:]) > 1,
+            second_lines,
+        )
     assert totals() == (8385, 16770)
     assert numbers(cluster, target) == list(range(0, 130, 2))
     streams.catalog.refreshTable("named")
@@ -178,7 +181,7 @@ def test_sql_and_python_run_continuously(
     assert folders == {f"digit={digit}" for digit in range(10)}
     about = {row[0]: row[1] for row in streams.sql("DESCRIBE EXTENDED total").collect()}
     assert about["Comment"] == "of all"
-    # 50 a batch: no flow took more than it was to take.
+    # maxOffsetsPerTrigger is 50: no batch has more rows.
     mine = [line for line in lines if line.startswith("query=even batch=")]
     rows = [int(line.split("rows=")[1].split()[0]) for line in mine]
     assert (rows[0], sum(rows), max(rows)) == (50, 120, 50)
@@ -227,7 +230,9 @@ def test_a_flow_that_fails_ends_the_run_with_one_line(
         ),
     ],
 )
-def test_definitions_that_are_wrong(streams: Any, project: Spec, text: str, complaint: str) -> None:
+def test_an_invalid_definition_is_refused_with_its_place(
+    streams: Any, project: Spec, text: str, complaint: str
+) -> None:
     (project.folder / "transformations" / "bad.py").write_text(text)
     with pytest.raises(PipelineError, match=complaint), running(streams, project):
         pass
@@ -245,7 +250,7 @@ def test_a_range_is_replayed_exactly_once(
     lines: list[str] = []
 
     def order(sink_id: str, start: str, end: str, **more: Any) -> ReplayOrder:
-        plan = ReplayPlan.of(project.folder / "replays", sink_id, start, end)
+        plan = ReplayPlan.load(project.folder / "replays", sink_id, start, end)
         return ReplayOrder(sink_id, plan, **more)
 
     offsets = [json.dumps({source: {"0": n}, "other": {"0": 7}}) for n in (10, 20)]

@@ -1,4 +1,4 @@
-"""The checkpoints of a pipeline's flows: where they lie, and what they say. Plain files."""
+"""The checkpoints of a pipeline's flows: their folders, and their contents read without Spark."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from typing import Final
 from minikafka.spark.read.offsets import Offsets, offsets_of
 
 ROOT: Final = "_checkpoints"
-_NOTHING_READ: Final = "-"  # of a source, in Spark's offset log
+_NO_OFFSETS: Final = "-"  # in Spark's offset log: the source has not read anything yet
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What is known of a flow. ``batch`` is the last one that is done, -1 before any; ``planned``
-    the last one that was begun. ``offsets``: of each of its Kafka sources the next offset to read,
-    by partition, when ``batch`` was done."""
+    """The progress of a flow.
+
+    ``batch`` is the number of the last completed batch, ``planned`` that of the last started one;
+    both are -1 before the first. ``sources`` has the next offsets to read after ``batch``, for each
+    source that reads topics."""
 
     target: str
     flow: str
@@ -31,15 +33,18 @@ class Checkpoint:
 
 
 def checkpoint_folder(storage: str, target: Iterable[str], flow: str) -> str:
-    """Where spark-pipelines keeps the checkpoints of a flow, one numbered folder for each full
-    refresh. The same place here: a run of either kind goes on where the last one was.
+    """Return the folder of a flow's checkpoints, which has a numbered folder per full refresh.
 
-    ``target``: catalog, database and name of a table; the name of a sink."""
+    ``target`` is the name of a sink, or the catalog, database and name of a table. The folder is
+    the one that spark-pipelines uses, so that a triggered and a continuous run continue each
+    other."""
     return "/".join([storage, ROOT, *target, flow])
 
 
 def find_checkpoints(storage: Path) -> Iterator[Checkpoint]:
-    """The newest of each flow. Raises OSError."""
+    """Yield the newest checkpoint of each flow.
+
+    Raises OSError if a file cannot be read, ValueError if Spark did not write it."""
     root = storage / ROOT
     newest: dict[Path, int] = {}
     for metadata in sorted(root.glob("**/metadata")):
@@ -53,34 +58,37 @@ def find_checkpoints(storage: Path) -> Iterator[Checkpoint]:
 
 
 def read_checkpoint(folder: Path, target: str, flow: str) -> Checkpoint:
-    """Raises OSError, ValueError for a file that Spark did not write so."""
+    """Read the checkpoint in a numbered folder.
+
+    Raises OSError if a file cannot be read, ValueError if Spark did not write it."""
     query_id = json.loads((folder / "metadata").read_text())["id"]
-    planned, batch = (_last(folder / log) for log in ("offsets", "commits"))
+    planned, batch = (_last_batch(folder / log) for log in ("offsets", "commits"))
     if batch < 0:
         return Checkpoint(target, flow, query_id, planned=planned)
-    _version, header, *sources = (folder / "offsets" / str(batch)).read_text().splitlines()
-    about = json.loads(header)
+    _version, header_line, *sources = (folder / "offsets" / str(batch)).read_text().splitlines()
+    header = json.loads(header_line)
     return Checkpoint(
         target=target,
         flow=flow,
         query_id=query_id,
         batch=batch,
         planned=planned,
-        at_ms=about.get("batchTimestampMs"),
-        watermark_ms=about.get("batchWatermarkMs") or None,
-        sources=tuple(offsets for line in sources if (offsets := _kafka(line))),
+        at_ms=header.get("batchTimestampMs"),
+        watermark_ms=header.get("batchWatermarkMs") or None,
+        sources=tuple(offsets for line in sources if (offsets := _topic_offsets(line))),
     )
 
 
-def _last(log: Path) -> int:
+def _last_batch(log: Path) -> int:
+    """Return the number of the newest file of a log, -1 if there is none."""
     if not log.is_dir():
         return -1
     return max((int(each.name) for each in log.iterdir() if each.name.isdecimal()), default=-1)
 
 
-def _kafka(line: str) -> Offsets:
-    """Nothing for sources of other kinds."""
-    if line == _NOTHING_READ:
+def _topic_offsets(line: str) -> Offsets:
+    """Return the offsets of a source that reads topics, nothing for a source of another kind."""
+    if line == _NO_OFFSETS:
         return {}
     try:
         return offsets_of(json.loads(line))

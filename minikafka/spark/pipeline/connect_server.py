@@ -1,7 +1,7 @@
-"""Run a command beside a Spark Connect server that lives as long as the command: a program.
+"""A program that starts a Spark Connect server, runs a command that uses it, and stops it.
 
 Spark's script ``spark-pipelines`` starts such a server too, but always on port 15002, so that two
-runs on one machine collide. This one listens on a port of 127.0.0.1 that the system chooses."""
+runs on one machine collide. This server listens on a port of 127.0.0.1 that the system chooses."""
 
 from __future__ import annotations
 
@@ -24,12 +24,11 @@ SERVER_SETTINGS: Final = {
 
 
 def main() -> int:
-    """Run the command that this program's arguments are, with the server's URL in ``SPARK_REMOTE``.
-    Returns the command's exit status.
+    """Run the command in this program's arguments, with the server's URL in ``SPARK_REMOTE``.
 
-    The server takes its settings from ``PYSPARK_SUBMIT_ARGS``; ``SERVER_SETTINGS`` must be among
-    them."""
-    # Without the token the server refuses a client: only the command has it.
+    Returns the command's exit status. The server takes its settings from ``PYSPARK_SUBMIT_ARGS``,
+    which must have ``SERVER_SETTINGS`` among them."""
+    # The server rejects clients without this token. Only the command gets it.
     os.environ["SPARK_CONNECT_AUTHENTICATE_TOKEN"] = secrets.token_hex(16)
     with _server() as url:
         command = subprocess.run(sys.argv[1:], env={**os.environ, "SPARK_REMOTE": url}, check=False)
@@ -38,13 +37,13 @@ def main() -> int:
 
 @contextmanager
 def _server() -> Iterator[str]:
-    """Start a Spark session whose JVM is a Spark Connect server too. Yields the server's URL."""
+    """Run a Spark session whose JVM is also a Spark Connect server. Yields the server's URL."""
     from pyspark.sql import SparkSession
 
     session = SparkSession.builder.getOrCreate()
     try:
         service = getattr(session.sparkContext._jvm, _SERVICE)
-        # PySpark sends the token without TLS to this name only.
+        # Without TLS, PySpark sends the token to the host name localhost only.
         yield f"sc://localhost:{getattr(service, 'MODULE$').localPort()}"
     finally:
         session.stop()

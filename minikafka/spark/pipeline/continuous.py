@@ -1,4 +1,4 @@
-"""Runs a pipeline without end: each flow is a streaming query of a classic session."""
+"""Continuous runs of a pipeline: each flow is a streaming query of one classic session."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from pyspark.sql import DataFrame
 from minikafka.spark.failure_text import cause_of
 from minikafka.spark.pipeline.checkpoints import checkpoint_folder
 from minikafka.spark.pipeline.definitions import load_graph
-from minikafka.spark.pipeline.engine import Engine
+from minikafka.spark.pipeline.engine import Engine, static_settings
 from minikafka.spark.pipeline.failures import PipelineError
 from minikafka.spark.pipeline.graph import Flow, Graph, MaterializedView, Sink, StreamingTable
 from minikafka.spark.pipeline.progress import FlowsListener, bootstrap_servers_of
 from minikafka.spark.pipeline.resolving import Resolved, Resolver, reads
-from minikafka.spark.pipeline.settings import static_settings
-from minikafka.spark.pipeline.signals import StopRequest, asked_to_stop
+from minikafka.spark.pipeline.run_log import ShowLine
+from minikafka.spark.pipeline.signals import StopRequest, stop_on_signals
 from minikafka.spark.pipeline.spec import Spec
 from minikafka.spark.pipeline.tables import Tables
 from minikafka.spark.session import local_session
@@ -30,112 +30,133 @@ from minikafka.world.real.wall_clock import WallClock
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-LOOK_S: Final = 0.2  # between two looks at the queries
-TELL_S: Final = 10.0  # for the last lines of progress
-
-Show = Callable[[str], object]
+CHECK_INTERVAL_S: Final = 0.2  # between two checks of the queries
+LAST_EVENTS_S: Final = 10.0  # how long to wait for the last lines of progress
 
 
-def run_continuously(spec: Spec, engine: Engine, show: Show) -> None:
-    """Until SIGTERM or SIGINT, upon which running batches end first; a second signal does not wait
-    for them. Raises PipelineError when a flow fails, after the others were stopped; ConfigError,
-    JavaError, OSError."""
+def run_continuously(spec: Spec, engine: Engine, show: ShowLine) -> None:
+    """Run a pipeline until SIGTERM or SIGINT.
+
+    The first signal lets running batches end, a second one aborts them. Raises PipelineError if a
+    flow fails, after the others have been stopped; ConfigError if a definition file is neither
+    Python nor SQL; JavaError if there is no usable Java; OSError if a file cannot be read or
+    written."""
     for folder in (engine.metastore_dir, engine.state_dir / "logs"):
         folder.mkdir(parents=True, exist_ok=True)
-    settings = {**static_settings(engine), **spec.configuration}
+    settings = {**static_settings(engine, "hive"), **spec.configuration}
     session = local_session(spec.name, engine.master, settings)
     try:
-        with asked_to_stop() as asked:
-            run = ContinuousRun(session, spec, engine, show)
+        with stop_on_signals() as stop:
+            run = ContinuousRun.load(session, spec, engine, show)
             try:
                 run.start()
-                run.watch(asked)
+                run.watch(stop)
             finally:
                 run.stop()
     finally:
-        _quietly(session.stop)
+        _ignore_if_stopped(session.stop)
 
 
 class ContinuousRun:
-    """One life of a pipeline: started once, watched until its end."""
+    """The streaming queries of a pipeline. Start them once, watch them, and stop them always."""
 
-    def __init__(self, session: Any, spec: Spec, engine: Engine, show: Show) -> None:
+    def __init__(
+        self,
+        session: Any,
+        spec: Spec,
+        engine: Engine,
+        graph: Graph,
+        tables: Tables,
+        show: ShowLine,
+    ) -> None:
         self._session = session
+        self._graph = graph
         self._spec = spec
         self._engine = engine
         self._show = show
         self._clock = WallClock()
-        self._tables = Tables(session)
+        self._tables = tables
         self._listener = FlowsListener(spec.name, show)
         self._queries: dict[str, Any] = {}
-        self._resolver: Resolver | None = None
-        self._refreshed: list[Flow] = []
+        self._resolver = Resolver(session, graph, tables, spec.folder)
+        self._to_refresh: list[Flow] = []
+
+    @classmethod
+    def load(cls, session: Any, spec: Spec, engine: Engine, show: ShowLine) -> ContinuousRun:
+        """Load the definitions of a pipeline, without starting queries.
+
+        Raises PipelineError if a definition is invalid, ConfigError if a definition file is neither
+        Python nor SQL."""
+        tables = Tables(session)
+        tables.use(spec.catalog, spec.database)
+        return cls(session, spec, engine, load_graph(spec, session), tables, show)
 
     def start(self) -> None:
-        """Make tables and views, then start a query for each flow to a table or a sink.
-        Raises PipelineError, also for a flow whose query fails at once."""
-        self._tables.use(self._spec.catalog, self._spec.database)
-        graph = load_graph(self._spec, self._session)
-        self._resolver = Resolver(self._session, graph, self._tables, self._spec.folder)
+        """Create the tables and views, then start a query for each flow to a table or a sink.
+
+        Raises PipelineError if a flow cannot be resolved or if its query fails immediately."""
         resolved = self._resolver.resolve()
-        self._refreshed = self._to_refresh(graph, resolved)
+        self._to_refresh = self._refreshable_flows(resolved)
         self._session.streams.addListener(self._listener)
         for flow in resolved.flows:
-            if isinstance(graph.output_of(flow), StreamingTable | Sink):
-                self._start_query(graph, flow, resolved.frames[flow.name])
+            if isinstance(self._graph.output_of(flow), StreamingTable | Sink):
+                self._start_query(flow, resolved.frames[flow.name])
         if not self._queries:
-            raise PipelineError("no flow is a stream: there is nothing to run continuously")
+            raise PipelineError("no flow is a stream: run the pipeline without --continuous")
 
-    def watch(self, asked: StopRequest) -> None:
-        """Return when a stop was requested and running batches have ended. Raises PipelineError
-        for a flow that ended, or a materialized view that could not be refreshed."""
+    def watch(self, stop: StopRequest) -> None:
+        """Refresh the materialized views until a stop is requested, then let running batches end.
+
+        Raises PipelineError if a query ends before that, if a materialized view cannot be
+        refreshed, or if the JVM is gone."""
         refresh_at_ms = self._next_refresh_ms()
         try:
-            while not asked.wait(LOOK_S):
-                self._check(self._queries)
+            while not stop.wait(CHECK_INTERVAL_S):
+                self._raise_if_ended(self._queries)
                 if self._clock.monotonic_ms() >= refresh_at_ms:
                     self._refresh()
                     refresh_at_ms = self._next_refresh_ms()
-            self._show("stopping: running batches end first")
-            self._let_batches_end(asked)
+            self._show("stopping: waiting for running batches to end")
+            self._let_batches_end(stop)
         except Py4JError as error:
-            if not asked.count:
-                raise PipelineError(f"Spark has gone away: {cause_of(error)}") from error
+            if not stop.count:
+                raise PipelineError(f"Spark's JVM is gone: {cause_of(error)}") from error
 
     def stop(self) -> None:
-        """Stop the queries of all flows, running batches too, after a failed start as well."""
+        """Stop all queries and abort their running batches. Call this also if ``start`` failed."""
         for query in self._queries.values():
-            _quietly(query.stop)
-        self._listener.wait(TELL_S)
-        _quietly(lambda: self._session.streams.removeListener(self._listener))
+            _ignore_if_stopped(query.stop)
+        self._listener.wait(LAST_EVENTS_S)
+        _ignore_if_stopped(lambda: self._session.streams.removeListener(self._listener))
 
-    def _to_refresh(self, graph: Graph, resolved: Resolved) -> list[Flow]:
-        """Not the views that a stream joins: it goes on reading the files that were there when it
-        started, so they must stay."""
+    def _refreshable_flows(self, resolved: Resolved) -> list[Flow]:
+        """Return the flows to call at a refresh, in order; none if no view can be refreshed.
+
+        A materialized view that a stream joins is not refreshed: the stream keeps reading the files
+        that existed at its start, so they must not be replaced."""
         streams = [frame for frame in resolved.frames.values() if frame.isStreaming]
-        kept = {
+        joined = {
             flow.name
-            for flow in graph.flows_to(MaterializedView)
+            for flow in self._graph.flows_to(MaterializedView)
             if any(reads(frame, self._tables.full_name(flow.target)) for frame in streams)
         }
-        flows = [flow for flow in resolved.flows if flow.name not in kept]
-        any_view = any(isinstance(graph.output_of(flow), MaterializedView) for flow in flows)
+        flows = [flow for flow in resolved.flows if flow.name not in joined]
+        any_view = any(isinstance(self._graph.output_of(flow), MaterializedView) for flow in flows)
         return flows if any_view else []
 
     def _refresh(self) -> None:
-        assert self._resolver is not None, "not started"
-        begun_ms = self._clock.monotonic_ms()
-        views = self._resolver.refresh(self._refreshed)
-        took_ms = round(self._clock.monotonic_ms() - begun_ms)
-        self._show(f"views={','.join(views)} refreshed ms={took_ms}")
+        start_ms = self._clock.monotonic_ms()
+        views = self._resolver.refresh(self._to_refresh)
+        elapsed_ms = round(self._clock.monotonic_ms() - start_ms)
+        self._show(f"views={','.join(views)} refreshed ms={elapsed_ms}")
 
     def _next_refresh_ms(self) -> float:
-        if not self._refreshed:
+        if not self._to_refresh:
             return float("inf")
         return self._clock.monotonic_ms() + self._engine.refresh_interval_ms
 
-    def _start_query(self, graph: Graph, flow: Flow, frame: DataFrame) -> None:
-        output = graph.output_of(flow)
+    def _start_query(self, flow: Flow, frame: DataFrame) -> None:
+        output = self._graph.output_of(flow)
         is_table = isinstance(output, StreamingTable)
         target = self._tables.full_name(output.name) if is_table else [output.name]
         writer = (
@@ -161,7 +182,7 @@ class ContinuousRun:
             raise PipelineError(f"flow {flow.name} failed: {cause_of(error)}") from error
 
     def _checkpoint(self, target: list[str], flow: str) -> str:
-        """The newest folder of the flow; 0 if there is none."""
+        """Return the flow's checkpoint folder with the highest number, 0 if there is none yet."""
         base = checkpoint_folder(self._spec.storage, target, flow.rpartition(".")[2])
         path = self._session._jvm.org.apache.hadoop.fs.Path(base)
         files = path.getFileSystem(self._session._jsc.hadoopConfiguration())
@@ -172,38 +193,41 @@ class ContinuousRun:
         )
         return f"{base}/{max((int(name) for name in names if name.isdecimal()), default=0)}"
 
-    def _check(self, names: Iterable[str]) -> None:
-        """Raises PipelineError for a flow that has ended: none does by itself."""
-        for name in names:
+    def _raise_if_ended(self, flows: Iterable[str]) -> None:
+        """Raise PipelineError if a query of these flows has ended: it ends by itself only if it
+        fails."""
+        for name in flows:
             query = self._queries[name]
             if not query.isActive:
                 failure = query.exception()
-                why = "its query has ended" if failure is None else cause_of(failure)
-                raise PipelineError(f"flow {name} failed: {why}")
+                cause = "its query has ended" if failure is None else cause_of(failure)
+                raise PipelineError(f"flow {name} failed: {cause}")
 
-    def _let_batches_end(self, asked: StopRequest) -> None:
-        """Those that run now: each query is stopped as soon as it is idle, or at its next batch.
-        Raises PipelineError for a flow that fails in the end."""
+    def _let_batches_end(self, stop: StopRequest) -> None:
+        """Stop each query when its running batch has ended.
+
+        Returns early at a second signal or after ``shutdown.timeout.ms``. Raises PipelineError if a
+        query fails meanwhile."""
         deadline_ms = self._clock.monotonic_ms() + self._engine.shutdown_timeout_ms
-        running = {name: _batch_of(query) for name, query in self._queries.items()}
-        while running and asked.count < 2 and self._clock.monotonic_ms() < deadline_ms:
-            self._check(running)
+        running = {name: _last_batch(query) for name, query in self._queries.items()}
+        while running and stop.count < 2 and self._clock.monotonic_ms() < deadline_ms:
+            self._raise_if_ended(running)
             for name, batch in list(running.items()):
                 query = self._queries[name]
-                if not query.status["isTriggerActive"] or _batch_of(query) != batch:
+                if not query.status["isTriggerActive"] or _last_batch(query) != batch:
                     query.stop()
                     del running[name]
             threading.Event().wait(0.02)
 
 
-def _batch_of(query: Any) -> int:
-    """The last batch whose end was told."""
+def _last_batch(query: Any) -> int:
+    """Return the number of the last batch that the query has reported, -1 before the first."""
     progress = query.lastProgress
     return -1 if progress is None else int(progress["batchId"])
 
 
-def _quietly(stop: Callable[[], object]) -> None:
-    """What is stopped may have gone already, and the JVM with it."""
+def _ignore_if_stopped(stop: Callable[[], object]) -> None:
+    """Stop a query or a session, and ignore the error if it, or the JVM, has ended already."""
     try:
         stop()
     except (Py4JError, PySparkException, OSError):

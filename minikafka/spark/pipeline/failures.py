@@ -1,4 +1,4 @@
-"""The error that ends a pipeline, and Spark's errors turned into it."""
+"""The error that ends a pipeline, and the translation of Spark's errors into it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from minikafka.spark.failure_text import cause_of
 
 
 class PipelineError(RuntimeError):
-    """A pipeline that cannot be run, or has failed; the message is one line for a person."""
+    """A pipeline cannot run, or it failed. The message is one line for the user."""
 
 
 @contextmanager
-def spark_told_in_a_line(log: Path) -> Iterator[None]:
-    """Within the block what Spark raises becomes a PipelineError: a master that is none, a catalog
-    that another process has, a JVM that did not start. ``log`` has more of it."""
+def spark_errors_in_one_line(log: Path) -> Iterator[None]:
+    """Turn the errors that Spark raises within the block into a PipelineError.
+
+    Examples are an invalid master URL, a catalog that another process has locked, and a JVM that
+    did not start. The message names ``log``, which has the whole of Spark's text."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 

@@ -1,11 +1,11 @@
-"""What the files of a pipeline define: outputs, and the flows that fill them."""
+"""The graph of a pipeline: its outputs and the flows that fill them, as its files define them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Final, TypeAlias
 
 from pyspark.pipelines.flow import AutoCdcFlow, Flow
 from pyspark.pipelines.graph_element_registry import GraphElementRegistry
@@ -13,9 +13,9 @@ from pyspark.pipelines.output import MaterializedView, Output, Sink, StreamingTa
 
 from minikafka.spark.pipeline.failures import PipelineError
 
-# Formats whose tables are files with one log of their writer's batches beside them: a second
-# writer's batches would be taken for repeated ones, and left out.
-FILE_FORMATS = frozenset({"parquet", "orc", "json", "csv", "text", "avro", "xml"})
+# In these formats a table is a folder of files with one log of batches, by batch number. The
+# batches of a second writer have the same numbers, so Spark would skip them as repeated.
+FILE_FORMATS: Final = frozenset({"parquet", "orc", "json", "csv", "text", "avro", "xml"})
 
 __all__ = [
     "Flow",
@@ -23,6 +23,7 @@ __all__ = [
     "GraphElements",
     "MaterializedView",
     "Output",
+    "RegisterSql",
     "Sink",
     "StreamingTable",
     "TemporaryView",
@@ -31,7 +32,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Graph:
-    """``outputs`` by name, in the order in which they were defined."""
+    """The outputs of a pipeline by name, and its flows, both in the order of their definition."""
 
     outputs: Mapping[str, Output]
     flows: tuple[Flow, ...]
@@ -43,18 +44,14 @@ class Graph:
         return [flow for flow in self.flows if isinstance(self.outputs[flow.target], kind)]
 
 
-class SqlReader(Protocol):
-    """Brings the definitions in a text of SQL into the elements."""
-
-    def __call__(self, text: str, file: Path, elements: GraphElements) -> None: ...
-
-
 @dataclass
 class GraphElements(GraphElementRegistry):
-    """Collects what ``pyspark.pipelines`` registers while the files are imported. An internal
-    interface of PySpark 4.3, which spark-pipelines implements over Spark Connect."""
+    """The registry that collects the definitions while the files of a pipeline are loaded.
 
-    read_sql: SqlReader
+    The decorators of ``pyspark.pipelines`` call it. Its base class is an internal interface of
+    PySpark 4.3, which ``spark-pipelines`` implements for Spark Connect."""
+
+    add_sql_definitions: RegisterSql
     outputs: dict[str, Output] = field(default_factory=dict)
     flows: dict[str, Flow] = field(default_factory=dict)
 
@@ -74,28 +71,34 @@ class GraphElements(GraphElementRegistry):
         )
 
     def register_sql(self, sql_text: str, file_path: Path) -> None:
-        self.read_sql(sql_text, file_path, self)
+        self.add_sql_definitions(sql_text, file_path, self)
 
     def graph(self) -> Graph:
-        """All that is defined. Raises PipelineError for what does not fit together."""
+        """Return the graph of all definitions.
+
+        Raises PipelineError if there is no flow, if the target of a flow is not defined, or if a
+        table of files has two flows."""
         writers: dict[str, list[str]] = {}
         for flow in self.flows.values():
             if flow.target not in self.outputs:
                 raise PipelineError(f"flow {flow.name}: its target {flow.target} is not defined")
             writers.setdefault(flow.target, []).append(flow.name)
         for name, flows in writers.items():
-            output = self.outputs[name]
-            if len(flows) > 1 and _is_of_files(output):
+            if len(flows) > 1 and _is_written_as_files(self.outputs[name]):
                 raise PipelineError(
                     f"{name} is written by {' and '.join(flows)}: files can have one flow only, "
                     "make it one with union"
                 )
         if not self.flows:
-            raise PipelineError("no flows are defined")
+            raise PipelineError("the definition files define no flows")
         return Graph(dict(self.outputs), tuple(self.flows.values()))
 
 
-def _is_of_files(output: Output) -> bool:
+# Registers the definitions of a SQL file, given by its text and its path.
+RegisterSql: TypeAlias = Callable[[str, Path, GraphElements], None]
+
+
+def _is_written_as_files(output: Output) -> bool:
     if isinstance(output, Sink | StreamingTable):
         return (output.format or "parquet").lower() in FILE_FORMATS
     return False

@@ -1,9 +1,8 @@
-"""Tells the progress of a pipeline's flows, and keeps the offsets of each in a group of its own."""
+"""The progress of a pipeline's flows: a line for each batch, and offsets in a consumer group."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from typing import Any
 
 from pyspark.sql.streaming.listener import (
@@ -14,55 +13,59 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
+from minikafka.spark.pipeline.run_log import ShowLine
 from minikafka.spark.progress import ProgressListener
 
 
 class FlowsListener(StreamingQueryListener):
-    """A line for each batch of each flow; the offsets that flow has read are committed, where it
-    read them, to the group ``spark-<pipeline>-<flow>``. Spark calls it in a thread, a little
-    after the event."""
+    """Shows a line for each batch of each flow, and commits the offsets that the batch has read.
 
-    def __init__(self, pipeline: str, show: Callable[[str], object]) -> None:
+    It commits them to the cluster that the flow reads, in the group ``spark-<pipeline>-<flow>``.
+    Spark calls this listener in a thread of its own, shortly after each event."""
+
+    def __init__(self, pipeline: str, show: ShowLine) -> None:
         self._pipeline = pipeline
         self._show = show
-        self._of_flows: dict[str, ProgressListener] = {}
+        self._listeners: dict[str, ProgressListener] = {}
         self._running: set[str] = set()
-        self._all_told = threading.Event()
-        self._all_told.set()
+        self._all_terminated = threading.Event()
+        self._all_terminated.set()
 
     def expect(self, flow: str, bootstrap_servers: str) -> None:
-        """A query with the flow's name is going to be started."""
-        self._of_flows[flow] = ProgressListener(
+        """Prepare for a query with the flow's name. Call this before the query is started."""
+        self._listeners[flow] = ProgressListener(
             bootstrap_servers, self._show, f"spark-{self._pipeline}"
         )
 
     def wait(self, seconds: float) -> None:
-        """Until all that came before the end of the queries is told, or no longer."""
-        self._all_told.wait(seconds)
+        """Wait at most ``seconds`` until the events of all stopped queries have been handled."""
+        self._all_terminated.wait(seconds)
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        if event.name in self._of_flows:
+        if event.name in self._listeners:
             self._running.add(str(event.id))
-            self._all_told.clear()
-            self._of_flows[event.name].onQueryStarted(event)
+            self._all_terminated.clear()
+            self._listeners[event.name].onQueryStarted(event)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         name = event.progress.name
-        if name in self._of_flows:
-            self._of_flows[name].onQueryProgress(event)
+        if name in self._listeners:
+            self._listeners[name].onQueryProgress(event)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """Nothing new is to be told."""
+        """Ignore the event: an idle query has read nothing."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         self._running.discard(str(event.id))
         if not self._running:
-            self._all_told.set()
+            self._all_terminated.set()
 
 
 def bootstrap_servers_of(frame: Any) -> str:
-    """Of the brokers that a streaming DataFrame of a classic session reads from; empty if it reads
-    no topic. Of several clusters the first."""
+    """Return the bootstrap servers that a streaming DataFrame of a classic session reads from.
+
+    Returns those of the first source if several clusters are read, an empty string if the DataFrame
+    reads no topic."""
     leaves = frame._jdf.queryExecution().analyzed().collectLeaves()
     for number in range(leaves.size()):
         leaf = leaves.apply(number)

@@ -1,4 +1,4 @@
-"""A new project: a pipeline that works, to be changed into one's own."""
+"""The template of a new pipeline project, which works as it is and is meant to be changed."""
 
 from __future__ import annotations
 
@@ -7,37 +7,39 @@ from pathlib import Path
 from typing import Final
 
 from minikafka.spark.pipeline.failures import PipelineError
-from minikafka.spark.pipeline.spec import NOT_PLAIN, is_plain
+from minikafka.spark.pipeline.spec import NEEDS_ESCAPES, needs_no_escapes
 
-BOOTSTRAP_KEY: Final = "minikafka.bootstrap.servers"  # in a spec's configuration
+BOOTSTRAP_KEY: Final = "minikafka.bootstrap.servers"  # a key in the configuration of a spec
 
 _SPEC: Final = """\
-# What spark-pipelines and minikafka pipeline read; the definitions are in transformations/.
+# The spec of the pipeline, for spark-pipelines and minikafka pipeline.
+# The definitions of its tables and flows are in transformations/.
 name: {name}
 storage: {storage}
 configuration:
   minikafka.bootstrap.servers: 127.0.0.1:9092
   spark.sql.session.timeZone: UTC
-  spark.sql.shuffle.partitions: "2" # stays what it was at the first run of a flow
+  spark.sql.shuffle.partitions: "2" # a flow keeps the number of its first run
 libraries:
   - glob:
       include: transformations/**
 """
 
 _ENGINE: Final = """\
-# How the pipeline is run. Keys spark.* are Spark's own and are handed on.
+# The settings that the pipeline is run with. Keys spark.* are passed on to Spark.
 master=local[*]
-# between two batches of a flow, with --continuous
+# with --continuous: the time between the starts of two batches of a flow
 trigger.interval.ms=1000
-# between two refreshes of the materialized views, with --continuous
+# with --continuous: the time between two refreshes of the materialized views
 refresh.interval.ms=60000
-# where catalog, tables and logs are, relative to the spec
+# the folder of the catalog, the tables and the logs, relative to this project's spec
 state.dir=state
 log.level=WARN
 """
 
 _PYTHON: Final = '''\
-"""Orders as JSON, checked, counted by the minute: a table and a topic. Bad ones are put aside."""
+"""Read orders as JSON, count the valid ones by the minute into a table and a topic, and send the
+invalid ones to a topic for dead letters."""
 
 from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession
@@ -49,12 +51,13 @@ SCHEMA = "product string, amount double, at timestamp"
 
 
 def topic(name: str) -> dict[str, str]:
+    """Return the options of a sink that writes the topic."""
     return {"kafka.bootstrap.servers": BROKERS, "topic": name}
 
 
 @dp.temporary_view
 def orders_read() -> DataFrame:
-    """Every record, and what is wrong with it: `reason` is null where all is well."""
+    """Parse every record. The column `reason` says why an order is invalid; else it is null."""
     records = (
         spark.readStream.format("minikafka")
         .option("kafka.bootstrap.servers", BROKERS)
@@ -78,8 +81,9 @@ def orders_read() -> DataFrame:
     return parsed.withColumn("reason", reason).withWatermark("at", "1 minute")
 
 
-@dp.table(comment="A minute is here once an order has come that is a minute younger.")
+@dp.table(comment="A minute is added when an order arrives that is a minute later than its end.")
 def orders_by_minute() -> DataFrame:
+    """Count the valid orders of each minute and product, and add up their amounts."""
     return (
         spark.readStream.table("orders_read")
         .where("reason IS NULL")
@@ -94,6 +98,7 @@ dp.create_sink("orders_by_minute_topic", "minikafka", topic("orders-by-minute"))
 
 @dp.append_flow(target="orders_by_minute_topic")
 def minutes_to_topic() -> DataFrame:
+    """Write each row of the table as a JSON record with the product as key."""
     minutes = spark.readStream.table("orders_by_minute")
     return minutes.select(F.col("product").alias("key"), F.to_json(F.struct("*")).alias("value"))
 
@@ -103,7 +108,7 @@ dp.create_sink("dead_letters_topic", "minikafka", topic("orders-dead-letters"))
 
 @dp.append_flow(target="dead_letters_topic")
 def dead_letters() -> DataFrame:
-    """As they came; why they are here, and where they were, is in the headers."""
+    """Copy invalid records unchanged. Headers say why each is invalid and where it was read."""
     facts = ("reason", "topic", "partition", "offset")
     headers = [
         F.struct(F.lit(name).alias("key"), F.col(name).cast("string").cast("binary").alias("value"))
@@ -134,21 +139,26 @@ _README: Final = """\
 # {name}
 
 A pipeline of [Spark Declarative Pipelines](https://spark.apache.org/docs/latest/declarative-pipelines-programming-guide.html)
-over topics: `transformations/` says what is made of what, `config/spark.properties` how it is run.
+over topics. The files in `transformations/` define its tables and topics, and the flows that fill
+them. `config/spark.properties` has the settings that it is run with.
 
-    minikafka up --brokers 1
+Start a broker, create the topics and write some orders:
+
+    minikafka up --brokers 1 &
     for topic in orders orders-by-minute orders-dead-letters; do
         minikafka topics create --bootstrap-server 127.0.0.1:9092 --topic $topic --partitions 2
     done
     minikafka produce --bootstrap-server 127.0.0.1:9092 --topic orders < orders.jsonl
 
-    minikafka pipeline check .              # does it fit together?
-    minikafka pipeline run .                # what is new, once
-    minikafka pipeline run . --continuous   # until Ctrl-C
-    minikafka pipeline status .             # how far each flow is
+Then check and run the pipeline, and read what it wrote:
+
+    minikafka pipeline check .              # check the definitions, run nothing
+    minikafka pipeline run .                # process all new records, then end
+    minikafka pipeline run . --continuous   # process new records until Ctrl-C
+    minikafka pipeline status .             # show the offsets and the lag of each flow
     minikafka consume --bootstrap-server 127.0.0.1:9092 --topic orders-by-minute --from-beginning
 
-`storage` in `spark-pipeline.yml` must be an absolute path: change it when the project moves.
+`storage` in `spark-pipeline.yml` must be an absolute path. Change it when you move the project.
 """
 
 FILES: Final = {
@@ -162,26 +172,28 @@ FILES: Final = {
 
 
 def make_project(folder: Path) -> list[Path]:
-    """The files that were written. Raises PipelineError where something is, or where Spark can keep
-    no checkpoints; OSError."""
+    """Write a new project into a new folder. Return the files that were written.
+
+    Raises PipelineError if the folder exists, or if Spark cannot keep checkpoints at its path.
+    Raises OSError if a file cannot be written."""
     if folder.exists():
-        raise PipelineError(f"{folder} is there already")
-    if not is_plain(str(folder.resolve())):
-        raise PipelineError(f"{folder.resolve()}: {NOT_PLAIN}")
-    made = []
+        raise PipelineError(f"{folder} exists already: choose another name")
+    if not needs_no_escapes(str(folder.resolve())):
+        raise PipelineError(f"{folder.resolve()}: {NEEDS_ESCAPES}")
+    written = []
     for name, text in FILES.items():
         file = folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
         if name == "README.md":
             text = text.format(name=folder.name)
         elif name == "spark-pipeline.yml":
-            storage = _quoted(f"file://{folder.resolve()}/state")
-            text = text.format(name=_quoted(folder.name), storage=storage)
+            storage = _yaml_string(f"file://{folder.resolve()}/state")
+            text = text.format(name=_yaml_string(folder.name), storage=storage)
         file.write_text(text, encoding="utf-8")
-        made.append(file)
-    return made
+        written.append(file)
+    return written
 
 
-def _quoted(text: str) -> str:
-    """For YAML, to which 2024 is a number."""
+def _yaml_string(text: str) -> str:
+    """Quote a string for YAML, which reads an unquoted 2024 as a number."""
     return json.dumps(text, ensure_ascii=False)

@@ -1,4 +1,7 @@
-"""One run of a pipeline at a time, and one replay of a name: two would mix what they write."""
+"""File locks of a pipeline: one run at a time, and one replay for each sink id at a time.
+
+Two runs at once would mix what they write. The operating system releases a lock when its process
+ends, in whatever way that happens."""
 
 from __future__ import annotations
 
@@ -7,42 +10,58 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from minikafka.spark.pipeline.failures import PipelineError
 
-NAME = "run.lock"
+_RUN_LOCK: Final = "run.lock"
 
 
 @contextmanager
-def only_run(
-    state_dir: Path, name: str = NAME, what: str = "run of this pipeline"
-) -> Iterator[None]:
-    """Raises PipelineError while another process is within such a block, which ``what`` names;
-    OSError. The lock goes with its process, in whatever way that ends."""
-    state_dir.mkdir(parents=True, exist_ok=True)
-    path = state_dir / name
+def only_run(state_dir: Path) -> Iterator[None]:
+    """Hold the lock of the pipeline's runs within the block.
+
+    Raises PipelineError if another process holds it, OSError if the lock file cannot be opened."""
+    with _locked(state_dir / _RUN_LOCK, "run of this pipeline"):
+        yield
+
+
+@contextmanager
+def only_replay(folder: Path, sink_id: str) -> Iterator[None]:
+    """Hold the lock of the replays with this sink id within the block.
+
+    Raises PipelineError if another process holds it, OSError if the lock file cannot be opened."""
+    with _locked(folder / f"{sink_id}.lock", f"replay of {sink_id}"):
+        yield
+
+
+def is_running(state_dir: Path) -> bool:
+    """Return whether some process holds the lock of the pipeline's runs."""
+    try:
+        descriptor = os.open(state_dir / _RUN_LOCK, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        return not _try_lock(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _locked(path: Path, holder: str) -> Iterator[None]:
+    """Hold the lock of the file within the block. ``holder`` names its holders in the error."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        if not _lock(descriptor):
-            raise PipelineError(f"another {what} is under way ({path})")
+        if not _try_lock(descriptor):
+            raise PipelineError(f"another {holder} is under way ({path})")
         yield
     finally:
         os.close(descriptor)
 
 
-def is_running(state_dir: Path) -> bool:
-    """Some process is within such a block."""
-    try:
-        descriptor = os.open(state_dir / NAME, os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
-    try:
-        return not _lock(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _lock(descriptor: int) -> bool:
+def _try_lock(descriptor: int) -> bool:
+    """Lock the file and return True, or return False if another descriptor has it locked."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

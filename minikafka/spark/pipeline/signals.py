@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT as a wish to end, which a run heeds when it can."""
+"""Handling of SIGTERM and SIGINT during a run: a signal requests a stop, the run stops later."""
 
 from __future__ import annotations
 
@@ -9,34 +9,37 @@ from contextlib import contextmanager
 
 
 class StopRequest:
-    """``count`` of signals that have come."""
+    """The request to stop a run. ``count`` is the number of signals received so far."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
         self.count = 0
 
-    def ask(self) -> None:
+    def signal_received(self) -> None:
         self.count += 1
         self._event.set()
 
     def wait(self, seconds: float) -> bool:
-        """Whether it was asked, at once or within that time."""
+        """Wait at most ``seconds`` for a stop request. Return whether there is one."""
         return self._event.wait(seconds)
 
 
 @contextmanager
-def asked_to_stop(at_once: Callable[[], object] = lambda: None) -> Iterator[StopRequest]:
-    """Within the block a signal asks, calls ``at_once``, and does nothing else."""
+def stop_on_signals(on_signal: Callable[[], object] = lambda: None) -> Iterator[StopRequest]:
+    """Replace the handlers of SIGTERM and SIGINT within the block.
+
+    Yields the request that each signal is counted in. A signal also calls ``on_signal``; it
+    interrupts nothing else."""
     request = StopRequest()
 
-    def on_signal(*_: object) -> None:
-        request.ask()
-        at_once()
+    def handler(*_: object) -> None:
+        request.signal_received()
+        on_signal()
 
     numbers = (signal.SIGTERM, signal.SIGINT)
-    before = {number: signal.signal(number, on_signal) for number in numbers}
+    previous = {number: signal.signal(number, handler) for number in numbers}
     try:
         yield request
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, previous_handler in previous.items():
+            signal.signal(number, previous_handler)

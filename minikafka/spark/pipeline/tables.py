@@ -1,8 +1,8 @@
-"""The tables of a pipeline in the catalog: made as declared, materialized views refilled."""
+"""The tables of a pipeline in Spark's catalog: how they are created and refilled."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -15,13 +15,14 @@ _DEFAULT_FORMAT: Final = "spark.sql.sources.default"
 
 
 class Tables:
-    """Of one classic session."""
+    """The tables in the catalog of one classic session."""
 
     def __init__(self, session: Any) -> None:
         self._session = session
 
     def use(self, catalog: str | None, database: str | None) -> None:
-        """Names of one part are meant to be in there. The database is made if it is missing."""
+        """Make a catalog and a database the current ones, in which names without a database are
+        looked up. Create the database if it does not exist. None keeps the current one."""
         if catalog is not None:
             self._session.catalog.setCurrentCatalog(catalog)
         if database is not None:
@@ -29,55 +30,59 @@ class Tables:
             self._session.catalog.setCurrentDatabase(database)
 
     def full_name(self, name: str) -> list[str]:
-        """Catalog, database, name."""
+        """Return the parts of a full name: catalog, database, table."""
         catalog = self._session.catalog
         parts = name.split(".")
-        here = [catalog.currentCatalog(), catalog.currentDatabase()]
-        return here[: max(0, 3 - len(parts))] + parts
+        current = [catalog.currentCatalog(), catalog.currentDatabase()]
+        return current[: max(0, 3 - len(parts))] + parts
 
     def format_of(self, table: StreamingTable | MaterializedView) -> str:
         return table.format or str(self._session.conf.get(_DEFAULT_FORMAT))
 
-    def make(self, table: StreamingTable | MaterializedView, frame: DataFrame) -> None:
-        """Unless it is there."""
-        statement = create_statement(table, self.format_of(table), self._columns(table, frame))
+    def create_if_missing(self, table: StreamingTable | MaterializedView, frame: DataFrame) -> None:
+        """Create a table unless it exists. Its columns are those declared, else those of
+        ``frame``."""
+        statement = create_statement(
+            table, self.format_of(table), self._declared_columns(table, frame)
+        )
         self._session.sql(statement)
 
     def refill(self, view: MaterializedView, frame: DataFrame) -> None:
-        """With what ``frame`` holds now, in place of what was there. A view whose columns have
-        changed is made anew."""
+        """Replace the rows of a materialized view with the current rows of ``frame``.
+
+        Create the view if it does not exist; drop it and create it again if its columns changed."""
         name = quoted(view.name)
         if self._session.catalog.tableExists(view.name):
-            there = self._session.table(view.name).schema
-            if _shape(there) != _shape(frame.schema, view.partition_cols or ()):
+            existing = self._session.table(view.name).schema
+            if _columns_of(existing, []) != _columns_of(frame.schema, view.partition_cols or []):
                 self._session.sql(f"DROP TABLE {name}")
-        self.make(view, frame)
+        self.create_if_missing(view, frame)
         columns = self._session.table(view.name).columns
         frame.select(*[f"`{column}`" for column in columns]).write.insertInto(
             view.name, overwrite=True
         )
 
     def forget_files(self, name: str) -> None:
-        """Of a table or a view: the next who reads it looks at what files are there."""
+        """Drop the cached list of a table's files, so that the next query lists them again."""
         self._session.catalog.refreshTable(name)
 
     @contextmanager
     def settings(self, values: Mapping[str, str]) -> Iterator[None]:
-        """Set in the session within the block; queries that start there keep them."""
+        """Set values in the session within the block. A query started in the block keeps them."""
         conf = self._session.conf
-        before = {key: conf.get(key, None) for key in values}
+        previous = {key: conf.get(key, None) for key in values}
         for key, value in values.items():
             conf.set(key, value)
         try:
             yield
         finally:
-            for key, value in before.items():
+            for key, value in previous.items():
                 if value is None:
                     conf.unset(key)
                 else:
                     conf.set(key, value)
 
-    def _columns(self, table: StreamingTable | MaterializedView, frame: DataFrame) -> str:
+    def _declared_columns(self, table: StreamingTable | MaterializedView, frame: DataFrame) -> str:
         if isinstance(table.schema, str):
             return table.schema
         schema = table.schema if isinstance(table.schema, StructType) else frame.schema
@@ -86,32 +91,42 @@ class Tables:
         )
 
 
-def _shape(schema: StructType, last: Any = ()) -> list[tuple[str, str]]:
-    """Names and types; the columns ``last`` come at the end, as those of partitions do."""
+def _columns_of(schema: StructType, partition_columns: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the names and types of columns, those of partitions last: Spark stores them so."""
     rows = [(field.name, field.dataType.simpleString()) for field in schema.fields]
-    return [r for r in rows if r[0] not in last] + [r for r in rows if r[0] in last]
+    return [row for row in rows if row[0] not in partition_columns] + [
+        row for row in rows if row[0] in partition_columns
+    ]
 
 
-def create_statement(table: StreamingTable | MaterializedView, kind: str, columns: str) -> str:
-    """In SQL."""
-    parts = [f"CREATE TABLE IF NOT EXISTS {quoted(table.name)} ({columns}) USING {kind}"]
+def create_statement(
+    table: StreamingTable | MaterializedView, file_format: str, columns: str
+) -> str:
+    """Return the CREATE TABLE statement of a table.
+
+    ``file_format`` is its format, ``columns`` their definitions in SQL."""
+    parts = [f"CREATE TABLE IF NOT EXISTS {quoted(table.name)} ({columns}) USING {file_format}"]
     if table.partition_cols:
         parts.append(f"PARTITIONED BY ({', '.join(f'`{c}`' for c in table.partition_cols)})")
     if table.cluster_by:
         parts.append(f"CLUSTER BY ({', '.join(f'`{c}`' for c in table.cluster_by)})")
     if table.comment:
-        parts.append(f"COMMENT {_text(table.comment)}")
+        parts.append(f"COMMENT {_string_literal(table.comment)}")
     if table.table_properties:
-        pairs = (f"{_text(k)} = {_text(v)}" for k, v in table.table_properties.items())
+        pairs = (
+            f"{_string_literal(k)} = {_string_literal(v)}"
+            for k, v in table.table_properties.items()
+        )
         parts.append(f"TBLPROPERTIES ({', '.join(pairs)})")
     return " ".join(parts)
 
 
 def quoted(name: str) -> str:
-    """A name of one or more parts."""
+    """Quote a name of one or more parts for SQL."""
     return ".".join(f"`{part.strip('`')}`" for part in name.split("."))
 
 
-def _text(value: str) -> str:
+def _string_literal(value: str) -> str:
+    """Quote a string for SQL."""
     escaped = value.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"

@@ -1,4 +1,6 @@
-"""Check a pipeline or run it once, in a process whose events are shown and other lines logged."""
+"""Triggered runs: ``spark-pipelines`` checks a pipeline or runs it once, in another process.
+
+The user sees the events of the pipeline; every line of the process goes to a log file."""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ import signal
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,10 +20,10 @@ from typing import BinaryIO, Final
 from minikafka.spark.failure_text import cause_of
 from minikafka.spark.java import prepare_environment
 from minikafka.spark.pipeline.connect_server import SERVER_SETTINGS
-from minikafka.spark.pipeline.engine import Engine
+from minikafka.spark.pipeline.engine import CatalogKind, Engine, static_settings
 from minikafka.spark.pipeline.failures import PipelineError
-from minikafka.spark.pipeline.settings import static_settings
-from minikafka.spark.pipeline.signals import asked_to_stop
+from minikafka.spark.pipeline.run_log import ShowLine
+from minikafka.spark.pipeline.signals import stop_on_signals
 from minikafka.spark.pipeline.spec import Spec
 
 _EVENT: Final = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d: (.*)")
@@ -32,135 +34,145 @@ _COMPLETED: Final = re.compile(r"Flow '?(?P<flow>[^' ]+)'? has COMPLETED.*")
 _RUN: Final = "Run is "
 _FAILED: Final = re.compile(r"Flow '?(?P<flow>[^' ]+)'? has FAILED.*")
 _UNRESOLVED: Final = re.compile(
-    r"Failed to resolve flow: '(?P<flow>[^']+)'\.\s+Error: (?P<said>.+)"
+    r"Failed to resolve flow: '(?P<flow>[^']+)'\.\s+Error: (?P<error>.+)"
 )
-_LAST_WORDS: Final = 500  # lines: they hold the last traceback
-
-Show = Callable[[str], object]
+_LAST_LINES: Final = 500  # enough to hold the last traceback
 
 
-def run_once(
+def check(spec: Spec, engine: Engine, catalog: CatalogKind, log: Path, show: ShowLine) -> None:
+    """Check the definitions of a pipeline, without running it.
+
+    Raises PipelineError if they are invalid or if a signal stops the check; JavaError if there is
+    no usable Java; OSError if the process cannot be started."""
+    _run_process(spec, engine, ["dry-run"], catalog, log, show)
+
+
+def run_once(spec: Spec, engine: Engine, options: Sequence[str], log: Path, show: ShowLine) -> None:
+    """Run a pipeline once: process all records that are new since the last run.
+
+    ``options`` are those of ``spark-pipelines run``. Raises PipelineError if a flow fails or if a
+    signal stops the run; JavaError if there is no usable Java; OSError if the process cannot be
+    started."""
+    _run_process(spec, engine, ["run", *options], "hive", log, show)
+
+
+def _run_process(
     spec: Spec,
     engine: Engine,
-    deed: Sequence[str],
+    command: Sequence[str],
+    catalog: CatalogKind,
     log: Path,
-    show: Show,
-    keeps_tables: bool = True,
+    show: ShowLine,
 ) -> None:
-    """Check or run the pipeline in a process and wait for its end.
-
-    ``deed`` is ``run`` or ``dry-run`` with options of ``pyspark.pipelines.cli``. ``show`` is called
-    with each event that the user should see, ``log`` receives every line.
-
-    Raises PipelineError if the run fails or is ended by a signal; JavaError, OSError."""
+    """Run a command of ``spark-pipelines`` in a process and wait for its end."""
     prepare_environment(master=engine.master)
     if not engine.remote:
         engine.metastore_dir.mkdir(parents=True, exist_ok=True)
     with (
-        log.open("ab") as noise,
+        log.open("ab") as log_file,
         subprocess.Popen(
-            command_line(spec, engine, deed),
+            command_line(spec, engine, command),
             cwd=spec.folder,
-            env={**os.environ, **environment(spec, engine, keeps_tables)},
+            env={**os.environ, **environment(spec, engine, catalog)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         ) as process,
-        asked_to_stop(lambda: _end(process)) as asked,
+        stop_on_signals(lambda: _terminate(process)) as stop,
     ):
-        assert process.stdout is not None, "a pipe was asked for"
-        last = sift(process.stdout, noise, show)
+        assert process.stdout is not None, "Popen was called with a pipe"
+        last_lines = log_and_show(process.stdout, log_file, show)
         status = process.wait()
-    if asked.count:
-        raise PipelineError("stopped before its end: the next run goes on from there")
+    if stop.count:
+        raise PipelineError("the run was stopped before its end: the next run continues it")
     if status:
-        raise PipelineError(f"{failure_in(last)} (log: {log})")
+        raise PipelineError(f"{failure_in(last_lines)} (log: {log})")
 
 
-def command_line(spec: Spec, engine: Engine, deed: Sequence[str]) -> list[str]:
-    """PySpark's command for pipelines, beside a server of its own unless the engine names one. The
-    processes do not search the project's folder for modules (``-P``)."""
+def command_line(spec: Spec, engine: Engine, command: Sequence[str]) -> list[str]:
+    """Return the command line of PySpark's program for pipelines.
+
+    The program runs beside a Spark Connect server of its own unless the engine names a server. With
+    ``-P`` the processes do not search the project's folder for modules."""
     program = [sys.executable, "-P", "-m"]
-    command = [*program, "pyspark.pipelines.cli", *deed, "--spec", str(spec.path)]
+    client = [*program, "pyspark.pipelines.cli", *command, "--spec", str(spec.path)]
     if engine.remote:
-        return command
-    return [*program, "minikafka.spark.pipeline.connect_server", *command]
+        return client
+    return [*program, "minikafka.spark.pipeline.connect_server", *client]
 
 
-def environment(spec: Spec, engine: Engine, keeps_tables: bool) -> dict[str, str]:
-    """The variables which tell the process where Spark is, or with which settings to start it.
+def environment(spec: Spec, engine: Engine, catalog: CatalogKind) -> dict[str, str]:
+    """Return the environment variables that name the Spark Connect server or configure a new one.
 
-    Spark refuses static settings in a spec, so the server is given them at its start."""
+    Spark rejects static settings in a spec, so the server gets them at its start."""
     if engine.remote:
         return {"SPARK_REMOTE": engine.remote}
     settings = {
         "spark.master": engine.master,
         "spark.app.name": spec.name,
-        **static_settings(engine, keeps_tables),
+        **static_settings(engine, catalog),
         **SERVER_SETTINGS,
     }
-    words = [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
+    options = [each for key, value in settings.items() for each in ("--conf", f"{key}={value}")]
     return {
         "SPARK_HOME": str(_spark_home()),
-        "PYSPARK_SUBMIT_ARGS": shlex.join([*words, "pyspark-shell"]),
+        "PYSPARK_SUBMIT_ARGS": shlex.join([*options, "pyspark-shell"]),
     }
 
 
-def sift(lines: Iterable[bytes], noise: BinaryIO, show: Show) -> list[str]:
-    """Write all lines to ``noise`` and give the user's events to ``show``. Returns the last lines,
-    which hold the failure if there is one.
+def log_and_show(lines: Iterable[bytes], log_file: BinaryIO, show: ShowLine) -> list[str]:
+    """Write all lines to the log file and show the events of flows and of the run.
+
+    Returns the last lines, which hold the failure if there is one.
 
     Spark 4.3 reports a streaming flow as COMPLETED as soon as its query ends, and only then as
-    FAILED if it ended by an exception. So COMPLETED is shown when the run ends, unless the flow has
+    FAILED if an exception ended it. So COMPLETED is shown when the run ends, unless the flow has
     failed since."""
-    last: deque[str] = deque(maxlen=_LAST_WORDS)
+    last_lines: deque[str] = deque(maxlen=_LAST_LINES)
     completed: dict[str, str] = {}
     for raw in lines:
-        noise.write(raw)
+        log_file.write(raw)
         line = raw.decode(errors="replace").rstrip()
-        last.append(line)
+        last_lines.append(line)
         event = _EVENT.fullmatch(line)
         if event is None or not _SHOWN.fullmatch(event[1]):
             continue
         text = event[1]
-        if done := _COMPLETED.fullmatch(text):
-            completed[done["flow"]] = text
+        if found := _COMPLETED.fullmatch(text):
+            completed[found["flow"]] = text
             continue
         if failed := _FAILED.fullmatch(text):
             completed.pop(failed["flow"], None)
         elif text.startswith(_RUN):
-            _show_all(completed, show)
+            for held_back in completed.values():
+                show(held_back)
+            completed = {}
         show(text)
-    _show_all(completed, show)
-    noise.flush()
-    return list(last)
+    for held_back in completed.values():
+        show(held_back)
+    log_file.flush()
+    return list(last_lines)
 
 
-def _show_all(lines: dict[str, str], show: Show) -> None:
-    for line in lines.values():
-        show(line)
-    lines.clear()
-
-
-def failure_in(last: Sequence[str]) -> str:
-    """One line out of the last ones of a run that failed."""
-    unresolved = _UNRESOLVED.search("\n".join(last))
+def failure_in(last_lines: Sequence[str]) -> str:
+    """Return the failure of a run in one line, found in its last lines."""
+    unresolved = _UNRESOLVED.search("\n".join(last_lines))
     if unresolved is not None:
-        return f"flow {unresolved['flow']}: {cause_of(unresolved['said'])}"
-    flows = [found["flow"] for line in last if (found := _FAILED.search(line))]
-    where = f"flow {flows[-1]} failed: " if flows else ""
-    return where + cause_of("\n".join(last))
+        return f"flow {unresolved['flow']}: {cause_of(unresolved['error'])}"
+    flows = [found["flow"] for line in last_lines if (found := _FAILED.search(line))]
+    prefix = f"flow {flows[-1]} failed: " if flows else ""
+    return prefix + cause_of("\n".join(last_lines))
 
 
 def _spark_home() -> Path:
     found = find_spec("pyspark")
-    assert found is not None, "looked for before"
+    assert found is not None, "the verb has checked that PySpark is installed"
     assert found.origin is not None, found
     return Path(found.origin).parent
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _terminate(process: subprocess.Popen[bytes]) -> None:
     """Send SIGTERM to the process group: the run, its JVM and Spark's Python workers."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""Checkpoints as Spark writes them, and what `pipeline status` says of them. No Spark."""
+"""Checkpoints in Spark's file format, and the rows of `pipeline status` for them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from minikafka.spark.pipeline.checkpoints import (
     find_checkpoints,
     read_checkpoint,
 )
-from minikafka.spark.pipeline.status import FlowStatus, pipeline_status, status_of
+from minikafka.spark.pipeline.status import FlowStatus, flow_statuses
 
 TABLE = ("spark_catalog", "default", "hourly")
 
 
 def write_checkpoint(folder: Path, offsets: list[list[Any]], commits: int) -> None:
-    """``offsets``: of each batch the lines of its sources; ``commits``: how many are done."""
+    """Write a checkpoint. ``offsets`` has the lines of the sources for each batch; the first
+    ``commits`` batches are completed."""
     for log in ("offsets", "commits"):
         (folder / log).mkdir(parents=True)
     (folder / "metadata").write_text('{"id":"q-1"}')
@@ -35,7 +36,7 @@ def write_checkpoint(folder: Path, offsets: list[list[Any]], commits: int) -> No
         (folder / "commits" / str(batch)).write_text('v1\n{"nextBatchWatermarkMs":0}')
 
 
-def test_of_the_last_batch_that_is_done(tmp_path: Path) -> None:
+def test_status_shows_the_offsets_after_the_last_completed_batch(tmp_path: Path) -> None:
     sources = [[{"t": {"0": n, "1": 2 * n}}, {"logOffset": n}, "-"] for n in range(3)]
     write_checkpoint(tmp_path, sources, 2)
     point = read_checkpoint(tmp_path, "sink", "flow")
@@ -43,21 +44,23 @@ def test_of_the_last_batch_that_is_done(tmp_path: Path) -> None:
     assert point.sources == ({TopicPartition("t", 0): 1, TopicPartition("t", 1): 2},)
     ends = {TopicPartition("t", 0): 11, TopicPartition("t", 1): 1}
     flow = FlowStatus("flow", "sink", 1, 2, "1970-01-01T00:00:01+00:00")
-    assert list(status_of(point, ends)) == [
+    assert list(flow_statuses(point, ends)) == [
         flow._replace(topic="t", partition=0, next=1, end=11, lag=10),
         flow._replace(topic="t", partition=1, next=2, end=1, lag=0),
     ]
 
 
-def test_before_the_first_batch_is_done(tmp_path: Path) -> None:
+def test_status_has_one_row_without_topic_before_the_first_batch_is_completed(
+    tmp_path: Path,
+) -> None:
     write_checkpoint(tmp_path, [[{"t": {"0": 1}}]], 0)
     point = read_checkpoint(tmp_path, "sink", "flow")
     assert (point.batch, point.planned, point.sources) == (-1, 0, ())
-    assert list(status_of(point, {})) == [FlowStatus("flow", "sink", -1, 0, None)]
+    assert list(flow_statuses(point, {})) == [FlowStatus("flow", "sink", -1, 0, None)]
 
 
-def test_the_newest_of_each_flow_is_found(tmp_path: Path) -> None:
-    """Each full refresh begins the next number; ten is newer than nine."""
+def test_the_newest_checkpoint_of_each_flow_is_found(tmp_path: Path) -> None:
+    """Each full refresh starts a folder with the next number. Folder 10 is newer than folder 9."""
     flow = Path(checkpoint_folder(str(tmp_path), TABLE, "flow"))
     for number in (0, 9, 10):
         write_checkpoint(flow / str(number), [[{"t": {"0": number}}]], 1)
@@ -67,12 +70,12 @@ def test_the_newest_of_each_flow_is_found(tmp_path: Path) -> None:
     found = {(each.target, each.flow): each for each in find_checkpoints(tmp_path)}
     assert set(found) == {("spark_catalog.default.hourly", "flow"), ("sink", "other")}
     assert found["spark_catalog.default.hourly", "flow"].sources == ({TopicPartition("t", 0): 10},)
-    rows = pipeline_status(tmp_path, None)
+    rows = [row for each in find_checkpoints(tmp_path) for row in flow_statuses(each, {})]
     assert [(row.flow, row.next, row.end, row.lag) for row in rows] == [
         ("other", None, None, None),
         ("flow", 10, None, None),
     ]
 
 
-def test_nothing_was_run_yet(tmp_path: Path) -> None:
-    assert pipeline_status(tmp_path / "state", "127.0.0.1:1") == []
+def test_a_pipeline_that_never_ran_has_no_checkpoints(tmp_path: Path) -> None:
+    assert list(find_checkpoints(tmp_path / "state")) == []

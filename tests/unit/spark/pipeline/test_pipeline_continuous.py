@@ -1,4 +1,4 @@
-"""A continuous run whose start fails leaves no query running."""
+"""A continuous run whose start fails stops the queries that it has started."""
 
 from __future__ import annotations
 
@@ -22,8 +22,11 @@ def test_flows_that_were_started_are_stopped_when_a_later_one_fails(
     calls: list[str] = []
 
     class Run:
-        def __init__(self, *_: Any) -> None:
-            """Starts one query, and fails at the second."""
+        """A run whose start fails at its second query."""
+
+        @classmethod
+        def load(cls, *_: Any) -> Run:
+            return cls()
 
         def start(self) -> None:
             calls.append("start")
@@ -35,7 +38,7 @@ def test_flows_that_were_started_are_stopped_when_a_later_one_fails(
     session = SimpleNamespace(stop=lambda: calls.append("stop session"))
     monkeypatch.setattr(continuous, "ContinuousRun", Run)
     monkeypatch.setattr(continuous, "local_session", lambda *_: session)
-    monkeypatch.setattr(continuous, "static_settings", lambda _: {})
+    monkeypatch.setattr(continuous, "static_settings", lambda *_: {})
     spec: Any = SimpleNamespace(name="shop", configuration={})
     engine: Any = SimpleNamespace(
         metastore_dir=tmp_path / "metastore", state_dir=tmp_path, master="local"

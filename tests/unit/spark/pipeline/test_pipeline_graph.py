@@ -1,12 +1,7 @@
-"""What the files of a pipeline define, how it is resolved, what is said when it fails."""
+"""The graph that the definitions of a pipeline make, and the statements that create its tables."""
 
 from __future__ import annotations
 
-import io
-import os
-import signal
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,33 +13,27 @@ from pyspark.pipelines.graph_element_registry import (
     graph_element_registration_context,
 )
 
-from minikafka.spark.pipeline.failures import PipelineError, spark_told_in_a_line
+from minikafka.spark.pipeline.failures import PipelineError
 from minikafka.spark.pipeline.graph import (
-    Graph,
     GraphElements,
     MaterializedView,
     Sink,
     StreamingTable,
     TemporaryView,
 )
-from minikafka.spark.pipeline.noise import fresh_log, stderr_in
-from minikafka.spark.pipeline.ordering import resolve_all
-from minikafka.spark.pipeline.resolving import Missing, refuse
-from minikafka.spark.pipeline.signals import asked_to_stop
 from minikafka.spark.pipeline.tables import create_statement, quoted
-from minikafka.spark.pipeline.triggered import failure_in, sift
 
 
 def no_sql(*_: Any) -> None:
-    raise AssertionError("no SQL here")
+    raise AssertionError("no file is SQL")
 
 
 def frame() -> Any:
-    raise AssertionError("only named, never called")
+    raise AssertionError("defining a flow does not call its function")
 
 
-def test_the_internal_interface_of_pyspark_is_the_one_we_know() -> None:
-    """Fails with a PySpark in which it has changed: then graph.py has to follow."""
+def test_pyspark_registers_definitions_by_the_known_internal_interface() -> None:
+    """This fails if a new PySpark changes the interface: then graph.py must follow."""
     elements = GraphElements(no_sql)
     with graph_element_registration_context(elements):
         dp.temporary_view(name="view")(frame)
@@ -75,9 +64,9 @@ def test_the_internal_interface_of_pyspark_is_the_one_we_know() -> None:
     assert quoted("a.`b`.c") == "`a`.`b`.`c`"
 
 
-def test_what_does_not_fit_together() -> None:
+def test_inconsistent_definitions_are_refused() -> None:
     elements = GraphElements(no_sql)
-    with pytest.raises(PipelineError, match="no flows"):
+    with pytest.raises(PipelineError, match="define no flows"):
         elements.graph()
     with graph_element_registration_context(elements):
         dp.append_flow(target="nowhere", name="lost")(frame)
@@ -92,114 +81,3 @@ def test_what_does_not_fit_together() -> None:
         dp.append_flow(target="nowhere", name="second")(frame)
         with pytest.raises(PipelineError, match="nowhere is written by lost and second: files"):
             elements.graph()
-
-
-def test_flows_are_tried_until_what_they_read_is_there() -> None:
-    needs = {"c": "b", "b": "a", "a": "", "d": "c", "x": "y", "y": "x"}
-    there = {""}
-
-    def attempt(name: str) -> str | None:
-        if needs[name] in there:
-            there.add(name)
-            return None
-        return f"{name} lacks {needs[name]}"
-
-    assert resolve_all(needs, attempt) == (["a", "b", "c", "d"], ["x lacks y", "y lacks x"])
-    assert resolve_all(["d", "a"], attempt) == (["d", "a"], [])
-
-
-def test_what_is_missing_is_told_by_its_cause() -> None:
-    graph = Graph({"b": SimpleNamespace()}, ())  # type: ignore[dict-item]
-    refuse([], graph)
-    with pytest.raises(PipelineError, match="flow b: z is missing"):
-        refuse([Missing("a", "b", "unused"), Missing("b", "z", "flow b: z is missing")], graph)
-    with pytest.raises(PipelineError, match="wait for each other: a reads b, c reads b"):
-        refuse([Missing("a", "b", ""), Missing("c", "b", "")], graph)
-
-
-FAILED = """\
-[STREAM_FAILED] Query [id = 2] terminated with exception: Traceback (most recent call last):
-  File "/x/cluster.py", line 189, in partitions
-    raise KafkaError(code, f"topic {name}: {_reason(code)}")
-minikafka.kernel.errors.KafkaError: UNKNOWN_TOPIC_OR_PARTITION: topic t: does not exist
-"""
-
-
-def test_what_spark_raises_is_told_in_a_line(tmp_path: Path) -> None:
-    from py4j.protocol import Py4JError
-    from pyspark.errors import AnalysisException
-
-    log = tmp_path / "run.log"
-    for raised in (Py4JError("gone\n\tat x"), AnalysisException("gone\n\tat x")):
-        with pytest.raises(PipelineError) as told, spark_told_in_a_line(log):
-            raise raised
-        assert str(told.value) == f"gone (log: {log})"
-
-
-def test_noise_goes_to_the_log_and_events_to_the_user() -> None:
-    out = io.BytesIO()
-    shown: list[str] = []
-    lines = [
-        b"26/11/21 20:12:10 WARN HiveConf: noise\n",
-        b"2026-11-21 20:12:10: Loading definitions.\n",
-        b"2026-11-21 20:12:16: Flow to_out is RUNNING.\n",
-        b"2026-11-21 20:12:16: Flow 'to_out' has FAILED.\n",
-        *(line.encode() + b"\n" for line in FAILED.splitlines()),
-    ]
-    last = sift(lines, out, shown.append)
-    assert out.getvalue() == b"".join(lines)
-    assert shown == ["Flow to_out is RUNNING.", "Flow 'to_out' has FAILED."]
-    assert failure_in(last).startswith("flow to_out failed: KafkaError: UNKNOWN_TOPIC")
-    assert failure_in(["no Java"]) == "no Java"
-    lines = [
-        "12: Failed to resolve flow: 'a.b.totals'.",
-        "Error: [NO_COLUMN] x SQLSTATE: 42703",
-        *last,
-    ]
-    assert failure_in(lines) == "flow a.b.totals: [NO_COLUMN] x"
-
-
-def test_a_flow_that_failed_is_not_called_completed() -> None:
-    """Spark says both of one flow when its query ends by an exception."""
-    texts = [
-        "Flow spark_catalog.shop.a is RUNNING.",
-        "Flow spark_catalog.shop.b is RUNNING.",
-        "Flow spark_catalog.shop.a has COMPLETED.",
-        "Flow spark_catalog.shop.b has COMPLETED.",
-        "Flow 'spark_catalog.shop.a' has FAILED.",
-        "Flow spark_catalog.shop.a is RUNNING.",
-        "Flow spark_catalog.shop.a has COMPLETED.",
-        "Flow 'spark_catalog.shop.a' has FAILED more than 2 times and will not be restarted.",
-        "Run is FAILED.",
-    ]
-    shown: list[str] = []
-    sift([f"2026-11-21 20:12:16: {text}\n".encode() for text in texts], io.BytesIO(), shown.append)
-    assert [text for text in shown if ".a" in text] == [
-        text for text in texts if ".a" in text and "COMPLETED" not in text
-    ]
-    assert shown[-2:] == ["Flow spark_catalog.shop.b has COMPLETED.", "Run is FAILED."]
-
-
-def test_standard_error_of_all_is_in_the_log(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    log = fresh_log(tmp_path / "logs" / "run.log")
-    with stderr_in(log):
-        os.write(2, b"noise\n")
-    os.write(2, b"seen\n")
-    assert capfd.readouterr().err == "seen\n"
-    assert log.read_text() == "noise\n"
-    assert fresh_log(log).read_text() == ""
-    assert (tmp_path / "logs" / "run.log.1").read_text() == "noise\n"
-
-
-def test_signals_ask_and_do_nothing_else() -> None:
-    before = signal.getsignal(signal.SIGTERM)
-    called: list[int] = []
-    with asked_to_stop(lambda: called.append(1)) as asked:
-        assert not asked.wait(0)
-        signal.raise_signal(signal.SIGTERM)
-        signal.raise_signal(signal.SIGINT)
-        assert asked.wait(0)
-        assert (asked.count, called) == (2, [1, 1])
-    assert signal.getsignal(signal.SIGTERM) is before

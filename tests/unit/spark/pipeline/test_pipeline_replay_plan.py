@@ -1,4 +1,4 @@
-"""The range of a replay: from what the user writes to options of the data source."""
+"""The range of a replay, its options for the data source, and the plan that fixes its offsets."""
 
 from __future__ import annotations
 
@@ -12,8 +12,12 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError
 from minikafka.spark.options import Subscription
 from minikafka.spark.pipeline import replay_plan
-from minikafka.spark.pipeline.replay_plan import ReplayPlan
-from minikafka.spark.pipeline.replay_range import described, parse_range, without_range
+from minikafka.spark.pipeline.replay_plan import (
+    ReplayPlan,
+    parse_range,
+    source_text,
+    without_range,
+)
 
 ORDERS = Subscription(topics=("orders",))
 MAY = 1714521600000
@@ -30,7 +34,7 @@ MAY = 1714521600000
         ('{"orders":{"0":5},"x":{"0":1}}', {"startingoffsets": '{"orders": {"0": 5}}'}),
     ],
 )
-def test_how_a_start_may_be_written(text: str, options: dict[str, str]) -> None:
+def test_a_start_is_a_time_or_offsets_or_an_edge(text: str, options: dict[str, str]) -> None:
     found = parse_range(text, "latest").options(ORDERS)
     assert found.pop("endingoffsets") == "latest"
     assert found.pop("startingoffsetsbytimestampstrategy") == "latest"
@@ -38,24 +42,24 @@ def test_how_a_start_may_be_written(text: str, options: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("text", ["yesterday", "", '{"orders":[1]}', "2024-13-01"])
-def test_what_says_no_range(text: str) -> None:
+def test_an_invalid_edge_is_refused_with_its_option(text: str) -> None:
     with pytest.raises(ConfigError, match="--to"):
         parse_range("earliest", text)
 
 
-def test_offsets_go_to_the_sources_that_have_them() -> None:
-    given = parse_range('{"a":{"0":1,"1":2},"b":{"0":3}}', "latest")
+def test_a_source_gets_the_offsets_of_its_own_partitions() -> None:
+    offsets = parse_range('{"a":{"0":1,"1":2},"b":{"0":3}}', "latest")
     pattern = Subscription(pattern="a|c")
-    assert json.loads(given.options(pattern)["startingoffsets"]) == {"a": {"0": 1, "1": 2}}
+    assert json.loads(offsets.options(pattern)["startingoffsets"]) == {"a": {"0": 1, "1": 2}}
     one = Subscription(partitions=(TopicPartition("a", 1),))
-    assert json.loads(given.options(one)["startingoffsets"]) == {"a": {"1": 2}}
-    assert [described(each) for each in (pattern, one, ORDERS)] == ["a|c", "a-1", "orders"]
-    with pytest.raises(ConfigError, match="say nothing of orders"):
-        given.options(ORDERS)
+    assert json.loads(offsets.options(one)["startingoffsets"]) == {"a": {"1": 2}}
+    assert [source_text(each) for each in (pattern, one, ORDERS)] == ["a|c", "a-1", "orders"]
+    with pytest.raises(ConfigError, match="no offsets for orders"):
+        offsets.options(ORDERS)
 
 
-def test_options_of_streams_are_left_out() -> None:
-    given = {
+def test_range_options_of_a_stream_are_left_out() -> None:
+    options = {
         "startingOffsets": "latest",
         "startingTimestamp": "1",
         "endingOffsetsByTimestamp": "{}",
@@ -65,10 +69,10 @@ def test_options_of_streams_are_left_out() -> None:
         "subscribe": "orders",
         "failOnDataLoss": "false",
     }
-    assert without_range(given) == {"subscribe": "orders", "failOnDataLoss": "false"}
+    assert without_range(options) == {"subscribe": "orders", "failOnDataLoss": "false"}
 
 
-def test_a_second_run_reads_what_the_first_one_read(
+def test_a_second_run_reads_the_offsets_of_the_first_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ends = iter([10, 99])
@@ -76,10 +80,10 @@ def test_a_second_run_reads_what_the_first_one_read(
     def resolved(_options: Any) -> dict[str, Any]:
         return {"start": {"orders": {"0": 4}}, "end": {"orders": {"0": next(ends)}}}
 
-    monkeypatch.setattr(replay_plan, "_resolved", resolved)
+    monkeypatch.setattr(replay_plan, "_resolved_offsets", resolved)
     source = {"kafka.bootstrap.servers": "h:1", "subscribe": "orders", "startingoffsets": "latest"}
     for _ in range(2):
-        plan = ReplayPlan.of(tmp_path, "may", "2024-05-01", "latest")
+        plan = ReplayPlan.load(tmp_path, "may", "2024-05-01", "latest")
         options = plan.options(source)
         assert json.loads(options["startingoffsets"]) == {"orders": {"0": 4}}
         assert json.loads(options["endingoffsets"]) == {"orders": {"0": 10}}
@@ -87,6 +91,6 @@ def test_a_second_run_reads_what_the_first_one_read(
     with pytest.raises(
         ConfigError, match=r"--sink-id may is a replay --from 2024-05-01 --to latest"
     ):
-        ReplayPlan.of(tmp_path, "may", "2024-06-01", "latest")
+        ReplayPlan.load(tmp_path, "may", "2024-06-01", "latest")
     with pytest.raises(ConfigError, match="--sink-id a/b"):
-        ReplayPlan.of(tmp_path, "a/b", "2024-06-01", "latest")
+        ReplayPlan.load(tmp_path, "a/b", "2024-06-01", "latest")

@@ -1,0 +1,60 @@
+"""The errors and the exit status of the verb `pipeline`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("yaml")
+
+from minikafka.cli.main import main
+from minikafka.spark.pipeline.failures import PipelineError
+from minikafka.spark.pipeline.project import make_project
+
+
+def test_a_failed_flow_sets_the_exit_status_and_prints_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("pyspark.pipelines")
+
+    def fail(*_: object) -> None:
+        os.write(2, b"26/11/21 20:00:00 WARN noise")
+        raise PipelineError("flow even failed: KafkaError: no leader")
+
+    monkeypatch.setattr("minikafka.spark.pipeline.continuous.run_continuously", fail)
+    make_project(tmp_path / "shop")
+    assert main(["pipeline", "run", str(tmp_path / "shop"), "--continuous"]) == 1
+    out, err = capfd.readouterr()
+    log = tmp_path / "shop" / "state" / "logs" / "continuous.log"
+    assert out == f"pipeline=shop log={log}\n"
+    assert err == "minikafka: flow even failed: KafkaError: no leader\n"
+    assert log.read_text().endswith("WARN noise")
+
+
+def test_each_user_error_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["pipeline", "init", "shop"]) == 0
+    assert main(["pipeline", "init", "shop"]) == 1
+    assert main(["pipeline", "run", "shop", "--continuous", "--trigger", "often"]) == 1
+    assert main(["pipeline", "run", "nowhere"]) == 1
+    monkeypatch.setattr("minikafka.cli.pipeline.NEEDED", ("pyspark", "no_such_package"))
+    assert main(["pipeline", "check", "shop"]) == 1
+    assert capfd.readouterr().err.splitlines() == [
+        "minikafka: shop exists already: choose another name",
+        "minikafka: --trigger often: not a duration, write 1s or 500ms",
+        "minikafka: No such file or directory: nowhere",
+        "minikafka: not installed: no_such_package (in a checkout: pip install '.[spark]')",
+    ]
+    assert os.listdir(tmp_path) == ["shop"]
+
+
+def test_the_verb_is_imported_without_pyspark() -> None:
+    """Otherwise it could not report that PySpark is not installed."""
+    program = "import sys; sys.modules['pyspark'] = None; import minikafka.cli.pipeline"
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
