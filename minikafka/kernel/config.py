@@ -85,7 +85,7 @@ class Setting:
     """One configuration key. ``default`` is REQUIRED, None (unset) or a parsed value.
 
     ``synonyms`` are the broker keys that give a topic key its default, first found wins.
-    ``effective`` is False for keys that are accepted and kept but not acted on yet.
+    ``effective`` is False for keys that are accepted, kept and shown, but change nothing.
     """
 
     name: str
@@ -160,11 +160,13 @@ class Setting:
 
 @dataclass(frozen=True)
 class ConfigDef:
-    """A set of settings. ``ignored`` are Kafka's keys that this broker knows of but lacks."""
+    """A set of settings. ``ignored`` are keys of Kafka that are accepted without effect; keys in
+    ``refused`` have a reason why they are not accepted."""
 
     settings: Mapping[str, Setting]
     ignored: frozenset[str] = frozenset()
     ignored_prefixes: tuple[str, ...] = ()
+    refused: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -172,11 +174,16 @@ class ConfigDef:
         rows: Iterable[Setting],
         ignored: Iterable[str] = (),
         ignored_prefixes: tuple[str, ...] = (),
+        refused: Mapping[str, str] | None = None,
     ) -> ConfigDef:
-        return cls({row.name: row for row in rows}, frozenset(ignored), ignored_prefixes)
+        by_name = {row.name: row for row in rows}
+        return cls(by_name, frozenset(ignored), ignored_prefixes, refused or {})
 
     def require_known(self, name: str) -> None:
-        """Raises ConfigError with the nearest known name."""
+        """Raises ConfigError for a key that is refused, and for an unknown one, with the nearest
+        known name."""
+        if name in self.refused:
+            raise ConfigError(f"Configuration {name} is not supported: {self.refused[name]}")
         if name in self.settings or name in self.ignored or name.startswith(self.ignored_prefixes):
             return
         near = difflib.get_close_matches(name, [*self.settings, *self.ignored], n=1, cutoff=0.6)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from minikafka.kernel.config import (
@@ -75,6 +76,7 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     # -- ZooKeeper
     _string("zookeeper.connect", REQUIRED, "ZooKeeper servers, host:port,... with an optional chroot at the end.", non_empty),
     _int("zookeeper.session.timeout.ms", 18000, "ZooKeeper drops this broker after so long without a sign of life."),
+    _bool("zookeeper.set.acl", False, "Only false: znodes are open to all.", lambda value: "znodes are created without ACLs" if value else None, effective=False),
     _int("zookeeper.connection.timeout.ms", None, "Longest wait for the first connection to ZooKeeper; the session time-out if unset."),
     # -- identity and listeners
     _int("broker.id", -1, "Id of this broker; -1 has one generated above reserved.broker.max.id."),
@@ -205,24 +207,67 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _long("controlled.shutdown.retry.backoff.ms", 5000, "Pause between those attempts.", at_least(0)),
 )
 
-# Keys of Kafka that are accepted, so that existing files can be used, but that have no effect yet.
-_IGNORED = """
-    advertised.host.name advertised.port alter.config.policy.class.name background.threads
-    connection.failed.authentication.delay.ms connections.max.reauth.ms control.plane.listener.name
-    controller.quota.window.num controller.quota.window.size.seconds create.topic.policy.class.name
-    group.consumer.heartbeat.interval.ms group.coordinator.threads
-    log.preallocate max.connection.creation.rate
-    max.connections.per.ip max.connections.per.ip.overrides
-    max.request.partition.size.limit metric.reporters metrics.num.samples metrics.recording.level
-    metrics.sample.window.ms num.io.threads num.network.threads
-    principal.builder.class
-    queued.max.request.bytes quota.window.num quota.window.size.seconds
-    replica.socket.receive.buffer.bytes request.timeout.ms socket.listen.backlog.size
-    socket.receive.buffer.bytes socket.send.buffer.bytes
-    zookeeper.max.in.flight.requests
-    zookeeper.set.acl
-"""
-IGNORED_BROKER_SETTINGS = tuple(_IGNORED.split())
+# Keys of Kafka that may be in a configuration file and have no effect: key, and why.
+_ONE_THREAD = "A broker here is one event loop, with a few helper threads for disks."
+_NO_METRICS = "Metrics go to debug.listener alone."
+_NO_LOGIN = "All listeners are PLAINTEXT: nobody authenticates."
+_NO_QUOTAS = "Clients are not throttled."
+_OS_BUFFERS = "The operating system sizes the buffers of sockets."
+_ONE_LIMIT = "Only max.connections limits connections."
+IGNORED_BROKER_SETTINGS: Mapping[str, str] = {
+    "advertised.host.name": "Kafka 3.0 removed it; see advertised.listeners.",
+    "advertised.port": "Kafka 3.0 removed it; see advertised.listeners.",
+    "background.threads": _ONE_THREAD,
+    "connection.failed.authentication.delay.ms": _NO_LOGIN,
+    "connections.max.reauth.ms": _NO_LOGIN,
+    "control.plane.listener.name": "The controller uses the listener that brokers use among themselves.",
+    "controller.quota.window.num": _NO_QUOTAS,
+    "controller.quota.window.size.seconds": _NO_QUOTAS,
+    "group.consumer.heartbeat.interval.ms": "Groups of KIP-848 are not served, as by Kafka 3.9 with ZooKeeper.",
+    "group.coordinator.threads": _ONE_THREAD,
+    "log.preallocate": "Segment files grow as records are appended.",
+    "max.connection.creation.rate": _ONE_LIMIT,
+    "max.connections.per.ip": _ONE_LIMIT,
+    "max.connections.per.ip.overrides": _ONE_LIMIT,
+    "max.request.partition.size.limit": "DescribeTopicPartitions is not served, as by Kafka 3.9 with ZooKeeper.",
+    "metric.reporters": _NO_METRICS,
+    "metrics.num.samples": _NO_METRICS,
+    "metrics.recording.level": _NO_METRICS,
+    "metrics.sample.window.ms": _NO_METRICS,
+    "num.io.threads": _ONE_THREAD,
+    "num.network.threads": _ONE_THREAD,
+    "principal.builder.class": _NO_LOGIN,
+    "queued.max.request.bytes": "Each connection is bounded instead; see queued.max.requests.",
+    "quota.window.num": _NO_QUOTAS,
+    "quota.window.size.seconds": _NO_QUOTAS,
+    "replica.socket.receive.buffer.bytes": _OS_BUFFERS,
+    "request.timeout.ms": "See replica.socket.timeout.ms and controller.socket.timeout.ms.",
+    "socket.listen.backlog.size": "The length of the accept queue is fixed.",
+    "socket.receive.buffer.bytes": _OS_BUFFERS,
+    "socket.send.buffer.bytes": _OS_BUFFERS,
+    "zookeeper.max.in.flight.requests": "Requests to ZooKeeper are bundled instead, hundreds in one.",
+}
+IGNORED_BROKER_PREFIXES: Mapping[str, str] = {
+    "client.quota.": _NO_QUOTAS,
+    "listener.name.": "All listeners are PLAINTEXT, and all are configured alike.",
+    "sasl.": _NO_LOGIN,
+    "ssl.": "All listeners are PLAINTEXT: nothing is encrypted.",
+    "zookeeper.ssl.": "ZooKeeper is reached without TLS.",
+}
+
+# Keys of Kafka that are refused, since an operator who sets one relies on its effect: key, and why.
+_KRAFT = "Brokers here keep their metadata in ZooKeeper."
+_NO_JAVA = "Brokers here load no Java class, so the policy would not be applied."
+REFUSED_BROKER_SETTINGS: Mapping[str, str] = {
+    "alter.config.policy.class.name": _NO_JAVA,
+    "authorizer.class.name": "Brokers here authorize everybody.",
+    "controller.listener.names": _KRAFT,
+    "controller.quorum.voters": _KRAFT,
+    "create.topic.policy.class.name": _NO_JAVA,
+    "node.id": f"{_KRAFT} Set broker.id.",
+    "process.roles": _KRAFT,
+    "super.users": "Brokers here authorize everybody.",
+}
 
 # What decides a topic's shape on disk and in flight; the synonym is the broker key of its default.
 TOPIC_SETTINGS: tuple[Setting, ...] = (
@@ -251,7 +296,7 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
     _double("min.cleanable.dirty.ratio", 0.5, "Share of dirty log that starts compaction.", between(0, 1), ("log.cleaner.min.cleanable.ratio",)),
     _long("min.compaction.lag.ms", 0, "Least age before compaction.", at_least(0), ("log.cleaner.min.compaction.lag.ms",)),
     _int("min.insync.replicas", 1, "Least ISR size for which acks=all is accepted.", at_least(1), ("min.insync.replicas",)),
-    _bool("preallocate", False, "Reserve segment files in full.", None, ("log.preallocate",), False),
+    _bool("preallocate", False, "Segment files grow as records are appended.", None, ("log.preallocate",), False),
     _bool("remote.storage.enable", False, "Tiered storage is not part of this broker.", lambda v: "tiered storage is not supported" if v else None, (), False),
     _long("retention.bytes", -1, "Most bytes a partition keeps.", at_least(-1), ("log.retention.bytes",)),
     _long("retention.ms", 604800000, "How long a partition keeps data.", at_least(-1), ("log.retention.ms", "log.retention.minutes", "log.retention.hours")),
@@ -266,7 +311,8 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
 BROKER_CONFIG = ConfigDef.of(
     BROKER_SETTINGS,
     IGNORED_BROKER_SETTINGS,
-    ignored_prefixes=("listener.name.", "sasl.", "ssl.", "zookeeper.ssl.", "client.quota."),
+    ignored_prefixes=tuple(IGNORED_BROKER_PREFIXES),
+    refused=REFUSED_BROKER_SETTINGS,
 )
 TOPIC_CONFIG = ConfigDef.of(TOPIC_SETTINGS)
 

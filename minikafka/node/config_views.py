@@ -78,14 +78,12 @@ def log_manager(config: Config) -> LogManagerConfig:
         ),
         log=topic_config(topic_defaults(config)).log,
         cleaner=log_cleaner(config),
-        moves_quota=_quota(config, "alter.log.dirs.replication.quota"),
-    )
-
-
-def _quota(config: Config, keys: str) -> QuotaConfig:
-    return QuotaConfig(
-        window_num=config.integer(f"{keys}.window.num"),
-        window_size_seconds=config.integer(f"{keys}.window.size.seconds"),
+        moves_quota=QuotaConfig(
+            window_num=config.integer("alter.log.dirs.replication.quota.window.num"),
+            window_size_seconds=config.integer(
+                "alter.log.dirs.replication.quota.window.size.seconds"
+            ),
+        ),
     )
 
 
@@ -129,7 +127,10 @@ def replica_manager(config: Config, broker_id: int, listener: str) -> ReplicaMan
             num_replica_fetchers=config.integer("num.replica.fetchers"),
             release=release(config),
         ),
-        quota=_quota(config, "replication.quota"),
+        quota=QuotaConfig(
+            window_num=config.integer("replication.quota.window.num"),
+            window_size_seconds=config.integer("replication.quota.window.size.seconds"),
+        ),
     )
 
 

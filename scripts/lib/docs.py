@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from minikafka.kernel.config import REQUIRED, Setting
 from minikafka.kernel.dynamic_settings import EFFECTIVE_AT_ONCE, RUN_TIME_SETTINGS, is_dynamic
-from minikafka.kernel.settings import BROKER_SETTINGS, IGNORED_BROKER_SETTINGS, TOPIC_SETTINGS
+from minikafka.kernel.settings import (
+    BROKER_SETTINGS,
+    IGNORED_BROKER_PREFIXES,
+    IGNORED_BROKER_SETTINGS,
+    REFUSED_BROKER_SETTINGS,
+    TOPIC_SETTINGS,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIGURATION = ROOT / "docs" / "configuration.md"
@@ -18,7 +24,7 @@ def table(rows: Iterable[Setting]) -> list[str]:
     lines = ["| key | type | default | what it does |", "|---|---|---|---|"]
     for row in rows:
         default = "required" if row.default is REQUIRED else row.text(row.default) or ""
-        later = "" if row.effective else " *Kept, not acted on yet.*"
+        later = "" if row.effective else " *No effect.*"
         lines.append(f"| `{row.name}` | {row.type.name.lower()} | {default} | {row.doc}{later} |")
     return lines
 
@@ -30,6 +36,11 @@ def broker_table() -> list[str]:
         kept = " kept |" if is_dynamic(row.name) else " |"
         heads.append(" yes |" if row.name in EFFECTIVE_AT_ONCE else kept)
     return [line + more for line, more in zip(table(BROKER_SETTINGS), heads, strict=True)]
+
+
+def reasons(keys: Mapping[str, str]) -> list[str]:
+    rows = [f"| `{name}` | {why} |" for name, why in sorted(keys.items())]
+    return ["| key | why |", "|---|---|", *rows]
 
 
 def configuration() -> str:
@@ -62,11 +73,19 @@ def configuration() -> str:
         "",
         "## Accepted without effect",
         "",
-        "Keys of Kafka that may stand in a file and do nothing yet; the broker names them when it",
-        "starts. So do keys that begin with `listener.name.`, `sasl.`, `ssl.`, `zookeeper.ssl.`",
-        "and `client.quota.`.",
+        "These keys of Kafka may be in a configuration file, so that existing files can be used.",
+        "They change nothing, and the broker logs their names when it starts. Keys that are marked",
+        "*No effect* in the tables above are accepted too, and shown to clients.",
         "",
-        ", ".join(f"`{name}`" for name in sorted(IGNORED_BROKER_SETTINGS)),
+        *reasons(IGNORED_BROKER_SETTINGS),
+        *reasons({f"{prefix}*": why for prefix, why in IGNORED_BROKER_PREFIXES.items()})[2:],
+        "",
+        "## Refused",
+        "",
+        "Whoever sets one of these keys of Kafka relies on its effect, so a broker does not start",
+        "with it.",
+        "",
+        *reasons(REFUSED_BROKER_SETTINGS),
         "",
     ]
     return "\n".join(lines)

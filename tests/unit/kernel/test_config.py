@@ -73,6 +73,27 @@ def test_known_keys_without_effect_are_reported_not_refused() -> None:
     assert config.without_effect == ("num.io.threads", "num.network.threads")
 
 
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("create.topic.policy.class.name", "the policy would not be applied"),
+        ("authorizer.class.name", "authorize everybody"),
+        ("process.roles", "ZooKeeper"),
+    ],
+)
+def test_keys_whose_effect_an_operator_relies_on_are_refused_with_the_reason(
+    name: str, why: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"{name} is not supported: .*{why}"):
+        BROKER_CONFIG.parse(ZK | {name: "x"})
+
+
+def test_znodes_with_acls_are_refused() -> None:
+    BROKER_CONFIG.parse(ZK | {"zookeeper.set.acl": "false"})
+    with pytest.raises(ConfigError, match=r"zookeeper\.set\.acl: znodes are created without ACLs"):
+        BROKER_CONFIG.parse(ZK | {"zookeeper.set.acl": "true"})
+
+
 def test_topic_defaults_come_from_the_broker() -> None:
     config = BROKER_CONFIG.parse(ZK | {"log.segment.bytes": "1000", "log.retention.ms": "5"})
     defaults = topic_defaults(config)

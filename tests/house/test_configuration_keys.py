@@ -1,0 +1,67 @@
+"""Every configuration key that is accepted has an effect, or a line that says that it has none."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from minikafka.kernel.config import Setting
+from minikafka.kernel.settings import (
+    BROKER_SETTINGS,
+    IGNORED_BROKER_PREFIXES,
+    IGNORED_BROKER_SETTINGS,
+    REFUSED_BROKER_SETTINGS,
+    TOPIC_SETTINGS,
+)
+
+ROOT = Path(__file__).resolve().parents[2] / "minikafka"
+# Here keys are described, which is no use of them.
+DESCRIPTIONS = {ROOT / "kernel" / "settings.py", ROOT / "kernel" / "dynamic_settings.py"}
+TREES = {
+    path: ast.parse(path.read_text()) for path in ROOT.rglob("*.py") if path not in DESCRIPTIONS
+}
+STRINGS = {
+    node.value
+    for tree in TREES.values()
+    for node in ast.walk(tree)
+    if isinstance(node, ast.Constant) and isinstance(node.value, str)
+}
+STRINGS.add("debug.listener")  # named by a constant
+READ_ATTRIBUTES = {
+    node.attr
+    for tree in TREES.values()
+    for node in ast.walk(tree)
+    if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
+}
+# Spark asks for the schema before it reads, so a function of this name reads the option.
+READ_ATTRIBUTES.add("include_headers")
+# A broker key that gives a topic key its default is read through that one.
+DEFAULTS_OF_TOPICS = {name for row in TOPIC_SETTINGS if row.effective for name in row.synonyms}
+
+
+@pytest.mark.parametrize("row", [*BROKER_SETTINGS, *TOPIC_SETTINGS], ids=lambda row: row.name)
+def test_a_setting_is_read_exactly_if_it_is_said_to_have_an_effect(row: Setting) -> None:
+    is_read = row.name in STRINGS or row.name in DEFAULTS_OF_TOPICS
+    assert is_read == row.effective
+
+
+@pytest.mark.parametrize("keys", [IGNORED_BROKER_SETTINGS, REFUSED_BROKER_SETTINGS])
+def test_keys_without_effect_have_a_reason_and_no_row(keys: dict[str, str]) -> None:
+    rows = {row.name for row in BROKER_SETTINGS}
+    assert not rows & keys.keys()
+    assert all(why.endswith(".") for why in (*keys.values(), *IGNORED_BROKER_PREFIXES.values()))
+
+
+def test_every_field_of_a_configuration_is_read() -> None:
+    unread = [
+        f"{path.relative_to(ROOT)}: {node.name}.{field.target.id}"
+        for path, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef) and node.name.endswith(("Config", "Options"))
+        for field in node.body
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+        if field.target.id not in READ_ATTRIBUTES
+    ]
+    assert unread == []
