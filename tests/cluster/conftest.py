@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.real_cluster import RealCluster
-from tests.support.zookeeper_process import ZookeeperProcess, running_zookeeper
+from tests.support.zookeeper.process import ZookeeperProcess, running_zookeeper
 
 
 @pytest.fixture(scope="session")

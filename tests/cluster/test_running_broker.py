@@ -36,7 +36,7 @@ from minikafka.protocol.records.builder import build_batch
 from tests.support.golden import golden
 from tests.support.lone_broker import LoneBroker
 from tests.support.real_cluster import RealCluster
-from tests.support.zookeeper_process import ZookeeperProcess, four_letters
+from tests.support.zookeeper.process import ZookeeperProcess, four_letters
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 

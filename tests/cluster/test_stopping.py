@@ -13,7 +13,7 @@ import pytest
 from tests.support.load import Load
 from tests.support.lone_broker import LoneBroker
 from tests.support.real_cluster import RealCluster, is_alive, until
-from tests.support.zookeeper_process import ZookeeperProcess
+from tests.support.zookeeper.process import ZookeeperProcess
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 

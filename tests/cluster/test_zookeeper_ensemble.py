@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.real_cluster import RealCluster
 from tests.support.verify_process import VerifyProcess
-from tests.support.zookeeper_ensemble import SERVERS, running_ensemble
+from tests.support.zookeeper.ensemble import SERVERS, running_ensemble
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 

@@ -30,7 +30,7 @@ from minikafka.kernel.ports import (
 )
 from minikafka.world.real.zookeeper import RealCoordination
 from scripts.lib.cluster import free_ports
-from tests.support.zookeeper_process import ZookeeperProcess
+from tests.support.zookeeper.process import ZookeeperProcess
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 

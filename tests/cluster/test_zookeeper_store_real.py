@@ -23,7 +23,7 @@ from minikafka.world.real.zookeeper import RealCoordination
 from minikafka.zookeeper.session import ZkSession, ZkSessionConfig
 from minikafka.zookeeper.store import ControllerMoved, ZkStore
 from minikafka.zookeeper.znodes import BrokerZnode
-from tests.support.zookeeper_process import ZookeeperProcess
+from tests.support.zookeeper.process import ZookeeperProcess
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 

@@ -35,7 +35,7 @@ from minikafka.world.real.zookeeper import RealCoordination
 from minikafka.world.real.zookeeper_multi_read import MultiRead
 from minikafka.world.sim.world import SimWorld
 from minikafka.zookeeper.requests import Requests
-from tests.support.zookeeper_process import ZookeeperProcess, running_zookeeper
+from tests.support.zookeeper.process import ZookeeperProcess, running_zookeeper
 
 PATIENCE_S = 20
 

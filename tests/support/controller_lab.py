@@ -28,7 +28,7 @@ from minikafka.protocol.messages.stop_replica import (
 from minikafka.protocol.messages.update_metadata import UpdateMetadataResponse
 from minikafka.zookeeper.store import ZkStore
 from minikafka.zookeeper.znodes import BrokerZnode
-from tests.support.watched_znodes import Session, Tree
+from tests.support.zookeeper.direct import DirectSession, DirectZookeeper
 
 SESSION_TIMEOUT_MS = 18_000
 
@@ -165,7 +165,7 @@ class Node:
     """One broker's share: session, controller."""
 
     id: int
-    session: Session
+    session: DirectSession
     store: ZkStore
     controller: KafkaController = field(default=None, repr=False)
 
@@ -177,21 +177,21 @@ class Node:
 @dataclass
 class ClusterOfControllers:
     tasks: asyncio.TaskGroup
-    tree: Tree = field(default_factory=Tree)
+    zookeeper: DirectZookeeper = field(default_factory=DirectZookeeper)
     clock: ManualClock = field(default_factory=ManualClock)
     brokers: Brokers = field(default_factory=Brokers)
     nodes: dict[int, Node] = field(default_factory=dict)
     config: dict[str, Any] = field(default_factory=dict)
 
     async def prepare(self) -> None:
-        await ZkStore(self.tree.open()).create_persistent_paths()
+        await ZkStore(self.zookeeper.new_session()).create_persistent_paths()
 
     def broker_node(self, broker_id: int, port: int = 0, rack: str | None = None) -> BrokerZnode:
         return BrokerZnode(broker_id, (Endpoint(f"host{broker_id}", port or 9092),), 1, rack)
 
     async def register(self, broker_id: int, former: Collection[int] = ()) -> Node:
         """A session with the broker's registration, and no controller yet."""
-        session = self.tree.open()
+        session = self.zookeeper.new_session()
         node = self.nodes.get(broker_id) or Node(broker_id, session, None)
         node.session, node.store = session, ZkStore(session, former)
         self.nodes[broker_id] = node
@@ -241,7 +241,7 @@ class ClusterOfControllers:
             await asyncio.wait([node.controller._task])
             await node.controller._channels.shutdown()
             await node.controller._rebalance_timer.end_term()
-        self.tree.expire(node.session.session_id)
+        self.zookeeper.expire(node.session)
         self.brokers.down.add(broker_id)
         await self.settle()
 
@@ -249,7 +249,7 @@ class ClusterOfControllers:
         """The session expires under a running broker: what the session keeper does then."""
         node = self.nodes[broker_id]
         former = node.session.session_id
-        self.tree.expire(former)
+        self.zookeeper.expire(node.session)
         await node.controller.on_session_lost()
         await self.register(broker_id, (former,))
         await node.controller.on_new_session(node.store)
@@ -263,15 +263,15 @@ class ClusterOfControllers:
     async def create_topic(
         self, name: str, *replicas: tuple[int, ...], config: dict[str, str] | None = None
     ) -> list[TopicPartition]:
-        store = ZkStore(self.tree.open())
-        topic_id = UUID(int=0xABC000 + self.tree.zxid)
+        store = ZkStore(self.zookeeper.new_session())
+        topic_id = UUID(int=0xABC000 + self.zookeeper.zxid)
         await store.create_topic(name, topic_id, dict(enumerate(replicas)), config or {})
         await self.settle()
         return [TopicPartition(name, i) for i in range(len(replicas))]
 
     async def state(self, tp: TopicPartition) -> tuple[int, tuple[int, ...], int] | None:
         """The partition's state znode: (leader, isr, leader epoch)."""
-        found = await ZkStore(self.tree.open()).leader_isr_states([tp])
+        found = await ZkStore(self.zookeeper.new_session()).leader_isr_states([tp])
         if tp not in found:
             return None
         s = found[tp].leader_and_isr

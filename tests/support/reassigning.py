@@ -13,11 +13,12 @@ from minikafka.protocol.messages.stop_replica import StopReplicaRequest
 from minikafka.zookeeper import paths
 from minikafka.zookeeper.store import ZkStore
 from tests.support.controller_lab import ClusterOfControllers
+from tests.support.zookeeper.direct import DirectSession
 
 
 async def catch_up(cluster: ClusterOfControllers, tp: TopicPartition, *only: int) -> None:
     """The leader takes every live replica (or ``only`` these) into the ISR, and tells nobody."""
-    store = ZkStore(cluster.tree.open())
+    store = ZkStore(cluster.zookeeper.new_session())
     found = (await store.leader_isr_states([tp])).get(tp)
     replicas = assigned(cluster, tp)["replicas"]
     if found is None or found.leader_and_isr.leader not in cluster.nodes:
@@ -34,7 +35,7 @@ async def catch_up(cluster: ClusterOfControllers, tp: TopicPartition, *only: int
 
 def assigned(cluster: ClusterOfControllers, tp: TopicPartition):
     """What the topic's znode says of a partition."""
-    data = json.loads(cluster.tree.nodes[paths.topic(tp.topic)].data)
+    data = json.loads(cluster.zookeeper.nodes[paths.topic(tp.topic)].data)
     number = str(tp.partition)
     return {
         "replicas": tuple(data["partitions"][number]),
@@ -45,7 +46,7 @@ def assigned(cluster: ClusterOfControllers, tp: TopicPartition):
 
 def in_zookeeper(cluster: ClusterOfControllers, tp: TopicPartition):
     """(AR, leader, ISR), AR and ISR in ascending order."""
-    state = json.loads(cluster.tree.nodes[paths.partition_state(tp)].data)
+    state = json.loads(cluster.zookeeper.nodes[paths.partition_state(tp)].data)
     replicas = tuple(sorted(assigned(cluster, tp)["replicas"]))
     return replicas, state["leader"], tuple(sorted(state["isr"]))
 
@@ -57,7 +58,7 @@ def wish(cluster: ClusterOfControllers, targets: Mapping[TopicPartition, Iterabl
         for tp, replicas in targets.items()
     ]
     data = json.dumps({"version": 1, "partitions": rows}).encode()
-    cluster.tree.create(paths.REASSIGN_PARTITIONS, data)
+    cluster.zookeeper.create(paths.REASSIGN_PARTITIONS, data)
 
 
 class Logs:
@@ -90,7 +91,7 @@ class DeathAt:
     """The process stops at the ``n``-th answer (or, with ``before``, question) of its ZooKeeper
     session from now on: it never gets beyond."""
 
-    def __init__(self, session, n, before) -> None:
+    def __init__(self, session: DirectSession, n: int, before: bool) -> None:
         self.came = False
         self._left = n
         self._before = before

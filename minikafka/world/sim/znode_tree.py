@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from minikafka.kernel.ports import (
@@ -92,6 +92,11 @@ class ZnodeTree:
         self._nodes: dict[str, Znode] = {"/": Znode(b"", 0, 0, 0, 0)}
 
     # -------------------------------------------------------------------------------- reading
+
+    @property
+    def nodes(self) -> Mapping[str, Znode]:
+        """Every znode by its path, in the order of creation. Callers do not change them."""
+        return self._nodes
 
     def get(self, path: str) -> tuple[bytes, ZnodeStat]:
         """Raises ``NoNode``."""

@@ -332,10 +332,10 @@ class SimZookeeper:
     def _tell(self, events: Sequence[WatchEvent]) -> None:
         for event in events:
             told: dict[Connection, None] = {}
-            for kind in _SETS_OFF[event.kind]:
+            for kind in TRIGGERED_WATCHES[event.kind]:
                 told.update(self._watchers.pop((kind, event.path), {}))
             for connection in told:
-                for kind in _SETS_OFF[event.kind]:
+                for kind in TRIGGERED_WATCHES[event.kind]:
                     connection.watches.pop((kind, event.path), None)
                 connection.reply(event)
 
@@ -371,8 +371,8 @@ class SimZookeeper:
         self._tell(self.tree.end_session(record.session_id))
 
 
-# Which watches an event sets off: those on data and existence, those on children.
-_SETS_OFF: Mapping[WatchKind, tuple[WatchKind, ...]] = {
+# Which watches an event triggers: those on data and existence, those on children.
+TRIGGERED_WATCHES: Mapping[WatchKind, tuple[WatchKind, ...]] = {
     WatchKind.CREATED: (WatchKind.CHANGED,),
     WatchKind.CHANGED: (WatchKind.CHANGED,),
     WatchKind.DELETED: (WatchKind.CHANGED, WatchKind.CHILDREN),

@@ -73,8 +73,8 @@ async def test_a_new_topic_in_four_steps(new_cluster: NewCluster, in_short: InSh
             ("UpdateMetadata", 2, {"t-0": (1, (1, 2))}),
         ]
         # its own watch, for the day it grows
-        session = cluster.nodes[1].session.session_id
-        assert "/brokers/topics/t" in cluster.tree.census(session)
+        session = cluster.nodes[1].session
+        assert "/brokers/topics/t" in cluster.zookeeper.watched(session)
         assert controller.context.partition_state(tp) is PartitionState.ONLINE
 
 
@@ -85,7 +85,7 @@ async def test_failover_in_order(new_cluster: NewCluster, in_short: InShort) -> 
         await cluster.create_topic("t", (2, 1))
         await cluster.create_topic("dead", (9, 2))
         with capture_logs() as logs:
-            cluster.tree.delete("/controller")
+            cluster.zookeeper.delete("/controller")
             await cluster.settle()
         assert cluster.active.active_controller_id == 2
         assert steps(e for e in logs if e.get("broker") == 2 or e.get("controller") == 2) == [
@@ -142,7 +142,7 @@ async def test_every_read_of_the_failover_arms_its_watch(new_cluster: NewCluster
         await cluster.start(1)
         await cluster.create_topic("t", (1,))
         session = cluster.nodes[1].session
-        assert cluster.tree.census(session.session_id) == [
+        assert cluster.zookeeper.watched(session) == [
             "/admin/delete_topics",
             "/admin/preferred_replica_election",
             "/admin/reassign_partitions",
@@ -236,8 +236,7 @@ async def test_a_broker_bounces_before_anybody_looked(new_cluster: NewCluster) -
         (tp,) = await cluster.create_topic("t", (2, 1))
         epoch = controller.context.brokers[2].epoch
         with capture_logs() as logs:
-            old = cluster.nodes[2].session.session_id
-            cluster.tree.forget(old)
+            cluster.zookeeper.expire_unnoticed(cluster.nodes[2].session)
             await cluster.register(2)
             await cluster.settle()
         lines = [s for s in steps(logs) if "callback" in s]
@@ -283,7 +282,7 @@ async def test_a_topic_grows(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         (controller, _) = await cluster.start(1, 2)
         await cluster.create_topic("t", (1, 2))
-        store = ZkStore(cluster.tree.open())
+        store = ZkStore(cluster.zookeeper.new_session())
         found = (await store.topic_assignments(["t"]))["t"]
         grown = {**found.partitions, 1: found.partitions[0]}
         with capture_logs() as logs:

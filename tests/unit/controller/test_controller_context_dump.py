@@ -67,7 +67,7 @@ async def test_the_correlation_id_counts_the_batches_of_a_term(new_cluster: NewC
         assert dump(controller)["correlationId"] == 2  # one batch for both partitions
         await controller.queue.ask(TopicChange())
         assert dump(controller)["correlationId"] == 2  # nothing changed, nothing was sent
-        cluster.tree.delete("/controller")
+        cluster.zookeeper.delete("/controller")
         await cluster.settle()
         assert controller.context.epoch == 2
         assert dump(controller)["correlationId"] < 4  # a new count in a new term

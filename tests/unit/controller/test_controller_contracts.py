@@ -74,20 +74,20 @@ async def test_the_elector_calls_back_once_for_each_office_won_and_lost(
         office = Office(cluster, node)
         assert office.elector.election_path == paths.CONTROLLER
         await office.elector.startup()
-        assert json.loads(cluster.tree.nodes[paths.CONTROLLER].data)["brokerid"] == 7
+        assert json.loads(cluster.zookeeper.nodes[paths.CONTROLLER].data)["brokerid"] == 7
         assert office.notes == [("became", 1, True)]
         await asyncio.sleep(0)
         assert office.events == [ControllerChange()]  # its own node
         await office.elector.on_controller_change()
         await office.elector.elect()
         assert office.notes == [("became", 1, True)]  # in office already
-        cluster.tree.delete(paths.CONTROLLER)
+        cluster.zookeeper.delete(paths.CONTROLLER)
         await asyncio.sleep(0)
         assert office.events[1:] == [Reelect()]
         await office.elector.on_controller_change()
         assert office.notes[1:] == [("resigned", 1, False), ("became", 2, True)]
         # another broker takes the office
-        cluster.tree.delete(paths.CONTROLLER)
+        cluster.zookeeper.delete(paths.CONTROLLER)
         other = await cluster.register(8)
         await other.store.register_controller_and_increment_epoch(8, 0)
         await office.elector.on_controller_change()
@@ -96,11 +96,11 @@ async def test_the_elector_calls_back_once_for_each_office_won_and_lost(
         await office.elector.resign()  # nothing is left to resign from
         await office.elector.abdicate()
         assert len(office.notes) == 4
-        cluster.tree.expire(other.session.session_id)
+        cluster.zookeeper.expire(other.session)
         await office.elector.elect()
         await office.elector.abdicate()  # without a word to ZooKeeper
         assert office.notes[4:] == [("became", 4, True), ("resigned", 4, False)]
-        assert paths.CONTROLLER in cluster.tree.nodes
+        assert paths.CONTROLLER in cluster.zookeeper.nodes
 
 
 # ---------------------------------------------------------------------------------------- failover
@@ -133,7 +133,7 @@ async def test_a_broker_that_stops_while_it_is_elected_does_not_take_office(
         assert said.count("Controller has been shut down, aborting startup/failover") == 1
         assert "initializing_controller_context" not in said
         assert ("children", paths.TOPICS) not in node.trace
-        assert cluster.tree.census(node.session.session_id) == []
+        assert cluster.zookeeper.watched(node.session) == []
         assert cluster.brokers.take() == []
         assert not controller.is_active
         node.controller = None  # it has stopped
@@ -162,7 +162,7 @@ async def test_a_partition_that_becomes_new_has_its_replicas_from_zookeeper(
                 partitions = await cluster.create_topic("t", (3, 1), (2, 3, 1))
             else:
                 partitions = await cluster.create_topic("t", (3, 1))
-                store = ZkStore(cluster.tree.open())
+                store = ZkStore(cluster.zookeeper.new_session())
                 found = (await store.topic_assignments(["t"]))["t"]
                 seen.clear()
         if how == "grown":
@@ -178,7 +178,7 @@ async def test_a_partition_that_becomes_new_has_its_replicas_from_zookeeper(
                 partitions = await cluster.create_topic("u", (3, 2), (2, 3))
         in_znode = {}
         for partition in partitions:
-            data = json.loads(cluster.tree.nodes[paths.topic(partition.topic)].data)
+            data = json.loads(cluster.zookeeper.nodes[paths.topic(partition.topic)].data)
             in_znode[partition] = tuple(data["partitions"][str(partition.partition)])
         assert seen == in_znode
 
@@ -234,7 +234,7 @@ async def test_only_the_controller_watches_topics_and_brokers(new_cluster: NewCl
         await cluster.start(1, 2, 3)
         await cluster.create_topic("t", (1, 2, 3))
         of_all = {
-            broker_id: cluster.tree.census(node.session.session_id)
+            broker_id: cluster.zookeeper.watched(node.session)
             for broker_id, node in cluster.nodes.items()
         }
         assert of_all.pop(1) == [
@@ -326,7 +326,7 @@ async def test_dead_replicas_that_wait_are_forgotten_at_a_resignation(
                 waiting.append(len(controller._leaving))
 
         with events.diverted(sample):
-            cluster.tree.delete(paths.CONTROLLER)
+            cluster.zookeeper.delete(paths.CONTROLLER)
             await cluster.settle()
         assert waiting == [0]
         for _ in partitions:
@@ -358,13 +358,13 @@ async def test_nobody_stands_between_a_lost_session_and_the_new_registration(
 ) -> None:
     async with new_cluster() as cluster:
         (controller,) = await cluster.start(1)
-        cluster.tree.expire(cluster.nodes[1].session.session_id)
+        cluster.zookeeper.expire(cluster.nodes[1].session)
         await controller.on_session_lost()
         node = await cluster.register(1)  # the session is open; the controller is not told yet
         controller.queue.put(Reelect())
         await cluster.settle()
         assert not controller.is_active
-        assert paths.CONTROLLER not in cluster.tree.nodes
+        assert paths.CONTROLLER not in cluster.zookeeper.nodes
         await controller.on_new_session(node.store)
         await cluster.settle()
         assert controller.is_active

@@ -11,14 +11,14 @@ from tests.support.controller_lab import ClusterOfControllers, InShort, NewClust
 
 
 async def delete(cluster: ClusterOfControllers, *topics) -> None:
-    store = ZkStore(cluster.tree.open())
+    store = ZkStore(cluster.zookeeper.new_session())
     for topic in topics:
         await store.request_topic_deletion(topic)
     await cluster.settle()
 
 
 def left(cluster: ClusterOfControllers, topic: str):
-    return sorted(p for p in cluster.tree.nodes if topic in p.split("/"))
+    return sorted(p for p in cluster.zookeeper.nodes if topic in p.split("/"))
 
 
 def changes(logs):
@@ -34,7 +34,7 @@ def changes(logs):
 async def test_a_topic_goes_with_everything(new_cluster: NewCluster, in_short: InShort) -> None:
     async with new_cluster() as cluster:
         (controller, _) = await cluster.start(1, 2)
-        before = sorted(cluster.tree.nodes)
+        before = sorted(cluster.zookeeper.nodes)
         await cluster.create_topic("t", (1, 2), config={"retention.ms": "1"})
         cluster.brokers.take()
         with capture_logs() as logs:
@@ -57,7 +57,7 @@ async def test_a_topic_goes_with_everything(new_cluster: NewCluster, in_short: I
             ("StopReplica", {"t-0": "stop"}),
             ("StopReplica", {"t-0": "delete"}),
         ]
-        assert sorted(cluster.tree.nodes) == before
+        assert sorted(cluster.zookeeper.nodes) == before
         assert controller.context.all_topics == set()
         assert controller.context.partition_states == {}
         assert controller.context.replica_states == {}
@@ -84,7 +84,7 @@ async def test_a_dead_replica_halts_the_deletion_until_its_broker_is_back(
         await cluster.create_topic("t", (1, 2), (3, 1))
         await cluster.kill(2)
         await delete(cluster, "t")
-        assert "/brokers/topics/t" in cluster.tree.nodes
+        assert "/brokers/topics/t" in cluster.zookeeper.nodes
         assert controller.context.topics_ineligible_for_deletion == {"t"}
         assert controller.context.replicas_to_delete_count() == 1
         cluster.brokers.down.clear()
@@ -122,7 +122,7 @@ async def test_a_broker_that_cannot_delete(new_cluster: NewCluster) -> None:
         with capture_logs() as logs:
             await delete(cluster, "t")
         assert "t-0/2 -> ReplicaDeletionIneligible" in changes(logs)
-        assert "/brokers/topics/t" in cluster.tree.nodes
+        assert "/brokers/topics/t" in cluster.zookeeper.nodes
         cluster.brokers.errors.clear()
         await cluster.kill(2)
         cluster.brokers.down.clear()
@@ -138,9 +138,9 @@ async def test_a_new_controller_takes_the_deletion_over(new_cluster: NewCluster)
         await cluster.create_topic("t", (1, 2))
         cluster.brokers.mute.add(2)
         await delete(cluster, "t")
-        assert "/brokers/topics/t" in cluster.tree.nodes
+        assert "/brokers/topics/t" in cluster.zookeeper.nodes
         cluster.brokers.mute.clear()
-        cluster.tree.delete("/controller")
+        cluster.zookeeper.delete("/controller")
         await cluster.settle()
         assert cluster.active.context.epoch == 2
         assert left(cluster, "t") == []
@@ -156,7 +156,7 @@ async def test_a_new_controller_takes_over_a_halted_deletion(
         await cluster.kill(2)
         await delete(cluster, "t")
         cluster.brokers.take()
-        cluster.tree.delete("/controller")
+        cluster.zookeeper.delete("/controller")
         await cluster.settle()
         context = cluster.active.context
         assert context.topics_to_be_deleted == {"t"}
@@ -194,7 +194,7 @@ async def test_deletion_can_be_switched_off(new_cluster: NewCluster) -> None:
         (controller,) = await cluster.start(1)
         (tp,) = await cluster.create_topic("t", (1,))
         await delete(cluster, "t")
-        assert "/admin/delete_topics/t" not in cluster.tree.nodes
+        assert "/admin/delete_topics/t" not in cluster.zookeeper.nodes
         assert await cluster.state(tp) == (1, (1,), 0)
         assert controller.context.topics_to_be_deleted == set()
 
@@ -205,11 +205,11 @@ async def test_switched_off_at_a_failover_too(new_cluster: NewCluster) -> None:
     async with new_cluster(delete_topic_enable=False) as cluster:
         await cluster.start(1, 2)
         (tp,) = await cluster.create_topic("t", (1, 2))
-        cluster.tree.delete("/controller")
-        cluster.tree.create("/admin/delete_topics/t", b"")
+        cluster.zookeeper.delete("/controller")
+        cluster.zookeeper.create("/admin/delete_topics/t", b"")
         await cluster.settle()
         assert cluster.active.context.epoch == 2
-        assert "/admin/delete_topics/t" not in cluster.tree.nodes
+        assert "/admin/delete_topics/t" not in cluster.zookeeper.nodes
         assert cluster.active.context.topics_to_be_deleted == set()
         assert await cluster.state(tp) == (1, (1, 2), 0)
 
@@ -221,7 +221,7 @@ async def test_growth_of_a_doomed_topic_is_undone(new_cluster: NewCluster) -> No
         await cluster.create_topic("t", (1, 2))
         cluster.brokers.mute.add(2)
         await delete(cluster, "t")
-        store = ZkStore(cluster.tree.open())
+        store = ZkStore(cluster.zookeeper.new_session())
         found = (await store.topic_assignments(["t"]))["t"]
         grown = {**found.partitions, 1: found.partitions[0]}
         await store.set_topic_assignment("t", found.topic_id, grown)
@@ -235,7 +235,7 @@ async def test_a_topic_removed_by_hand_is_forgotten(new_cluster: NewCluster) -> 
     async with new_cluster() as cluster:
         (controller, _) = await cluster.start(1, 2)
         await cluster.create_topic("t", (1, 2))
-        cluster.tree.delete_tree("/brokers/topics/t")
+        cluster.zookeeper.delete_tree("/brokers/topics/t")
         await cluster.settle()
         assert controller.context.all_topics == set()
         assert controller.context.partition_states == {}

@@ -24,7 +24,7 @@ class Creation:
         pass
 
     async def begin(self, cluster: ClusterOfControllers) -> None:
-        store = ZkStore(cluster.tree.open())
+        store = ZkStore(cluster.zookeeper.new_session())
         await store.create_topic("t", None, {0: (1, 2), 1: (2, 3)}, {})
 
     async def check(self, cluster: ClusterOfControllers) -> None:
@@ -40,9 +40,9 @@ class Growth:
         await cluster.create_topic("t", (1, 2))
 
     async def begin(self, cluster: ClusterOfControllers) -> None:
-        node = json.loads(cluster.tree.nodes[paths.topic("t")].data)
+        node = json.loads(cluster.zookeeper.nodes[paths.topic("t")].data)
         node["partitions"]["1"] = [2, 3]
-        cluster.tree.set(paths.topic("t"), json.dumps(node).encode())
+        cluster.zookeeper.set(paths.topic("t"), json.dumps(node).encode())
 
     check = Creation.check
 
@@ -52,10 +52,10 @@ class Deletion:
         await cluster.create_topic("t", (1, 2), (2, 3))
 
     async def begin(self, cluster: ClusterOfControllers) -> None:
-        cluster.tree.create(f"{paths.DELETE_TOPICS}/t", b"")
+        cluster.zookeeper.create(f"{paths.DELETE_TOPICS}/t", b"")
 
     async def check(self, cluster: ClusterOfControllers) -> None:
-        left = [path for path in cluster.tree.nodes if path.rpartition("/")[2] == "t"]
+        left = [path for path in cluster.zookeeper.nodes if path.rpartition("/")[2] == "t"]
         assert left == []
         assert "t" not in cluster.active.context.all_topics
 
@@ -68,7 +68,7 @@ class OfflineElection:
         gone = cluster.nodes.pop(1)
         await gone.controller.stop()
         cluster.brokers.down.add(1)
-        cluster.tree.expire(gone.session.session_id)
+        cluster.zookeeper.expire(gone.session)
 
     async def check(self, cluster: ClusterOfControllers) -> None:
         for partition in (T0, T1):
@@ -89,12 +89,12 @@ class PreferredElection:
     async def begin(self, cluster: ClusterOfControllers) -> None:
         rows = [{"topic": "t", "partition": 0}, {"topic": "t", "partition": 1}]
         data = json.dumps({"version": 1, "partitions": rows}).encode()
-        cluster.tree.create(paths.PREFERRED_REPLICA_ELECTION, data)
+        cluster.zookeeper.create(paths.PREFERRED_REPLICA_ELECTION, data)
 
     async def check(self, cluster: ClusterOfControllers) -> None:
         assert (await cluster.state(T0))[0] == 1
         assert (await cluster.state(T1))[0] == 2
-        assert paths.PREFERRED_REPLICA_ELECTION not in cluster.tree.nodes
+        assert paths.PREFERRED_REPLICA_ELECTION not in cluster.zookeeper.nodes
 
 
 class Shutdown(OfflineElection):
@@ -125,11 +125,11 @@ class ReassignmentBegins:
         await catch_up(cluster, T0)
         assert assigned(cluster, T0) == {"replicas": (3, 2), "adding": (), "removing": ()}
         assert (await cluster.state(T0))[0] == 3
-        assert paths.REASSIGN_PARTITIONS not in cluster.tree.nodes
+        assert paths.REASSIGN_PARTITIONS not in cluster.zookeeper.nodes
         wish(cluster, {T1: (3, 2)})
         await cluster.settle()
         assert assigned(cluster, T1)["replicas"] == (3, 2, 1)
-        assert paths.REASSIGN_PARTITIONS in cluster.tree.nodes
+        assert paths.REASSIGN_PARTITIONS in cluster.zookeeper.nodes
 
 
 class ReassignmentEnds(ReassignmentBegins):
@@ -141,7 +141,7 @@ class ReassignmentEnds(ReassignmentBegins):
         await cluster.settle()
 
     async def begin(self, cluster: ClusterOfControllers) -> None:
-        store = ZkStore(cluster.tree.open())
+        store = ZkStore(cluster.zookeeper.new_session())
         found = (await store.leader_isr_states([T0]))[T0]
         grown = replace(found.leader_and_isr, isr=(1, 2, 3))
         await store.update_isrs({T0: replace(found, leader_and_isr=grown)})
@@ -159,7 +159,7 @@ class OneOfTwoReassignmentsEnds(ReassignmentEnds):
         await catch_up(cluster, T0)
         assert assigned(cluster, T0) == {"replicas": (3, 2), "adding": (), "removing": ()}
         assert assigned(cluster, T1)["replicas"] == (3, 2, 1)
-        assert await ZkStore(cluster.tree.open()).reassignment() == {T1: (3, 2)}
+        assert await ZkStore(cluster.zookeeper.new_session()).reassignment() == {T1: (3, 2)}
 
 
 OPERATIONS = [
@@ -178,7 +178,7 @@ OPERATIONS = [
 async def consistent(cluster: ClusterOfControllers) -> None:
     """The controller in office knows what the znodes say, and every epoch is its own or older."""
     context = cluster.active.context
-    data = cluster.tree.nodes[paths.CONTROLLER_EPOCH].data
+    data = cluster.zookeeper.nodes[paths.CONTROLLER_EPOCH].data
     assert context.epoch == ControllerEpochZnode.decode(data).epoch
     for partition in context.all_partitions():
         known = context.leadership[partition].leader_and_isr
@@ -243,7 +243,7 @@ async def die(cluster: ClusterOfControllers, node) -> None:
     await asyncio.wait([node.controller._task])
     await node.controller._channels.shutdown()
     cluster.brokers.down.add(node.id)
-    cluster.tree.expire(node.session.session_id)
+    cluster.zookeeper.expire(node.session)
 
 
 class PauseAt(DeathAt):
@@ -275,16 +275,16 @@ async def test_paused_while_another_was_elected(new_cluster: NewCluster, operati
             lived = not await pause.awaited()
             zombie = cluster.nodes.pop(7)  # nobody waits for it to come to rest
             epoch = zombie.controller.context.epoch
-            cluster.tree.delete(paths.CONTROLLER)
+            cluster.zookeeper.delete(paths.CONTROLLER)
             await cluster.settle()
             await what.check(cluster)
             await consistent(cluster)
             cluster.brokers.take()
-            before = {path: (n.data, n.version) for path, n in cluster.tree.nodes.items()}
+            before = {path: (n.data, n.version) for path, n in cluster.zookeeper.nodes.items()}
             pause.go_on.set()
             cluster.nodes[7] = zombie
             await cluster.settle()
-            after = {path: (n.data, n.version) for path, n in cluster.tree.nodes.items()}
+            after = {path: (n.data, n.version) for path, n in cluster.zookeeper.nodes.items()}
             assert after == before
             assert not zombie.controller.is_active
             for _, message in cluster.brokers.take():

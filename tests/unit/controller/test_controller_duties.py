@@ -26,7 +26,7 @@ async def test_a_leader_changed_its_isr(new_cluster: NewCluster, in_short: InSho
         (controller, _) = await cluster.start(1, 2)
         (tp,) = await cluster.create_topic("t", (1, 2))
         cluster.brokers.take()
-        leader = ZkStore(cluster.tree.open())
+        leader = ZkStore(cluster.zookeeper.new_session())
         await leader.update_isrs({tp: LeaderIsrAndControllerEpoch(LeaderAndIsr(1, 0, (1,)), 1)})
         await leader.propagate_isr_changes([tp, TopicPartition("unknown", 0)])
         await cluster.settle()
@@ -46,9 +46,9 @@ async def test_a_garbled_notice_goes_and_the_others_count(new_cluster: NewCluste
     async with new_cluster() as cluster:
         (controller, _) = await cluster.start(1, 2)
         (tp,) = await cluster.create_topic("t", (1, 2))
-        leader = ZkStore(cluster.tree.open())
+        leader = ZkStore(cluster.zookeeper.new_session())
         await leader.update_isrs({tp: LeaderIsrAndControllerEpoch(LeaderAndIsr(1, 0, (1,)), 1)})
-        cluster.tree.create("/isr_change_notification/isr_change_", b"?", sequential=True)
+        cluster.zookeeper.create("/isr_change_notification/isr_change_", b"?", sequential=True)
         await leader.propagate_isr_changes([tp])
         await cluster.settle()
         assert controller.context.leadership[tp].leader_and_isr.isr == (1,)
@@ -59,16 +59,16 @@ async def test_a_garbled_notice_goes_and_the_others_count(new_cluster: NewCluste
 async def test_a_garbled_topic_does_not_stop_the_others(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         (controller,) = await cluster.start(1)
-        cluster.tree.create("/brokers/topics/bad", b"?")
+        cluster.zookeeper.create("/brokers/topics/bad", b"?")
         (tp,) = await cluster.create_topic("good", (1,))
         assert await cluster.state(tp) == (1, (1,), 0)
         assert controller.context.epoch == 1
-        cluster.tree.set(
+        cluster.zookeeper.set(
             "/brokers/topics/bad", b'{"version":1,"partitions":{"0":[1]}}'
         )  # repaired by hand, in the form of an old tool
         await cluster.settle()
         assert await cluster.state(TopicPartition("bad", 0)) == (1, (1,), 0)
-        found = await ZkStore(cluster.tree.open()).topic_assignments(["bad"])
+        found = await ZkStore(cluster.zookeeper.new_session()).topic_assignments(["bad"])
         assert found["bad"].topic_id == controller.context.topic_ids["bad"]
 
 
@@ -222,7 +222,7 @@ async def test_every_broker_shows_all_metrics_and_only_the_controller_figures(
             for c in (first, second)
         ]
         assert told == [[1, 1, 2], [0, 0, 0]]
-        cluster.tree.delete("/controller")
+        cluster.zookeeper.delete("/controller")
         await cluster.settle()
         told = [
             sum(c._metrics.snapshot()[f"kafka.controller:{name}"] for c in (first, second))

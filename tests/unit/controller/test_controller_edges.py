@@ -1,6 +1,7 @@
 """Single statements of the controller that no other test would miss."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -12,7 +13,7 @@ from minikafka.core.controller.events import LeaderAndIsrResponseReceived
 from minikafka.core.controller.states import ReplicaState
 from minikafka.kernel.cluster import PartitionAndReplica, TopicPartition
 from minikafka.kernel.errors import ErrorCode
-from minikafka.kernel.ports import WatchKind
+from minikafka.kernel.ports import WatchEvent, WatchKind
 from minikafka.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,
     LeaderAndIsrRequest,
@@ -28,17 +29,18 @@ from tests.support.reassigning import catch_up
 QUIET = {"auto_leader_rebalance_enable": False}
 
 
-def once(cluster: ClusterOfControllers, kind, path: str, act) -> None:
+def once(
+    cluster: ClusterOfControllers, kind: WatchKind, path: str, act: Callable[[], object]
+) -> None:
     """Call ``act`` when this first happens to a znode, before any watch of it fires."""
-    fire = cluster.tree.fire
+    listeners = cluster.zookeeper.event_listeners
 
-    def fired(at, what) -> None:
-        if (at, what) == (path, kind):
-            cluster.tree.fire = fire
+    def on_event(event: WatchEvent) -> None:
+        if event == WatchEvent(kind, path):
+            listeners.remove(on_event)
             act()
-        fire(at, what)
 
-    cluster.tree.fire = fired
+    listeners.append(on_event)
 
 
 @pytest.mark.mission("DEL-1", "CDU-4")
@@ -54,9 +56,9 @@ async def test_a_topic_made_again_before_its_deletion_is_seen(new_cluster: NewCl
             cluster,
             WatchKind.DELETED,
             wish,
-            lambda: cluster.tree.create(paths.topic("t"), data),
+            lambda: cluster.zookeeper.create(paths.topic("t"), data),
         )
-        await ZkStore(cluster.tree.open()).request_topic_deletion("t")
+        await ZkStore(cluster.zookeeper.new_session()).request_topic_deletion("t")
         await cluster.settle()
         assert await cluster.state(tp) == (3, (3,), 0)
         assert controller.context.topic_ids["t"] != first
@@ -69,7 +71,7 @@ async def test_a_garbled_registration_changes_nothing(new_cluster: NewCluster) -
         (controller, _) = await cluster.start(1, 2)
         known = controller.context.brokers[2]
         with capture_logs() as logs:
-            cluster.tree.set(paths.broker_id(2), b"garbage")
+            cluster.zookeeper.set(paths.broker_id(2), b"garbage")
             await cluster.settle()
         assert "broker_registration_unreadable" in [entry["event"] for entry in logs]
         assert controller.context.brokers[2] == known
@@ -126,7 +128,7 @@ async def test_a_broker_that_bounces_has_left_all_isrs_before_it_is_back(
         (controller, *_) = await cluster.start(1, 2, 3)
         partitions = await cluster.create_topic("t", *[(1, 3)] * 5)
         cluster.brokers.take()
-        cluster.tree.forget(cluster.nodes[3].session.session_id)
+        cluster.zookeeper.expire_unnoticed(cluster.nodes[3].session)
         await cluster.register(3)
         await cluster.settle()
         assert not controller._leaving
@@ -168,14 +170,14 @@ async def test_a_known_topic_that_is_garbled_grows_once_it_is_repaired(
     async with new_cluster(**QUIET) as cluster:
         (controller,) = await cluster.start(1)
         (tp,) = await cluster.create_topic("t", (1,))
-        good = cluster.tree.nodes[paths.topic("t")].data
-        cluster.tree.set(paths.topic("t"), b"garbage")
+        good = cluster.zookeeper.nodes[paths.topic("t")].data
+        cluster.zookeeper.set(paths.topic("t"), b"garbage")
         await cluster.settle()
         assert controller.context.epoch == 1
         assert controller.context.partitions_for_topic("t") == [tp]
         grown = json.loads(good)
         grown["partitions"]["1"] = [1]
-        cluster.tree.set(paths.topic("t"), json.dumps(grown).encode())
+        cluster.zookeeper.set(paths.topic("t"), json.dumps(grown).encode())
         await cluster.settle()
         assert await cluster.state(TopicPartition("t", 1)) == (1, (1,), 0)
 
@@ -187,11 +189,11 @@ async def test_a_state_znode_that_is_restored_is_read_again(new_cluster: NewClus
         await cluster.start(1, 2, 3)
         (tp,) = await cluster.create_topic("t", (2, 3))
         path = paths.partition_state(tp)
-        data = cluster.tree.nodes[path].data
-        cluster.tree.delete(path)
+        data = cluster.zookeeper.nodes[path].data
+        cluster.zookeeper.delete(path)
         await cluster.kill(2)
         assert await cluster.state(tp) is None
-        cluster.tree.create(path, data)
+        cluster.zookeeper.create(path, data)
         cluster.brokers.down.clear()
         await cluster.start(2)
         assert await cluster.state(tp) == (2, (2, 3), 1)

@@ -23,12 +23,12 @@ async def test_the_first_broker_becomes_the_controller(new_cluster: NewCluster) 
             (controller,) = await cluster.start(1)
             assert controller.is_active
             assert controller.active_controller_id == 1
-            node = cluster.tree.nodes["/controller"]
-            assert node.owner == cluster.nodes[1].session.session_id
+            node = cluster.zookeeper.nodes["/controller"]
+            assert node.ephemeral_owner == cluster.nodes[1].session.session_id
             content = json.loads(node.data)
             assert content["brokerid"] == 1
             assert content["timestamp"] == str(cluster.clock.wall_ms())
-            assert cluster.tree.nodes["/controller_epoch"].data == b"1"
+            assert cluster.zookeeper.nodes["/controller_epoch"].data == b"1"
             assert controller.context.epoch == 1
     assert lines(logs).count("1 successfully elected as leader") == 1
 
@@ -51,8 +51,8 @@ async def test_the_watch_is_set_before_the_first_election(new_cluster: NewCluste
         trace = [call for call in cluster.nodes[1].trace if call[1] == "/controller"]
         assert trace[0] == ("exists", "/controller")
         assert trace.index(("multi", "/controller")) > 0
-        session = cluster.nodes[2].session.session_id
-        assert cluster.tree.census(session) == ["/controller"]  # all that a plain broker watches
+        watched = cluster.zookeeper.watched(cluster.nodes[2].session)
+        assert watched == ["/controller"]  # all that a plain broker watches
 
 
 @pytest.mark.mission("CEL-4", "CEL-6", "CEL-14")
@@ -66,7 +66,7 @@ async def test_of_five_that_try_at_once_one_wins(new_cluster: NewCluster) -> Non
         controllers = [n.controller for n in cluster.nodes.values()]
         assert sum(c.is_active for c in controllers) == 1
         assert len({c.active_controller_id for c in controllers}) == 1
-        assert cluster.tree.nodes["/controller_epoch"].data == b"1"
+        assert cluster.zookeeper.nodes["/controller_epoch"].data == b"1"
 
 
 @pytest.mark.mission("CEL-10")
@@ -118,7 +118,7 @@ async def test_an_error_in_taking_office_leads_to_another_controller(
             node.session.fail["children", "/brokers/topics"] = RuntimeError("injected")
             await cluster.settle()
             assert not node.controller.is_active
-            assert "/controller" not in cluster.tree.nodes
+            assert "/controller" not in cluster.zookeeper.nodes
             assert node.controller.context.epoch == 0  # nothing of the term stays
             (second,) = await cluster.start(2)
             assert second.is_active
@@ -156,12 +156,12 @@ async def test_a_deleted_node_means_an_election_and_the_old_one_resigns_first(
         node = cluster.nodes[1]
         trace = len(node.trace)
         with capture_logs() as logs:
-            cluster.tree.delete("/controller")
+            cluster.zookeeper.delete("/controller")
             await cluster.settle()
         said = [(entry["event"], entry["broker"]) for entry in logs if "broker" in entry]
         elected = cluster.active.active_controller_id
         assert cluster.active.context.epoch == 2
-        assert cluster.tree.nodes["/controller_epoch"].data == b"2"
+        assert cluster.zookeeper.nodes["/controller_epoch"].data == b"2"
         assert said.count(("resigned", 1)) == 1
         if elected == 1:
             won = said.index(("1 successfully elected as leader", 1))
@@ -201,11 +201,11 @@ async def test_another_id_written_by_hand_makes_the_old_one_resign_and_all_elect
     with capture_logs() as logs:
         async with new_cluster() as cluster:
             await cluster.start(1, 2, 3)
-            cluster.tree.set("/controller", b'{"version":1,"brokerid":2,"timestamp":"1"}')
+            cluster.zookeeper.set("/controller", b'{"version":1,"brokerid":2,"timestamp":"1"}')
             await cluster.settle()
             assert cluster.active.context.epoch == 2
-            owner = cluster.tree.nodes["/controller"].owner
-            named = json.loads(cluster.tree.nodes["/controller"].data)["brokerid"]
+            owner = cluster.zookeeper.nodes["/controller"].ephemeral_owner
+            named = json.loads(cluster.zookeeper.nodes["/controller"].data)["brokerid"]
             assert cluster.nodes[named].session.session_id == owner
             assert cluster.active.active_controller_id == named
     assert "controller_node_repaired" in lines(logs)
@@ -218,7 +218,7 @@ async def test_a_node_that_cannot_be_read_is_cleared_away(
 ) -> None:
     """R-1: Kafka would wait until it goes by itself."""
     async with new_cluster() as cluster:
-        cluster.tree.create("/controller", data)
+        cluster.zookeeper.create("/controller", data)
         (controller,) = await cluster.start(1)
         assert controller.is_active
 
@@ -227,7 +227,7 @@ async def test_a_node_that_cannot_be_read_is_cleared_away(
 async def test_a_node_garbled_under_a_controller_is_cleared_away(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         await cluster.start(1, 2)
-        cluster.tree.set("/controller", b"garbage")
+        cluster.zookeeper.set("/controller", b"garbage")
         await cluster.settle()
         assert cluster.active.context.epoch == 2
 
@@ -236,13 +236,12 @@ async def test_a_node_garbled_under_a_controller_is_cleared_away(new_cluster: Ne
 async def test_the_node_of_an_own_old_session_gets_time_to_go(new_cluster: NewCluster) -> None:
     """Branch 1: same id. ZooKeeper takes it back within the time-out."""
     async with new_cluster() as cluster:
-        ghost = cluster.tree.open()
-        cluster.tree.create(
-            "/controller", b'{"version":1,"brokerid":1,"timestamp":"1"}', ghost.session_id
-        )
+        ghost = cluster.zookeeper.new_session()
+        data = b'{"version":1,"brokerid":1,"timestamp":"1"}'
+        await ghost.create("/controller", data, ephemeral=True)
         (controller,) = await cluster.start(1)
         assert not controller.is_active
-        cluster.tree.forget(ghost.session_id)
+        cluster.zookeeper.expire_unnoticed(ghost)
         await cluster.settle()
         assert controller.is_active
 
@@ -252,10 +251,9 @@ async def test_the_node_of_an_own_old_session_that_stays_is_deleted_after_the_ti
     new_cluster: NewCluster,
 ) -> None:
     async with new_cluster() as cluster:
-        ghost = cluster.tree.open()
-        cluster.tree.create(
-            "/controller", b'{"version":1,"brokerid":1,"timestamp":"1"}', ghost.session_id
-        )
+        ghost = cluster.zookeeper.new_session()
+        data = b'{"version":1,"brokerid":1,"timestamp":"1"}'
+        await ghost.create("/controller", data, ephemeral=True)
         (controller,) = await cluster.start(1)
         cluster.clock.advance(17_999)
         await cluster.settle()
@@ -269,7 +267,7 @@ async def test_the_node_of_an_own_old_session_that_stays_is_deleted_after_the_ti
 async def test_after_a_resignation_it_is_deaf(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         first, second = await cluster.start(1, 2)
-        cluster.tree.delete("/controller")
+        cluster.zookeeper.delete("/controller")
         await cluster.settle()
         assert second.is_active
         cluster.brokers.take()
@@ -287,8 +285,8 @@ async def test_a_controller_that_was_fenced_resigns_without_a_write(
         first, second = await cluster.start(1, 2)
         (tp,) = await cluster.create_topic("t", (1, 2))
         before = await cluster.state(tp)
-        del cluster.tree.data_watches[cluster.nodes[1].session.session_id, "/controller"]
-        cluster.tree.delete("/controller")
+        cluster.zookeeper.lose_data_watch(cluster.nodes[1].session, "/controller")
+        cluster.zookeeper.delete("/controller")
         await cluster.settle()
         assert (first.is_active, second.is_active) == (True, True)
         with pytest.raises(KafkaError, match="moved"):
@@ -304,7 +302,7 @@ async def test_a_controller_that_was_fenced_resigns_without_a_write(
 async def test_an_epoch_raised_by_hand_makes_the_controller_resign(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         (controller,) = await cluster.start(1)
-        cluster.tree.set("/controller_epoch", b"41")
+        cluster.zookeeper.set("/controller_epoch", b"41")
         await cluster.create_topic("t", (1,))
         await cluster.settle()
         assert controller.is_active
@@ -318,7 +316,7 @@ async def test_a_lost_session_ends_the_term_and_a_new_one_stands_again(
     async with new_cluster() as cluster:
         first, second = await cluster.start(1, 2)
         node = cluster.nodes[1]
-        cluster.tree.expire(node.session.session_id)
+        cluster.zookeeper.expire(node.session)
         await first.on_session_lost()
         assert not first.is_active
         assert first.active_controller_id == -1
@@ -355,10 +353,10 @@ async def test_an_error_in_an_event_makes_the_controller_resign(new_cluster: New
 
 async def test_a_garbled_epoch_is_waited_out(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
-        cluster.tree.create("/controller_epoch", b"nonsense")
+        cluster.zookeeper.create("/controller_epoch", b"nonsense")
         (controller,) = await cluster.start(1)
         assert not controller.is_active
-        cluster.tree.set("/controller_epoch", b"7")
+        cluster.zookeeper.set("/controller_epoch", b"7")
         cluster.clock.advance(STAND_DOWN_MS)
         await cluster.settle()
         assert controller.is_active

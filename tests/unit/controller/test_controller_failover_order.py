@@ -19,12 +19,13 @@ from minikafka.zookeeper.store import ZkStore
 from tests.support.controller_lab import ClusterOfControllers, NewCluster
 from tests.support.controller_trace import story
 from tests.support.reassigning import assigned, catch_up, wish
+from tests.support.zookeeper.direct import DirectSession
 
 QUIET = {"auto_leader_rebalance_enable": False}
 
 
 async def delete(cluster: ClusterOfControllers, *topics) -> None:
-    store = ZkStore(cluster.tree.open())
+    store = ZkStore(cluster.zookeeper.new_session())
     for topic in topics:
         await store.request_topic_deletion(topic)
     await cluster.settle()
@@ -42,14 +43,14 @@ async def write_isr(
     cluster: ClusterOfControllers, tp: TopicPartition, isr: tuple[int, ...]
 ) -> None:
     """The leader changes its ISR; the notice is still to come."""
-    store = ZkStore(cluster.tree.open())
+    store = ZkStore(cluster.zookeeper.new_session())
     found = (await store.leader_isr_states([tp]))[tp]
     changed = replace(found.leader_and_isr, isr=isr)
     await store.update_isrs({tp: replace(found, leader_and_isr=changed)})
 
 
-async def unplug(cluster: ClusterOfControllers, broker_id: int):
-    """Its process stops. The session lives on, so that nobody notices yet; the session's id."""
+async def unplug(cluster: ClusterOfControllers, broker_id: int) -> DirectSession:
+    """Stop a broker's process and return its session, which lives on: nobody notices yet."""
     node = cluster.nodes.pop(broker_id)
     node.controller._running = False
     node.controller._task.cancel()
@@ -57,16 +58,16 @@ async def unplug(cluster: ClusterOfControllers, broker_id: int):
     await node.controller._channels.shutdown()
     await node.controller._rebalance_timer.end_term()
     cluster.brokers.down.add(broker_id)
-    return node.session.session_id
+    return node.session
 
 
-async def fail_over(cluster: ClusterOfControllers, *sessions):
-    """These sessions end, that of the controller last; what its successor did then."""
+async def fail_over(cluster: ClusterOfControllers, *sessions: DirectSession) -> list[str]:
+    """End these sessions, the controller's last, and return what its successor did then."""
     cluster.brokers.take()
-    for session_id in sessions[:-1]:
-        cluster.tree.expire(session_id)
+    for session in sessions[:-1]:
+        cluster.zookeeper.expire(session)
     with capture_logs() as logs:
-        cluster.tree.expire(sessions[-1])
+        cluster.zookeeper.expire(sessions[-1])
         await cluster.settle()
     return story(logs)
 
@@ -142,7 +143,7 @@ async def test_a_failover_with_work_for_every_step(new_cluster: NewCluster) -> N
         await cluster.create_topic("followed", (1, 3))
         await move(cluster, {moving: (2,), both: (2,)})
         sessions = [await unplug(cluster, broker_id) for broker_id in (3, 7)]
-        store = ZkStore(cluster.tree.open())
+        store = ZkStore(cluster.zookeeper.new_session())
         for topic in ("doomed", "halted", "both"):
             await store.request_topic_deletion(topic)
         await store.request_preferred_election([preferred])
@@ -177,7 +178,7 @@ async def test_a_topic_that_moves_and_is_deleted_is_moved_first(
         assert not any(isinstance(message, StopReplicaRequest) for message in sent)
         assert assigned(cluster, tp)["replicas"] == (2, 1)
         await catch_up(cluster, tp)
-        assert paths.topic("t") not in cluster.tree.nodes
+        assert paths.topic("t") not in cluster.zookeeper.nodes
         deleted = [
             to
             for to, message in cluster.brokers.take()
@@ -193,9 +194,9 @@ async def test_a_deletion_that_nobody_began_is_begun_by_a_failover(new_cluster: 
         await cluster.start(7, 8, 1, 2)
         await cluster.create_topic("t", (1, 2))
         session = await unplug(cluster, 7)
-        await ZkStore(cluster.tree.open()).request_topic_deletion("t")
+        await ZkStore(cluster.zookeeper.new_session()).request_topic_deletion("t")
         assert "topic_deletion_completed t" in await fail_over(cluster, session)
-        assert paths.topic("t") not in cluster.tree.nodes
+        assert paths.topic("t") not in cluster.zookeeper.nodes
 
 
 @pytest.mark.mission("CCB-3", "CRS-4")
@@ -206,7 +207,7 @@ async def test_stale_notices_go_before_the_states_are_read(new_cluster: NewClust
         await cluster.start(7, 8, 1, 2)
         (tp,) = await cluster.create_topic("t", (1, 2))
         session = await unplug(cluster, 7)
-        leader = ZkStore(cluster.tree.open())
+        leader = ZkStore(cluster.zookeeper.new_session())
         await write_isr(cluster, tp, (1,))
         await leader.propagate_isr_changes([tp])
         await leader.propagate_log_dir_event(2)
@@ -232,10 +233,10 @@ async def test_stale_notices_go_before_the_states_are_read(new_cluster: NewClust
 async def test_a_failover_makes_the_feature_node(new_cluster: NewCluster) -> None:
     async with new_cluster(**QUIET) as cluster:
         await cluster.start(1)
-        cluster.tree.delete(paths.FEATURE)
-        cluster.tree.delete(paths.CONTROLLER)
+        cluster.zookeeper.delete(paths.FEATURE)
+        cluster.zookeeper.delete(paths.CONTROLLER)
         await cluster.settle()
-        assert json.loads(cluster.tree.nodes[paths.FEATURE].data)["status"] == 1
+        assert json.loads(cluster.zookeeper.nodes[paths.FEATURE].data)["status"] == 1
 
 
 @pytest.mark.mission("CCB-3")
@@ -267,13 +268,13 @@ async def test_nothing_reaches_a_controller_that_resigned(
         cluster.brokers.mute.add(3)
         await cluster.kill(4)
         assert len(first._leaving) > 0
-        cluster.tree.delete(paths.CONTROLLER)
+        cluster.zookeeper.delete(paths.CONTROLLER)
         await cluster.settle()
         assert cluster.active is not first
         assert first.active_controller_id == cluster.active.active_controller_id
         processed = "kafka.controller:EventQueueTimeMs.count"
         before = first._metrics.snapshot()[processed]
-        store = ZkStore(cluster.tree.open())
+        store = ZkStore(cluster.zookeeper.new_session())
         await write_isr(cluster, tp, (2,))
         await store.propagate_isr_changes([tp])
         await store.propagate_log_dir_event(2)
@@ -301,10 +302,10 @@ async def test_a_controller_elected_again_lets_the_dead_leave_again(
             await cluster.register(broker_id)
         await cluster.settle()
         partitions = await cluster.create_topic("t", *[(1, 3)] * 5)
-        cluster.tree.expire(cluster.nodes[3].session.session_id)
+        cluster.zookeeper.expire(cluster.nodes[3].session)
         await cluster.settle()
         assert len(controller._leaving) == 5
-        cluster.tree.delete(paths.CONTROLLER)
+        cluster.zookeeper.delete(paths.CONTROLLER)
         await cluster.settle()
         assert controller.context.epoch == 2
         assert len(controller._leaving) == 5
@@ -347,14 +348,14 @@ async def test_no_election_between_two_sessions(new_cluster: NewCluster, hint) -
         (controller,) = await cluster.start(1)
         node = cluster.nodes[1]
         former = node.session.session_id
-        cluster.tree.expire(former)
+        cluster.zookeeper.expire(node.session)
         await controller.on_session_lost()
-        node.session = cluster.tree.open()
+        node.session = cluster.zookeeper.new_session()
         node.store = ZkStore(node.session, (former,))
         controller.queue.put(hint)
         await cluster.settle()
         assert not controller.is_active
-        assert paths.CONTROLLER not in cluster.tree.nodes
+        assert paths.CONTROLLER not in cluster.zookeeper.nodes
         assert node.trace == []
         await cluster.register(1)
         await controller.on_new_session(node.store)
@@ -370,7 +371,6 @@ async def test_no_election_by_the_clock_between_two_sessions(new_cluster: NewClu
         cluster.make_controller(node).start(cluster.tasks)
         node.session.fail["children", paths.TOPICS] = RuntimeError("injected")
         await cluster.settle()
-        former = node.session.session_id
-        cluster.tree.expire(former)
+        cluster.zookeeper.expire(node.session)
         await node.controller.on_session_lost()
         assert not [t for t in cluster.clock.timers if not t.cancelled]

@@ -35,7 +35,7 @@ async def moved_away(cluster: ClusterOfControllers, *assignments):
 def by_znode(cluster: ClusterOfControllers, partitions) -> None:
     rows = [{"topic": tp.topic, "partition": tp.partition} for tp in partitions]
     data = json.dumps({"version": 1, "partitions": rows}).encode()
-    cluster.tree.create(paths.PREFERRED_REPLICA_ELECTION, data)
+    cluster.zookeeper.create(paths.PREFERRED_REPLICA_ELECTION, data)
 
 
 def codes(results):
@@ -54,7 +54,7 @@ async def test_preferred_election_by_znode(new_cluster: NewCluster) -> None:
         for _ in range(2):  # the watch is armed again
             by_znode(cluster, [a, GONE])
             await cluster.settle()
-            assert paths.PREFERRED_REPLICA_ELECTION not in cluster.tree.nodes
+            assert paths.PREFERRED_REPLICA_ELECTION not in cluster.zookeeper.nodes
             assert [(await cluster.state(tp))[0] for tp in (a, b)] == [1, 3]
         assert cluster.active.context.preferred_replica_imbalance_count() == 1
         assert not cluster.active.context.partitions_undergoing_preferred_replica_election
@@ -64,20 +64,20 @@ async def test_preferred_election_by_znode(new_cluster: NewCluster) -> None:
 async def test_a_new_controller_takes_the_wish_up(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         (tp,) = await moved_away(cluster, (1, 2))
-        cluster.tree.delete("/controller")
+        cluster.zookeeper.delete("/controller")
         by_znode(cluster, [tp])
         await cluster.settle()
         assert (await cluster.state(tp))[0] == 1
-        assert paths.PREFERRED_REPLICA_ELECTION not in cluster.tree.nodes
+        assert paths.PREFERRED_REPLICA_ELECTION not in cluster.zookeeper.nodes
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b'{"version":1,"partitions":3}'])
 async def test_a_wish_that_nobody_can_read_goes(new_cluster: NewCluster, data: bytes) -> None:
     async with new_cluster() as cluster:
         await cluster.start(1)
-        cluster.tree.create(paths.PREFERRED_REPLICA_ELECTION, data)
+        cluster.zookeeper.create(paths.PREFERRED_REPLICA_ELECTION, data)
         await cluster.settle()
-        assert paths.PREFERRED_REPLICA_ELECTION not in cluster.tree.nodes
+        assert paths.PREFERRED_REPLICA_ELECTION not in cluster.zookeeper.nodes
         assert cluster.active.context.epoch == 1
 
 
@@ -106,7 +106,7 @@ async def test_a_topic_that_is_being_deleted_elects_nobody(new_cluster: NewClust
         await cluster.start(7, 1, 2)
         (tp,) = await cluster.create_topic("t", (1, 2))
         await cluster.kill(2)  # its replica keeps the topic from going
-        await ZkStore(cluster.tree.open()).request_topic_deletion("t")
+        await ZkStore(cluster.zookeeper.new_session()).request_topic_deletion("t")
         await cluster.settle()
         results = await cluster.active.elect_leaders([tp], PREFERRED)
         assert codes(results) == {"t-0": "INVALID_TOPIC_EXCEPTION"}
@@ -162,8 +162,8 @@ async def test_a_topic_that_allows_it_elects_uncleanly_when_told(new_cluster: Ne
         controller.unclean_election_enabled("t")  # before the configuration is there
         await cluster.settle()
         assert (await cluster.state(tp))[0] == -1
-        store = ZkStore(cluster.tree.open())
-        cluster.tree.nodes["/config/topics/t"].data = json.dumps(
+        store = ZkStore(cluster.zookeeper.new_session())
+        cluster.zookeeper.nodes["/config/topics/t"].data = json.dumps(
             {"version": 1, "config": {"unclean.leader.election.enable": "true"}}
         ).encode()
         assert (await store.topic_configs(["t"]))["t"]
@@ -260,7 +260,7 @@ async def test_a_controller_that_resigned_looks_no_more(new_cluster: NewCluster)
     async with new_cluster() as cluster:
         await cluster.start(1, 2)
         first = cluster.active
-        cluster.tree.delete("/controller")
+        cluster.zookeeper.delete("/controller")
         await cluster.settle()
         assert len(waiting()) == 1  # the other's
         assert cluster.active is not first

@@ -14,7 +14,7 @@ async def write_isr(
     cluster: ClusterOfControllers, tp: TopicPartition, isr: tuple[int, ...]
 ) -> None:
     """The leader changes its ISR; the notice is still to come."""
-    store = ZkStore(cluster.tree.open())
+    store = ZkStore(cluster.zookeeper.new_session())
     found = (await store.leader_isr_states([tp]))[tp]
     changed = replace(found.leader_and_isr, isr=isr)
     written = await store.update_isrs({tp: replace(found, leader_and_isr=changed)})
@@ -43,7 +43,7 @@ async def test_a_dead_leader_whose_isr_had_grown(new_cluster: NewCluster, unclea
         cluster.brokers.down.clear()
         await cluster.start(2)
         await write_isr(cluster, tp, (1,))
-        await ZkStore(cluster.tree.open()).propagate_isr_changes([tp])
+        await ZkStore(cluster.zookeeper.new_session()).propagate_isr_changes([tp])
         await cluster.settle()
         assert controller.context.leadership[tp].leader_and_isr.isr == (1,)
         await write_isr(cluster, tp, (1, 2))
@@ -84,7 +84,7 @@ async def test_a_state_znode_that_vanished(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         controller, *_ = await cluster.start(1, 2, 3)
         (tp,) = await cluster.create_topic("t", (2, 3))
-        cluster.tree.delete("/brokers/topics/t/partitions/0/state")
+        cluster.zookeeper.delete("/brokers/topics/t/partitions/0/state")
         await cluster.kill(2)
         assert await cluster.state(tp) is None
         assert controller.context.partition_state(tp) is PartitionState.OFFLINE
@@ -96,7 +96,7 @@ async def test_a_state_znode_that_is_garbled(new_cluster: NewCluster) -> None:
     async with new_cluster() as cluster:
         controller, *_ = await cluster.start(1, 2, 3)
         bad, good = await cluster.create_topic("t", (2, 3), (2, 3))
-        cluster.tree.set("/brokers/topics/t/partitions/0/state", b"?")
+        cluster.zookeeper.set("/brokers/topics/t/partitions/0/state", b"?")
         await cluster.kill(2)
         assert await cluster.state(good) == (3, (3,), 1)
         assert controller.context.partition_state(bad) is PartitionState.OFFLINE

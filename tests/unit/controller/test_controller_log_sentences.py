@@ -81,7 +81,7 @@ async def test_a_reassignment(new_cluster: NewCluster) -> None:
         assert sentences(logs) == [
             "Removed partition t-0 from the list of reassigned partitions in zookeeper"
         ]
-        assert paths.REASSIGN_PARTITIONS not in cluster.tree.nodes
+        assert paths.REASSIGN_PARTITIONS not in cluster.zookeeper.nodes
 
 
 @pytest.mark.mission("OPS-3")

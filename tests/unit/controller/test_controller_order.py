@@ -23,7 +23,7 @@ from tests.support.reassigning import assigned, catch_up
 
 
 async def delete(cluster: ClusterOfControllers, *topics) -> None:
-    store = ZkStore(cluster.tree.open())
+    store = ZkStore(cluster.zookeeper.new_session())
     for topic in topics:
         await store.request_topic_deletion(topic)
     await cluster.settle()
@@ -204,7 +204,7 @@ async def test_the_next_death_is_told_though_the_isr_had_shrunk_before(
         await cluster.start(7, 1, 2, 3)
         (tp,) = await cluster.create_topic("t", (3, 2, 1))
         await cluster.kill(3)
-        store = ZkStore(cluster.tree.open())
+        store = ZkStore(cluster.zookeeper.new_session())
         found = (await store.leader_isr_states([tp]))[tp]
         shrunk = replace(found.leader_and_isr, isr=(2,))
         await store.update_isrs({tp: replace(found, leader_and_isr=shrunk)})
@@ -238,7 +238,7 @@ async def test_a_controlled_shutdown_in_order(new_cluster: NewCluster) -> None:
 
         def recorded(request) -> None:
             if isinstance(request.message, StopReplicaRequest):
-                state = json.loads(cluster.tree.nodes[paths.partition_state(followed)].data)
+                state = json.loads(cluster.zookeeper.nodes[paths.partition_state(followed)].data)
                 isr_when_stopped.append(state["isr"])
             send(request)
 
@@ -356,7 +356,7 @@ async def test_dead_replicas_are_ineligible_when_a_deletion_begins(new_cluster: 
             "t-0/1 ReplicaDeletionStarted -> ReplicaDeletionSuccessful",
             "t-0/2 ReplicaDeletionIneligible -> OfflineReplica",
         ]
-        assert paths.topic("t") in cluster.tree.nodes
+        assert paths.topic("t") in cluster.zookeeper.nodes
         assert await cluster.state(TopicPartition("t", 0)) is not None
 
 
@@ -376,4 +376,4 @@ async def test_the_end_of_a_reassignment_resumes_the_deletion(new_cluster: NewCl
         end = lines.index("reassignment_step 11")
         assert lines[end + 1 : end + 3] == ["UpdateMetadata to 1,2,7", "topic_deletion_started t"]
         assert lines.index("topic_deletion_completed t") > lines.index("reassignment_step 12")
-        assert paths.topic("t") not in cluster.tree.nodes
+        assert paths.topic("t") not in cluster.zookeeper.nodes

@@ -19,9 +19,11 @@ from minikafka.core.controller.states import (
     PartitionState,
 )
 from minikafka.kernel.cluster import ElectionType, ReplicaAssignment, TopicPartition
+from minikafka.kernel.ports import WatchEvent
 from minikafka.zookeeper.store import ZkStore
 from tests.support.controller_lab import ClusterOfControllers, NewCluster
 from tests.support.reassigning import catch_up
+from tests.support.zookeeper.direct import DirectZookeeper
 
 BROKERS = (1, 2, 3)
 TOPICS = ("a", "b")
@@ -56,17 +58,17 @@ EVENTS = st.one_of(
 class History:
     """Every state znode ever written: at most one leader per partition and leader epoch."""
 
-    def __init__(self, tree) -> None:
-        self.leaders = {}
-        self.epochs = {}
-        self.tree = tree
-        self.fire, tree.fire = tree.fire, self.fired
+    def __init__(self, zookeeper: DirectZookeeper) -> None:
+        self.leaders: dict[tuple[tuple[str, int], int], int] = {}
+        self.epochs: dict[tuple[str, int], tuple[int, int]] = {}
+        self.zookeeper = zookeeper
+        zookeeper.event_listeners.append(self.on_event)
 
-    def fired(self, path: str, kind) -> None:
-        self.fire(path, kind)
-        if posixpath.basename(path) != "state" or path not in self.tree.nodes:
+    def on_event(self, event: WatchEvent) -> None:
+        path = event.path
+        if posixpath.basename(path) != "state" or path not in self.zookeeper.nodes:
             return
-        node = self.tree.nodes[path]
+        node = self.zookeeper.nodes[path]
         state = json.loads(node.data)
         key = (path, node.czxid)  # a topic made again is another one
         assert (
@@ -80,7 +82,7 @@ class History:
 
 
 async def happen(cluster: ClusterOfControllers, event, what) -> None:
-    store = ZkStore(cluster.tree.open())
+    store = ZkStore(cluster.zookeeper.new_session())
     if event == "kill" and what in cluster.nodes and len(cluster.nodes) > 1:
         await cluster.kill(what)
     elif event == "start" and what not in cluster.nodes:
@@ -101,8 +103,8 @@ async def happen(cluster: ClusterOfControllers, event, what) -> None:
             like_the_first = ReplicaAssignment(found.partitions[0].replicas)
             grown = {**found.partitions, len(found.partitions): like_the_first}
             await store.set_topic_assignment(what, found.topic_id, grown)
-    elif event == "resign" and "/controller" in cluster.tree.nodes:
-        cluster.tree.delete("/controller")
+    elif event == "resign" and "/controller" in cluster.zookeeper.nodes:
+        cluster.zookeeper.delete("/controller")
     elif event == "shrink":
         await shrink(store, TopicPartition(what, 0))
     elif event == "shutdown" and what in cluster.nodes and len(cluster.nodes) > 1:
@@ -116,7 +118,7 @@ async def happen(cluster: ClusterOfControllers, event, what) -> None:
         await cluster.active.alter_partition_reassignments({TopicPartition(what, 0): None})
     elif event == "catch up":
         for number in range(4):
-            if f"/brokers/topics/{what}/partitions/{number}/state" in cluster.tree.nodes:
+            if f"/brokers/topics/{what}/partitions/{number}/state" in cluster.zookeeper.nodes:
                 await catch_up(cluster, TopicPartition(what, number))
     elif event == "elect":
         topic, election_type = what
@@ -143,7 +145,7 @@ async def check(cluster: ClusterOfControllers) -> None:
     context = active.context
     live = set(cluster.nodes)
     assert set(context.brokers) == live
-    store = ZkStore(cluster.tree.open())
+    store = ZkStore(cluster.zookeeper.new_session())
     topics = await store.topics()
     assert set(topics) == context.all_topics
     assignments = await store.topic_assignments(topics)
@@ -220,7 +222,7 @@ def test_whatever_happens(new_cluster: NewCluster, happenings, slice_) -> None:
     async def run() -> None:
         async with new_cluster() as cluster:
             await cluster.start(*BROKERS)
-            History(cluster.tree)
+            History(cluster.zookeeper)
             for event, what in happenings:
                 await happen(cluster, event, what)
                 await check(cluster)

@@ -71,7 +71,7 @@ async def test_the_twelve_steps(new_cluster: NewCluster) -> None:
             await catch_up(cluster, tp)
         assert trace(logs) == COMPLETION
         assert assigned(cluster, tp) == {"replicas": NEW, "adding": (), "removing": ()}
-        assert paths.REASSIGN_PARTITIONS not in cluster.tree.nodes
+        assert paths.REASSIGN_PARTITIONS not in cluster.zookeeper.nodes
         assert await cluster.state(tp) == (4, NEW, 5)
 
 
@@ -86,7 +86,7 @@ async def test_the_table_of_values_in_zookeeper(new_cluster: NewCluster) -> None
 
         def sample(level, event, facts) -> None:
             if event == "reassignment_step":
-                there = paths.REASSIGN_PARTITIONS in cluster.tree.nodes
+                there = paths.REASSIGN_PARTITIONS in cluster.zookeeper.nodes
                 in_memory = tuple(sorted(facts["replicas"]))
                 table.append((facts["step"], *in_zookeeper(cluster, tp), in_memory, there))
 
@@ -186,7 +186,7 @@ async def test_the_controller_dies_at_every_await(
             assert leader == (4 if began or by_znode else 1), n
             assert set(isr) == set(assigned(cluster, tp)["replicas"]), n
             assert not cluster.active.context.partitions_being_reassigned, n
-            assert paths.REASSIGN_PARTITIONS not in cluster.tree.nodes, n
+            assert paths.REASSIGN_PARTITIONS not in cluster.zookeeper.nodes, n
             logs = Logs(tp)
             logs.hear(cluster.brokers.take())
             assert logs.on == set(assigned(cluster, tp)["replicas"]), n
@@ -202,7 +202,7 @@ def begin(cluster: ClusterOfControllers, tp: TopicPartition, by_znode) -> None:
 
 async def quietly_caught_up(cluster: ClusterOfControllers, tp: TopicPartition) -> None:
     """As ``catch_up``, and nobody waits for what the controller makes of it."""
-    store = ZkStore(cluster.tree.open())
+    store = ZkStore(cluster.zookeeper.new_session())
     found = (await store.leader_isr_states([tp]))[tp]
     grown = replace(found.leader_and_isr, isr=ALL)
     await store.update_isrs({tp: replace(found, leader_and_isr=grown)})

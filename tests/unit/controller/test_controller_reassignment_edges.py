@@ -9,6 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from minikafka.kernel.cluster import ReplicaAssignment, TopicPartition
+from minikafka.kernel.ports import WatchEvent
 from minikafka.protocol.messages.stop_replica import StopReplicaRequest
 from minikafka.zookeeper import paths
 from minikafka.zookeeper.store import ZkStore
@@ -38,9 +39,9 @@ async def test_a_wish_under_way_is_not_begun_again_when_the_znode_changes(
         wish(cluster, {first: (2,)})
         await cluster.settle()
         before = await cluster.state(first)
-        node = json.loads(cluster.tree.nodes[paths.REASSIGN_PARTITIONS].data)
+        node = json.loads(cluster.zookeeper.nodes[paths.REASSIGN_PARTITIONS].data)
         node["partitions"].append({"topic": "t", "partition": 1, "replicas": [2]})
-        cluster.tree.set(paths.REASSIGN_PARTITIONS, json.dumps(node).encode())
+        cluster.zookeeper.set(paths.REASSIGN_PARTITIONS, json.dumps(node).encode())
         await cluster.settle()
         assert assigned(cluster, second)["adding"] == (2,)
         assert await cluster.state(first) == before
@@ -62,7 +63,7 @@ async def moved_away_from_a_dead_broker(cluster: ClusterOfControllers) -> None:
 
 
 async def die(cluster: ClusterOfControllers, broker_id: int) -> None:
-    cluster.tree.expire(cluster.nodes.pop(broker_id).session.session_id)
+    cluster.zookeeper.expire(cluster.nodes.pop(broker_id).session)
     cluster.brokers.down.add(broker_id)
     await cluster.settle()
 
@@ -91,7 +92,7 @@ async def test_who_missed_the_removal_of_its_replica_is_told_when_it_is_back(
     async with new_cluster(**QUIET) as cluster:
         await moved_away_from_a_dead_broker(cluster)
         if failover:
-            cluster.tree.delete(paths.CONTROLLER)
+            cluster.zookeeper.delete(paths.CONTROLLER)
             await cluster.settle()
         assert await come_back(cluster, 2) == (0 if failover else 1)
 
@@ -109,18 +110,16 @@ async def test_it_is_told_until_it_answers(new_cluster: NewCluster) -> None:
         assert await come_back(cluster, 2) == 0
 
 
-def leaders_written(cluster: ClusterOfControllers, tp: TopicPartition):
+def leaders_written(cluster: ClusterOfControllers, tp: TopicPartition) -> list[int]:
     """The leaders that the partition's state znode names from now on."""
     path = paths.partition_state(tp)
-    leaders = []
-    fire = cluster.tree.fire
+    leaders: list[int] = []
 
-    def fired(at, what) -> None:
-        if at == path:
-            leaders.append(json.loads(cluster.tree.nodes[path].data)["leader"])
-        fire(at, what)
+    def on_event(event: WatchEvent) -> None:
+        if event.path == path:
+            leaders.append(json.loads(cluster.zookeeper.nodes[path].data)["leader"])
 
-    cluster.tree.fire = fired
+    cluster.zookeeper.event_listeners.append(on_event)
     return leaders
 
 
@@ -133,7 +132,7 @@ async def test_a_reassignment_given_up_never_leaves_the_partition_without_a_lead
         await cluster.start(7, 1, 2, 3, 4)
         (tp,) = await cluster.create_topic("t", (1, 2))
         await move(cluster, {tp: (3, 4)})
-        store = ZkStore(cluster.tree.open())
+        store = ZkStore(cluster.zookeeper.new_session())
         found = (await store.leader_isr_states([tp]))[tp]
         led = replace(found.leader_and_isr, leader=3, isr=(1, 2, 3))
         await store.update_isrs({tp: replace(found, leader_and_isr=led)})
@@ -229,8 +228,8 @@ def leader_is_faster(cluster: ClusterOfControllers, tp: TopicPartition, isr: tup
     async def beaten(ops):
         if path in [op.path for op in ops]:
             session.multi = multi
-            state = json.loads(cluster.tree.nodes[path].data)
-            cluster.tree.set(path, json.dumps(state | {"isr": isr}).encode())
+            state = json.loads(cluster.zookeeper.nodes[path].data)
+            cluster.zookeeper.set(path, json.dumps(state | {"isr": isr}).encode())
             raced.set()
         return await multi(ops)
 
@@ -280,7 +279,7 @@ async def test_a_request_is_served_beside_a_wish_that_nobody_can_read(
     async with new_cluster(**QUIET) as cluster:
         await cluster.start(7, 1, 2)
         (tp,) = await cluster.create_topic("t", (1,))
-        cluster.tree.create(paths.REASSIGN_PARTITIONS, b"garbage")
+        cluster.zookeeper.create(paths.REASSIGN_PARTITIONS, b"garbage")
         await cluster.settle()
         await move(cluster, {tp: (2,)})
         await catch_up(cluster, tp)

@@ -34,7 +34,7 @@ async def lead(
     cluster: ClusterOfControllers, tp: TopicPartition, leader: int, isr: tuple[int, ...]
 ) -> None:
     """The state znode as an election and ISR changes would have left it."""
-    store = ZkStore(cluster.tree.open())
+    store = ZkStore(cluster.zookeeper.new_session())
     found = (await store.leader_isr_states([tp]))[tp]
     known = replace(found.leader_and_isr, leader=leader, isr=isr)
     await store.update_isrs({tp: replace(found, leader_and_isr=known)})
@@ -158,13 +158,13 @@ async def test_a_deletion_waits_for_the_reassignment_and_nothing_new_is_begun(
         await cluster.start(7, 1, 2, 3)
         (tp,) = await cluster.create_topic("t", (1, 2))
         await move(cluster, {tp: (3,)})
-        await ZkStore(cluster.tree.open()).request_topic_deletion("t")
+        await ZkStore(cluster.zookeeper.new_session()).request_topic_deletion("t")
         await cluster.settle()
-        assert paths.topic("t") in cluster.tree.nodes
+        assert paths.topic("t") in cluster.zookeeper.nodes
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert await move(cluster, {tp: (2,)}) == [unknown]
         await catch_up(cluster, tp)
-        assert paths.topic("t") not in cluster.tree.nodes
+        assert paths.topic("t") not in cluster.zookeeper.nodes
         assert not cluster.active.context.partitions_being_reassigned
 
 
@@ -178,10 +178,10 @@ async def test_of_a_wish_by_znode_what_cannot_be_is_taken_out(new_cluster: NewCl
         a, b = await cluster.create_topic("t", (1,), (1,))
         wish(cluster, {a: (2,), b: (9,), TopicPartition("gone", 0): (1,)})
         await cluster.settle()
-        store = ZkStore(cluster.tree.open())
+        store = ZkStore(cluster.zookeeper.new_session())
         assert await store.reassignment() == {a: (2,)}
         await catch_up(cluster, a)
-        assert paths.REASSIGN_PARTITIONS not in cluster.tree.nodes
+        assert paths.REASSIGN_PARTITIONS not in cluster.zookeeper.nodes
         wish(cluster, {b: (3,)})  # the watch is armed again
         await cluster.settle()
         assert moves(cluster, b) == ((3,), (1,))
@@ -194,7 +194,7 @@ async def test_a_request_supersedes_the_znode(new_cluster: NewCluster) -> None:
         wish(cluster, {a: (2,), b: (2,)})
         await cluster.settle()
         assert await move(cluster, {a: (3,)}) == [ErrorCode.NONE]
-        assert await ZkStore(cluster.tree.open()).reassignment() == {b: (2,)}
+        assert await ZkStore(cluster.zookeeper.new_session()).reassignment() == {b: (2,)}
         assert moves(cluster, a) == ((3,), (1,))
 
 
@@ -203,10 +203,10 @@ async def test_a_wish_that_nobody_can_read_is_ignored(new_cluster: NewCluster, d
     async with new_cluster() as cluster:
         await cluster.start(7, 1, 2)
         (tp,) = await cluster.create_topic("t", (1,))
-        cluster.tree.create(paths.REASSIGN_PARTITIONS, data)
+        cluster.zookeeper.create(paths.REASSIGN_PARTITIONS, data)
         await cluster.settle()
         assert cluster.active.context.epoch == 1
-        cluster.tree.delete(paths.REASSIGN_PARTITIONS)
+        cluster.zookeeper.delete(paths.REASSIGN_PARTITIONS)
         wish(cluster, {tp: (2,)})
         await cluster.settle()
         assert moves(cluster, tp) == ((2,), (1,))
@@ -216,7 +216,7 @@ async def test_a_wish_made_while_there_was_no_controller(new_cluster: NewCluster
     async with new_cluster() as cluster:
         await cluster.start(7, 1, 2)
         (tp,) = await cluster.create_topic("t", (1,))
-        cluster.tree.delete("/controller")
+        cluster.zookeeper.delete("/controller")
         wish(cluster, {tp: (2,)})
         await cluster.settle()
         assert moves(cluster, tp) == ((2,), (1,))
@@ -231,11 +231,11 @@ async def test_many_take_each_step_together(new_cluster: NewCluster) -> None:
         await cluster.start(7, 1, 2)
         partitions = await cluster.create_topic("t", *[(1,)] * 50)
         others = await cluster.create_topic("u", *[(1,)] * 50)
-        versions = [cluster.tree.nodes[paths.topic(t)].version for t in "tu"]
+        versions = [cluster.zookeeper.nodes[paths.topic(t)].version for t in "tu"]
         assert set(await move(cluster, dict.fromkeys([*partitions, *others], (2,)))) == {
             ErrorCode.NONE
         }
-        now = [cluster.tree.nodes[paths.topic(t)].version for t in "tu"]
+        now = [cluster.zookeeper.nodes[paths.topic(t)].version for t in "tu"]
         assert now == [version + 1 for version in versions]
         found = await cluster.active.list_partition_reassignments(None)
         assert found == dict.fromkeys([*partitions, *others], ReplicaAssignment((2, 1), (2,), (1,)))
@@ -252,7 +252,7 @@ async def test_partitions_added_at_the_same_time_stay(new_cluster: NewCluster) -
     async with new_cluster() as cluster:
         await cluster.start(7, 1, 2)
         (tp,) = await cluster.create_topic("t", (1,))
-        store = ZkStore(cluster.tree.open())
+        store = ZkStore(cluster.zookeeper.new_session())
         found = (await store.topic_assignments(["t"]))["t"]
         grown = {**found.partitions, 1: ReplicaAssignment((2,))}
         await store.set_topic_assignment("t", found.topic_id, grown)

@@ -21,7 +21,7 @@ async def lose_office_while_the_timer_fires(cluster: ClusterOfControllers, contr
     """Delete /controller; while the controller handles that, a rebalance event is queued."""
     asleep = len(cluster.clock.timers)
     assert asleep == 1  # the timer's
-    cluster.tree.delete("/controller")
+    cluster.zookeeper.delete("/controller")
     cluster.clock.advance(5_000)
     for _ in range(2):  # the watch is called, the timer task wakes up
         await asyncio.sleep(0)

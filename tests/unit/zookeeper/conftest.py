@@ -5,21 +5,21 @@ from __future__ import annotations
 import pytest
 
 from minikafka.zookeeper.store import ZkStore
-from tests.support.znode_fake import FakeSession, FakeZookeeper
+from tests.support.zookeeper.direct import DirectSession, DirectZookeeper
 
 
 @pytest.fixture
-def zookeeper() -> FakeZookeeper:
-    return FakeZookeeper()
+def zookeeper() -> DirectZookeeper:
+    return DirectZookeeper()
 
 
 @pytest.fixture
-async def session(zookeeper: FakeZookeeper) -> FakeSession:
+async def session(zookeeper: DirectZookeeper) -> DirectSession:
     return await zookeeper.open("", 0, 0)
 
 
 @pytest.fixture
-async def store(session: FakeSession) -> ZkStore:
+async def store(session: DirectSession) -> ZkStore:
     """With the persistent paths."""
     store = ZkStore(session)
     await store.create_persistent_paths()

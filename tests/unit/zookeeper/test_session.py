@@ -11,7 +11,7 @@ import structlog
 from minikafka.kernel.ports import ConnectionLost, SessionExpired, SessionState
 from minikafka.zookeeper.session import MAX_BACKOFF_MS, ZkSession, ZkSessionConfig
 from minikafka.zookeeper.store import ZkStore
-from tests.support.znode_fake import FakeZookeeper
+from tests.support.zookeeper.direct import DirectZookeeper
 
 
 class FakeClock:
@@ -42,7 +42,7 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-async def keeper(zookeeper: FakeZookeeper, clock: FakeClock) -> AsyncIterator[ZkSession]:
+async def keeper(zookeeper: DirectZookeeper, clock: FakeClock) -> AsyncIterator[ZkSession]:
     keeper = ZkSession(zookeeper, clock, ZkSessionConfig("zk:2181"), 1)
     async with asyncio.TaskGroup() as tasks:
         await keeper.start(tasks)
@@ -55,7 +55,7 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-async def run_until_error(keeper: ZkSession, zookeeper: FakeZookeeper) -> None:
+async def run_until_error(keeper: ZkSession, zookeeper: DirectZookeeper) -> None:
     async with asyncio.TaskGroup() as tasks:
         await keeper.start(tasks)
         zookeeper.expire(zookeeper.sessions[0])
@@ -63,7 +63,8 @@ async def run_until_error(keeper: ZkSession, zookeeper: FakeZookeeper) -> None:
 
 
 async def test_the_first_session_must_open() -> None:
-    zookeeper = FakeZookeeper(refuse=1)
+    zookeeper = DirectZookeeper()
+    zookeeper.refuse = 1
     keeper = ZkSession(zookeeper, FakeClock(), ZkSessionConfig("zk:2181"), 1)
     with pytest.raises(ExceptionGroup) as raised:
         await run_until_error(keeper, zookeeper)
@@ -73,7 +74,7 @@ async def test_the_first_session_must_open() -> None:
 
 
 async def test_a_new_session_follows_an_expired_one(
-    zookeeper: FakeZookeeper, keeper: ZkSession
+    zookeeper: DirectZookeeper, keeper: ZkSession
 ) -> None:
     told: list[str] = []
 
@@ -103,7 +104,7 @@ async def test_a_new_session_follows_an_expired_one(
 
 
 async def test_it_tries_for_ever_with_growing_pauses(
-    zookeeper: FakeZookeeper, keeper: ZkSession, clock: FakeClock
+    zookeeper: DirectZookeeper, keeper: ZkSession, clock: FakeClock
 ) -> None:
     zookeeper.refuse = 9
     with structlog.testing.capture_logs() as logs:
@@ -119,7 +120,7 @@ async def test_it_tries_for_ever_with_growing_pauses(
 
 
 async def test_an_outage_is_logged_once_at_each_end(
-    zookeeper: FakeZookeeper, keeper: ZkSession, clock: FakeClock
+    zookeeper: DirectZookeeper, keeper: ZkSession, clock: FakeClock
 ) -> None:
     session = zookeeper.sessions[0]
     with structlog.testing.capture_logs() as logs:
@@ -139,7 +140,7 @@ async def test_an_outage_is_logged_once_at_each_end(
 
 
 async def test_a_session_that_expires_while_it_is_introduced_is_replaced(
-    zookeeper: FakeZookeeper, keeper: ZkSession
+    zookeeper: DirectZookeeper, keeper: ZkSession
 ) -> None:
     told: list[int] = []
 
@@ -157,7 +158,7 @@ async def test_a_session_that_expires_while_it_is_introduced_is_replaced(
 
 
 async def test_listeners_are_told_again_when_the_connection_fails_them(
-    zookeeper: FakeZookeeper, keeper: ZkSession
+    zookeeper: DirectZookeeper, keeper: ZkSession
 ) -> None:
     told: list[int] = []
 
@@ -172,7 +173,7 @@ async def test_listeners_are_told_again_when_the_connection_fails_them(
     assert told == [2, 2]
 
 
-async def test_a_bug_in_a_listener_stops_the_node(zookeeper: FakeZookeeper) -> None:
+async def test_a_bug_in_a_listener_stops_the_node(zookeeper: DirectZookeeper) -> None:
     async def buggy() -> None:
         raise RuntimeError("bug")
 
@@ -183,7 +184,7 @@ async def test_a_bug_in_a_listener_stops_the_node(zookeeper: FakeZookeeper) -> N
     assert raised.group_contains(RuntimeError, match="bug")
 
 
-async def test_closing_is_no_expiry(zookeeper: FakeZookeeper) -> None:
+async def test_closing_is_no_expiry(zookeeper: DirectZookeeper) -> None:
     keeper = ZkSession(zookeeper, FakeClock(), ZkSessionConfig("zk:2181"), 1)
     with structlog.testing.capture_logs() as logs:
         async with asyncio.TaskGroup() as tasks:
@@ -195,7 +196,7 @@ async def test_closing_is_no_expiry(zookeeper: FakeZookeeper) -> None:
 
 
 async def test_what_former_sessions_left_is_known_as_our_own(
-    zookeeper: FakeZookeeper, keeper: ZkSession
+    zookeeper: DirectZookeeper, keeper: ZkSession
 ) -> None:
     former = zookeeper.sessions[0].session_id
     zookeeper.expire(zookeeper.sessions[0])

@@ -23,20 +23,20 @@ from minikafka.zookeeper import paths
 from minikafka.zookeeper.requests import MAX_MULTI_BYTES, NEVER_TAKEN_BYTES, batches, in_chunks
 from minikafka.zookeeper.store import MalformedZnode, ZkStore
 from minikafka.zookeeper.znodes import BrokerZnode
-from tests.support.znode_fake import FakeSession, FakeZookeeper
+from tests.support.zookeeper.direct import DirectSession, DirectZookeeper
 
 
 def node(broker_id: int, port: int = 9092) -> BrokerZnode:
     return BrokerZnode(broker_id, (Endpoint("h", port),), 5, f"rack{broker_id}")
 
 
-async def test_top_level_paths(zookeeper: FakeZookeeper, store: ZkStore) -> None:
+async def test_top_level_paths(zookeeper: DirectZookeeper, store: ZkStore) -> None:
     assert set(paths.PERSISTENT_PATHS) <= set(zookeeper.nodes)
     await store.create_persistent_paths()
     assert zookeeper.multis == []  # nothing to do
 
 
-async def test_the_cluster_id_is_made_once(zookeeper: FakeZookeeper, store: ZkStore) -> None:
+async def test_the_cluster_id_is_made_once(zookeeper: DirectZookeeper, store: ZkStore) -> None:
     assert await store.cluster_id() is None
     assert await store.get_or_create_cluster_id("first") == "first"
     assert await store.get_or_create_cluster_id("second") == "first"
@@ -44,7 +44,7 @@ async def test_the_cluster_id_is_made_once(zookeeper: FakeZookeeper, store: ZkSt
 
 
 async def test_brokers_register_with_their_czxid_as_epoch(
-    zookeeper: FakeZookeeper, store: ZkStore
+    zookeeper: DirectZookeeper, store: ZkStore
 ) -> None:
     seen: list[WatchEvent] = []
     assert await store.brokers(seen.append) == {}
@@ -60,6 +60,7 @@ async def test_brokers_register_with_their_czxid_as_epoch(
     assert await store.broker(10) == brokers[10]
     assert await store.broker(11) is None
     await store.update_broker(node(10, 9999))
+    await asyncio.sleep(0)
     assert [e.path for e in changed] == ["/brokers/ids/10"]
     assert (await store.brokers())[10].epoch == epoch
     await store.unregister_broker(10)
@@ -70,7 +71,7 @@ async def test_brokers_register_with_their_czxid_as_epoch(
     assert stat.ephemeral_owner == other.session.session_id
 
 
-async def test_an_id_in_use_is_refused(zookeeper: FakeZookeeper, store: ZkStore) -> None:
+async def test_an_id_in_use_is_refused(zookeeper: DirectZookeeper, store: ZkStore) -> None:
     await store.register_broker(node(1))
     twin = ZkStore(await zookeeper.open("", 0, 0))
     with pytest.raises(NodeExists, match="/brokers/ids/1"):
@@ -78,35 +79,35 @@ async def test_an_id_in_use_is_refused(zookeeper: FakeZookeeper, store: ZkStore)
 
 
 async def test_what_a_former_session_left_is_replaced(
-    zookeeper: FakeZookeeper, store: ZkStore
+    zookeeper: DirectZookeeper, store: ZkStore
 ) -> None:
     old = await store.register_broker(node(1))
     reborn = ZkStore(await zookeeper.open("", 0, 0), {store.session.session_id})
     assert await reborn.register_broker(node(1)) > old
-    owner = zookeeper.nodes["/brokers/ids/1"].owner
+    owner = zookeeper.nodes["/brokers/ids/1"].ephemeral_owner
     assert owner == reborn.session.session_id
 
 
-async def test_a_registration_whose_answer_was_lost(session: FakeSession, store: ZkStore) -> None:
+async def test_a_registration_whose_answer_was_lost(session: DirectSession, store: ZkStore) -> None:
     session.lose_answers = 2
     epoch = await store.register_broker(node(1))
     assert await store.register_broker(node(1)) == epoch
 
 
-async def test_a_broken_broker_is_an_error(session: FakeSession, store: ZkStore) -> None:
+async def test_a_broken_broker_is_an_error(session: DirectSession, store: ZkStore) -> None:
     await session.create("/brokers/ids/1", b"rubbish")
     with pytest.raises(MalformedZnode):
         await store.brokers()
 
 
-async def test_generated_broker_ids_start_above_the_reserved(session: FakeSession) -> None:
+async def test_generated_broker_ids_start_above_the_reserved(session: DirectSession) -> None:
     store = ZkStore(session)
     assert [await store.generate_broker_id() for _ in range(2)] == [1001, 1002]
     assert await store.generate_broker_id(5) == 8
 
 
 async def test_producer_ids_are_given_out_in_blocks(
-    zookeeper: FakeZookeeper, session: FakeSession, store: ZkStore
+    zookeeper: DirectZookeeper, session: DirectSession, store: ZkStore
 ) -> None:
     assert await store.allocate_producer_ids(1) == range(1000)
     taken = b'{"version":1,"broker":2,"block_start":"1000","block_end":"1999"}'
@@ -122,13 +123,13 @@ async def test_producer_ids_are_given_out_in_blocks(
         await store.allocate_producer_ids(1)
 
 
-async def test_the_feature_node(zookeeper: FakeZookeeper, store: ZkStore) -> None:
+async def test_the_feature_node(zookeeper: DirectZookeeper, store: ZkStore) -> None:
     await store.ensure_feature_node()
     await store.ensure_feature_node()
     assert zookeeper.nodes["/feature"].data == b'{"features":{},"version":2,"status":1}'
 
 
-async def test_configuration(session: FakeSession) -> None:
+async def test_configuration(session: DirectSession) -> None:
     store = ZkStore(session)
     assert await store.entity_config("brokers", "1") == {}
     await store.set_entity_config("brokers", "1", {"a": "1"})
@@ -160,7 +161,7 @@ async def test_configuration_changes_are_announced(store: ZkStore) -> None:
     assert await store.config_changes() == []
 
 
-async def test_what_no_server_takes_is_not_sent(session: FakeSession, store: ZkStore) -> None:
+async def test_what_no_server_takes_is_not_sent(session: DirectSession, store: ZkStore) -> None:
     """Kazoo would be busy with it until the session is over."""
     session.lose_requests = 1
     with pytest.raises(TooLarge, match="/config/topics/a"):
@@ -191,7 +192,7 @@ async def test_configuration_is_changed_as_it_was_read_or_not_at_all(store: ZkSt
 
 
 async def test_requests_wait_while_the_session_is_suspended(
-    session: FakeSession, store: ZkStore
+    session: DirectSession, store: ZkStore
 ) -> None:
     session.change(SessionState.SUSPENDED)
     reading = asyncio.ensure_future(store.topics())
@@ -205,7 +206,7 @@ async def test_requests_wait_while_the_session_is_suspended(
 
 
 async def test_requests_end_with_the_session(
-    zookeeper: FakeZookeeper, session: FakeSession, store: ZkStore
+    zookeeper: DirectZookeeper, session: DirectSession, store: ZkStore
 ) -> None:
     session.change(SessionState.SUSPENDED)
     waiting = asyncio.ensure_future(store.topics())
@@ -245,7 +246,7 @@ async def test_an_error_among_many_calls_is_raised_when_all_have_ended() -> None
 
 
 async def test_the_last_setting_is_removed_where_the_notices_have_no_parent(
-    session: FakeSession, store: ZkStore
+    session: DirectSession, store: ZkStore
 ) -> None:
     await store.change_entity_config("users", "u", {"k": "1"})
     for name in await store.config_changes():
@@ -258,7 +259,7 @@ async def test_the_last_setting_is_removed_where_the_notices_have_no_parent(
 
 
 async def test_a_large_write_is_given_up_when_the_server_hangs_up_on_it(
-    session: FakeSession, store: ZkStore
+    session: DirectSession, store: ZkStore
 ) -> None:
     """A server with the default ``jute.maxbuffer`` takes 1 MB and never says why it hangs up."""
     session.lose_requests = 1_000

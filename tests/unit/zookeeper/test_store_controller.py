@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from minikafka.kernel.cluster import Endpoint, TopicPartition
@@ -16,12 +18,12 @@ from minikafka.kernel.ports import (
 )
 from minikafka.zookeeper.store import ControllerMoved, ZkStore
 from minikafka.zookeeper.znodes import BrokerZnode
-from tests.support.znode_fake import FakeSession, FakeZookeeper
+from tests.support.zookeeper.direct import DirectSession, DirectZookeeper
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 
 
-async def other_store(zookeeper: FakeZookeeper) -> ZkStore:
+async def other_store(zookeeper: DirectZookeeper) -> ZkStore:
     return ZkStore(await zookeeper.open("", 0, 0))
 
 
@@ -31,7 +33,7 @@ def broker_node(broker_id: int) -> BrokerZnode:
 
 @pytest.mark.mission("CEL-14")
 async def test_every_controller_raises_the_epoch_by_one(
-    zookeeper: FakeZookeeper, store: ZkStore
+    zookeeper: DirectZookeeper, store: ZkStore
 ) -> None:
     assert await store.controller_epoch() is None
     for number in range(1, 4):
@@ -45,7 +47,7 @@ async def test_every_controller_raises_the_epoch_by_one(
 
 
 @pytest.mark.mission("CEL-4", "CEL-6")
-async def test_one_broker_wins(zookeeper: FakeZookeeper, store: ZkStore) -> None:
+async def test_one_broker_wins(zookeeper: DirectZookeeper, store: ZkStore) -> None:
     await store.register_controller_and_increment_epoch(1, 5)
     loser = await other_store(zookeeper)
     with pytest.raises(ControllerMoved, match="broker 1 is the controller"):
@@ -54,7 +56,7 @@ async def test_one_broker_wins(zookeeper: FakeZookeeper, store: ZkStore) -> None
 
 
 async def test_the_epoch_raised_by_another_in_between_loses_the_election(
-    zookeeper: FakeZookeeper, session: FakeSession, store: ZkStore
+    zookeeper: DirectZookeeper, session: DirectSession, store: ZkStore
 ) -> None:
     await store.register_controller_and_increment_epoch(1, 5)
     await session.delete("/controller")
@@ -65,7 +67,7 @@ async def test_the_epoch_raised_by_another_in_between_loses_the_election(
 
 
 async def test_an_election_whose_answer_was_lost_is_recognised(
-    session: FakeSession, store: ZkStore
+    session: DirectSession, store: ZkStore
 ) -> None:
     await store.register_controller_and_increment_epoch(1, 5)
     await session.delete("/controller")
@@ -75,7 +77,7 @@ async def test_an_election_whose_answer_was_lost_is_recognised(
 
 @pytest.mark.mission("CEL-12")
 async def test_the_node_of_our_own_former_session_is_not_ours(
-    zookeeper: FakeZookeeper, store: ZkStore
+    zookeeper: DirectZookeeper, store: ZkStore
 ) -> None:
     await store.register_controller_and_increment_epoch(1, 5)
     reborn = await other_store(zookeeper)
@@ -92,14 +94,16 @@ async def test_the_controller_is_watched_whether_or_not_there_is_one(store: ZkSt
     seen: list[WatchEvent] = []
     assert await store.controller(seen.append) is None
     await store.register_controller_and_increment_epoch(1, 5)
+    await asyncio.sleep(0)
     assert [e.kind for e in seen] == [WatchKind.CREATED]
     assert await store.controller_id(seen.append) == 1
     await store.delete_controller(1)
+    await asyncio.sleep(0)
     assert [e.kind for e in seen] == [WatchKind.CREATED, WatchKind.DELETED]
 
 
 async def test_a_deposed_controller_cannot_delete_its_successor(
-    zookeeper: FakeZookeeper, store: ZkStore
+    zookeeper: DirectZookeeper, store: ZkStore
 ) -> None:
     _, old_version = await store.register_controller_and_increment_epoch(1, 5)
     await store.delete_controller(old_version)
@@ -113,7 +117,7 @@ async def test_a_deposed_controller_cannot_delete_its_successor(
 @pytest.mark.mission("R-1", "CEL-4")
 @pytest.mark.parametrize("data", [b"", b"rubbish", b'{"version":1}', b'{"brokerid":"x"}'])
 async def test_a_controller_node_that_nobody_can_read_is_removed(
-    session: FakeSession, store: ZkStore, data: bytes
+    session: DirectSession, store: ZkStore, data: bytes
 ) -> None:
     await session.create("/controller", data)
     node = await store.controller()
@@ -126,7 +130,7 @@ async def test_a_controller_node_that_nobody_can_read_is_removed(
 
 @pytest.mark.mission("R-13", "CFO-6")
 async def test_a_hand_written_broker_id_is_removed(
-    zookeeper: FakeZookeeper, session: FakeSession, store: ZkStore
+    zookeeper: DirectZookeeper, session: DirectSession, store: ZkStore
 ) -> None:
     other = await other_store(zookeeper)
     await store.register_broker(broker_node(1))
@@ -142,7 +146,7 @@ async def test_a_hand_written_broker_id_is_removed(
 
 
 async def test_the_repair_never_hits_a_controller_elected_meanwhile(
-    zookeeper: FakeZookeeper, session: FakeSession, store: ZkStore
+    zookeeper: DirectZookeeper, session: DirectSession, store: ZkStore
 ) -> None:
     await store.register_broker(broker_node(1))
     await store.register_controller_and_increment_epoch(1, 5)
@@ -164,7 +168,7 @@ async def test_the_repair_never_hits_a_controller_elected_meanwhile(
 
 @pytest.mark.mission("CDU-3")
 async def test_isr_changes_are_announced_read_and_deleted(
-    session: FakeSession, store: ZkStore
+    session: DirectSession, store: ZkStore
 ) -> None:
     _, fence = await store.register_controller_and_increment_epoch(1, 5)
     seen: list[WatchEvent] = []
@@ -202,11 +206,12 @@ async def test_log_dir_events(store: ZkStore) -> None:
     assert await store.log_dir_events() == []
 
 
-async def test_administrators_requests(session: FakeSession, store: ZkStore) -> None:
+async def test_administrators_requests(session: DirectSession, store: ZkStore) -> None:
     _, fence = await store.register_controller_and_increment_epoch(1, 5)
     seen: list[WatchEvent] = []
     assert await store.preferred_election(seen.append) == set()
     await store.request_preferred_election([A0, B0])
+    await asyncio.sleep(0)
     assert [e.kind for e in seen] == [WatchKind.CREATED]
     with pytest.raises(NodeExists):
         await store.request_preferred_election([A1])

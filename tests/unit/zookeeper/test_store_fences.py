@@ -15,7 +15,7 @@ from minikafka.kernel.cluster import (
 from minikafka.kernel.ports import CheckOp, CoordinationOp, OpResult, SetOp
 from minikafka.zookeeper import paths
 from minikafka.zookeeper.store import ControllerMoved, ZkStore
-from tests.support.znode_fake import FakeSession, FakeZookeeper
+from tests.support.zookeeper.direct import DirectSession, DirectZookeeper
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 MOVING = ReplicaAssignment((2, 1), (2,), (1,))
@@ -46,7 +46,7 @@ WRITES: dict[str, Write] = {
 
 
 @pytest.fixture
-async def fence(store: ZkStore, zookeeper: FakeZookeeper) -> int:
+async def fence(store: ZkStore, zookeeper: DirectZookeeper) -> int:
     """A controller's, with something there for each write to change."""
     _, fence = await store.register_controller_and_increment_epoch(1, 5)
     await store.create_topic("t", None, {0: (1,), 1: (1,)}, {})
@@ -59,7 +59,7 @@ async def fence(store: ZkStore, zookeeper: FakeZookeeper) -> int:
     return fence
 
 
-def record_multis(session: FakeSession, monkeypatch: pytest.MonkeyPatch) -> list[CoordinationOp]:
+def record_multis(session: DirectSession, monkeypatch: pytest.MonkeyPatch) -> list[CoordinationOp]:
     """The first operation of every multi from now on."""
     first: list[CoordinationOp] = []
     multi = session.multi
@@ -75,7 +75,7 @@ def record_multis(session: FakeSession, monkeypatch: pytest.MonkeyPatch) -> list
 @pytest.mark.mission("CEL-16", "REA-11", "REA-12")
 @pytest.mark.parametrize("name", WRITES)
 async def test_a_controller_of_the_past_writes_nothing(
-    zookeeper: FakeZookeeper, store: ZkStore, fence: int, name: str
+    zookeeper: DirectZookeeper, store: ZkStore, fence: int, name: str
 ) -> None:
     zookeeper.transact([SetOp(paths.CONTROLLER_EPOCH, b"2")], 0)
     before = {path: (node.data, node.version) for path, node in zookeeper.nodes.items()}
@@ -88,7 +88,7 @@ async def test_a_controller_of_the_past_writes_nothing(
 @pytest.mark.mission("CEL-16", "REA-11", "REA-12")
 @pytest.mark.parametrize("name", WRITES)
 async def test_every_multi_begins_with_the_check(
-    session: FakeSession,
+    session: DirectSession,
     store: ZkStore,
     fence: int,
     monkeypatch: pytest.MonkeyPatch,
@@ -103,7 +103,7 @@ async def test_every_multi_begins_with_the_check(
 
 @pytest.mark.mission("CEL-16", "REA-12")
 async def test_wishes_are_written_again_only_under_the_same_epoch(
-    session: FakeSession, store: ZkStore, fence: int, monkeypatch: pytest.MonkeyPatch
+    session: DirectSession, store: ZkStore, fence: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An administrator has taken the node away: it is created, which is a second multi."""
     await session.delete(paths.REASSIGN_PARTITIONS)

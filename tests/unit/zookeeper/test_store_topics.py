@@ -24,7 +24,7 @@ from minikafka.kernel.ports import (
 )
 from minikafka.zookeeper import paths
 from minikafka.zookeeper.store import ControllerMoved, TopicAssignment, ZkStore
-from tests.support.znode_fake import FakeSession, FakeZookeeper
+from tests.support.zookeeper.direct import DirectSession, DirectZookeeper
 
 TOPIC_ID = UUID(int=7)
 FIRST = LeaderAndIsr(1, 0, (1, 2))
@@ -44,7 +44,7 @@ def isr_of(*isr: int, over: int = 0) -> LeaderIsrAndControllerEpoch:
 
 
 @pytest.fixture
-async def fence(store: ZkStore, zookeeper: FakeZookeeper) -> int:
+async def fence(store: ZkStore, zookeeper: DirectZookeeper) -> int:
     """The zkVersion of an elected controller's epoch; topic ``t`` exists."""
     _, zk_version = await store.register_controller_and_increment_epoch(1, 5)
     await store.create_topic("t", TOPIC_ID, {0: [1, 2]}, {})
@@ -89,7 +89,7 @@ async def test_a_configuration_left_behind_is_replaced(store: ZkStore) -> None:
 
 
 async def test_a_lost_answer_does_not_make_a_topic_twice(
-    session: FakeSession, store: ZkStore
+    session: DirectSession, store: ZkStore
 ) -> None:
     session.lose_answers = 1
     await store.create_topic("t", TOPIC_ID, {0: [1]}, {})
@@ -97,7 +97,7 @@ async def test_a_lost_answer_does_not_make_a_topic_twice(
 
 
 async def test_first_states_are_written_in_few_multis(
-    zookeeper: FakeZookeeper, store: ZkStore, fence: int
+    zookeeper: DirectZookeeper, store: ZkStore, fence: int
 ) -> None:
     results = await store.create_states(states(1000), fence)
     assert results == dict.fromkeys(partitions(1000), FIRST)
@@ -126,7 +126,7 @@ async def test_states_of_a_topic_that_has_gone_are_reported(store: ZkStore, fenc
 
 
 async def test_states_are_updated_each_on_its_own_version(
-    session: FakeSession, store: ZkStore, zookeeper: FakeZookeeper, fence: int
+    session: DirectSession, store: ZkStore, zookeeper: DirectZookeeper, fence: int
 ) -> None:
     await store.create_states(states(5), fence)
     raced = partitions(5)[3]
@@ -148,7 +148,7 @@ async def test_states_are_updated_each_on_its_own_version(
 
 @pytest.mark.mission("CEL-16")
 async def test_every_write_of_a_deposed_controller_is_refused(
-    zookeeper: FakeZookeeper, store: ZkStore, fence: int
+    zookeeper: DirectZookeeper, store: ZkStore, fence: int
 ) -> None:
     await store.create_states(states(2), fence)
     zookeeper.transact([SetOp("/controller_epoch", b"2")], 0)
@@ -169,7 +169,7 @@ async def test_every_write_of_a_deposed_controller_is_refused(
 
 
 async def test_a_controller_deposed_between_batch_and_single_writes_is_refused(
-    session: FakeSession, store: ZkStore, zookeeper: FakeZookeeper, fence: int
+    session: DirectSession, store: ZkStore, zookeeper: DirectZookeeper, fence: int
 ) -> None:
     await store.create_states(states(3), fence)
     wanted = dict.fromkeys(partitions(3), FIRST.new_leader(2))
@@ -182,7 +182,7 @@ async def test_a_controller_deposed_between_batch_and_single_writes_is_refused(
 
 
 async def test_who_is_overtaken_again_and_again_keeps_no_other_from_being_written(
-    session: FakeSession, store: ZkStore, zookeeper: FakeZookeeper, fence: int
+    session: DirectSession, store: ZkStore, zookeeper: DirectZookeeper, fence: int
 ) -> None:
     """One before the multi; another after the reading, before the multi of the rest."""
     await store.create_states(states(4), fence)
@@ -199,7 +199,7 @@ async def test_who_is_overtaken_again_and_again_keeps_no_other_from_being_writte
 
 
 async def test_state_writes_whose_answers_were_lost_count_as_done(
-    session: FakeSession, store: ZkStore, fence: int
+    session: DirectSession, store: ZkStore, fence: int
 ) -> None:
     session.lose_answers = 3
     assert await store.create_states(states(3), fence) == dict.fromkeys(partitions(3), FIRST)
@@ -214,7 +214,7 @@ async def test_state_writes_whose_answers_were_lost_count_as_done(
 
 
 async def test_after_a_lost_batch_what_was_overtaken_is_told_apart(
-    session: FakeSession, store: ZkStore, zookeeper: FakeZookeeper, fence: int
+    session: DirectSession, store: ZkStore, zookeeper: DirectZookeeper, fence: int
 ) -> None:
     """The batch was done, its answer lost, and a leader has changed one ISR since."""
     await store.create_states(states(3), fence)
@@ -230,7 +230,7 @@ async def test_after_a_lost_batch_what_was_overtaken_is_told_apart(
 
 
 async def test_a_leader_writes_its_isr_conditionally(
-    session: FakeSession, store: ZkStore, fence: int
+    session: DirectSession, store: ZkStore, fence: int
 ) -> None:
     tp, gone = partitions(1)[0], TopicPartition("gone", 0)
     await store.create_states(states(1), fence)
@@ -246,7 +246,7 @@ async def test_a_leader_writes_its_isr_conditionally(
 
 
 async def test_a_leader_writes_many_isrs_in_one_multi(
-    store: ZkStore, zookeeper: FakeZookeeper, fence: int
+    store: ZkStore, zookeeper: DirectZookeeper, fence: int
 ) -> None:
     wanted = dict.fromkeys(partitions(400), isr_of(1))
     await store.create_states(states(400), fence)
@@ -261,7 +261,7 @@ async def test_a_leader_writes_many_isrs_in_one_multi(
 
 
 async def test_one_isr_that_cannot_be_written_keeps_no_other_from_it(
-    store: ZkStore, zookeeper: FakeZookeeper, fence: int
+    store: ZkStore, zookeeper: DirectZookeeper, fence: int
 ) -> None:
     good, forbidden, last = partitions(3)
     await store.create_states(states(3), fence)
@@ -273,7 +273,7 @@ async def test_one_isr_that_cannot_be_written_keeps_no_other_from_it(
 
 @pytest.mark.mission("CDU-5")
 async def test_a_topic_is_marked_and_deleted_to_the_last_node(
-    session: FakeSession, zookeeper: FakeZookeeper, store: ZkStore, fence: int
+    session: DirectSession, zookeeper: DirectZookeeper, store: ZkStore, fence: int
 ) -> None:
     before = set(zookeeper.nodes) - {"/brokers/topics/t", "/config/topics/t"}
     await store.create_states(states(300), fence)
@@ -293,7 +293,7 @@ async def test_a_topic_is_marked_and_deleted_to_the_last_node(
 
 
 async def test_a_deletion_is_on_the_list_until_the_tree_has_gone(
-    session: FakeSession, zookeeper: FakeZookeeper, store: ZkStore, fence: int
+    session: DirectSession, zookeeper: DirectZookeeper, store: ZkStore, fence: int
 ) -> None:
     """Somebody puts a node into the tree meanwhile: who dies now leaves all that a successor needs
     to go on."""
@@ -312,7 +312,7 @@ async def test_a_deletion_is_on_the_list_until_the_tree_has_gone(
 
 
 async def test_a_deletion_goes_on_where_another_controller_stopped(
-    session: FakeSession, zookeeper: FakeZookeeper, store: ZkStore, fence: int
+    session: DirectSession, zookeeper: DirectZookeeper, store: ZkStore, fence: int
 ) -> None:
     await store.create_states(states(2), fence)
     await store.request_topic_deletion("t")

@@ -15,12 +15,12 @@ from minikafka.kernel.ports import ConnectionLost, SetOp
 from minikafka.kernel.settings import BROKER_CONFIG
 from minikafka.zookeeper.store import ZkStore
 from tests.support.config_lab import APPEND, BROKER, DELETE, LOGGER, SET, SUBTRACT, TOPIC, Lab, fate
-from tests.support.znode_fake import FakeZookeeper
+from tests.support.zookeeper.direct import DirectZookeeper
 
 
 @pytest.fixture
 async def lab() -> Lab:
-    store = ZkStore(await FakeZookeeper().open("", 0, 0))
+    store = ZkStore(await DirectZookeeper().open("", 0, 0))
     await store.create_persistent_paths()
     return Lab(store)
 

@@ -34,7 +34,7 @@ from minikafka.zookeeper.store import ZkStore
 from tests.support.cluster_metadata import cache_with, deletion, partition_state, topic_id, update
 from tests.support.jumping_loop import SeededEntropy
 from tests.support.manual_clock import ManualClock
-from tests.support.znode_fake import FakeZookeeper
+from tests.support.zookeeper.direct import DirectZookeeper
 
 
 class Admin:
@@ -101,7 +101,7 @@ async def ticks(count: int = 20) -> None:
 
 @pytest.fixture
 async def admin() -> Admin:
-    store = ZkStore(await FakeZookeeper().open("", 0, 0))
+    store = ZkStore(await DirectZookeeper().open("", 0, 0))
     await store.create_persistent_paths()
     await store.create_topic("old", topic_id("old"), {0: [1], 1: [2]}, {})
     return Admin(store)

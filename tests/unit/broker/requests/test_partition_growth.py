@@ -29,7 +29,7 @@ from minikafka.protocol.messages.create_partitions import (
 from minikafka.zookeeper.store import ZkStore
 from tests.support.cluster_metadata import cache_with, live_broker, partition_state, update
 from tests.support.manual_clock import ManualClock
-from tests.support.znode_fake import FakeZookeeper
+from tests.support.zookeeper.direct import DirectZookeeper
 
 ID = UUID(int=7)
 
@@ -75,7 +75,7 @@ def _topic(
 
 @pytest.fixture
 async def lab() -> Lab:
-    store = ZkStore(await FakeZookeeper().open("", 0, 0))
+    store = ZkStore(await DirectZookeeper().open("", 0, 0))
     await store.create_persistent_paths()
     await store.create_topic("t", ID, {0: (2, 3), 1: (3, 1)}, {})
     return Lab(store)
