@@ -1,44 +1,24 @@
-"""An event loop whose clock jumps to the next timer instead of waiting, and ports on top of it."""
+"""Ports on the simulated loop for tests of one client: a clock, and a network of one process.
+
+``SimNetwork`` names hosts, each with a process of its own, and draws delays from a seed; here fake
+brokers of any name listen in the test's own task and every segment takes the same time.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import functools
-import random
-import selectors
 from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar, cast
 
 from minikafka.kernel.ports import Coordination, Files, ProtocolFactory, World
+from minikafka.world.sim.entropy import SimEntropy
+from minikafka.world.sim.loop import SimLoop
 
 T = TypeVar("T")
 
 WALL_START_MS = 1_700_000_000_000
-
-
-class _JumpingSelector(selectors.SelectSelector):
-    """Waits for nothing: time is what the loop says it waited."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.now = 1_000.0
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        if timeout is None:
-            raise RuntimeError("everything waits and no timer is set: the test hangs")
-        self.now += max(0.0, timeout)
-        return []
-
-
-class JumpingLoop(asyncio.SelectorEventLoop):
-    def __init__(self) -> None:
-        self._jumping = _JumpingSelector()
-        super().__init__(self._jumping)
-        self._clock_resolution = 1e-6
-
-    def time(self) -> float:
-        return self._jumping.now
 
 
 class LoopClock:
@@ -55,20 +35,6 @@ class LoopClock:
 
     async def sleep(self, delay_ms: int) -> None:
         await asyncio.sleep(delay_ms / 1000)
-
-
-class SeededEntropy:
-    def __init__(self, seed: int = 1) -> None:
-        self._random = random.Random(seed)
-
-    def random_bytes(self, count: int) -> bytes:
-        return self._random.randbytes(count)
-
-    def randrange(self, stop: int) -> int:
-        return self._random.randrange(stop)
-
-    def random(self) -> float:
-        return self._random.random()
 
 
 class MemoryTransport(asyncio.Transport):
@@ -175,17 +141,17 @@ def memory_world() -> World:
         MemoryNetwork(),
         cast(Files, None),
         cast(Coordination, None),
-        SeededEntropy(),
+        SimEntropy("test"),
     )
 
 
 def run_jumping(main: Coroutine[Any, Any, T]) -> T:
-    with asyncio.Runner(loop_factory=JumpingLoop) as runner:
+    with asyncio.Runner(loop_factory=SimLoop) as runner:
         return runner.run(main)
 
 
 def jumping(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Run an async test on a JumpingLoop: a minute's time-out takes no time."""
+    """Run an async test on the simulated loop: a minute's time-out takes no time."""
 
     @functools.wraps(test)
     def run(*args: Any, **keywords: Any) -> None:

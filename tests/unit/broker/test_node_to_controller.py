@@ -10,8 +10,8 @@ from minikafka.protocol.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
+from minikafka.world.sim.entropy import SimEntropy
 from tests.support.cluster_metadata import cache_with, live_broker, update
-from tests.support.jumping_loop import SeededEntropy
 from tests.support.network_lab import Lab
 
 
@@ -21,7 +21,7 @@ class Stage:
         self.cache = cache_with(update(controller=-1))
         config = NodeToControllerConfig(request_timeout_ms=1000, controller_socket_timeout_ms=300)
         self.link = NodeToController(
-            lab.network, lab.clock, SeededEntropy(), self.cache, 1, config, lab.log
+            lab.network, lab.clock, SimEntropy("test"), self.cache, 1, config, lab.log
         )
 
     async def controller(self, broker_id: int, answers: bool = True) -> None:

@@ -30,9 +30,9 @@ from minikafka.protocol.messages.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
+from minikafka.world.sim.entropy import SimEntropy
 from minikafka.zookeeper.store import ZkStore
 from tests.support.cluster_metadata import cache_with, deletion, partition_state, topic_id, update
-from tests.support.jumping_loop import SeededEntropy
 from tests.support.manual_clock import ManualClock
 from tests.support.zookeeper.direct import DirectZookeeper
 
@@ -51,7 +51,7 @@ class Admin:
             lambda: self.store,
             self.cache,
             Reaper(self.clock, Purgatory("topic"), "topic"),
-            SeededEntropy(),
+            SimEntropy("test"),
             TopicAdminConfig(num_partitions=2, default_replication_factor=3),
             entries.check_topic,
         )
@@ -181,11 +181,11 @@ async def test_configuration_is_stored(admin: Admin) -> None:
 async def test_ids_of_topics_never_begin_with_a_dash(admin: Admin) -> None:
     throws = [b"\xf8" * 16, b"\xfb" * 16, bytes(range(16))]
 
-    class Dice(SeededEntropy):
+    class Dice(SimEntropy):
         def random_bytes(self, count: int) -> bytes:
             return throws.pop(0)
 
-    admin.admin._entropy = Dice()
+    admin.admin._entropy = Dice("test")
     assert admin.admin._new_topic_id().bytes[0] == 0
 
 
