@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -69,7 +70,7 @@ def test_the_bytes_are_those_that_kafka_3_9_1_sent() -> None:
     assert seen == [tuple(row) for row in rows]
 
 
-async def request(cluster: SimCluster, broker_id: int, message, version: int):
+async def request(cluster: SimCluster, broker_id: int, message: Any, version: int) -> Any:
     world = cluster.client_host.world
     channel = await Channel.open(
         world.network, world.clock, host_name(broker_id), PORT, "tool", ChannelConfig()

@@ -24,7 +24,7 @@ from minikafka.kernel.cluster import (
     ReplicaAssignment,
     TopicPartition,
 )
-from minikafka.kernel.ports import BadVersion, NodeExists
+from minikafka.kernel.ports import BadVersion, CoordinationError, NodeExists
 
 EPOCH = 5
 
@@ -40,10 +40,10 @@ class Cluster:
 
     context: ControllerContext = field(default_factory=ControllerContext)
     znodes: dict[TopicPartition, LeaderIsrAndControllerEpoch] = field(default_factory=dict)
-    fail: dict[TopicPartition, Exception] = field(default_factory=dict)
+    fail: dict[TopicPartition, CoordinationError] = field(default_factory=dict)
     rounds: int = 0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         self.context.epoch = EPOCH
         self.batch = RequestBatch(1, self.context, "PLAINTEXT")
 
@@ -78,7 +78,7 @@ class Cluster:
         return state
 
     def write(self, creates: States, updates: States) -> WriteResults:
-        results: dict[TopicPartition, LeaderAndIsr | Exception] = {}
+        results: dict[TopicPartition, LeaderAndIsr | CoordinationError] = {}
         for tp, state in creates.items():
             if tp in self.fail:
                 results[tp] = self.fail.pop(tp)

@@ -1,7 +1,9 @@
 """What a controller did, in short lines: state changes, epochs, requests, steps."""
 
+from typing import Any
 
-def trace(logs):
+
+def trace(logs: Any) -> Any:
     lines = []
     for entry in logs:
         event = entry["event"]
@@ -26,7 +28,7 @@ DELETION_STEPS = frozenset(
 )
 
 
-def story(logs):
+def story(logs: Any) -> Any:
     """The trace with call-backs and steps of deletions, and one line for the requests of one kind
     that are queued one after the other."""
     lines = []

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.protocol.messages.leader_and_isr import LeaderAndIsrRequest
@@ -33,7 +34,7 @@ async def catch_up(cluster: ClusterOfControllers, tp: TopicPartition, *only: int
     await cluster.settle()
 
 
-def assigned(cluster: ClusterOfControllers, tp: TopicPartition):
+def assigned(cluster: ClusterOfControllers, tp: TopicPartition) -> Any:
     """What the topic's znode says of a partition."""
     data = json.loads(cluster.zookeeper.nodes[paths.topic(tp.topic)].data)
     number = str(tp.partition)
@@ -44,7 +45,7 @@ def assigned(cluster: ClusterOfControllers, tp: TopicPartition):
     }
 
 
-def in_zookeeper(cluster: ClusterOfControllers, tp: TopicPartition):
+def in_zookeeper(cluster: ClusterOfControllers, tp: TopicPartition) -> Any:
     """(AR, leader, ISR), AR and ISR in ascending order."""
     state = json.loads(cluster.zookeeper.nodes[paths.partition_state(tp)].data)
     replicas = tuple(sorted(assigned(cluster, tp)["replicas"]))
@@ -69,7 +70,7 @@ class Logs:
         self.tp = tp
         self.on: set[int] = set()
 
-    def hear(self, sent) -> None:
+    def hear(self, sent: Any) -> None:
         for broker_id, message in sent:
             if isinstance(message, LeaderAndIsrRequest) and self._named(message):
                 self.on.add(broker_id)
@@ -78,7 +79,7 @@ class Logs:
             ):
                 self.on.discard(broker_id)
 
-    def _named(self, message):
+    def _named(self, message: Any) -> Any:
         return [
             state
             for topic in message.topic_states
@@ -98,8 +99,8 @@ class DeathAt:
         for name in ("get", "exists", "children", "multi"):
             setattr(session, name, self._mortal(getattr(session, name)))
 
-    def _mortal(self, call):
-        async def mortal(*args, **kwargs):
+    def _mortal(self, call: Any) -> Any:
+        async def mortal(*args: Any, **kwargs: Any) -> Any:
             self._left -= 1
             if self._left <= 0 and self._before:
                 await self._die()

@@ -11,8 +11,8 @@ WALL_START_MS = 1_700_000_000_000
 
 
 class VirtualTimer:
-    def __init__(self, callback: Callable[[], None]) -> None:
-        self.callback: Callable[[], None] | None = callback
+    def __init__(self, callback: Callable[[], object]) -> None:
+        self.callback: Callable[[], object] | None = callback
 
     def cancel(self) -> None:
         self.callback = None
@@ -32,17 +32,17 @@ class VirtualClock:
     def wall_ms(self) -> int:
         return WALL_START_MS + self.now_ms
 
-    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> VirtualTimer:
+    def call_later(self, delay_ms: int, callback: Callable[[], object]) -> VirtualTimer:
         timer = VirtualTimer(callback)
         self._sequence += 1
         heapq.heappush(self._timers, (self.now_ms + max(0, delay_ms), self._sequence, timer))
         return timer
 
     async def sleep(self, delay_ms: int) -> None:
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        timer = self.call_later(delay_ms, lambda: future.done() or future.set_result(None))
+        over = asyncio.Event()
+        timer = self.call_later(delay_ms, over.set)
         try:
-            await future
+            await over.wait()
         finally:
             timer.cancel()
 

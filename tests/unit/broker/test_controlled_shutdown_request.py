@@ -1,6 +1,7 @@
 """A stopping broker asks the controller to relieve it: attempts, back-off, what is success."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -54,7 +55,7 @@ class Stage:
         self.cache = cache_with(update(controller=-1))
 
     async def open(self) -> None:
-        def on_frame(connection, frame: memoryview) -> None:
+        def on_frame(connection: Any, frame: memoryview) -> None:
             header, body = decode_request_header(frame)
             self.asked.append(decode(ControlledShutdownRequest, header.api_version, frame[body:]))
             self.connections.add(connection.number)

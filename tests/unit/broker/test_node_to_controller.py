@@ -1,6 +1,7 @@
 """The way to the controller: found by the metadata cache, tried again until time is up."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,7 @@ class Stage:
     async def controller(self, broker_id: int, answers: bool = True) -> None:
         """A server that is the controller from now on."""
 
-        def on_frame(connection, frame: memoryview) -> None:
+        def on_frame(connection: Any, frame: memoryview) -> None:
             header, _ = decode_request_header(frame)
             slot = connection.open_slot(len(frame))
             if answers:
@@ -41,7 +42,7 @@ class Stage:
 
 
 @pytest.fixture
-async def stage():
+async def stage() -> Any:
     lab = Lab()
     stage = Stage(lab)
     async with asyncio.TaskGroup() as tasks:
@@ -55,7 +56,7 @@ def ask(stage: Stage) -> asyncio.Future:
     return asyncio.ensure_future(stage.link.request(DescribeClusterRequest(), 0))
 
 
-async def test_asks_whoever_is_the_controller(stage) -> None:
+async def test_asks_whoever_is_the_controller(stage: Any) -> None:
     await stage.controller(2)
     asked = [ask(stage) for _ in range(3)]
     assert [(await a).controller_id for a in asked] == [2, 2, 2]
@@ -63,7 +64,7 @@ async def test_asks_whoever_is_the_controller(stage) -> None:
     assert (await ask(stage)).controller_id == 3
 
 
-async def test_waits_until_there_is_a_controller(stage) -> None:
+async def test_waits_until_there_is_a_controller(stage: Any) -> None:
     asked = ask(stage)
     await stage.lab.until(lambda: len(stage.lab.clock.timers) > 0)
     await stage.controller(2)
@@ -71,7 +72,7 @@ async def test_waits_until_there_is_a_controller(stage) -> None:
     assert (await asked).controller_id == 2
 
 
-async def test_tries_another_connection_when_the_controller_is_mute(stage) -> None:
+async def test_tries_another_connection_when_the_controller_is_mute(stage: Any) -> None:
     await stage.controller(2, answers=False)
     asked = ask(stage)
     await stage.lab.until(
@@ -86,7 +87,7 @@ async def test_tries_another_connection_when_the_controller_is_mute(stage) -> No
     assert (await asked).controller_id == 3
 
 
-async def test_gives_up_in_the_end(stage) -> None:
+async def test_gives_up_in_the_end(stage: Any) -> None:
     asked = ask(stage)
     for _ in range(30):
         await asyncio.sleep(0)
@@ -95,7 +96,7 @@ async def test_gives_up_in_the_end(stage) -> None:
         await asked
 
 
-async def test_stopping_fails_what_is_not_answered(stage) -> None:
+async def test_stopping_fails_what_is_not_answered(stage: Any) -> None:
     asked = [ask(stage), ask(stage)]
     await asyncio.sleep(0)
     await stage.link.close()

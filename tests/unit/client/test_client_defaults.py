@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -35,7 +36,7 @@ def test_defaults_are_kafkas() -> None:
     ],
 )
 def test_a_produce_request_names_its_acks_and_its_time_out(
-    producer_keys, shared_keys, told
+    producer_keys: Any, shared_keys: Any, told: Any
 ) -> None:
     @jumping
     async def scenario() -> None:
@@ -62,7 +63,9 @@ def test_a_produce_request_names_its_acks_and_its_time_out(
         ({"isolation_level": "read_committed"}, (1, 1)),
     ],
 )
-def test_a_fetch_request_names_its_least_bytes_and_its_isolation_level(keys, told) -> None:
+def test_a_fetch_request_names_its_least_bytes_and_its_isolation_level(
+    keys: Any, told: Any
+) -> None:
     @jumping
     async def scenario() -> None:
         world = memory_world()
@@ -104,7 +107,7 @@ def test_kafkas_words_are_understood() -> None:
         ({"transactional_id": ""}, r"transactional\.id"),
     ],
 )
-def test_values_that_no_producer_can_have(keys, message) -> None:
+def test_values_that_no_producer_can_have(keys: Any, message: Any) -> None:
     with pytest.raises(ValueError, match=message):
         ProducerConfig(**keys)
 
@@ -122,7 +125,7 @@ class Upper:
 
 @pytest.mark.parametrize("given", [Upper, str, bytes])
 @pytest.mark.parametrize("name", ["key_serializer", "value_serializer"])
-def test_a_serializer_is_no_class(name: str, given) -> None:
+def test_a_serializer_is_no_class(name: str, given: Any) -> None:
     key = name.replace("_", ".")
     with pytest.raises(
         ValueError, match=f"{key} must be a function or have a method serialize, not <class"
@@ -141,7 +144,9 @@ def test_a_serializer_is_no_class(name: str, given) -> None:
         (aio.Producer, "zzz", ""),
     ],
 )
-def test_an_unknown_keyword_names_the_client_and_the_nearest_key(client, key, hint) -> None:
+def test_an_unknown_keyword_names_the_client_and_the_nearest_key(
+    client: Any, key: Any, hint: Any
+) -> None:
     with pytest.raises(TypeError) as refused:
         client(**{key: 1})
     assert str(refused.value) == (

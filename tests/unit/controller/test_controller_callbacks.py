@@ -1,5 +1,7 @@
 """Golden traces: failover, broker start and failure, topic creation and growth."""
 
+from typing import Any
+
 import pytest
 from structlog.testing import capture_logs
 
@@ -9,7 +11,7 @@ from minikafka.zookeeper.store import ZkStore
 from tests.support.controller_lab import InShort, NewCluster
 
 
-def steps(logs):
+def steps(logs: Any) -> Any:
     """The trace: call-backs verbatim, state changes, requests queued."""
     lines = []
     for entry in logs:
@@ -259,7 +261,7 @@ async def test_nobody_is_left_to_elect(new_cluster: NewCluster) -> None:
 
 @pytest.mark.mission("LEL-4", "OPS-4")
 @pytest.mark.parametrize("where", ["topic", "broker"])
-async def test_unclean_election_by_configuration(new_cluster: NewCluster, where) -> None:
+async def test_unclean_election_by_configuration(new_cluster: NewCluster, where: Any) -> None:
     key = "unclean.leader.election.enable"
     settings = {"unclean_leader_election_enable": True} if where == "broker" else {}
     async with new_cluster(**settings) as cluster:

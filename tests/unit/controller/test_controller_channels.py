@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -20,11 +21,11 @@ from minikafka.protocol.messages.update_metadata import (
 from tests.support.controller_lab import ManualClock
 
 
-def broker(broker_id: int):
+def broker(broker_id: int) -> Any:
     return Broker(broker_id, (Endpoint("h", 1),))
 
 
-def request(broker_id: int, number: int):
+def request(broker_id: int, number: int) -> Any:
     """``number`` tells requests apart."""
     return BrokerRequest(broker_id, UpdateMetadataRequest(controller_epoch=number))
 
@@ -38,7 +39,7 @@ class Peer:
         self.opened = 0
         self.gate = None
 
-    async def connect(self, broker):
+    async def connect(self, broker: Any) -> Any:
         await asyncio.sleep(0)
         self.opened += 1
         if self.script and self.script[0] == "refuse":
@@ -49,7 +50,7 @@ class Peer:
     def close(self) -> None:
         pass
 
-    async def request(self, message, version: int, timeout_ms: int):
+    async def request(self, message: Any, version: int, timeout_ms: int) -> Any:
         assert (version, timeout_ms) == (8, 30_000)
         await asyncio.sleep(0)
         step = self.script.pop(0) if self.script else "answer"
@@ -63,9 +64,9 @@ class Peer:
 
 
 @pytest.fixture
-def world(manual_clock: ManualClock):
+def world(manual_clock: ManualClock) -> Any:
     @asynccontextmanager
-    async def make():
+    async def make() -> Any:
         peer, put, metrics = Peer(), [], Metrics()
         async with asyncio.TaskGroup() as tasks:
             made = ControllerChannels(
@@ -84,7 +85,7 @@ async def turns(count: int = 50) -> None:
 
 
 @pytest.mark.mission("CRS-3", "CTX-6")
-async def test_requests_leave_in_order_and_answers_come_as_events(world) -> None:
+async def test_requests_leave_in_order_and_answers_come_as_events(world: Any) -> None:
     async with world() as (channels, peer, put, _):
         channels.add_broker(broker(1))
         for number in range(5):
@@ -99,7 +100,7 @@ async def test_requests_leave_in_order_and_answers_come_as_events(world) -> None
 
 @pytest.mark.parametrize("trouble", ["refuse", "reset", "timeout"])
 async def test_a_request_is_repeated_until_it_is_answered(
-    world, manual_clock: ManualClock, trouble
+    world: Any, manual_clock: ManualClock, trouble: Any
 ) -> None:
     async with world() as (channels, peer, put, _):
         channels.add_broker(broker(1))
@@ -115,7 +116,7 @@ async def test_a_request_is_repeated_until_it_is_answered(
         assert len(put) == 2
 
 
-async def test_a_refusal_is_an_answer(world) -> None:
+async def test_a_refusal_is_an_answer(world: Any) -> None:
     async with world() as (channels, peer, put, _):
         channels.add_broker(broker(1))
         peer.script = ["stale"]
@@ -124,7 +125,9 @@ async def test_a_refusal_is_an_answer(world) -> None:
         assert put == [events.UpdateMetadataResponse(1, 0, ErrorCode.STALE_CONTROLLER_EPOCH)]
 
 
-async def test_a_broker_that_is_gone_is_told_nothing_more(world, manual_clock: ManualClock) -> None:
+async def test_a_broker_that_is_gone_is_told_nothing_more(
+    world: Any, manual_clock: ManualClock
+) -> None:
     async with world() as (channels, peer, put, metrics):
         channels.add_broker(broker(1))
         peer.script = ["reset"]
@@ -145,7 +148,7 @@ async def test_a_broker_that_is_gone_is_told_nothing_more(world, manual_clock: M
         assert put == [events.UpdateMetadataResponse(1, 3, ErrorCode.NONE)]
 
 
-async def test_one_that_does_not_answer_holds_up_nobody_else(world) -> None:
+async def test_one_that_does_not_answer_holds_up_nobody_else(world: Any) -> None:
     async with world() as (channels, peer, put, _):
         for broker_id in (1, 2):
             channels.add_broker(broker(broker_id))
@@ -159,7 +162,7 @@ async def test_one_that_does_not_answer_holds_up_nobody_else(world) -> None:
 
 
 async def test_one_that_falls_too_far_behind_is_told_everything_anew(
-    world, monkeypatch: pytest.MonkeyPatch
+    world: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "MAX_QUEUED_REQUESTS", 3)
     async with world() as (channels, peer, put, metrics):
@@ -173,7 +176,7 @@ async def test_one_that_falls_too_far_behind_is_told_everything_anew(
         assert metrics.snapshot()["kafka.controller:TotalQueueSize"] == 0
 
 
-async def test_a_known_broker_keeps_its_queue_and_takes_new_addresses(world) -> None:
+async def test_a_known_broker_keeps_its_queue_and_takes_new_addresses(world: Any) -> None:
     async with world() as (channels, peer, _, _):
         channels.add_broker(broker(1))
         moved = Broker(1, (Endpoint("other", 2),))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,7 @@ FIELDS_OF_KAFKA_0_8 = {
 }
 
 
-def dump(controller, limit=1000):
+def dump(controller: Any, limit: int = 1000) -> Any:
     """As it arrives at whoever reads the JSON."""
     return json.loads(json.dumps(controller.context_dump(limit)))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -29,7 +30,7 @@ from tests.support.reassigning import catch_up
 class Office:
     """An elector of broker 7 alone, whose call-backs only take notes."""
 
-    def __init__(self, cluster: ClusterOfControllers, node) -> None:
+    def __init__(self, cluster: ClusterOfControllers, node: Any) -> None:
         self.notes = []
         self.events = []
         self.context = ControllerContext()
@@ -116,7 +117,7 @@ async def test_a_broker_that_stops_while_it_is_elected_does_not_take_office(
         register = node.store.register_controller_and_increment_epoch
         stopping = []
 
-        async def win_and_stop(broker_id: int, wall_ms: int):
+        async def win_and_stop(broker_id: int, wall_ms: int) -> Any:
             won = await register(broker_id, wall_ms)
             stopping.append(asyncio.create_task(controller.stop()))
             await asyncio.sleep(0)
@@ -145,13 +146,13 @@ async def test_a_broker_that_stops_while_it_is_elected_does_not_take_office(
 @pytest.mark.mission("PSM-6")
 @pytest.mark.parametrize("how", ["created", "grown", "left unmade by a dead controller"])
 async def test_a_partition_that_becomes_new_has_its_replicas_from_zookeeper(
-    new_cluster: NewCluster, how
+    new_cluster: NewCluster, how: str
 ) -> None:
     async with new_cluster() as cluster:
         await cluster.start(1, 2, 3)
         seen = {}
 
-        def sample(level, event, facts) -> None:
+        def sample(level: str, event: Any, facts: Any) -> None:
             if facts.get("after") == "NewPartition":
                 topic, _, number = facts["partition"].rpartition("-")
                 partition = TopicPartition(topic, int(number))
@@ -189,19 +190,19 @@ async def test_a_partition_that_becomes_new_has_its_replicas_from_zookeeper(
 class Writes:
     """How many requests a session writes with, and how many operations these carry."""
 
-    def __init__(self, session) -> None:
+    def __init__(self, session: Any) -> None:
         self.sizes = []
         self._multi = session.multi
         session.multi = self.multi
         for name in ("create", "set", "delete"):
             setattr(session, name, self._single(getattr(session, name)))
 
-    async def multi(self, ops):
+    async def multi(self, ops: Any) -> Any:
         self.sizes.append(len(ops))
         return await self._multi(ops)
 
-    def _single(self, call):
-        async def counted(*args, **options):
+    def _single(self, call: Any) -> Any:
+        async def counted(*args: Any, **options: Any) -> Any:
             self.sizes.append(1)
             return await call(*args, **options)
 
@@ -264,7 +265,7 @@ async def test_the_next_connection_to_a_broker_goes_to_its_new_address(
     async with new_cluster() as cluster:
         connect, opened = cluster.brokers.connect, []
 
-        async def recorded(broker):
+        async def recorded(broker: Any) -> Any:
             opened.append((broker.id, broker.endpoints[0].port))
             return await connect(broker)
 
@@ -321,7 +322,7 @@ async def test_dead_replicas_that_wait_are_forgotten_at_a_resignation(
         assert len(controller._leaving) > 0
         waiting = []
 
-        def sample(level, event, facts) -> None:
+        def sample(level: str, event: Any, facts: Any) -> None:
             if event == "resigned":
                 waiting.append(len(controller._leaving))
 

@@ -1,5 +1,7 @@
 """Topic deletion through the driver: complete, halted, resumed, taken over, refused."""
 
+from typing import Any
+
 import pytest
 from structlog.testing import capture_logs
 
@@ -10,18 +12,18 @@ from minikafka.zookeeper.store import ZkStore
 from tests.support.controller_lab import ClusterOfControllers, InShort, NewCluster
 
 
-async def delete(cluster: ClusterOfControllers, *topics) -> None:
+async def delete(cluster: ClusterOfControllers, *topics: Any) -> None:
     store = ZkStore(cluster.zookeeper.new_session())
     for topic in topics:
         await store.request_topic_deletion(topic)
     await cluster.settle()
 
 
-def left(cluster: ClusterOfControllers, topic: str):
+def left(cluster: ClusterOfControllers, topic: str) -> Any:
     return sorted(p for p in cluster.zookeeper.nodes if topic in p.split("/"))
 
 
-def changes(logs):
+def changes(logs: Any) -> Any:
     """Partition and replica states in their order, without the brokers."""
     return [
         f"{e['partition']}{'/' + str(e['replica']) if 'replica' in e else ''} -> {e['after']}"

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -188,7 +189,7 @@ async def consistent(cluster: ClusterOfControllers) -> None:
 @pytest.mark.mission("CEL-17", "CFO-5", "DEL-4", "CCB-6", "CTX-1", "LEL-1")
 @pytest.mark.parametrize("before", [True, False])
 @pytest.mark.parametrize("operation", OPERATIONS)
-async def test_killed(new_cluster: NewCluster, operation, before) -> None:
+async def test_killed(new_cluster: NewCluster, operation: Any, before: Any) -> None:
     n, lived = 0, False
     while not lived:
         n += 1
@@ -209,7 +210,9 @@ async def test_killed(new_cluster: NewCluster, operation, before) -> None:
 @pytest.mark.mission("CFO-1", "CFO-5", "CEL-11", "CEL-17")
 @pytest.mark.parametrize("before", [True, False])
 @pytest.mark.parametrize("operation", [Growth, Deletion, OfflineElection])
-async def test_killed_while_taking_office(new_cluster: NewCluster, operation, before) -> None:
+async def test_killed_while_taking_office(
+    new_cluster: NewCluster, operation: Any, before: Any
+) -> None:
     """The work waits when the second controller takes office, and dies there; the third does it."""
     n, lived = 0, False
     while not lived:
@@ -236,7 +239,7 @@ async def test_killed_while_taking_office(new_cluster: NewCluster, operation, be
     assert n > 10
 
 
-async def die(cluster: ClusterOfControllers, node) -> None:
+async def die(cluster: ClusterOfControllers, node: Any) -> None:
     """kill -9, and nobody waits for what comes of it."""
     node.controller._running = False
     node.controller._task.cancel()
@@ -249,7 +252,7 @@ async def die(cluster: ClusterOfControllers, node) -> None:
 class PauseAt(DeathAt):
     """It goes on when ``go_on`` is set."""
 
-    def __init__(self, session, n, before) -> None:
+    def __init__(self, session: Any, n: int, before: Any) -> None:
         super().__init__(session, n, before)
         self.go_on = asyncio.Event()
 
@@ -260,7 +263,7 @@ class PauseAt(DeathAt):
 
 @pytest.mark.mission("CEL-16", "CEL-15", "REA-11", "REA-12", "R-13")
 @pytest.mark.parametrize("operation", OPERATIONS)
-async def test_paused_while_another_was_elected(new_cluster: NewCluster, operation) -> None:
+async def test_paused_while_another_was_elected(new_cluster: NewCluster, operation: Any) -> None:
     """Its session lives on, its office went by hand: whatever it does then changes nothing."""
     n, lived = 0, False
     while not lived:

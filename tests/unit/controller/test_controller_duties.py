@@ -1,5 +1,7 @@
 """ISR changes, garbled znodes, broker addresses, controlled shutdown, answers, metrics."""
 
+from typing import Any
+
 import pytest
 from structlog.testing import capture_logs
 
@@ -236,7 +238,7 @@ async def test_the_imbalance_of_leaders_is_counted(new_cluster: NewCluster) -> N
         first, _ = await cluster.start(1, 2)
         await cluster.create_topic("t", (2, 1), (1, 2))
 
-        def imbalance():
+        def imbalance() -> Any:
             return first._metrics.snapshot()["kafka.controller:PreferredReplicaImbalanceCount"]
 
         assert imbalance() == 0

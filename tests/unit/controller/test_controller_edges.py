@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -148,7 +149,7 @@ async def test_a_broker_is_called_at_its_new_address(
         called = []
         connect = controller._channels._connect
 
-        async def recorded(broker):
+        async def recorded(broker: Any) -> Any:
             called.append((broker.id, broker.endpoints[0].port))
             return await connect(broker)
 
@@ -210,7 +211,7 @@ async def test_a_late_response_of_a_broker_that_is_gone(new_cluster: NewCluster)
 
 @pytest.mark.parametrize("known_epoch", [None, 1])
 async def test_new_endpoints_of_another_life_are_for_the_change_of_brokers(
-    new_cluster: NewCluster, known_epoch
+    new_cluster: NewCluster, known_epoch: Any
 ) -> None:
     """The controller comes to the broker's data before it has seen the broker, or its bounce."""
     async with new_cluster(**QUIET) as cluster:

@@ -1,6 +1,7 @@
 """Who becomes controller, who resigns, and what is repaired."""
 
 import json
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -12,7 +13,7 @@ from minikafka.zookeeper.store import ControllerMoved
 from tests.support.controller_lab import NewCluster
 
 
-def lines(logs):
+def lines(logs: Any) -> Any:
     return [entry["event"] for entry in logs]
 
 
@@ -91,7 +92,7 @@ async def test_a_winner_that_is_gone_at_once_means_another_round(new_cluster: Ne
             register = node.store.register_controller_and_increment_epoch
             moved = []
 
-            async def beaten(broker_id: int, wall_ms: int):
+            async def beaten(broker_id: int, wall_ms: int) -> Any:
                 if not moved:
                     moved.append(1)
                     raise ControllerMoved("somebody was faster, and is gone")
@@ -148,7 +149,7 @@ async def test_alone_it_tries_again_after_a_while(new_cluster: NewCluster) -> No
 @pytest.mark.mission("CFO-3", "CFO-4", "CEL-6")
 @pytest.mark.parametrize("broker_ids", [(1,), (1, 2)])
 async def test_a_deleted_node_means_an_election_and_the_old_one_resigns_first(
-    new_cluster: NewCluster, broker_ids
+    new_cluster: NewCluster, broker_ids: Any
 ) -> None:
     """Before it stands again, that is: another broker may be faster than its resignation."""
     async with new_cluster() as cluster:

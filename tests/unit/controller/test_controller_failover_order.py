@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -24,7 +25,7 @@ from tests.support.zookeeper.direct import DirectSession
 QUIET = {"auto_leader_rebalance_enable": False}
 
 
-async def delete(cluster: ClusterOfControllers, *topics) -> None:
+async def delete(cluster: ClusterOfControllers, *topics: Any) -> None:
     store = ZkStore(cluster.zookeeper.new_session())
     for topic in topics:
         await store.request_topic_deletion(topic)
@@ -156,7 +157,7 @@ async def test_a_failover_with_work_for_every_step(new_cluster: NewCluster) -> N
 @pytest.mark.mission("DEL-4", "REA-13", "CCB-3")
 @pytest.mark.parametrize("by_znode", [False, True])
 async def test_a_topic_that_moves_and_is_deleted_is_moved_first(
-    new_cluster: NewCluster, by_znode
+    new_cluster: NewCluster, by_znode: Any
 ) -> None:
     """A new controller deletes nothing of it before the reassignment has ended, and all of it
     then: also the replica that came last."""
@@ -341,7 +342,7 @@ async def test_a_batch_that_was_not_sent_is_forgotten(new_cluster: NewCluster) -
 
 @pytest.mark.mission("CEL-12")
 @pytest.mark.parametrize("hint", [Reelect(), ControllerChange()])
-async def test_no_election_between_two_sessions(new_cluster: NewCluster, hint) -> None:
+async def test_no_election_between_two_sessions(new_cluster: NewCluster, hint: Any) -> None:
     """The old session is over, and the broker is not yet registered in its new one: the others
     would not know a controller of its name. Hints that were on their way change nothing."""
     async with new_cluster(**QUIET) as cluster:

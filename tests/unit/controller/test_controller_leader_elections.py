@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -19,7 +20,7 @@ PREFERRED, UNCLEAN = ElectionType
 GONE = TopicPartition("gone", 0)
 
 
-async def moved_away(cluster: ClusterOfControllers, *assignments):
+async def moved_away(cluster: ClusterOfControllers, *assignments: Any) -> Any:
     """Topic t; broker 1 died and came back, in sync again, and leads nothing."""
     await cluster.start(7, 1, 2, 3)
     partitions = await cluster.create_topic("t", *assignments)
@@ -32,13 +33,13 @@ async def moved_away(cluster: ClusterOfControllers, *assignments):
     return partitions
 
 
-def by_znode(cluster: ClusterOfControllers, partitions) -> None:
+def by_znode(cluster: ClusterOfControllers, partitions: Any) -> None:
     rows = [{"topic": tp.topic, "partition": tp.partition} for tp in partitions]
     data = json.dumps({"version": 1, "partitions": rows}).encode()
     cluster.zookeeper.create(paths.PREFERRED_REPLICA_ELECTION, data)
 
 
-def codes(results):
+def codes(results: Any) -> Any:
     return {str(tp): r.code.name if isinstance(r, KafkaError) else r for tp, r in results.items()}
 
 
@@ -112,7 +113,7 @@ async def test_a_topic_that_is_being_deleted_elects_nobody(new_cluster: NewClust
         assert codes(results) == {"t-0": "INVALID_TOPIC_EXCEPTION"}
 
 
-async def lost(cluster: ClusterOfControllers, **config):
+async def lost(cluster: ClusterOfControllers, **config: Any) -> Any:
     """t-0: broker 1 was alone in sync and died; broker 2 lives, and lacks records."""
     await cluster.start(7, 1, 2)
     (tp,) = await cluster.create_topic("t", (1, 2), **config)
@@ -124,7 +125,7 @@ async def lost(cluster: ClusterOfControllers, **config):
     return tp
 
 
-def unclean_elections(cluster: ClusterOfControllers):
+def unclean_elections(cluster: ClusterOfControllers) -> Any:
     metrics = cluster.active._metrics
     return metrics.counter("kafka.controller:UncleanLeaderElectionsPerSec").value
 
@@ -200,7 +201,7 @@ async def test_unclean_by_default(new_cluster: NewCluster) -> None:
 # ------------------------------------------------------------------------------------- by the clock
 
 
-def waiting():
+def waiting() -> Any:
     return [t for t in asyncio.all_tasks() if t.get_name() == "auto-leader-rebalance-task"]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from structlog.testing import capture_logs
 
@@ -22,7 +24,7 @@ BEGINNINGS = (
 )
 
 
-def sentences(logs):
+def sentences(logs: Any) -> Any:
     return [entry["event"] for entry in logs if entry["event"].startswith(BEGINNINGS)]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -13,11 +14,11 @@ from tests.support.controller_lab import NewCluster
 CONTROLLED_SHUTDOWN = 8  # the number of this state in Kafka
 
 
-def figure(controller, name: str):
+def figure(controller: Any, name: str) -> Any:
     return controller._metrics.snapshot()[f"kafka.controller:{name}"]
 
 
-def figures(controller, *names):
+def figures(controller: Any, *names: Any) -> Any:
     return {name: figure(controller, name) for name in names}
 
 

@@ -7,6 +7,7 @@ neighbour, changes the trace.
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -22,7 +23,7 @@ from tests.support.controller_trace import story
 from tests.support.reassigning import assigned, catch_up
 
 
-async def delete(cluster: ClusterOfControllers, *topics) -> None:
+async def delete(cluster: ClusterOfControllers, *topics: Any) -> None:
     store = ZkStore(cluster.zookeeper.new_session())
     for topic in topics:
         await store.request_topic_deletion(topic)
@@ -37,7 +38,7 @@ async def move(
     assert set(results.values()) == {None}
 
 
-def told(cluster: ClusterOfControllers, kind, broker_id: int | None = None):
+def told(cluster: ClusterOfControllers, kind: Any, broker_id: int | None = None) -> Any:
     """What requests of a kind said of each partition: (broker, {partition: state})."""
     found = []
     for to, message in cluster.brokers.take():
@@ -138,7 +139,9 @@ async def test_a_broker_fails_that_every_step_is_about(new_cluster: NewCluster) 
 
 @pytest.mark.mission("CCB-2")
 @pytest.mark.parametrize("replicas", [None, (2,), (1, 2)])
-async def test_brokers_hear_once_that_a_broker_is_gone(new_cluster: NewCluster, replicas) -> None:
+async def test_brokers_hear_once_that_a_broker_is_gone(
+    new_cluster: NewCluster, replicas: Any
+) -> None:
     """Whether it led the last replica in sync, a follower left an ISR, or it had nothing at all,
     in which case no election and no ISR tells of its death."""
     async with new_cluster(auto_leader_rebalance_enable=False) as cluster:
@@ -236,7 +239,7 @@ async def test_a_controlled_shutdown_in_order(new_cluster: NewCluster) -> None:
         isr_when_stopped = []
         send = cluster.active._channels.send
 
-        def recorded(request) -> None:
+        def recorded(request: Any) -> None:
             if isinstance(request.message, StopReplicaRequest):
                 state = json.loads(cluster.zookeeper.nodes[paths.partition_state(followed)].data)
                 isr_when_stopped.append(state["isr"])

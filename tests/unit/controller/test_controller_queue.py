@@ -1,6 +1,7 @@
 """The event queue: FIFO, one consumer, answers, clearing, figures."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from tests.support.controller_lab import ManualClock
 
 
 @pytest.fixture
-def made(manual_clock: ManualClock):
+def made(manual_clock: ManualClock) -> Any:
     metrics = Metrics()
     queue = EventQueue(manual_clock, metrics)
     queue.start()
@@ -26,7 +27,7 @@ def made(manual_clock: ManualClock):
 
 
 @pytest.mark.mission("CTX-4")
-async def test_first_in_first_out(made) -> None:
+async def test_first_in_first_out(made: Any) -> None:
     queue, _, _ = made
     events = [BrokerChange(), TopicChange(), BrokerChange(), Reelect()]
     for event in events:
@@ -35,7 +36,7 @@ async def test_first_in_first_out(made) -> None:
 
 
 @pytest.mark.mission("CTX-4")
-async def test_a_waiting_consumer_is_woken(made) -> None:
+async def test_a_waiting_consumer_is_woken(made: Any) -> None:
     queue, _, _ = made
     taking = asyncio.ensure_future(queue.take())
     await asyncio.sleep(0)
@@ -45,7 +46,7 @@ async def test_a_waiting_consumer_is_woken(made) -> None:
 
 
 @pytest.mark.mission("CTX-4")
-async def test_length_and_time_are_measured(made) -> None:
+async def test_length_and_time_are_measured(made: Any) -> None:
     queue, metrics, clock = made
     queue.put(BrokerChange())
     clock.advance(30)
@@ -60,7 +61,7 @@ async def test_length_and_time_are_measured(made) -> None:
     assert figures["kafka.controller:EventQueueTimeMs.mean"] == 25
 
 
-async def test_who_asked_hears_that_the_controller_moved(made) -> None:
+async def test_who_asked_hears_that_the_controller_moved(made: Any) -> None:
     queue, _, _ = made
     queue.put(TopicChange())
     asked = queue.ask(ControlledShutdown(1, 2))
@@ -74,7 +75,7 @@ async def test_who_asked_hears_that_the_controller_moved(made) -> None:
     assert len(queue) == 0
 
 
-async def test_after_closing_nothing_waits_any_more(made) -> None:
+async def test_after_closing_nothing_waits_any_more(made: Any) -> None:
     queue, _, _ = made
     before = queue.ask(TopicChange())
     queue.close()

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import posixpath
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -81,7 +82,7 @@ class History:
         self.epochs[key] = (state["leader_epoch"], state["controller_epoch"])
 
 
-async def happen(cluster: ClusterOfControllers, event, what) -> None:
+async def happen(cluster: ClusterOfControllers, event: Any, what: Any) -> None:
     store = ZkStore(cluster.zookeeper.new_session())
     if event == "kill" and what in cluster.nodes and len(cluster.nodes) > 1:
         await cluster.kill(what)
@@ -126,7 +127,7 @@ async def happen(cluster: ClusterOfControllers, event, what) -> None:
     await cluster.settle()
 
 
-async def shrink(store, tp: TopicPartition) -> None:
+async def shrink(store: Any, tp: TopicPartition) -> None:
     """The leader drops its last follower from the ISR, and is late in saying so."""
     from dataclasses import replace
 
@@ -166,7 +167,7 @@ async def check(cluster: ClusterOfControllers) -> None:
             check_partition(context, live, tp, states.get(tp))
 
 
-def check_partition(context, live, tp: TopicPartition, state) -> None:
+def check_partition(context: Any, live: Any, tp: TopicPartition, state: Any) -> None:
     assignment = context.assignment(tp)
     replicas = assignment.replicas
     moving = tp in context.partitions_being_reassigned
@@ -194,7 +195,7 @@ def check_partition(context, live, tp: TopicPartition, state) -> None:
         assert context.partition_state(tp) is PartitionState.OFFLINE
 
 
-def check_transitions(logs) -> None:
+def check_transitions(logs: Any) -> None:
     """Whatever changed, changed along the tables."""
     partition = {str(s): {str(p) for p in b} for s, b in PARTITION_PREDECESSORS.items()}
     replica = {str(s): {str(p) for p in b} for s, b in REPLICA_PREDECESSORS.items()}
@@ -218,7 +219,7 @@ def check_transitions(logs) -> None:
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(st.lists(EVENTS, min_size=4, max_size=14), st.sampled_from((1, machines.SLICE)))
-def test_whatever_happens(new_cluster: NewCluster, happenings, slice_) -> None:
+def test_whatever_happens(new_cluster: NewCluster, happenings: Any, slice_: Any) -> None:
     async def run() -> None:
         async with new_cluster() as cluster:
             await cluster.start(*BROKERS)

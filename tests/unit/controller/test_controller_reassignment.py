@@ -1,6 +1,7 @@
 """Reassignment: the twelve steps, their traces in ZooKeeper, and the controller's death at each."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -84,7 +85,7 @@ async def test_the_table_of_values_in_zookeeper(new_cluster: NewCluster) -> None
         await cluster.start(7, *ALL)
         (tp,) = await cluster.create_topic("t", OLD)
 
-        def sample(level, event, facts) -> None:
+        def sample(level: str, event: Any, facts: Any) -> None:
             if event == "reassignment_step":
                 there = paths.REASSIGN_PARTITIONS in cluster.zookeeper.nodes
                 in_memory = tuple(sorted(facts["replicas"]))
@@ -156,7 +157,7 @@ async def finish(cluster: ClusterOfControllers, tp: TopicPartition) -> None:
 @pytest.mark.parametrize("phase", ["start", "completion"])
 @pytest.mark.parametrize("by_znode", [True, False])
 async def test_the_controller_dies_at_every_await(
-    new_cluster: NewCluster, phase, before, by_znode
+    new_cluster: NewCluster, phase: Any, before: Any, by_znode: Any
 ) -> None:
     """Whatever it was about to do or had just done, its successor finishes."""
     n, lived = 0, False
@@ -193,7 +194,7 @@ async def test_the_controller_dies_at_every_await(
     assert n > 5
 
 
-def begin(cluster: ClusterOfControllers, tp: TopicPartition, by_znode) -> None:
+def begin(cluster: ClusterOfControllers, tp: TopicPartition, by_znode: Any) -> None:
     if by_znode:
         wish(cluster, {tp: NEW})
     else:

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -68,7 +69,7 @@ async def die(cluster: ClusterOfControllers, broker_id: int) -> None:
     await cluster.settle()
 
 
-async def come_back(cluster: ClusterOfControllers, broker_id: int):
+async def come_back(cluster: ClusterOfControllers, broker_id: int) -> Any:
     """How often it was told to delete a replica since it was heard of last."""
     cluster.brokers.down.discard(broker_id)
     await cluster.register(broker_id)
@@ -85,7 +86,7 @@ async def come_back(cluster: ClusterOfControllers, broker_id: int):
 @pytest.mark.mission("REA-10")
 @pytest.mark.parametrize("failover", [False, True])
 async def test_who_missed_the_removal_of_its_replica_is_told_when_it_is_back(
-    new_cluster: NewCluster, failover
+    new_cluster: NewCluster, failover: Any
 ) -> None:
     """By the controller that removed it. The next one, or the same in its next term, does not
     know; UpdateMetadata lets the broker find out."""
@@ -218,14 +219,16 @@ async def test_a_partition_without_a_first_leader_begins_with_new_replicas(
         ]
 
 
-def leader_is_faster(cluster: ClusterOfControllers, tp: TopicPartition, isr: tuple[int, ...]):
+def leader_is_faster(
+    cluster: ClusterOfControllers, tp: TopicPartition, isr: tuple[int, ...]
+) -> Any:
     """Before the controller writes the partition's state next, its leader does; set when it did."""
     path = paths.partition_state(tp)
     session = cluster.nodes[7].session
     multi = session.multi
     raced = asyncio.Event()
 
-    async def beaten(ops):
+    async def beaten(ops: Any) -> Any:
         if path in [op.path for op in ops]:
             session.multi = multi
             state = json.loads(cluster.zookeeper.nodes[path].data)

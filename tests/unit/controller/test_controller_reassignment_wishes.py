@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -16,14 +17,14 @@ from tests.support.reassigning import Logs, assigned, catch_up, in_zookeeper, wi
 NOTHING = ((), ())
 
 
-def moves(cluster: ClusterOfControllers, tp: TopicPartition):
+def moves(cluster: ClusterOfControllers, tp: TopicPartition) -> Any:
     found = assigned(cluster, tp)
     return found["adding"], found["removing"]
 
 
 async def move(
     cluster: ClusterOfControllers, targets: Mapping[TopicPartition, tuple[int, ...] | None]
-):
+) -> Any:
     """The codes of the answers, and everything quiet."""
     results = await cluster.active.alter_partition_reassignments(targets)
     await cluster.settle()

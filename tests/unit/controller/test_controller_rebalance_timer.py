@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -13,11 +14,11 @@ from tests.support.controller_lab import ClusterOfControllers, NewCluster
 TASK_NAME = "auto-leader-rebalance-task"
 
 
-def timers():
+def timers() -> Any:
     return [t for t in asyncio.all_tasks() if t.get_name() == TASK_NAME]
 
 
-async def lose_office_while_the_timer_fires(cluster: ClusterOfControllers, controller) -> None:
+async def lose_office_while_the_timer_fires(cluster: ClusterOfControllers, controller: Any) -> None:
     """Delete /controller; while the controller handles that, a rebalance event is queued."""
     asleep = len(cluster.clock.timers)
     assert asleep == 1  # the timer's

@@ -1,6 +1,7 @@
 """When the controller reads state znodes, and when it takes what it remembers."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ class Store:
         self.znode = NEW
         self.reads = 0
 
-    async def leader_isr_states(self, partitions, watcher=None):
+    async def leader_isr_states(self, partitions: Any, watcher: Any = None) -> Any:
         self.reads += len(partitions)
         return {} if self.znode is None else dict.fromkeys(partitions, self.znode)
 
@@ -34,7 +35,7 @@ class Remembered:
         self.context.leadership[TP] = OLD
         self.states = Leaderships(self.context, SimpleNamespace(store=self.store))
 
-    async def read(self, memory_will_do):
+    async def read(self, memory_will_do: Any) -> Any:
         """What was found, and how many reads of ZooKeeper that took."""
         before = self.store.reads
         found, unreadable = await self.states.read([TP], lambda *_: memory_will_do)
@@ -43,17 +44,17 @@ class Remembered:
 
 
 @pytest.fixture
-def memory():
+def memory() -> Any:
     return Remembered()
 
 
-async def test_memory_where_it_will_do(memory) -> None:
+async def test_memory_where_it_will_do(memory: Any) -> None:
     assert await memory.read(True) == (OLD, 0)
     assert await memory.read(False) == (NEW, 1)
     assert memory.context.leadership[TP] == NEW
 
 
-async def test_what_was_read_is_good_for_the_event(memory) -> None:
+async def test_what_was_read_is_good_for_the_event(memory: Any) -> None:
     assert await memory.read(False) == (NEW, 1)
     assert memory.states.is_fresh(TP)
     assert await memory.read(False) == (NEW, 0)
@@ -62,14 +63,14 @@ async def test_what_was_read_is_good_for_the_event(memory) -> None:
     assert await memory.read(False) == (NEW, 1)
 
 
-async def test_what_was_written_is_good_for_the_event(memory) -> None:
+async def test_what_was_written_is_good_for_the_event(memory: Any) -> None:
     memory.states.written([TP])
     assert await memory.read(False) == (OLD, 0)
     memory.states.new_event()
     assert await memory.read(False) == (NEW, 1)
 
 
-async def test_what_somebody_else_wrote_is_read_wherever_it_is_wanted(memory) -> None:
+async def test_what_somebody_else_wrote_is_read_wherever_it_is_wanted(memory: Any) -> None:
     memory.states.written([TP])
     memory.states.outdated([TP])
     assert not memory.states.is_fresh(TP)
@@ -77,19 +78,19 @@ async def test_what_somebody_else_wrote_is_read_wherever_it_is_wanted(memory) ->
     assert await memory.read(False) == (NEW, 0)
 
 
-async def test_a_write_of_ours_makes_memory_good_again(memory) -> None:
+async def test_a_write_of_ours_makes_memory_good_again(memory: Any) -> None:
     memory.states.outdated([TP])
     memory.states.written([TP])
     assert await memory.read(False) == (OLD, 0)
 
 
-async def test_the_next_event_trusts_memory_where_it_will_do(memory) -> None:
+async def test_the_next_event_trusts_memory_where_it_will_do(memory: Any) -> None:
     memory.states.outdated([TP])
     memory.states.new_event()
     assert await memory.read(True) == (OLD, 0)
 
 
-async def test_a_missing_znode_is_missing_for_the_event(memory) -> None:
+async def test_a_missing_znode_is_missing_for_the_event(memory: Any) -> None:
     memory.store.znode = None
     assert await memory.read(False) == (None, 1)
     assert await memory.read(True) == (None, 0)
@@ -99,7 +100,7 @@ async def test_a_missing_znode_is_missing_for_the_event(memory) -> None:
 
 
 @pytest.mark.parametrize("found_by", ["written", "outdated", "refresh"])
-async def test_a_missing_znode_that_comes_back(memory, found_by) -> None:
+async def test_a_missing_znode_that_comes_back(memory: Any, found_by: Any) -> None:
     memory.store.znode = None
     assert await memory.read(False) == (None, 1)
     memory.store.znode = NEW
@@ -111,6 +112,6 @@ async def test_a_missing_znode_that_comes_back(memory, found_by) -> None:
         assert await memory.read(True) == ((OLD, 0) if found_by == "written" else (NEW, 1))
 
 
-async def test_a_partition_that_memory_does_not_know_is_read(memory) -> None:
+async def test_a_partition_that_memory_does_not_know_is_read(memory: Any) -> None:
     del memory.context.leadership[TP]
     assert await memory.read(True) == (NEW, 1)

@@ -1,6 +1,8 @@
 """Thousands of changes go slice by slice: brokers hear of the first before the last is written,
 and the controller sees to others in between."""
 
+from typing import Any
+
 import pytest
 
 from minikafka.controller import state_machines as machines
@@ -23,7 +25,7 @@ async def all_left(cluster: ClusterOfControllers) -> None:
         await cluster.settle()
 
 
-async def isrs(cluster: ClusterOfControllers, partitions):
+async def isrs(cluster: ClusterOfControllers, partitions: Any) -> Any:
     return [set((await cluster.state(tp))[1]) for tp in partitions]
 
 
@@ -73,7 +75,7 @@ async def test_a_topic_is_announced_whole(new_cluster: NewCluster, in_short: InS
 @pytest.mark.mission("CCB-2", "CCB-3", "RSM-17")
 @pytest.mark.parametrize("victim", [1, 3])
 async def test_leaders_first_then_whoever_asks_then_the_isrs_of_others(
-    new_cluster: NewCluster, victim
+    new_cluster: NewCluster, victim: Any
 ) -> None:
     """``victim`` 1 is the controller."""
     async with new_cluster() as cluster:

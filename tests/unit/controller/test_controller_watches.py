@@ -1,5 +1,7 @@
 """Watches become events, once each, in their own term and session only."""
 
+from typing import Any
+
 import pytest
 
 from minikafka.controller.watches import Watches, event_of
@@ -28,7 +30,7 @@ K = WatchKind
         (K.DELETED, "/brokers/ids", None),
     ],
 )
-def test_what_a_watch_means(kind, path: str, event) -> None:
+def test_what_a_watch_means(kind: Any, path: str, event: Any) -> None:
     assert event_of(WatchEvent(kind, path)) == event
 
 

@@ -1,5 +1,7 @@
 """The metadata image: what one UpdateMetadata after the other makes of it."""
 
+from typing import Any
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -191,7 +193,7 @@ changes = st.lists(
 
 @settings(max_examples=100, deadline=None)
 @given(changes)
-def test_equals_a_plain_dictionary_of_partitions(requests) -> None:
+def test_equals_a_plain_dictionary_of_partitions(requests: Any) -> None:
     image, twin = MetadataImage(), {}
     for states in requests:
         request = update(brokers=())

@@ -2,6 +2,7 @@
 
 import asyncio
 import struct
+from typing import Any
 
 import pytest
 
@@ -44,7 +45,7 @@ class Broker:
         self.slots[number].send(encode_response(correlation_id, response, header.api_version))
 
 
-async def open_channel(lab: Lab, server, **config) -> Channel:
+async def open_channel(lab: Lab, server: Any, **config: Any) -> Channel:
     return await Channel.open(
         lab.network, lab.clock, "127.0.0.1", server.port, "me", ChannelConfig(**config), lab.log
     )
@@ -246,7 +247,7 @@ async def test_nobody_listens(lab: Lab) -> None:
 
 async def test_a_connection_that_does_not_come_about_times_out(lab: Lab) -> None:
     class Nowhere:
-        async def connect(self, factory, host, port: int) -> None:
+        async def connect(self, factory: Any, host: str, port: int) -> None:
             await asyncio.Event().wait()
 
     with pytest.raises(TimeoutError):

@@ -55,7 +55,7 @@ def creation(admin: Admin, controller: Controller, is_controller: bool) -> AutoT
         (ErrorCode.INVALID_REPLICATION_FACTOR, ErrorCode.INVALID_REPLICATION_FACTOR),
     ],
 )
-async def test_the_controller_creates_and_answers_afterwards(outcome, told) -> None:
+async def test_the_controller_creates_and_answers_afterwards(outcome: Any, told: Any) -> None:
     admin, answers = Admin(outcome), []
     auto = creation(admin, Controller(), True)
     async with asyncio.TaskGroup() as tasks:
@@ -73,7 +73,7 @@ async def test_the_controller_creates_and_answers_afterwards(outcome, told) -> N
 
 
 @pytest.mark.parametrize("failure", [None, TimeoutError(), ConnectionError()])
-async def test_others_ask_the_controller_and_answer_at_once(failure) -> None:
+async def test_others_ask_the_controller_and_answer_at_once(failure: Any) -> None:
     controller, answers = Controller(failure), []
     auto = creation(Admin(None), controller, False)
     async with asyncio.TaskGroup() as tasks:

@@ -71,7 +71,7 @@ async def receive(peer: Peer, response_class: Any, version: int) -> tuple[int, A
 
 
 @pytest.fixture
-async def lab():
+async def lab() -> Any:
     lab = Lab()
     yield lab
     await lab.stop()
@@ -106,7 +106,7 @@ async def test_api_versions_lists_what_is_served(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("names", [("", "1"), ("a", ""), ("a b", "1"), ("-a", "1"), ("a", "1\n")])
-async def test_software_names_must_be_printable(lab: Lab, names) -> None:
+async def test_software_names_must_be_printable(lab: Lab, names: Any) -> None:
     stage = Stage(lab)
     peer = await stage.open()
     send(peer, ApiVersionsRequest(*names), 3)
@@ -170,7 +170,7 @@ async def failing_task(context: RequestContext, request: Any) -> Any:
         Route(ApiKey.DESCRIBE_CLUSTER, failing_task, task=True),
     ],
 )
-async def test_a_kafka_error_becomes_the_error_of_the_response(lab: Lab, route) -> None:
+async def test_a_kafka_error_becomes_the_error_of_the_response(lab: Lab, route: Any) -> None:
     stage = Stage(lab, route)
     peer = await stage.open()
     send(peer, DescribeClusterRequest(), 0)
@@ -191,7 +191,7 @@ async def test_a_kafka_error_becomes_the_error_of_the_response(lab: Lab, route) 
     ],
 )
 async def test_a_kafka_error_closes_where_the_response_has_no_place_for_it(
-    lab: Lab, route, request_, version: int
+    lab: Lab, route: Any, request_: Any, version: int
 ) -> None:
     stage = Stage(lab, route)
     peer = await stage.open()
@@ -228,7 +228,7 @@ async def buggy_task(context: RequestContext, request: Any) -> Any:
         Route(ApiKey.DESCRIBE_CLUSTER, lambda c, r, reply: reply(object())),
     ],
 )
-async def test_a_bug_in_a_handler_stops_the_node(lab: Lab, route) -> None:
+async def test_a_bug_in_a_handler_stops_the_node(lab: Lab, route: Any) -> None:
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
     stage = Stage(lab, route)
     peer = await stage.open()
@@ -331,7 +331,7 @@ async def a_few_turns() -> None:
 @pytest.mark.parametrize("first", [FetchRequest(), ProduceRequest()])
 @pytest.mark.parametrize("then", [DescribeClusterRequest(), FetchRequest(), MetadataRequest()])
 async def test_what_comes_behind_a_parked_request_waits_for_its_reply(
-    lab: Lab, first, then
+    lab: Lab, first: Any, then: Any
 ) -> None:
     lot = ParkingLot()
     stage = Stage(

@@ -1,5 +1,7 @@
 """ControlledShutdown: what the controller says, on the wire."""
 
+from typing import Any
+
 import pytest
 
 from minikafka.broker.requests.controller_orders import ControlledShutdownHandler
@@ -13,11 +15,11 @@ from minikafka.protocol.messages.controlled_shutdown import (
 
 
 class Controller:
-    def __init__(self, result) -> None:
+    def __init__(self, result: Any) -> None:
         self.result = result
         self.asked = []
 
-    async def controlled_shutdown(self, broker_id: int, broker_epoch: int):
+    async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> Any:
         self.asked.append((broker_id, broker_epoch))
         if isinstance(self.result, Exception):
             raise self.result

@@ -1,5 +1,7 @@
 """Batches per partition: when they go, in which order, and what comes back."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -436,7 +438,7 @@ def test_closing_takes_what_is_in_flight_and_what_is_queued() -> None:
         max_size=60,
     )
 )
-def test_tokens_leave_once_each_in_order_of_their_partition(steps) -> None:
+def test_tokens_leave_once_each_in_order_of_their_partition(steps: Any) -> None:
     acc: Accumulator[int] = Accumulator(AccumulatorConfig(batch_size=BATCH_OVERHEAD_BYTES + 300))
     in_flight, sent, put_in, now = {}, {A: [], B: []}, {A: [], B: []}, 0
     for step, tp in steps:

@@ -1,5 +1,7 @@
 """From fetched bytes to records: whole batches, markers, aborted transactions."""
 
+from typing import Any
+
 import pytest
 
 from minikafka.core.client.fetched import ConsumerRecord, FetchedChunk, Place
@@ -57,7 +59,7 @@ def fetched_records(
     return records, place.offset
 
 
-def values(data: bytes, position: int = 0, aborted: list[tuple[int, int]] | None = None):
+def values(data: bytes, position: int = 0, aborted: list[tuple[int, int]] | None = None) -> Any:
     records, next_position = fetched_records(TP, data, position, aborted or [])
     return [(record.offset, record.value) for record in records], next_position
 

@@ -1,5 +1,6 @@
 """A broker's answer becomes one event, or none."""
 
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -29,7 +30,7 @@ from minikafka.protocol.messages.update_metadata import (
 A, B = TopicPartition("a", 0), TopicPartition("b", 1)
 
 
-def stop_replica(*deletes):
+def stop_replica(*deletes: Any) -> Any:
     return StopReplicaRequest(
         controller_epoch=5,
         topic_states=[
@@ -39,7 +40,7 @@ def stop_replica(*deletes):
     )
 
 
-def stopped(*errors, error=0):
+def stopped(*errors: Any, error: Any = 0) -> Any:
     return StopReplicaResponse(
         error_code=error,
         partition_errors=[
@@ -71,7 +72,7 @@ def test_only_deletions_are_answered() -> None:
 
 @pytest.mark.mission("RSM-15")
 @pytest.mark.parametrize("error", [ErrorCode.STALE_BROKER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR])
-def test_a_refusal_of_the_whole_request_is_one_of_every_deletion(error) -> None:
+def test_a_refusal_of_the_whole_request_is_one_of_every_deletion(error: Any) -> None:
     event = answer_event(1, stop_replica(True, True), stopped(error=error))
     assert event.error is error
     assert event.partition_errors == {A: error, B: error}

@@ -1,5 +1,7 @@
 """Who becomes leader: the tables of each strategy, and the document's example."""
 
+from typing import Any
+
 import pytest
 
 from minikafka.core.controller import election
@@ -27,7 +29,7 @@ S = ElectionStrategy
     ],
 )
 def test_offline(
-    assignment, isr: tuple[int, ...], live: tuple[int, ...], unclean: bool, leader: int
+    assignment: Any, isr: tuple[int, ...], live: tuple[int, ...], unclean: bool, leader: int
 ) -> None:
     assert election.offline_leader(assignment, isr, live, unclean) == leader
 
@@ -70,7 +72,7 @@ def test_preferred(isr: tuple[int, ...], live: tuple[int, ...], leader: int) -> 
     ],
 )
 def test_controlled_shutdown(
-    isr: tuple[int, ...], live: tuple[int, ...], going, leader: int
+    isr: tuple[int, ...], live: tuple[int, ...], going: Any, leader: int
 ) -> None:
     assert election.controlled_shutdown_leader((1, 2, 3), isr, live, going) == leader
 
@@ -112,7 +114,7 @@ def test_an_election_raises_the_leader_epoch_and_keeps_the_version_read(cluster:
 @pytest.mark.mission("LEL-4", "LEL-8")
 @pytest.mark.parametrize(("strategy", "allowed"), [(S.OFFLINE, True), (S.UNCLEAN, False)])
 def test_an_unclean_leader_is_alone_in_sync_and_recovering(
-    cluster: Cluster, strategy, allowed
+    cluster: Cluster, strategy: Any, allowed: Any
 ) -> None:
     (tp,) = cluster.topic("t", (1, 2, 3))
     cluster.context.remove_brokers([1])

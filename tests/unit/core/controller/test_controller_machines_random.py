@@ -1,5 +1,7 @@
 """Random walks of both machines against the tables and a naive memory of leaders."""
 
+from typing import Any
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -32,7 +34,7 @@ STEPS = st.one_of(
     max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(st.lists(STEPS, max_size=40))
-def test_random_walks(new_cluster: type[Cluster], steps) -> None:
+def test_random_walks(new_cluster: type[Cluster], steps: Any) -> None:
     cluster = new_cluster().brokers(1, 2, 3)
     partitions = cluster.topic("t", (1, 2, 3), (2, 3, 1))
     leaders = {}
@@ -70,7 +72,7 @@ def test_random_walks(new_cluster: type[Cluster], steps) -> None:
             assert known.leader == -1 or known.leader in known.isr
 
 
-def expand(cluster: Cluster, tp: TopicPartition, broker) -> None:
+def expand(cluster: Cluster, tp: TopicPartition, broker: Any) -> None:
     """The leader takes a replica into its ISR, and the controller does not know yet."""
     from dataclasses import replace
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Never
+from typing import Any, Never
 from uuid import UUID
 
 import pytest
@@ -49,7 +49,7 @@ def leader_and_isr() -> LeaderAndIsrRequest:
     )
 
 
-def over_the_wire(request, version: int):
+def over_the_wire(request: Any, version: int) -> Any:
     return [decode(type(r), version, encode(r, version)) for r in for_version(request, version)]
 
 
@@ -151,7 +151,7 @@ class Old:
         self.got = []
         self.closed = False
 
-    async def request(self, message, version: int, timeout_ms: int):
+    async def request(self, message: Any, version: int, timeout_ms: int) -> Any:
         self.got.append((type(message).__name__, version))
         if len(self.got) == 1:
             rows = [ApiVersion(4, 0, 1), ApiVersion(5, 0, 0), ApiVersion(6, 0, 4)]
@@ -188,7 +188,7 @@ async def test_a_broker_is_asked_what_it_speaks() -> None:
 
 async def test_one_that_does_not_answer_is_given_up() -> None:
     class Silent(Old):
-        async def request(self, message, version: int, timeout_ms: int) -> Never:
+        async def request(self, message: Any, version: int, timeout_ms: int) -> Never:
             raise TimeoutError("it did not answer")
 
     broker = Silent()

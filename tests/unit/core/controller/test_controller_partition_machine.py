@@ -6,7 +6,7 @@ import pytest
 
 from minikafka.core.controller import partition_machine
 from minikafka.core.controller.election import ElectionStrategy
-from minikafka.core.controller.states import PartitionState, ReplicaState
+from minikafka.core.controller.states import PartitionState
 from minikafka.kernel.cluster import LeaderAndIsr, LeaderIsrAndControllerEpoch
 from minikafka.kernel.ports import NoNode
 from tests.support.controller_states import Cluster, Summary
@@ -71,7 +71,7 @@ def test_a_new_partition_whose_state_exists_is_elected_upon_it(cluster: Cluster)
 @pytest.mark.mission("PSM-9")
 @pytest.mark.parametrize("before", [P.ONLINE, P.OFFLINE])
 def test_to_online_again_elects_and_writes_the_next_epoch(
-    cluster: Cluster, summary: Summary, before: PartitionState | ReplicaState
+    cluster: Cluster, summary: Summary, before: PartitionState
 ) -> None:
     (tp,) = cluster.topic("t", (1, 2, 3))
     cluster.led(tp, 1, (1, 2, 3), leader_epoch=3, zk_version=7)
@@ -161,7 +161,7 @@ def test_unclean_election_where_the_topic_allows_it(cluster: Cluster) -> None:
 
 @pytest.mark.mission("PSM-10")
 @pytest.mark.parametrize("before", [P.NEW, P.ONLINE, P.OFFLINE])
-def test_offline_is_only_a_mark(cluster: Cluster, before: PartitionState | ReplicaState) -> None:
+def test_offline_is_only_a_mark(cluster: Cluster, before: PartitionState) -> None:
     (tp,) = cluster.topic("t", (1, 2))
     cluster.context.partition_states[tp] = before
     cluster.move([tp], P.OFFLINE)

@@ -1,5 +1,7 @@
 """Replica placement: Kafka's table, racks, and the rules that hold for any cluster."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,7 +19,7 @@ RACKS = {0: "rack1", 1: "rack3", 2: "rack3", 3: "rack2", 4: "rack2", 5: "rack1"}
 RACKED = [BrokerRack(i, RACKS[i]) for i in RACKS]
 
 
-def plain(count: int):
+def plain(count: int) -> Any:
     return [BrokerRack(i) for i in range(count)]
 
 
@@ -76,7 +78,7 @@ def test_racks_count_only_when_every_broker_has_one() -> None:
         ([BrokerRack(0, "a"), BrokerRack(1)], 1, 1, ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_refusals(brokers, partitions, factor, code) -> None:
+def test_refusals(brokers: Any, partitions: Any, factor: int, code: Any) -> None:
     with pytest.raises(KafkaError) as refusal:
         assign_replicas(brokers, partitions, factor, start_index=0, replica_shift=0)
     assert refusal.value.code is code
@@ -90,7 +92,9 @@ def test_refusals(brokers, partitions, factor, code) -> None:
     racked=st.booleans(),
     data=st.data(),
 )
-def test_any_cluster(racks, partitions, dice, racked, data: bytes) -> None:
+def test_any_cluster(
+    racks: Any, partitions: Any, dice: Any, racked: bool, data: st.DataObject
+) -> None:
     factor = data.draw(st.integers(1, len(racks)))
     brokers = [BrokerRack(i, rack if racked else None) for i, rack in enumerate(racks)]
     placed = assign_replicas(

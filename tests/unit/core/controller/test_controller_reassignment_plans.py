@@ -1,5 +1,7 @@
 """Reassignment and leader balance as functions over data."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -50,7 +52,7 @@ def test_the_way_to_a_target(
 @pytest.mark.mission("REA-1")
 @given(BROKERS, st.lists(BROKERS, min_size=1, max_size=4))
 def test_whatever_was_wanted_before_the_origin_is_remembered(
-    origin, targets: tuple[int, ...]
+    origin: Any, targets: tuple[int, ...]
 ) -> None:
     assignment = ReplicaAssignment(origin)
     for target in targets:
@@ -79,7 +81,7 @@ def test_complete_when_the_targets_are_in_sync(
     target: tuple[int, ...],
     isr: tuple[int, ...],
     live: tuple[int, ...],
-    complete,
+    complete: Any,
 ) -> None:
     cluster = new_cluster().brokers(*live)
     (tp,) = cluster.topic("t", (1, 2))
@@ -106,7 +108,12 @@ def test_a_partition_at_rest_is_complete(cluster: Cluster) -> None:
     ],
 )
 def test_what_may_be_dropped(
-    new_cluster: type[Cluster], leader: int, isr: tuple[int, ...], kept, live: tuple[int, ...], fine
+    new_cluster: type[Cluster],
+    leader: int,
+    isr: tuple[int, ...],
+    kept: Any,
+    live: tuple[int, ...],
+    fine: Any,
 ) -> None:
     cluster = new_cluster().brokers(*live)
     (tp,) = cluster.topic("t", (1, 2))
@@ -120,7 +127,7 @@ def test_what_may_be_dropped(
     assert refused.value.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
-def problem_of(cluster: Cluster, tp: TopicPartition, target: tuple[int, ...]):
+def problem_of(cluster: Cluster, tp: TopicPartition, target: tuple[int, ...]) -> Any:
     with pytest.raises(KafkaError) as refused:
         reassignment.check_target(cluster.context, tp, target)
     assert refused.value.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
@@ -213,7 +220,7 @@ def test_candidates(cluster: Cluster) -> None:
     [(0, 10, 0), (1, 10, 0), (2, 10, 2), (2, 20, 0), (3, 20, 3), (1, 0, 1), (10, 99, 10)],
 )
 def test_more_than_so_many_per_cent_elsewhere(
-    cluster: Cluster, elsewhere, percentage, wanted
+    cluster: Cluster, elsewhere: Any, percentage: int, wanted: Any
 ) -> None:
     partitions = cluster.topic("t", *[(1, 2)] * 10)
     for number, tp in enumerate(partitions):

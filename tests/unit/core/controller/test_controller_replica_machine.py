@@ -1,11 +1,12 @@
 """Each replica transition with its side effects: znodes, context, requests."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from minikafka.core.controller import replica_machine
-from minikafka.core.controller.states import PartitionState, ReplicaState
+from minikafka.core.controller.states import ReplicaState
 from minikafka.kernel.cluster import LeaderAndIsr, ReplicaAssignment
 from minikafka.kernel.ports import ConnectionLost
 from tests.support.controller_states import Cluster, Summary
@@ -13,7 +14,7 @@ from tests.support.controller_states import Cluster, Summary
 R = ReplicaState
 
 
-def at(cluster: Cluster, replica, state):
+def at(cluster: Cluster, replica: Any, state: Any) -> Any:
     cluster.context.replica_states[replica] = state
     return replica
 
@@ -64,7 +65,7 @@ def test_new_to_online_joins_the_assignment(cluster: Cluster) -> None:
 @pytest.mark.mission("RSM-11")
 @pytest.mark.parametrize("before", [R.ONLINE, R.OFFLINE, R.DELETION_INELIGIBLE])
 def test_online_again_hears_who_leads(
-    cluster: Cluster, summary: Summary, before: PartitionState | ReplicaState
+    cluster: Cluster, summary: Summary, before: ReplicaState
 ) -> None:
     (tp,) = cluster.topic("t", (1, 2))
     cluster.led(tp, 1, (1, 2))
@@ -83,7 +84,7 @@ def test_online_again_without_any_leader_ever_hears_nothing(cluster: Cluster) ->
 @pytest.mark.mission("RSM-12", "RSM-17", "R-5")
 @pytest.mark.parametrize("before", [R.NEW, R.ONLINE, R.OFFLINE, R.DELETION_INELIGIBLE])
 def test_offline_leaves_the_isr_and_all_others_hear_of_it(
-    cluster: Cluster, summary: Summary, before: PartitionState | ReplicaState
+    cluster: Cluster, summary: Summary, before: ReplicaState
 ) -> None:
     (tp,) = cluster.topic("t", (1, 2, 3))
     cluster.led(tp, 1, (1, 2, 3), leader_epoch=3, zk_version=7)
@@ -230,9 +231,7 @@ def test_deletion_started_says_delete(cluster: Cluster, summary: Summary) -> Non
 
 @pytest.mark.mission("RSM-14", "RSM-15")
 @pytest.mark.parametrize("after", [R.DELETION_SUCCESSFUL, R.DELETION_INELIGIBLE])
-def test_the_end_of_a_deletion_is_only_a_mark(
-    cluster: Cluster, after: PartitionState | ReplicaState
-) -> None:
+def test_the_end_of_a_deletion_is_only_a_mark(cluster: Cluster, after: ReplicaState) -> None:
     (tp,) = cluster.topic("t", (1, 2))
     cluster.led(tp, 1, (1, 2))
     replica = at(cluster, cluster.replica(tp, 2), R.DELETION_STARTED)
@@ -243,7 +242,7 @@ def test_the_end_of_a_deletion_is_only_a_mark(
 
 @pytest.mark.mission("RSM-16")
 @pytest.mark.parametrize("moving", [{}, {"adding": (2,)}, {"removing": (2,)}])
-def test_non_existent_is_forgotten(cluster: Cluster, moving) -> None:
+def test_non_existent_is_forgotten(cluster: Cluster, moving: Any) -> None:
     (tp,) = cluster.topic("t", (1, 2))
     cluster.context.set_assignment(tp, ReplicaAssignment((1, 2), **moving))
     replica = at(cluster, cluster.replica(tp, 2), R.DELETION_SUCCESSFUL)

@@ -74,9 +74,9 @@ def test_numbers_and_names_are_kafkas() -> None:
 @pytest.mark.parametrize(("before", "after", "legal"), PARTITION_CELLS)
 def test_partition_transition(
     cluster: Cluster,
-    before: PartitionState | ReplicaState,
-    after: PartitionState | ReplicaState,
-    legal,
+    before: PartitionState,
+    after: PartitionState,
+    legal: bool,
 ) -> None:
     (tp,) = cluster.topic("t", (1, 2))
     if before in (P.ONLINE, P.OFFLINE):
@@ -95,9 +95,9 @@ def test_partition_transition(
 @pytest.mark.parametrize(("before", "after", "legal"), REPLICA_CELLS)
 def test_replica_transition(
     cluster: Cluster,
-    before: PartitionState | ReplicaState,
-    after: PartitionState | ReplicaState,
-    legal,
+    before: ReplicaState,
+    after: ReplicaState,
+    legal: bool,
 ) -> None:
     (tp,) = cluster.topic("t", (1, 2))
     cluster.led(tp, 1, (1, 2))

@@ -1,5 +1,7 @@
 """Which topics go now, which wait, and what their replicas go through."""
 
+from typing import Any
+
 import pytest
 
 from minikafka.core.controller import topic_deletion
@@ -11,7 +13,7 @@ from tests.support.controller_states import Cluster
 R = ReplicaState
 
 
-def doomed(cluster: Cluster, name: str, replicas: tuple[int, ...], *states):
+def doomed(cluster: Cluster, name: str, replicas: tuple[int, ...], *states: Any) -> Any:
     """A topic on the list whose replicas are in these states."""
     (tp,) = cluster.topic(name, replicas)
     for broker, state in zip(replicas, states, strict=True):
@@ -33,7 +35,7 @@ def doomed(cluster: Cluster, name: str, replicas: tuple[int, ...], *states):
         ((R.ONLINE, R.OFFLINE), True, ((), (), ())),  # waits for what halted it
     ],
 )
-def test_the_next_step(cluster: Cluster, states, ineligible, expected) -> None:
+def test_the_next_step(cluster: Cluster, states: Any, ineligible: Any, expected: Any) -> None:
     tp = doomed(cluster, "t", (1, 2), *states)
     if ineligible:
         topic_deletion.halt(cluster.context, ["t"])

@@ -1,6 +1,7 @@
 """Replicas that an internal topic lacks: as many as it is to have and brokers allow, evenly."""
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
 
 from minikafka.core.controller.context import ControllerContext
 from minikafka.core.controller.internal_replicas import missing_replicas
@@ -10,7 +11,9 @@ TOPIC = "__consumer_offsets"
 FACTORS = {TOPIC: 3}
 
 
-def context(live: tuple[int, ...], replicas: tuple[int, ...], topic: str = TOPIC):
+def context(
+    live: Iterable[int], replicas: Sequence[Sequence[int]], topic: str = TOPIC
+) -> ControllerContext:
     made = ControllerContext()
     made.set_brokers([Broker(b, (), epoch=b) for b in live])
     made.all_topics.add(topic)

@@ -5,6 +5,7 @@ import heapq
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -127,7 +128,7 @@ def lines_run(call: Callable[[], object]) -> int:
     A garbage collection that falls into the call may run callbacks of others: they do not count."""
     count = 0
 
-    def trace(frame: memoryview, event, arg):
+    def trace(frame: memoryview, event: Any, arg: Any) -> Any:
         nonlocal count
         if not frame.f_code.co_filename.startswith(TIMER_SOURCES):
             return None

@@ -1,5 +1,7 @@
 """The wheels: slots, levels, and the worked numbers of the source documents."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -67,7 +69,9 @@ def test_the_dump_shows_ticks_sizes_and_intervals() -> None:
     steps=st.lists(st.integers(0, 30_000), max_size=20),
     reach=st.integers(0, 10**6),
 )
-def test_the_hand_is_always_a_multiple_of_the_tick_on_every_level(start, steps, reach) -> None:
+def test_the_hand_is_always_a_multiple_of_the_tick_on_every_level(
+    start: Any, steps: Any, reach: Any
+) -> None:
     timer = Timer[str](start_ms=start)
     timer.add("far", start + reach)
     now = start
