@@ -104,6 +104,8 @@ class _Replay(Generic[R]):
         self._events = events
         # By key: value, offset of the record, base offset of its batch; in the order of the log.
         self._latest: dict[bytes, tuple[bytes | None, int, int]] = {}
+        self._next_offset = 0  # after the last batch that was added
+        self._replayed_offset = -1  # of the last record or marker that was replayed
         self._records_in_slice = 0
 
     async def add_batches(self, data: Buffer, offset: int) -> int:
@@ -136,9 +138,12 @@ class _Replay(Generic[R]):
                 await self._clock.sleep(0)
 
     async def _add(self, batch: RecordBatch) -> None:
-        """Raises KafkaError for a damaged batch."""
+        """Raises KafkaError for a damaged batch. The CRC does not cover the base offset."""
         if not crc_is_valid(batch):
             raise CorruptRecordError(f"the batch at offset {batch.base_offset} has a wrong CRC")
+        if batch.base_offset < self._next_offset:
+            raise CorruptRecordError(f"two batches have the offset {batch.base_offset}")
+        self._next_offset = batch.next_offset
         if not batch.is_control and not batch.is_transactional:
             latest, base_offset = self._latest, batch.base_offset
             for record in decode_batch(batch):
@@ -159,6 +164,7 @@ class _Replay(Generic[R]):
                 await self._clock.sleep(0)
 
     def _replay_marker(self, batch: RecordBatch, record: Record) -> None:
+        self._advance(record.offset)
         marker = decode_end_txn_marker(record)
         if marker is not None:
             committed = marker.type is ControlRecordType.COMMIT
@@ -174,6 +180,7 @@ class _Replay(Generic[R]):
         base_offset: int,
         producer_id: int | None,
     ) -> None:
+        self._advance(offset)
         try:
             decoded = self._shard.decode(key, value)
         except DecodeError as error:
@@ -183,6 +190,11 @@ class _Replay(Generic[R]):
             self._events.warning("record_of_unknown_kind", offset=offset)
             return
         self._shard.replay(decoded, base_offset, producer_id)
+
+    def _advance(self, offset: int) -> None:
+        """The shard sees the records in the order of the log."""
+        assert offset > self._replayed_offset, f"offset {offset} after {self._replayed_offset}"
+        self._replayed_offset = offset
 
     def _slice_is_full(self) -> bool:
         """Count one record. True after every ``RECORDS_PER_SLICE`` records."""

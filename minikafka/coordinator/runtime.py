@@ -140,7 +140,14 @@ class CoordinatorContext(Generic[S, R, P, E]):
     def _append(self, append: CoordinatorAppend[R, P]) -> None:
         assert self.is_active, f"append by a coordinator that is {self.state.value}"
 
+        settled = False
+
         def done(error: ErrorCode, base_offset: int) -> None:
+            nonlocal settled
+            assert not settled, "an append is settled once"
+            settled = True
+            if error is ErrorCode.NONE and append.records:
+                assert base_offset >= 0, base_offset
             if error is not ErrorCode.NONE:
                 purpose = append.purpose
                 self._events.warning(

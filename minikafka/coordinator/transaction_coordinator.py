@@ -14,9 +14,10 @@ from minikafka.coordinator.transaction_markers import (
     TransactionContext,
     TransactionMarkers,
 )
+from minikafka.core.coordinator_shard import RespondError
 from minikafka.core.transaction.description import described, is_listed, listed, states_named
 from minikafka.core.transaction.records import TransactionStored
-from minikafka.core.transaction.result import Initialized, RespondError, TransactionAppendPurpose
+from minikafka.core.transaction.result import Initialized, TransactionAppendPurpose
 from minikafka.core.transaction.shard import TransactionShard
 from minikafka.core.transaction.transaction import Markers, ProducerIdAndEpoch
 from minikafka.kernel.cluster import TopicPartition

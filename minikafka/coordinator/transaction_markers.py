@@ -63,6 +63,7 @@ class TransactionMarkers:
         self._leaders = leaders
         self._put = put
         self._events = events
+        self._sent_epochs: dict[int, int] = {}  # by partition of ``__transaction_state``
         self.num_retrying = 0  # transactions with partitions that are retried after a back-off
 
     def send(self, context: TransactionContext, markers: Markers) -> None:
@@ -74,6 +75,9 @@ class TransactionMarkers:
     ) -> None:
         if not context.shard.is_current(markers):
             return
+        sent_epoch = self._sent_epochs.get(context.partition, context.epoch)
+        assert context.epoch >= sent_epoch, f"coordinator epoch {context.epoch} after {sent_epoch}"
+        self._sent_epochs[context.partition] = context.epoch
         deleted: list[TopicPartition] = []
         retried: list[TopicPartition] = []
         by_broker: dict[int, list[TopicPartition]] = {}

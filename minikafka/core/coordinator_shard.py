@@ -26,6 +26,7 @@ from minikafka.core.log.verification import NOT_REQUIRED, Verification
 from minikafka.kernel.errors import ErrorCode
 
 A = TypeVar("A")
+RespondError: TypeAlias = Callable[[ErrorCode], None]
 Level: TypeAlias = Literal["info", "warning", "error"]
 
 
@@ -66,7 +67,7 @@ class CoordinatorAppend(Generic[R, P]):
 
 
 @dataclass(frozen=True, slots=True)
-class Reply(Generic[A]):
+class DeferredReply(Generic[A]):
     """A response and the callable that sends it to the client."""
 
     respond: Callable[[A], None]
@@ -95,13 +96,13 @@ class CoordinatorResult(Generic[T, R, P, E]):
 
     response: T
     events: list[ShardEvent] = field(default_factory=list)
-    replies: list[Reply[Any]] = field(default_factory=list)
+    replies: list[DeferredReply[Any]] = field(default_factory=list)
     effects: list[E] = field(default_factory=list)
     appends: list[CoordinatorAppend[R, P]] = field(default_factory=list)
     retries: list[CoordinatorAppend[R, P]] = field(default_factory=list)
 
     def reply(self, respond: Callable[[A], None], response: A) -> None:
-        self.replies.append(Reply(respond, response))
+        self.replies.append(DeferredReply(respond, response))
 
     def responding(self, response: A) -> CoordinatorResult[A, R, P, E]:
         """This result with a response."""

@@ -32,7 +32,6 @@ from minikafka.broker.requests.group_offsets import (
     OffsetCommitHandler,
     OffsetDeleteHandler,
     OffsetFetchHandler,
-    OffsetStore,
     TxnOffsetCommitHandler,
     ZookeeperOffsets,
 )
@@ -95,7 +94,7 @@ class GroupParts:
         replicas: ReplicaManager,
         cache: MetadataCache,
         sizes: InternalTopicSizes,
-        store: Callable[[], OffsetStore],
+        store: Callable[[], ZkStore],
         metrics: Metrics,
     ) -> None:
         self._world = world

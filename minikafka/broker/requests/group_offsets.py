@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.broker.replication.transactional_appends import (
@@ -58,6 +58,7 @@ from minikafka.protocol.messages.txn_offset_commit import (
 )
 from minikafka.protocol.records.batch import NO_SEQUENCE
 from minikafka.zookeeper.errors import MalformedZnode
+from minikafka.zookeeper.store_offsets import OffsetStore
 
 DEFAULT_RETENTION = -1
 
@@ -393,18 +394,6 @@ def _txn_commit_response(errors: Mapping[TopicPartition, ErrorCode]) -> TxnOffse
     )
     topics = [TxnOffsetCommitResponseTopic(*of_topic) for of_topic in grouped(rows).items()]
     return TxnOffsetCommitResponse(topics=topics)
-
-
-class OffsetStore(Protocol):
-    """The consumer offsets in ZooKeeper."""
-
-    async def consumer_offset(
-        self, group_id: str, topic_partition: TopicPartition
-    ) -> int | None: ...
-
-    async def set_consumer_offset(
-        self, group_id: str, topic_partition: TopicPartition, offset: int
-    ) -> None: ...
 
 
 class ZookeeperOffsets:

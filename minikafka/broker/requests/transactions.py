@@ -10,8 +10,9 @@ from minikafka.broker.replication.hosted_partitions import HostedPartitions
 from minikafka.broker.replication.record_appends import AppendResult
 from minikafka.broker.replication.replica_manager import ReplicaManager
 from minikafka.broker.requests.context import Reply, RequestContext
+from minikafka.core.coordinator_shard import RespondError
 from minikafka.core.log.append import AppendOrigin
-from minikafka.core.transaction.result import Initialized, RespondError
+from minikafka.core.transaction.result import Initialized
 from minikafka.core.transaction.transaction import (
     NO_EPOCH,
     NO_PRODUCER_ID,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from minikafka.core.coordinator_shard import CoordinatorAppend, InTransaction
+from minikafka.core.coordinator_shard import CoordinatorAppend, InTransaction, RespondError
 from minikafka.core.group.config import GroupConfig
 from minikafka.core.group.group import Group, GroupState
 from minikafka.core.group.rebalance import schedule_heartbeat
@@ -16,7 +16,6 @@ from minikafka.core.group.result import (
     GroupResult,
     OffsetCommit,
     OffsetDeletion,
-    RespondError,
     RespondOffsets,
 )
 from minikafka.core.tombstones import in_batches

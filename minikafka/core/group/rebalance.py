@@ -239,6 +239,7 @@ def fail_and_remove(
 ) -> None:
     """Remove a member. A JoinGroup response with ``error`` names no member id, so that the client
     joins again as a new member."""
+    assert group.members.get(member.member_id) is member, "a member is removed once"
     respond_join = group.take_join(member)
     if respond_join is not None:
         result.reply(respond_join, join_error(error))

@@ -6,7 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
-from minikafka.core.coordinator_shard import CoordinatorAppend, CoordinatorResult
+from minikafka.core.coordinator_shard import (
+    CoordinatorAppend,
+    CoordinatorResult,
+    RespondError,
+)
 from minikafka.core.group.group import Group
 from minikafka.core.group.member import Member, Protocols
 from minikafka.core.group.records import GroupRecord
@@ -14,7 +18,6 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
 
 RespondOffsets: TypeAlias = Callable[[Mapping[TopicPartition, ErrorCode]], None]
-RespondError: TypeAlias = Callable[[ErrorCode], None]
 
 # ---- timers
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import assert_never
 
-from minikafka.core.coordinator_shard import CoordinatorResult, CoordinatorShard
+from minikafka.core.coordinator_shard import CoordinatorResult, CoordinatorShard, RespondError
 from minikafka.core.group import records
 from minikafka.core.group.committing import (
     CommitFacts,
@@ -50,7 +50,6 @@ from minikafka.core.group.result import (
     JoinTimer,
     OffsetCommit,
     OffsetDeletion,
-    RespondError,
     RespondOffsets,
     StaticMemberReplacement,
     SyncTimer,
@@ -193,6 +192,7 @@ class GroupShard(CoordinatorShard[GroupRecord, GroupAppendPurpose, GroupTimer]):
 
     def loaded(self, now_ms: int) -> GroupResult[None]:
         """Start the sessions of all members. A group larger than ``group.max.size`` rebalances."""
+        assert not self._loaded
         result: GroupResult[None] = CoordinatorResult(None)
         self._loaded = True
         for group_id, group in list(self.groups.items()):
@@ -218,6 +218,7 @@ class GroupShard(CoordinatorShard[GroupRecord, GroupAppendPurpose, GroupTimer]):
             for member_id in (*group.members, *group.pending_members):
                 result.effects.append(CheckHeartbeat(group, member_id))
             result.effects += (CheckJoin(group), CheckSync(group))
+            assert group.awaiting_join == 0, "every parked request has a response"
         self.groups.clear()
         self._in_transactions.clear()
         return result
@@ -304,6 +305,7 @@ class GroupShard(CoordinatorShard[GroupRecord, GroupAppendPurpose, GroupTimer]):
         self, group_id: str, facts: CommitFacts, respond: RespondOffsets, now_ms: int
     ) -> GroupResult[None]:
         """The first commit of a client that assigns its partitions itself creates the group."""
+        assert self._loaded, "offsets are committed in a loaded shard only"
         result: GroupResult[None] = CoordinatorResult(None)
         group = self.groups.get(group_id)
         if group is None:
@@ -391,6 +393,7 @@ class GroupShard(CoordinatorShard[GroupRecord, GroupAppendPurpose, GroupTimer]):
         result.reply(deletion.respond, code)
 
     def _delete(self, group: Group, now_ms: int, result: GroupResult[None]) -> None:
+        assert not group.members, "only a group without members is deleted"
         group.transition_to(GroupState.DEAD, now_ms)
         self.groups.pop(group.group_id, None)
         result.effects += (CheckHeartbeat(group, member_id) for member_id in group.pending_members)

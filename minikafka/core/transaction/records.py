@@ -64,10 +64,8 @@ def decode_record(key: bytes, value: bytes | None) -> TransactionStored | None:
         return TransactionStored(transactional_id, None)
     read, _ = decode_versioned(TransactionLogValue, value)
     state = STATES_BY_NUMBER.get(read.transaction_status)
-    if state is None or state not in _STORED_STATES:
+    if state is None:
         raise DecodeError(f"transaction state {read.transaction_status}")
-    if read.producer_id < 0 or read.producer_epoch < 0:
-        raise DecodeError(f"producer {read.producer_id}, epoch {read.producer_epoch}")
     facts = TransactionFacts(
         read.producer_id,
         read.producer_epoch,
@@ -81,7 +79,20 @@ def decode_record(key: bytes, value: bytes | None) -> TransactionStored | None:
         read.transaction_last_update_timestamp_ms,
         read.transaction_start_timestamp_ms,
     )
+    problem = facts_problem(facts)
+    if problem is not None:
+        raise DecodeError(problem)
     return TransactionStored(transactional_id, facts)
+
+
+def facts_problem(facts: TransactionFacts) -> str | None:
+    """Why a record cannot have these facts, or None. Checked before a record is appended, and when
+    one is read."""
+    if facts.state not in _STORED_STATES:
+        return f"transaction state {facts.state.title}"
+    if facts.producer_id < 0 or facts.producer_epoch < 0:
+        return f"producer {facts.producer_id}, epoch {facts.producer_epoch}"
+    return None
 
 
 def _by_topic(partitions: frozenset[TopicPartition]) -> list[TransactionPartitions]:

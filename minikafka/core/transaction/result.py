@@ -6,7 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
-from minikafka.core.coordinator_shard import CoordinatorAppend, CoordinatorResult
+from minikafka.core.coordinator_shard import (
+    CoordinatorAppend,
+    CoordinatorResult,
+    RespondError,
+)
 from minikafka.core.transaction.records import TransactionStored
 from minikafka.core.transaction.transaction import Markers, Transaction
 from minikafka.kernel.errors import ErrorCode
@@ -22,7 +26,6 @@ class Initialized:
 
 
 RespondInit: TypeAlias = Callable[[Initialized], None]
-RespondError: TypeAlias = Callable[[ErrorCode], None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import assert_never
 
-from minikafka.core.coordinator_shard import CoordinatorAppend, CoordinatorResult, CoordinatorShard
+from minikafka.core.coordinator_shard import (
+    CoordinatorAppend,
+    CoordinatorResult,
+    CoordinatorShard,
+    RespondError,
+)
 from minikafka.core.tombstones import in_batches
 from minikafka.core.transaction import records
 from minikafka.core.transaction.config import TransactionConfig
@@ -17,7 +22,6 @@ from minikafka.core.transaction.result import (
     Initialized,
     PartitionsAddition,
     ProducerInitialization,
-    RespondError,
     RespondInit,
     TransactionAppend,
     TransactionAppendPurpose,
@@ -68,6 +72,9 @@ class TransactionShard(CoordinatorShard[TransactionStored, TransactionAppendPurp
 
     @staticmethod
     def encode(record: TransactionStored) -> tuple[bytes, bytes | None]:
+        if record.facts is not None:
+            problem = records.facts_problem(record.facts)
+            assert problem is None, problem
         return records.encode_record(record)
 
     @staticmethod

@@ -245,6 +245,8 @@ class Transaction:
         if self.pending is not None:  # otherwise it was loaded: compaction may have left gaps
             assert facts.state is self.pending, f"{self.transactional_id}: {facts.state}"
             self._check_transition(facts.state)
+            if facts.producer_id == self.facts.producer_id:
+                assert facts.producer_epoch >= self.facts.producer_epoch, "epochs never go back"
         self.facts = facts
         self.pending = None
         self.unmarked = set(facts.partitions) if facts.state.is_prepared else set()

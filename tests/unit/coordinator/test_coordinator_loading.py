@@ -21,7 +21,7 @@ from minikafka.core.group.shard import GroupShard
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.messages.offsets_log import GroupMetadataValue, MemberMetadata
-from minikafka.protocol.records.batch import parse_batch
+from minikafka.protocol.records.batch import parse_batch, stamp
 from minikafka.protocol.records.builder import build_batch
 from minikafka.protocol.records.control import ControlRecordType, EndTxnMarker
 from minikafka.protocol.records.control import encode_end_txn_marker as encode_marker
@@ -114,6 +114,20 @@ def test_after_a_damaged_header_what_was_read_before_is_served() -> None:
     assert lab.committed() == {("t", 1): 1}
     assert "log_damaged" in lab.said()
     assert lab.commit({("t", 4): 4}) == {TopicPartition("t", 4): ErrorCode.NONE}
+
+
+def test_a_batch_that_overlaps_the_one_before_it_is_passed_over() -> None:
+    """The checksum does not cover the base offset: a damaged one may repeat offsets."""
+    lab = GroupLab()
+    lab.commit({("t", 1): 1, ("t", 2): 2})
+    lab.commit({("t", 1): 3, ("t", 2): 3})
+    overlapping = bytearray(lab.log.batches[1])
+    assert parse_batch(overlapping, 0).base_offset == 2
+    stamp(overlapping, 0, 1, 0)
+    lab.log.batches[1] = bytes(overlapping)
+    reload(lab)
+    assert lab.committed() == {("t", 1): 1, ("t", 2): 2}
+    assert lab.said().count("batch_unreadable") == 1
 
 
 class RefusingLog(MemoryLog):

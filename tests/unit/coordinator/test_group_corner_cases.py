@@ -2,7 +2,7 @@
 
 import pytest
 
-from minikafka.core.coordinator_shard import InTransaction, Reply
+from minikafka.core.coordinator_shard import DeferredReply, InTransaction
 from minikafka.core.group.committing import CommitFacts
 from minikafka.core.group.config import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupConfig
 from minikafka.core.group.group import GroupState, subscribed_topics
@@ -297,7 +297,7 @@ class TestWhileADeletionIsWritten:
         shard.join(GROUP, facts, lambda response: None, 0)
         group = shard.groups[GROUP]
         settled = shard.settle(append, NONE, 1, 0)
-        assert settled.replies == [Reply(errors.append, ErrorCode.NON_EMPTY_GROUP)]
+        assert settled.replies == [DeferredReply(errors.append, ErrorCode.NON_EMPTY_GROUP)]
         assert shard.groups == {GROUP: group}
         assert list(group.members) == ["a"]
 
@@ -306,9 +306,9 @@ class TestWhileADeletionIsWritten:
         (first,), (second,) = (
             shard.delete_group(shard.groups[GROUP], errors.append).appends for _ in range(2)
         )
-        assert shard.settle(first, NONE, 1, 0).replies == [Reply(errors.append, NONE)]
+        assert shard.settle(first, NONE, 1, 0).replies == [DeferredReply(errors.append, NONE)]
         assert shard.groups == {}
-        assert shard.settle(second, NONE, 2, 0).replies == [Reply(errors.append, NONE)]
+        assert shard.settle(second, NONE, 2, 0).replies == [DeferredReply(errors.append, NONE)]
 
 
 # -- subscriptions
