@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from minikafka.broker.requests.apis import Route
-from minikafka.broker.requests.security import acls, delegation_tokens, sasl
+from minikafka.broker.requests.security import refusals
 from minikafka.broker.requests.security.client_quotas import (
     AlterClientQuotasHandler,
     DescribeClientQuotasHandler,
@@ -28,15 +28,15 @@ def security_routes(
     describe_scram = DescribeUserScramCredentialsHandler(store)
     alter_scram = AlterUserScramCredentialsHandler(is_controller, store)
     return [
-        Route(ApiKey.SASL_HANDSHAKE, sasl.refuse_handshake),
-        Route(ApiKey.SASL_AUTHENTICATE, sasl.refuse_authentication),
-        Route(ApiKey.DESCRIBE_ACLS, acls.describe_acls),
-        Route(ApiKey.CREATE_ACLS, acls.create_acls),
-        Route(ApiKey.DELETE_ACLS, acls.delete_acls),
-        Route(ApiKey.CREATE_DELEGATION_TOKEN, delegation_tokens.refuse_creation),
-        Route(ApiKey.RENEW_DELEGATION_TOKEN, delegation_tokens.refuse_renewal),
-        Route(ApiKey.EXPIRE_DELEGATION_TOKEN, delegation_tokens.refuse_expiry),
-        Route(ApiKey.DESCRIBE_DELEGATION_TOKEN, delegation_tokens.refuse_description),
+        Route(ApiKey.SASL_HANDSHAKE, refusals.refuse_sasl_handshake),
+        Route(ApiKey.SASL_AUTHENTICATE, refusals.refuse_sasl_authentication),
+        Route(ApiKey.DESCRIBE_ACLS, refusals.refuse_acl_description),
+        Route(ApiKey.CREATE_ACLS, refusals.refuse_acl_creation),
+        Route(ApiKey.DELETE_ACLS, refusals.refuse_acl_deletion),
+        Route(ApiKey.CREATE_DELEGATION_TOKEN, refusals.refuse_token_creation),
+        Route(ApiKey.RENEW_DELEGATION_TOKEN, refusals.refuse_token_renewal),
+        Route(ApiKey.EXPIRE_DELEGATION_TOKEN, refusals.refuse_token_expiry),
+        Route(ApiKey.DESCRIBE_DELEGATION_TOKEN, refusals.refuse_token_description),
         Route(ApiKey.DESCRIBE_CLIENT_QUOTAS, describe_quotas, task=True),
         Route(ApiKey.ALTER_CLIENT_QUOTAS, alter_quotas, task=True),
         Route(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, describe_scram, task=True),

@@ -12,10 +12,10 @@ from minikafka.core.replication.fetch_session import (
     MAX_EPOCH,
     NO_SESSION,
     FetchSession,
+    FetchSessionCache,
     PartitionKey,
     is_full,
 )
-from minikafka.core.replication.fetch_session_cache import FetchSessionCache
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.metrics import Metrics

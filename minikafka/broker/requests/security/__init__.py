@@ -1,6 +1,6 @@
-"""Handlers of the security APIs, one module per subject.
+"""Handlers of the security APIs.
 
-No authorizer, SASL listener or delegation token secret can be configured yet: those handlers
-refuse as Kafka's broker does without them. Client quotas and SCRAM credentials are stored and
-described.
+``refusals.py`` answers as Kafka's broker does without an authorizer, a SASL listener or a
+delegation token secret, none of which can be configured here yet. Client quotas and SCRAM
+credentials are stored in ZooKeeper and described, without further effect.
 """

@@ -13,10 +13,10 @@ from minikafka.core.client.fetch_session import FetchSessionHandler, NextFetch
 from minikafka.core.replication.fetch_session import (
     FINAL_EPOCH,
     FetchSession,
+    FetchSessionCache,
     PartitionKey,
     is_full,
 )
-from minikafka.core.replication.fetch_session_cache import FetchSessionCache
 from minikafka.kernel.errors import ErrorCode, KafkaError
 
 

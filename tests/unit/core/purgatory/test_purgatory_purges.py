@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minikafka.core.purgatory import DelayedOperation, Purgatory
-from minikafka.core.purgatory.purgatory import LINGERING_PLACES
+from minikafka.core.purgatory import LINGERING_PLACES, DelayedOperation, Purgatory
 
 
 class Parked(DelayedOperation):
@@ -195,7 +194,7 @@ def test_places_of_what_still_waits_do_not_make_the_next_purge_due_again() -> No
 def test_the_next_purge_is_due_above_twice_the_places_that_the_last_one_left(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("minikafka.core.purgatory.purgatory.LINGERING_PLACES", 10)
+    monkeypatch.setattr("minikafka.core.purgatory.LINGERING_PLACES", 10)
     purgatory = Purgatory[Parked]("Test")
     park(purgatory, *map(str, range(11)), delay_ms=10_000)
     purgatory.advance(1)

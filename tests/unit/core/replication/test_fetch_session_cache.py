@@ -15,11 +15,11 @@ from minikafka.core.replication.fetch_session import (
     MAX_EPOCH,
     UNTOLD,
     FetchSession,
+    FetchSessionCache,
     PartitionKey,
     is_full,
     next_epoch,
 )
-from minikafka.core.replication.fetch_session_cache import FetchSessionCache
 from minikafka.kernel.errors import ErrorCode, KafkaError
 
 EVICTION_MS = 120_000

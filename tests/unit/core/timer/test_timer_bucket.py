@@ -2,8 +2,7 @@
 
 import pytest
 
-from minikafka.core.timer import TaskCounter, TimerTaskEntry, TimerTaskList
-from minikafka.core.timer.bucket import NOT_QUEUED
+from minikafka.core.timer import NOT_QUEUED, TaskCounter, TimerTaskEntry, TimerTaskList
 
 
 def tasks(bucket: TimerTaskList[str]) -> list[str]:

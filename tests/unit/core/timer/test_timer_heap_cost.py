@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from minikafka.core.timer.wheel import ExpirationQueue
+from minikafka.core.timer import ExpirationQueue
 
 
 class Counted(int):

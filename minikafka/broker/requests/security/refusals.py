@@ -1,0 +1,153 @@
+"""Security APIs that a broker without authorizer, SASL listener and token secret refuses.
+
+- DescribeAcls, CreateAcls, DeleteAcls (keys 29 to 31). As in Kafka, any broker answers them. A
+  request with a code 0 (UNKNOWN) cannot be read, and its connection is closed.
+- Create-, Renew-, Expire- and DescribeDelegationToken (keys 38 to 41). A token may only be
+  requested over an authenticated connection. Kafka checks this first, so the response is the same whether or
+  not the cluster has a token secret.
+- SaslHandshake and SaslAuthenticate (keys 17 and 36). On a SASL listener both belong to the
+  authentication of a connection and never reach a handler. Here they come too late, or over a
+  PLAINTEXT listener. The connection stays open.
+"""
+
+from __future__ import annotations
+
+from minikafka.broker.requests.context import Reply, RequestContext, UnreadableRequest
+from minikafka.kernel.errors import ErrorCode
+from minikafka.protocol.messages.acls import (
+    AclCreationResult,
+    CreateAclsRequest,
+    CreateAclsResponse,
+    DeleteAclsFilterResult,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+    DescribeAclsRequest,
+    DescribeAclsResponse,
+)
+from minikafka.protocol.messages.delegation_tokens import (
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
+    ExpireDelegationTokenRequest,
+    ExpireDelegationTokenResponse,
+    RenewDelegationTokenRequest,
+    RenewDelegationTokenResponse,
+)
+from minikafka.protocol.messages.sasl import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
+
+UNKNOWN = 0  # the code of an unknown resource type, pattern type, operation and permission
+NO_AUTHORIZER = "No Authorizer is configured."
+
+
+def refuse_acl_description(
+    context: RequestContext, request: DescribeAclsRequest, reply: Reply
+) -> None:
+    _require_known(
+        request.resource_type_filter,
+        request.pattern_type_filter,
+        request.operation,
+        request.permission_type,
+    )
+    reply(
+        DescribeAclsResponse(
+            error_code=ErrorCode.SECURITY_DISABLED,
+            error_message="No Authorizer is configured on the broker",
+        )
+    )
+
+
+def refuse_acl_creation(context: RequestContext, request: CreateAclsRequest, reply: Reply) -> None:
+    for row in request.creations:
+        _require_known(
+            row.resource_type, row.resource_pattern_type, row.operation, row.permission_type
+        )
+    refused = AclCreationResult(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
+    reply(CreateAclsResponse(results=[refused] * len(request.creations)))
+
+
+def refuse_acl_deletion(context: RequestContext, request: DeleteAclsRequest, reply: Reply) -> None:
+    for row in request.filters:
+        _require_known(
+            row.resource_type_filter, row.pattern_type_filter, row.operation, row.permission_type
+        )
+    refused = DeleteAclsFilterResult(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
+    reply(DeleteAclsResponse(filter_results=[refused] * len(request.filters)))
+
+
+def _require_known(*codes: int) -> None:
+    """Raises UnreadableRequest."""
+    if UNKNOWN in codes:
+        raise UnreadableRequest("an ACL with an UNKNOWN element")
+
+
+ANONYMOUS = ("User", "ANONYMOUS")  # the principal of every client of a PLAINTEXT listener
+NO_TIMESTAMP = -1
+FIRST_VERSION_WITH_REQUESTER = 3
+
+
+def refuse_token_creation(
+    context: RequestContext, request: CreateDelegationTokenRequest, reply: Reply
+) -> None:
+    """The response names the owner, who is the requester unless the request names another."""
+    error, owner = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, ANONYMOUS
+    if request.owner_principal_name:
+        if request.owner_principal_type is None:
+            error = ErrorCode.UNKNOWN_SERVER_ERROR  # a principal needs a type
+        else:
+            owner = (request.owner_principal_type, request.owner_principal_name)
+    response = CreateDelegationTokenResponse(
+        error,
+        *owner,
+        issue_timestamp_ms=NO_TIMESTAMP,
+        expiry_timestamp_ms=NO_TIMESTAMP,
+        max_timestamp_ms=NO_TIMESTAMP,
+    )
+    if context.version >= FIRST_VERSION_WITH_REQUESTER:
+        response.token_requester_principal_type = ANONYMOUS[0]
+        response.token_requester_principal_name = ANONYMOUS[1]
+    reply(response)
+
+
+def refuse_token_renewal(
+    context: RequestContext, request: RenewDelegationTokenRequest, reply: Reply
+) -> None:
+    reply(
+        RenewDelegationTokenResponse(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, NO_TIMESTAMP)
+    )
+
+
+def refuse_token_expiry(
+    context: RequestContext, request: ExpireDelegationTokenRequest, reply: Reply
+) -> None:
+    reply(
+        ExpireDelegationTokenResponse(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, NO_TIMESTAMP)
+    )
+
+
+def refuse_token_description(
+    context: RequestContext, request: DescribeDelegationTokenRequest, reply: Reply
+) -> None:
+    reply(DescribeDelegationTokenResponse(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED))
+
+
+def refuse_sasl_handshake(
+    context: RequestContext, request: SaslHandshakeRequest, reply: Reply
+) -> None:
+    reply(SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE))
+
+
+def refuse_sasl_authentication(
+    context: RequestContext, request: SaslAuthenticateRequest, reply: Reply
+) -> None:
+    reply(
+        SaslAuthenticateResponse(
+            error_code=ErrorCode.ILLEGAL_SASL_STATE,
+            error_message="SaslAuthenticate request received after successful authentication",
+        )
+    )
