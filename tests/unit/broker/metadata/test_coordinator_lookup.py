@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from minikafka.broker.metadata.coordinators import (
     NOT_AVAILABLE,
     CoordinatorLookup,
@@ -37,10 +35,7 @@ class Lab:
         self.sizes = InternalTopicSizes(
             {GROUP_METADATA_TOPIC: configured}, self.cache.contains_topic, self._read, self.clock
         )
-        self.lookup = CoordinatorLookup(self.cache, self, {GROUP: GROUP_METADATA_TOPIC}, self.sizes)
-
-    def create(self, topics: Any, answer: Any) -> None:
-        self.created.extend(topics)
+        self.lookup = CoordinatorLookup(self.cache, {GROUP: GROUP_METADATA_TOPIC}, self.sizes)
 
     async def _read(self, topic: str) -> int | None:
         found = self.assigned.pop(0)
