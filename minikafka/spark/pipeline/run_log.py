@@ -1,4 +1,4 @@
-"""The log file of a run, which takes Spark's own output, and the type of the user's output."""
+"""The two outputs of a run: a log file for Spark's own text, and single lines for the user."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def _run_process(
         last_lines = log_and_show(process.stdout, log_file, show)
         status = process.wait()
     if stop.count:
-        raise PipelineError("the run was stopped before its end: the next run continues it")
+        raise PipelineError("stopped before its end: the next run continues from there")
     if status:
         raise PipelineError(f"{failure_in(last_lines)} (log: {log})")
 
