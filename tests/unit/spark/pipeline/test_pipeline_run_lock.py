@@ -20,3 +20,14 @@ def test_one_process_runs_a_pipeline_at_a_time(tmp_path: Path) -> None:
         with pytest.raises(PipelineError, match="another run"), only_run(state):
             pass
     assert not is_running(state)
+
+
+def test_one_process_replays_a_sink_id_at_a_time(tmp_path: Path) -> None:
+    with only_replay(tmp_path, "may"):
+        with only_replay(tmp_path, "june"):
+            pass
+        with (
+            pytest.raises(PipelineError, match="another replay of may"),
+            only_replay(tmp_path, "may"),
+        ):
+            pass
