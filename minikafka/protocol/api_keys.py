@@ -103,18 +103,3 @@ class ApiKey(IntEnum):
 
     def is_flexible(self, version: int) -> bool:
         return version >= self.first_flexible
-
-
-# Requests that only brokers send each other; Kafka demands CLUSTER_ACTION for them.
-INTER_BROKER_KEYS = frozenset(
-    {
-        ApiKey.LEADER_AND_ISR,
-        ApiKey.STOP_REPLICA,
-        ApiKey.UPDATE_METADATA,
-        ApiKey.CONTROLLED_SHUTDOWN,
-        ApiKey.WRITE_TXN_MARKERS,
-        ApiKey.ALTER_PARTITION,
-        ApiKey.ENVELOPE,
-        ApiKey.ALLOCATE_PRODUCER_IDS,
-    }
-)

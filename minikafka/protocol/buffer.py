@@ -69,12 +69,6 @@ def read_uvarlong(data: Buffer, position: int) -> tuple[int, int]:
     raise DecodeError(f"varlong at byte {position} is longer than 64 bits")
 
 
-def read_varint(data: Buffer, position: int) -> tuple[int, int]:
-    """The signed (zigzag) 32-bit varint at ``position`` -> (value, position after it)."""
-    value, position = read_uvarint(data, position)
-    return (value >> 1) ^ -(value & 1), position
-
-
 def read_varlong(data: Buffer, position: int) -> tuple[int, int]:
     """The signed (zigzag) 64-bit varint at ``position`` -> (value, position after it)."""
     value, position = read_uvarlong(data, position)

@@ -23,10 +23,6 @@ def compile_decoder(cls: type[Message], version: int) -> Decoder:
     )
 
 
-def decoder_source(cls: type[Message], version: int) -> str:
-    return _DecoderSource(cls, version).writer.source()
-
-
 def has_records(layout: Layout, version: int) -> bool:
     """Whether record batches travel in it: such a message is decoded in place, without a copy."""
     return any(_is_records(f.type, version, layout.flexible) for f in layout.plain + layout.tagged)

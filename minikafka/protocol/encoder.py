@@ -25,10 +25,6 @@ def compile_encoder(cls: type[Message], version: int) -> Encoder:
     )
 
 
-def encoder_source(cls: type[Message], version: int) -> str:
-    return _EncoderSource(cls, version).writer.source()
-
-
 def _refuse(name: str, value: Any) -> None:
     raise EncodeError(f"this version has no {name}, which is {value!r:.80}")
 

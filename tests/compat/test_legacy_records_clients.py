@@ -10,11 +10,11 @@ from kafka.record.memory_records import MemoryRecords as KafkaMemoryRecords
 
 from minikafka.protocol.records.compression import Compression
 from minikafka.protocol.records.legacy import (
-    decode_message_set,
     encode_message_set,
     iterate_messages,
 )
 from minikafka.protocol.records.record import Record
+from tests.support.message_sets import decode_message_set
 
 T0 = 1_700_000_000_000
 RECORDS = [

@@ -36,12 +36,12 @@ class FakePartition:
     def produce(self, data: bytes | memoryview) -> tuple[ErrorCode, int]:
         """As a leader does: sequences without gaps, and what is there already is not appended."""
         (batch,) = parse_batches(data)
-        if batch.has_producer_id:
+        if batch.producer_id >= 0:
             code, offset = self._check(batch)
             if code is not ErrorCode.NONE or offset >= 0:
                 return code, offset
         base = self.append(data)
-        if batch.has_producer_id:
+        if batch.producer_id >= 0:
             _, _, known = self.producers[batch.producer_id]
             known[batch.base_sequence] = base
             following = batch.base_sequence + batch.record_count

@@ -16,7 +16,6 @@ class AppendOrigin(Enum):
     COORDINATOR = (
         "coordinator"  # our own coordinators: no sequence numbers, control batches allowed
     )
-    REPLICATION = "replication"  # a leader's batches: it has checked them
 
 
 class LogAppendInfo(NamedTuple):

@@ -102,10 +102,6 @@ class RecordBatch(NamedTuple):
         return increment_sequence(self.base_sequence, self.last_offset_delta)
 
     @property
-    def has_producer_id(self) -> bool:
-        return self.producer_id > NO_PRODUCER_ID
-
-    @property
     def compression(self) -> Compression:
         """Raises KafkaError(UNSUPPORTED_COMPRESSION_TYPE) for a codec that does not exist."""
         codec = self.attributes & COMPRESSION_MASK

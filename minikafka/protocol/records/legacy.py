@@ -185,15 +185,6 @@ def _base_offset(wrapper_offset: int, last_inner_offset: int) -> int:
     return wrapper_offset - last_inner_offset
 
 
-def decode_message_set(buffer: Buffer) -> Iterator[Record]:
-    """Every record of a set, wrappers opened. CRCs are not checked. Raises as ``iterate_messages``
-    and ``inner_messages``."""
-    for message in iterate_messages(buffer):
-        wrapped = message.compression is not Compression.NONE
-        for inner in inner_messages(message) if wrapped else [message]:
-            yield Record(inner.offset, inner.timestamp, inner.key, inner.value, [])
-
-
 # ---- building
 
 

@@ -160,9 +160,6 @@ class _WalkSource:
     def compiled(self, name: str) -> Callable[..., Any]:
         return self._writer.compiled("walk", f"records: {name}")
 
-    def source(self) -> str:
-        return self._writer.source()
-
     def _lines(self, text: str) -> None:
         for line in dedent(text).strip("\n").splitlines():
             self._writer.line(line)

@@ -15,7 +15,6 @@ from minikafka.protocol.buffer import (
     FieldOverflow,
     read_uvarint,
     read_uvarlong,
-    read_varint,
     read_varlong,
     uuid_from_bytes,
     write_uvarint,
@@ -34,8 +33,6 @@ from minikafka.protocol.types import (
     Int64,
     Records,
     String,
-    Uint16,
-    Uint32,
     Uuid,
 )
 from tests.support.golden import golden
@@ -58,8 +55,6 @@ class Everything(Message):
     int16: Int16 = 0
     int32: Int32 = 0
     int64: Int64 = 0
-    uint16: Uint16 = 0
-    uint32: Uint32 = 0
     float64: Float64 = 0.0
     uuid: Uuid = ZERO_UUID
     string: String = ""
@@ -90,8 +85,6 @@ ROWS = [
     ("int16", -2, "fffe", "fffe"),
     ("int32", 0x01020304, "01020304", "01020304"),
     ("int64", -1, "ffffffffffffffff", "ffffffffffffffff"),
-    ("uint16", 0xFFFE, "fffe", "fffe"),
-    ("uint32", 0xFFFFFFFE, "fffffffe", "fffffffe"),
     ("float64", 1.0, "3ff0000000000000", "3ff0000000000000"),
     ("uuid", SOME_UUID, SOME_UUID.hex, SOME_UUID.hex),
     ("string", "né", "0003 'né'", "04 'né'"),
@@ -120,8 +113,6 @@ DEFAULT_BYTES = {
     "int16": ("0000", "0000"),
     "int32": ("00000000",) * 2,
     "int64": ("00" * 8,) * 2,
-    "uint16": ("0000", "0000"),
-    "uint32": ("00000000",) * 2,
     "float64": ("00" * 8,) * 2,
     "uuid": ("00" * 16,) * 2,
     "string": ("0000", "01"),
@@ -197,11 +188,10 @@ def test_zigzag_layout(value: int, text: str) -> None:
 def test_varint_round_trip(value: int, before: bytes) -> None:
     written = write_varint(value)
     assert len(written) <= 5
-    assert read_varint(before + written + b"\xff", len(before)) == (
+    assert read_varlong(before + written + b"\xff", len(before)) == (
         value,
         len(before) + len(written),
     )
-    assert read_varlong(write_varlong(value), 0)[0] == value
 
 
 @pytest.mark.mission("PRO-4")
@@ -246,7 +236,6 @@ def test_uuid_is_as_if_made_by_its_constructor(raw: bytes) -> None:
         ("int16", 1 << 15),
         ("int32", -(1 << 31) - 1),
         ("int64", 1 << 63),
-        ("uint16", -1),
         ("string", None),
         ("string", "\ud800"),
         ("raw", None),

@@ -21,12 +21,12 @@ from minikafka.protocol.messages.produce import (
 from minikafka.protocol.records.builder import build_batch
 from minikafka.protocol.records.compression import Compression
 from minikafka.protocol.records.legacy import (
-    decode_message_set,
     encode_message,
     encode_message_set,
     iterate_messages,
 )
 from minikafka.protocol.records.record import Record, decode_records
+from tests.support.message_sets import decode_message_set
 from tests.support.replicas import TOPIC, TOPIC_ID, TP, Node, ReplicaCluster, batch, error_of
 
 T0 = 1_700_000_000_000

@@ -13,12 +13,12 @@ from minikafka.protocol.records.batch import CorruptRecordError, stamp, stamp_lo
 from minikafka.protocol.records.builder import assemble_batch, build_batch
 from minikafka.protocol.records.compression import Compression
 from minikafka.protocol.records.legacy import (
-    decode_message_set,
     encode_message_set,
     iterate_messages,
 )
 from minikafka.protocol.records.record import Record, decode_records, encode_record
 from tests.support.golden import golden
+from tests.support.message_sets import decode_message_set
 
 NOW = 1_700_000_000_000
 OLD_CODECS = [Compression.NONE, Compression.GZIP, Compression.SNAPPY, Compression.LZ4]

@@ -205,7 +205,7 @@ def test_as_the_twin_finds(steps: list[tuple[str, int, int]]) -> None:
                 states.load(decode_snapshot(encode_snapshot(states.entries)))
         else:
             batch = transactional(producer_id) if kind == "t" else marker(producer_id)
-            assert states.check(batch, AppendOrigin.REPLICATION) is None
+            assert states.check(batch, AppendOrigin.COORDINATOR) is None
             states.update(batch, len(log), 0)
             log.append((kind, producer_id))
         assert states.transactions.first_unstable_offset == first_unstable(log, high_watermark)

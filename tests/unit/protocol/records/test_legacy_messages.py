@@ -13,7 +13,6 @@ from minikafka.protocol.records.compression import (
     with_right_lz4_checksum,
 )
 from minikafka.protocol.records.legacy import (
-    decode_message_set,
     encode_message,
     encode_message_set,
     inner_messages,
@@ -21,6 +20,7 @@ from minikafka.protocol.records.legacy import (
 )
 from minikafka.protocol.records.record import Record
 from tests.support.golden import golden
+from tests.support.message_sets import decode_message_set
 
 MAGIC_0 = golden("""
     0000000000000007 00000010           # offset, size
@@ -56,6 +56,7 @@ WRAPPED_1 = golden("""
 """)
 RECORDS = [Record(7, 1234, b"k", b"v", []), Record(8, 1235, None, b"w", [])]
 TIMELESS = [r._replace(timestamp=-1) for r in RECORDS]
+
 OLD_CODECS = [Compression.NONE, Compression.GZIP, Compression.SNAPPY, Compression.LZ4]
 
 

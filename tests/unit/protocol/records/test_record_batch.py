@@ -92,7 +92,6 @@ def test_a_batch_written_by_hand_is_parsed() -> None:
     assert batch.base_timestamp == batch.max_timestamp == 1_700_000_000_000
     assert (batch.producer_id, batch.producer_epoch, batch.base_sequence) == (-1, -1, -1)
     assert batch.last_sequence == -1
-    assert not batch.has_producer_id
     assert batch.compression is Compression.NONE
     assert batch.size_bytes == len(GOLDEN)
     flags = (batch.is_transactional, batch.is_control, batch.timestamp_type_log_append)
