@@ -44,7 +44,7 @@ class ControlledShutdownConfig:
         return ANSWERS_LIMIT_MS + max(0, self.max_retries - 1) * self.retry_backoff_ms
 
 
-class ControlledShutdown:
+class ShutdownHandover:
     """Kafka's ``KafkaServer.controlledShutdown``: a connection of its own, and some attempts.
 
     A. done: error 0 and no partition left that this broker leads.

@@ -28,7 +28,7 @@ SECURITY_PROTOCOLS: Mapping[int, str] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionState:
+class PartitionMetadata:
     """What the controller said last of one partition."""
 
     leader: int
@@ -44,7 +44,7 @@ class PartitionState:
         return self.leader != NO_LEADER
 
 
-Partitions = Mapping[int, PartitionState]
+Partitions = Mapping[int, PartitionMetadata]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class MetadataImage:
     topic_names: Mapping[UUID, str] = field(default_factory=dict)
     controller_id: int | None = None
 
-    def partition(self, topic_partition: TopicPartition) -> PartitionState | None:
+    def partition(self, topic_partition: TopicPartition) -> PartitionMetadata | None:
         partitions = self.topics.get(topic_partition.topic)
         return None if partitions is None else partitions.get(topic_partition.partition)
 
@@ -82,7 +82,7 @@ def apply(
     """
     topics = dict(image.topics)
     topic_ids = _topic_ids(image, request)
-    touched: dict[str, dict[int, PartitionState]] = {}
+    touched: dict[str, dict[int, PartitionMetadata]] = {}
     deleted: dict[TopicPartition, None] = {}
     for topic, state in _partition_states(request):
         partitions = touched.get(topic)
@@ -140,8 +140,8 @@ def _partition_states(
             yield topic.topic_name, state
 
 
-def _partition_state(state: UpdateMetadataPartitionState) -> PartitionState:
-    return PartitionState(
+def _partition_state(state: UpdateMetadataPartitionState) -> PartitionMetadata:
+    return PartitionMetadata(
         leader=state.leader,
         leader_epoch=state.leader_epoch,
         isr=tuple(state.isr),

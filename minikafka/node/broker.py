@@ -7,7 +7,7 @@ import base64
 from dataclasses import replace
 
 from minikafka.broker.admin.dynamic_config import ConfigChanges, DynamicBrokerConfig
-from minikafka.broker.controlled_shutdown import ControlledShutdown
+from minikafka.broker.controlled_shutdown import ShutdownHandover
 from minikafka.broker.requests.apis import Apis
 from minikafka.controller.channel_manager import connector
 from minikafka.controller.kafka_controller import KafkaController
@@ -207,7 +207,7 @@ class BrokerNode:
         )
         self._effects.attach(self.parts, self.controller, lambda: self._servers)
         self._apis = Apis(self.broker_id, self.parts.routes(), release=views.release(self._config))
-        self._controlled_shutdown = ControlledShutdown(
+        self._controlled_shutdown = ShutdownHandover(
             world.network,
             world.clock,
             self.parts.cache,

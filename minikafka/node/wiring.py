@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from minikafka.broker.admin.auto_topic_creation import AutoTopicCreation
 from minikafka.broker.admin.broker_loggers import BrokerLoggers
 from minikafka.broker.admin.config_entries import ConfigEntries
-from minikafka.broker.admin.configs import ConfigAdmin
+from minikafka.broker.admin.configs import ConfigAdminManager
 from minikafka.broker.admin.dynamic_config import DynamicBrokerConfig
-from minikafka.broker.admin.elections import LeaderElections
+from minikafka.broker.admin.elections import LeaderElectionAdmin
 from minikafka.broker.admin.partitions import PartitionGrowth
 from minikafka.broker.admin.topics import TopicAdmin
 from minikafka.broker.fetch.sessions import FetchSessions
@@ -121,7 +121,7 @@ class BrokerParts:
         self._election_reaper: Reaper[DelayedOperation] = Reaper(
             world.clock, Purgatory("ElectLeader"), expiration_reaper_name(broker_id, "ElectLeader")
         )
-        self._elections = LeaderElections(controller, self.cache, self._election_reaper)
+        self._elections = LeaderElectionAdmin(controller, self.cache, self._election_reaper)
         self._to_controller = NodeToController(
             world.network,
             world.clock,
@@ -366,7 +366,7 @@ class BrokerParts:
         describe = DescribeConfigsHandler(
             self._broker_id, self.cache, self._entries, lambda: self._zk.store, loggers
         )
-        admin = ConfigAdmin(
+        admin = ConfigAdminManager(
             self._broker_id,
             self.cache,
             lambda: self._zk.store,

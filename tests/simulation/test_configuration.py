@@ -7,13 +7,8 @@ import asyncio
 import pytest
 
 from minikafka.client import Admin, Producer, ProducerConfig
-from minikafka.client.admin.configs import (
-    CLUSTER_DEFAULT,
-    AlterOperation,
-    ConfigAlteration,
-    ConfigSource,
-    ResourceType,
-)
+from minikafka.client.admin.configs import CLUSTER_DEFAULT, ConfigAlteration
+from minikafka.core.config_resources import AlterOperation, ConfigSource, ResourceType
 from minikafka.kernel.cluster import NO_LEADER, ReplicaAssignment, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import CreateOp

@@ -14,13 +14,8 @@ from minikafka.cli.cluster.reassignment_throttles import FOLLOWER_REPLICAS, LEAD
 from minikafka.cli.cluster.replica_moves import Replica
 from minikafka.client import Admin, Producer, ProducerConfig
 from minikafka.client.admin.admin import NewTopic
-from minikafka.client.admin.configs import (
-    CLUSTER_DEFAULT,
-    AlterOperation,
-    ConfigAlteration,
-    ConfigSource,
-    ResourceType,
-)
+from minikafka.client.admin.configs import CLUSTER_DEFAULT, ConfigAlteration
+from minikafka.core.config_resources import AlterOperation, ConfigSource, ResourceType
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.dynamic_settings import FOLLOWER_RATE, LEADER_RATE, LOG_DIRS_RATE
 from minikafka.simulator import faults

@@ -11,7 +11,7 @@ import pytest
 
 from minikafka.cli.groups import transactions as verb
 from minikafka.client import Admin
-from minikafka.client.admin.configs import ResourceType
+from minikafka.core.config_resources import ResourceType
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import ErrorCode, KafkaError

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from minikafka.broker.admin.broker_loggers import BrokerLoggers
-from minikafka.broker.admin.config_alterations import Operation
 from minikafka.broker.admin.config_entries import ConfigEntries
-from minikafka.broker.admin.configs import ConfigAdmin
+from minikafka.broker.admin.configs import ConfigAdminManager
 from minikafka.broker.admin.dynamic_config import DynamicBrokerConfig
 from minikafka.broker.requests.configs import (
     AlterConfigsHandler,
@@ -15,6 +14,7 @@ from minikafka.broker.requests.configs import (
     IncrementalAlterConfigsHandler,
 )
 from minikafka.broker.requests.context import RequestContext
+from minikafka.core.config_resources import AlterOperation
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.settings import BROKER_CONFIG, TOPIC_CONFIG
 from minikafka.protocol.codec import decode, encode
@@ -38,7 +38,7 @@ from minikafka.protocol.messages.incremental_alter_configs import (
 from tests.support.cluster_metadata import cache_with, partition_state, update
 
 TOPIC, BROKER, LOGGER = 2, 4, 8
-SET, DELETE, APPEND, SUBTRACT = Operation
+SET, DELETE, APPEND, SUBTRACT = AlterOperation
 
 
 class Lab:
@@ -52,7 +52,7 @@ class Lab:
         cache = cache_with(update({"t": [partition_state(0, 1)]}))
         entries = ConfigEntries(self.dynamic, BROKER_CONFIG, TOPIC_CONFIG)
         loggers = BrokerLoggers(1)
-        admin = ConfigAdmin(
+        admin = ConfigAdminManager(
             1, cache, lambda: self.store, self.dynamic, entries.check_topic, loggers
         )
         self.alter_handler = AlterConfigsHandler(admin)

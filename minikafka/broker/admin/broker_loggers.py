@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from minikafka.broker.admin.config_alterations import Change, Operation
-from minikafka.broker.admin.config_entries import ConfigEntry, ConfigSource
+from minikafka.broker.admin.config_alterations import Change
+from minikafka.broker.admin.config_entries import ConfigEntry
+from minikafka.core.config_resources import AlterOperation, ConfigSource
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import (
     LOGGERS,
@@ -75,7 +76,7 @@ class BrokerLoggers:
         root, own = levels.root, dict(levels.own)
         for change in changes:
             _check(change)
-            if change.operation == Operation.DELETE:
+            if change.operation == AlterOperation.DELETE:
                 own.pop(change.name, None)
             elif change.name == ROOT_LOGGER:
                 root = str(change.value)
@@ -85,21 +86,21 @@ class BrokerLoggers:
             return
         self._write(LoggerLevels(root, own))
         for change in changes:
-            level = None if change.operation == Operation.DELETE else change.value
+            level = None if change.operation == AlterOperation.DELETE else change.value
             self._log.warning("log_level_altered", logger=change.name, log_level=level)
 
 
 def _check(change: Change) -> None:
     """Raises KafkaError."""
     logger, operation = change.name, change.operation
-    if operation not in (Operation.SET, Operation.DELETE):
-        known = operation in list(Operation)
-        label = Operation(operation).name if known else f"Unknown operation type {operation}"
+    if operation not in (AlterOperation.SET, AlterOperation.DELETE):
+        known = operation in list(AlterOperation)
+        label = AlterOperation(operation).name if known else f"Unknown operation type {operation}"
         kind = f"{label} operation" if known else label
         raise _bad_request(f"{kind} is not allowed for the BROKER_LOGGER resource")
     if logger != ROOT_LOGGER and logger not in LOGGERS:
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"Logger {logger} does not exist!")
-    if operation == Operation.DELETE:
+    if operation == AlterOperation.DELETE:
         if logger == ROOT_LOGGER:
             raise _bad_request(f"Removing the log level of the {logger} logger is not allowed")
     elif change.value not in VALID_LEVELS:

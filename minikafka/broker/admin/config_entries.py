@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from itertools import dropwhile
 from types import MappingProxyType
 
 from minikafka.broker.admin.dynamic_config import DynamicBrokerConfig
+from minikafka.core.config_resources import ConfigSource
 from minikafka.kernel.config import (
     REQUIRED,
     ConfigDef,
@@ -20,18 +20,6 @@ from minikafka.kernel.config import (
 )
 from minikafka.kernel.dynamic_settings import RUN_TIME_SETTINGS, is_dynamic
 from minikafka.kernel.settings import TOPIC_SETTINGS
-
-
-class ConfigSource(IntEnum):
-    """Kafka's numbers in DescribeConfigs and CreateTopics replies."""
-
-    UNKNOWN = 0
-    TOPIC_CONFIG = 1
-    DYNAMIC_BROKER_CONFIG = 2
-    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
-    STATIC_BROKER_CONFIG = 4
-    DEFAULT_CONFIG = 5
-    DYNAMIC_BROKER_LOGGER_CONFIG = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +97,7 @@ class ConfigEntries:
             synonyms = self._broker_synonyms(row, row.synonyms)
             if row.name in given:
                 own = ConfigSynonym(
-                    row.name, _text(row, given[row.name]), ConfigSource.TOPIC_CONFIG
+                    row.name, _text(row, given[row.name]), ConfigSource.DYNAMIC_TOPIC_CONFIG
                 )
                 synonyms = (own, *synonyms)
             entries.append(_entry(row, synonyms, read_only=False))
@@ -178,9 +166,16 @@ def _entry(row: Setting, synonyms: tuple[ConfigSynonym, ...], read_only: bool) -
 
 def _unknown(name: str, value: str) -> ConfigEntry:
     """Its type is unknown, so it may be a secret."""
-    synonym = ConfigSynonym(name, None, ConfigSource.TOPIC_CONFIG)
+    synonym = ConfigSynonym(name, None, ConfigSource.DYNAMIC_TOPIC_CONFIG)
     return ConfigEntry(
-        name, None, ConfigSource.TOPIC_CONFIG, ConfigType.STRING, "", False, True, (synonym,)
+        name,
+        None,
+        ConfigSource.DYNAMIC_TOPIC_CONFIG,
+        ConfigType.STRING,
+        "",
+        False,
+        True,
+        (synonym,),
     )
 
 

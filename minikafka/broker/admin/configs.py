@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from minikafka.broker.admin.broker_loggers import BrokerLoggers
-from minikafka.broker.admin.config_alterations import Change, Operation, ResourceType, check_names
+from minikafka.broker.admin.config_alterations import Change, check_names
 from minikafka.broker.admin.dynamic_config import DynamicBrokerConfig
 from minikafka.broker.metadata.cache import MetadataCache
+from minikafka.core.config_resources import AlterOperation, ResourceType
 from minikafka.kernel.config import ConfigDef, ConfigError, ConfigType, InvalidConfiguration
 from minikafka.kernel.dynamic_settings import DYNAMIC_CONFIG
 from minikafka.kernel.errors import ErrorCode, KafkaError
@@ -23,7 +24,7 @@ from minikafka.zookeeper.store import ZkStore
 CheckTopicConfig: TypeAlias = Callable[[Mapping[str, str]], object]
 
 
-class ConfigAdmin:
+class ConfigAdminManager:
     """Kafka's ``ConfigAdminManager`` and the config half of ``ZkAdminManager``.
 
     Every broker does this, not only the controller; only a broker's own settings have to be altered
@@ -161,7 +162,7 @@ def require_this_broker(name: str, broker_id: int) -> None:
 def _check_form(changes: Sequence[Change]) -> None:
     """Raises KafkaError INVALID_REQUEST."""
     check_names(changes)
-    unknown = [c.operation for c in changes if c.operation not in list(Operation)]
+    unknown = [c.operation for c in changes if c.operation not in list(AlterOperation)]
     if unknown:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown operations type {unknown[0]}")
 
@@ -174,13 +175,13 @@ def changed(
     after = dict(before)
     for change in changes:
         value = change.value or ""
-        if change.operation == Operation.DELETE:
+        if change.operation == AlterOperation.DELETE:
             after.pop(change.name, None)
-        elif change.operation == Operation.SET:
+        elif change.operation == AlterOperation.SET:
             after[change.name] = value
         else:
             old, given = _list(change, after, rows), _items(value)
-            if change.operation == Operation.APPEND:
+            if change.operation == AlterOperation.APPEND:
                 items = old + [item for item in given if item not in old]
             else:
                 items = [item for item in old if item not in given]
@@ -193,7 +194,7 @@ def _list(change: Change, config: Mapping[str, str], rows: ConfigDef) -> list[st
     if row is None:
         raise InvalidConfiguration(f"Unknown config name: {change.name}")
     if row.type is not ConfigType.LIST:
-        verb = Operation(change.operation).name.lower()
+        verb = AlterOperation(change.operation).name.lower()
         raise InvalidConfiguration(
             f"Config value {verb} is not allowed for config key: {change.name}"
         )

@@ -57,7 +57,7 @@ class DelayedElectLeader(DelayedOperation):
                 del self._waiting[partition]
 
 
-class LeaderElections:
+class LeaderElectionAdmin:
     """Kafka's ``ReplicaManager.electLeaders``, with the ``ElectLeader`` purgatory."""
 
     def __init__(

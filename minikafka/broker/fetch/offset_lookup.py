@@ -17,7 +17,7 @@ EARLIEST_LOCAL_TIMESTAMP = -4
 LATEST_TIERED_TIMESTAMP = -5
 
 
-class FoundOffset(NamedTuple):
+class ListedOffset(NamedTuple):
     """-1 where there is none."""
 
     offset: int = -1
@@ -25,7 +25,7 @@ class FoundOffset(NamedTuple):
     leader_epoch: int = NO_EPOCH
 
 
-NOTHING = FoundOffset()
+NOTHING = ListedOffset()
 
 
 def find_offset(
@@ -34,7 +34,7 @@ def find_offset(
     isolation: Isolation,
     current_leader_epoch: int,
     leader_only: bool,
-) -> FoundOffset:
+) -> ListedOffset:
     """The first record not older than ``timestamp``, or one of the named ends of the log.
 
     Raises KafkaError(OFFSET_NOT_AVAILABLE) to a consumer while the high watermark of a new leader
@@ -52,10 +52,10 @@ def find_offset(
     if timestamp == LATEST_TIMESTAMP:
         if behind:
             raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
-        return FoundOffset(last, leader_epoch=partition.leader_epoch)
+        return ListedOffset(last, leader_epoch=partition.leader_epoch)
     if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
         epoch = log.epochs.cache.epoch_for_offset(log.log_start_offset)
-        return FoundOffset(log.log_start_offset, leader_epoch=NO_EPOCH if epoch is None else epoch)
+        return ListedOffset(log.log_start_offset, leader_epoch=NO_EPOCH if epoch is None else epoch)
     if timestamp == LATEST_TIERED_TIMESTAMP:
         return NOTHING  # nothing is tiered
     if timestamp == MAX_TIMESTAMP:
@@ -63,7 +63,7 @@ def find_offset(
     else:
         found = log.offset_by_timestamp(timestamp, last)
     if found is not None:
-        return FoundOffset(*found)
+        return ListedOffset(*found)
     if behind:
         raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
     return NOTHING

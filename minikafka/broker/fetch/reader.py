@@ -21,7 +21,7 @@ from minikafka.broker.replication.hosted_partitions import HostedPartitions
 from minikafka.broker.replication.partition import NO_RESPONSE, Partition
 from minikafka.broker.replication.throttles import LeaderThrottle
 from minikafka.core.log.aborted_txn import AbortedTxn
-from minikafka.core.replication.follower import EpochEndOffset, diverges
+from minikafka.core.replication.follower import EpochEnd, diverges
 from minikafka.kernel.cluster import NO_EPOCH, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import Buffer
@@ -82,7 +82,7 @@ class ReadResult(NamedTuple):
     high_watermark: int = -1
     last_stable_offset: int = -1
     log_start_offset: int = -1
-    diverging: EpochEndOffset | None = None
+    diverging: EpochEnd | None = None
     aborted: tuple[AbortedTxn, ...] = ()
     preferred_read_replica: int = NO_PREFERENCE
 
@@ -104,7 +104,7 @@ class ReadResult(NamedTuple):
         )
 
 
-class Reading(NamedTuple):
+class FetchReading(NamedTuple):
     """The results of a fetch in the order of its entries, and what the broker has to do next.
 
     ``changed``: the results that are not the same as in the follower's last response. ``cold``:
@@ -129,7 +129,7 @@ def end_of(partition: Partition, isolation: Isolation) -> int:
     return partition.last_stable_offset
 
 
-def divergence(log: UnifiedLog, entry: FetchEntry) -> EpochEndOffset | None:
+def divergence(log: UnifiedLog, entry: FetchEntry) -> EpochEnd | None:
     """The epoch at which the follower's log diverges from ``log``; None when it does not, or when
     the request has no epoch. Raises KafkaError(OFFSET_OUT_OF_RANGE) if there is no common epoch."""
     epoch, offset = entry.last_fetched_epoch, entry.fetch_offset
@@ -137,7 +137,7 @@ def divergence(log: UnifiedLog, entry: FetchEntry) -> EpochEndOffset | None:
         return None
     if epoch == log.latest_epoch and log.log_start_offset <= offset <= log.log_end_offset:
         return None  # the most frequent case: that epoch ends where the log ends
-    end = EpochEndOffset(*log.end_offset_for_epoch(epoch))
+    end = EpochEnd(*log.end_offset_for_epoch(epoch))
     if end.is_undefined or offset < log.log_start_offset:
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
     return end if diverges(epoch, offset, end) else None
@@ -228,7 +228,7 @@ class _Found(NamedTuple):
     log: UnifiedLog
     records: Buffer = b""
     aborted: tuple[AbortedTxn, ...] = ()
-    diverging: EpochEndOffset | None = None
+    diverging: EpochEnd | None = None
     preferred: int = NO_PREFERENCE
 
 
@@ -253,11 +253,13 @@ class FetchReader:
 
     def read_cached(
         self, params: FetchParams, entries: Sequence[FetchEntry], now_ms: int
-    ) -> Reading:
+    ) -> FetchReading:
         """Read what is in the page cache, and note the follower's positions as of ``now_ms``."""
         return self._read_request(params, entries, now_ms, may_wait=False)
 
-    def read_all(self, params: FetchParams, entries: Sequence[FetchEntry], now_ms: int) -> Reading:
+    def read_all(
+        self, params: FetchParams, entries: Sequence[FetchEntry], now_ms: int
+    ) -> FetchReading:
         """As ``read_cached``, waiting for the disk where the page cache lacks records."""
         return self._read_request(params, entries, now_ms, may_wait=True)
 
@@ -285,9 +287,9 @@ class FetchReader:
 
     def _read_request(
         self, params: FetchParams, entries: Sequence[FetchEntry], now_ms: int, may_wait: bool
-    ) -> Reading:
+    ) -> FetchReading:
         replica_id, budget = params.replica_id, _Budget(params)
-        reading = Reading([], [], [], [], [], [])
+        reading = FetchReading([], [], [], [], [], [])
         for entry in entries:
             topic_partition = entry.topic_partition
             try:

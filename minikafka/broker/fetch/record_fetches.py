@@ -11,7 +11,7 @@ from minikafka.broker.fetch.reader import (
     FetchEntry,
     FetchParams,
     FetchReader,
-    Reading,
+    FetchReading,
     ReadResult,
     end_of,
 )
@@ -127,7 +127,7 @@ class RecordFetches:
         self,
         params: FetchParams,
         entries: Sequence[FetchEntry],
-        reading: Reading,
+        reading: FetchReading,
         reply: FetchReply,
     ) -> None:
         size, is_urgent = 0, params.max_wait_ms <= 0 or not entries
@@ -156,7 +156,9 @@ class RecordFetches:
             operation, [entry.topic_partition for entry in entries]
         )
 
-    def _respond(self, params: FetchParams, reading: Reading, size: int, reply: FetchReply) -> None:
+    def _respond(
+        self, params: FetchParams, reading: FetchReading, size: int, reply: FetchReply
+    ) -> None:
         self._count(params, reading.results, size)
         for topic_partition in reading.unsent:
             partition = self._hosted.get(topic_partition)
@@ -164,7 +166,7 @@ class RecordFetches:
                 partition.responses.high_watermarks[params.replica_id] = partition.high_watermark
         reply(reading.results)
 
-    def _report_progress(self, reading: Reading) -> None:
+    def _report_progress(self, reading: FetchReading) -> None:
         """Complete what waits for the follower's progress. The first fetch of a follower reports
         the log start of every partition. Only deletions wait for log starts, so that only their
         purgatory is looked at: a parked fetch may watch thousands of partitions."""

@@ -65,7 +65,7 @@ FETCH_VERSIONS: Final = tuple(
 DEFAULT_SLOTS = 1_000
 
 
-class Answer(NamedTuple):
+class SessionResponse(NamedTuple):
     """What goes out of all that was read, and under which session id."""
 
     session_id: int
@@ -79,7 +79,7 @@ class FetchContext(NamedTuple):
     order, into what is said of it."""
 
     entries: Sequence[FetchEntry]
-    answer: Callable[[Sequence[ReadResult]], Answer]
+    answer: Callable[[Sequence[ReadResult]], SessionResponse]
 
 
 Wanted: TypeAlias = Sequence[FetchEntry]
@@ -122,26 +122,28 @@ class FetchSessions:
         if request.session_id != NO_SESSION:
             self.cache.close(request.session_id)
         if epoch == FINAL_EPOCH:
-            return FetchContext(wanted, lambda results: Answer(NO_SESSION, wanted, results))
+            return FetchContext(
+                wanted, lambda results: SessionResponse(NO_SESSION, wanted, results)
+            )
         return FetchContext(
             wanted, lambda results: self._open(wanted, results, version.by_id, privileged)
         )
 
     def _open(
         self, wanted: Wanted, results: Sequence[ReadResult], by_id: bool, privileged: bool
-    ) -> Answer:
+    ) -> SessionResponse:
         """The answer to a full request: with it the session begins, if there is room."""
         now_ms = self._clock.monotonic_ms()
         keyed = {key_of(entry): place for place, entry in enumerate(wanted)}  # the last one counts
         if not self.cache.make_room(privileged, len(keyed), now_ms):
-            return Answer(NO_SESSION, wanted, results)
+            return SessionResponse(NO_SESSION, wanted, results)
         session: FetchSession[FetchEntry] = FetchSession(self._new_id(), privileged, by_id, now_ms)
         session.fill(
             [(key, wanted[place]) for key, place in keyed.items()],
             [results[place] for place in keyed.values()],
         )
         self.cache.add(session, now_ms)
-        return Answer(session.id, wanted, results)
+        return SessionResponse(session.id, wanted, results)
 
     def _new_id(self) -> int:
         while True:
@@ -165,12 +167,12 @@ class FetchSessions:
         entries = self._entries(session)
         self._request_saved.mark((len(asked) - len(wanted)) * version.partition_bytes)
 
-        def answer(results: Sequence[ReadResult]) -> Answer:
+        def answer(results: Sequence[ReadResult]) -> SessionResponse:
             if session.epoch != epoch:  # the next request has overtaken this one
-                return Answer(session.id, (), (), ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+                return SessionResponse(session.id, (), (), ErrorCode.INVALID_FETCH_SESSION_EPOCH)
             places = session.news(asked, results)
             self._answer_saved.mark((len(asked) - len(places)) * version.answer_bytes)
-            return Answer(
+            return SessionResponse(
                 session.id if asked else NO_SESSION,
                 [entries[place] for place in places],
                 [results[place] for place in places],

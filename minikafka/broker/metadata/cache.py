@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
-from minikafka.core.metadata_image import MetadataImage, PartitionState, apply
+from minikafka.core.metadata_image import MetadataImage, PartitionMetadata, apply
 from minikafka.kernel.cluster import ZERO_UUID, Broker, Endpoint, TopicPartition
 from minikafka.kernel.events import EventLog, event_log
 from minikafka.protocol.messages.update_metadata import UpdateMetadataRequest
@@ -52,11 +52,11 @@ class MetadataCache:
     def contains(self, topic_partition: TopicPartition) -> bool:
         return self.image.partition(topic_partition) is not None
 
-    def partitions(self, topic: str) -> Mapping[int, PartitionState]:
+    def partitions(self, topic: str) -> Mapping[int, PartitionMetadata]:
         """Empty when the topic is unknown."""
         return self.image.topics.get(topic, {})
 
-    def partition(self, topic_partition: TopicPartition) -> PartitionState | None:
+    def partition(self, topic_partition: TopicPartition) -> PartitionMetadata | None:
         return self.image.partition(topic_partition)
 
     def partition_leader(self, topic_partition: TopicPartition) -> tuple[int, int] | None:

@@ -12,7 +12,7 @@ from minikafka.broker.replication.throttles import FollowerThrottle
 from minikafka.core.replication import fetch_state as states
 from minikafka.core.replication.fetch_state import PartitionFetchState
 from minikafka.core.replication.follower import (
-    EpochEndOffset,
+    EpochEnd,
     Truncation,
     restart_at_leader_start,
     truncation_by_epoch,
@@ -92,13 +92,13 @@ class FollowerLogs:
             diverging = data.diverging_epoch
             if diverging is None:
                 return self._append(partition, state, data)
-            leader = EpochEndOffset(diverging.epoch, diverging.end_offset)
+            leader = EpochEnd(diverging.epoch, diverging.end_offset)
             return self._truncate(partition, state, leader)
 
         return self._guarded(topic_partition, step, BAD_RECORDS)
 
     def compare(
-        self, topic_partition: TopicPartition, state: PartitionFetchState, leader: EpochEndOffset
+        self, topic_partition: TopicPartition, state: PartitionFetchState, leader: EpochEnd
     ) -> EpochComparison:
         """Truncate the log where it diverges from the leader's. ``leader`` is where our last epoch
         ends at the leader."""
@@ -184,13 +184,13 @@ class FollowerLogs:
             self._log.error("replica_failed", partition=str(topic_partition), error=str(error))
             raise ReplicaFailed from error
 
-    def _truncation(self, partition: Partition, leader: EpochEndOffset) -> Truncation:
+    def _truncation(self, partition: Partition, leader: EpochEnd) -> Truncation:
         log = partition.log
-        local = EpochEndOffset(*log.end_offset_for_epoch(leader.epoch))
+        local = EpochEnd(*log.end_offset_for_epoch(leader.epoch))
         return truncation_by_epoch(leader, local, partition.high_watermark, log.log_end_offset)
 
     def _truncate(
-        self, partition: Partition, state: PartitionFetchState, leader: EpochEndOffset
+        self, partition: Partition, state: PartitionFetchState, leader: EpochEnd
     ) -> PartitionFetchState:
         log, cut = partition.log, self._truncation(partition, leader)
         self._log.info(

@@ -10,7 +10,7 @@ from itertools import islice
 from minikafka.broker.purgatories import ReplicaPurgatories
 from minikafka.broker.replication.hosted_partitions import HostedPartitions
 from minikafka.broker.replication.partition import Partition
-from minikafka.core.replication.partition_state import PartitionState, leader_and_isr
+from minikafka.core.replication.partition_state import LeadershipState, leader_and_isr
 from minikafka.kernel.cluster import LeaderIsrAndControllerEpoch, TopicPartition
 from minikafka.kernel.events import event_log
 from minikafka.kernel.metrics import Metrics
@@ -59,7 +59,7 @@ class IsrMaintenance:
         self._expands = metrics.counter("kafka.server:IsrExpandsPerSec")
         self._failures = metrics.counter("kafka.server:FailedIsrUpdatesPerSec")
         self._log = event_log("isr", broker=broker_id)
-        self._to_write: dict[TopicPartition, PartitionState] = {}
+        self._to_write: dict[TopicPartition, LeadershipState] = {}
         self._work = asyncio.Event()
         self._retry: TimerHandle | None = None
         self._retry_ms = config.write_retry_ms
@@ -143,7 +143,7 @@ class IsrMaintenance:
             written &= await self._write(batch)
         return written
 
-    async def _write(self, batch: Mapping[TopicPartition, PartitionState]) -> bool:
+    async def _write(self, batch: Mapping[TopicPartition, LeadershipState]) -> bool:
         """Write changes and tell their partitions. False when some could not be written; these
         wait for their next turn."""
         wanted = {tp: state for tp, state in batch.items() if self._asking(tp, state) is not None}
@@ -173,7 +173,7 @@ class IsrMaintenance:
         return not failed
 
     def _written(
-        self, topic_partition: TopicPartition, state: PartitionState, zk_version: int | None
+        self, topic_partition: TopicPartition, state: LeadershipState, zk_version: int | None
     ) -> None:
         partition = self._asking(topic_partition, state)
         if zk_version is not None:
@@ -188,7 +188,7 @@ class IsrMaintenance:
         elif partition.isr_written(zk_version, self._clock.monotonic_ms()):
             self._purgatories.partition_changed(topic_partition)
 
-    def _asking(self, topic_partition: TopicPartition, state: PartitionState) -> Partition | None:
+    def _asking(self, topic_partition: TopicPartition, state: LeadershipState) -> Partition | None:
         """The partition, while it still asks for this very change."""
         partition = self._hosted.get(topic_partition)
         if partition is None or partition.state.isr is not state.isr:

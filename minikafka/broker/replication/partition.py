@@ -26,7 +26,7 @@ from minikafka.broker.metadata.topic_configs import TopicConfig
 from minikafka.core.log.append import AppendOrigin, LogAppendInfo, UnexpectedAppendOffset
 from minikafka.core.log.verification import NOT_REQUIRED, Verification
 from minikafka.core.replication import partition_state as facts
-from minikafka.core.replication.follower import EpochEndOffset
+from minikafka.core.replication.follower import EpochEnd
 from minikafka.core.replication.high_watermark import (
     bounded_high_watermark,
     effective_min_isr,
@@ -34,7 +34,7 @@ from minikafka.core.replication.high_watermark import (
     low_watermark,
 )
 from minikafka.core.replication.isr import joined_by, may_join, out_of_sync, without
-from minikafka.core.replication.partition_state import FollowerState, PartitionState
+from minikafka.core.replication.partition_state import FollowerState, LeadershipState
 from minikafka.kernel.cluster import (
     NO_EPOCH,
     ZERO_UUID,
@@ -141,7 +141,7 @@ class Partition:
         self.topic_partition = topic_partition
         self.broker_id = broker_id
         self.topic_id: UUID | None = None
-        self.state = PartitionState()
+        self.state = LeadershipState()
         self.high_watermark = 0
         self.is_leader = False
         self.config = TopicConfig()
@@ -220,10 +220,10 @@ class Partition:
 
     def end_offset_for_epoch(
         self, current_leader_epoch: int, epoch: int, leader_only: bool
-    ) -> EpochEndOffset:
+    ) -> EpochEnd:
         """Raises as ``readable_log``."""
         log = self.readable_log(current_leader_epoch, leader_only)
-        return EpochEndOffset(*log.end_offset_for_epoch(epoch))
+        return EpochEnd(*log.end_offset_for_epoch(epoch))
 
     # -------------------------------------------------------------------------------------- log
 
@@ -264,7 +264,7 @@ class Partition:
 
     def close(self) -> None:
         """Serve nothing any more: the replica was stopped for deletion, or its disk failed."""
-        self.state = PartitionState()
+        self.state = LeadershipState()
         self.followers = {}
         self.is_leader = False
         self._log = None

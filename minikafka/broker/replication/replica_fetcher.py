@@ -34,7 +34,7 @@ from minikafka.broker.replication.leader_session import (
 )
 from minikafka.core.replication import fetch_state as states
 from minikafka.core.replication.fetch_state import PartitionFetchState
-from minikafka.core.replication.follower import EpochEndOffset, restart_below_leader_end
+from minikafka.core.replication.follower import EpochEnd, restart_below_leader_end
 from minikafka.core.replication.partition_state import NEVER_MS
 from minikafka.core.replication.read_ahead import Brought, read_ahead
 from minikafka.kernel.cluster import TopicPartition
@@ -419,12 +419,12 @@ class ReplicaFetcher:
                 if row.error_code != ErrorCode.NONE:
                     self._refused([topic_partition], ErrorCode(row.error_code))
                 else:
-                    end = EpochEndOffset(row.leader_epoch, row.end_offset)
+                    end = EpochEnd(row.leader_epoch, row.end_offset)
                     self._try(topic_partition, partial(self._compared, topic_partition, state, end))
         self._failed(list(left))
 
     def _compared(
-        self, topic_partition: TopicPartition, state: PartitionFetchState, end: EpochEndOffset
+        self, topic_partition: TopicPartition, state: PartitionFetchState, end: EpochEnd
     ) -> PartitionFetchState:
         after, is_last = self._logs.compare(topic_partition, state, end)
         if is_last or after.last_fetched_epoch is None:

@@ -16,7 +16,7 @@ from minikafka.broker.metadata.coordinators import (
 )
 from minikafka.broker.requests.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from minikafka.broker.requests.context import Reply, RequestContext
-from minikafka.core.metadata_image import MetadataImage, PartitionState
+from minikafka.core.metadata_image import MetadataImage, PartitionMetadata
 from minikafka.core.topic_names import name_problem
 from minikafka.kernel.cluster import INTERNAL_TOPICS, NO_LEADER, ZERO_UUID
 from minikafka.kernel.errors import ErrorCode
@@ -150,7 +150,7 @@ def _topic_by_id(
 
 
 def _partition(
-    image: MetadataImage, index: int, state: PartitionState, listener: str, rules: _Rules
+    image: MetadataImage, index: int, state: PartitionMetadata, listener: str, rules: _Rules
 ) -> MetadataResponsePartition:
     replicas, isr = list(state.replicas), list(state.isr)
     if rules.live_replicas_only:

@@ -7,11 +7,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from minikafka.broker.admin.broker_loggers import BrokerLoggers
-from minikafka.broker.admin.config_alterations import Change, ResourceType
-from minikafka.broker.admin.config_entries import ConfigEntries, ConfigEntry, ConfigSource
-from minikafka.broker.admin.configs import ConfigAdmin, require_this_broker
+from minikafka.broker.admin.config_alterations import Change
+from minikafka.broker.admin.config_entries import ConfigEntries, ConfigEntry
+from minikafka.broker.admin.configs import ConfigAdminManager, require_this_broker
 from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.broker.requests.context import RequestContext
+from minikafka.core.config_resources import ConfigSource, ResourceType
 from minikafka.core.topic_names import require_valid
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import CoordinationError
@@ -161,7 +162,7 @@ class _Renderer:
 class AlterConfigsHandler:
     """A TaskHandler. One answer per resource of the request, in its order."""
 
-    def __init__(self, admin: ConfigAdmin) -> None:
+    def __init__(self, admin: ConfigAdminManager) -> None:
         self._admin = admin
 
     async def __call__(
@@ -189,7 +190,7 @@ class AlterConfigsHandler:
 class IncrementalAlterConfigsHandler:
     """A TaskHandler. One answer per resource of the request, in its order."""
 
-    def __init__(self, admin: ConfigAdmin) -> None:
+    def __init__(self, admin: ConfigAdminManager) -> None:
         self._admin = admin
 
     async def __call__(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minikafka.broker.admin.elections import LeaderElections
+from minikafka.broker.admin.elections import LeaderElectionAdmin
 from minikafka.broker.ports import Controller
 from minikafka.broker.requests.context import RequestContext
 from minikafka.kernel.cluster import ElectionType, TopicPartition
@@ -31,7 +31,7 @@ from minikafka.protocol.messages.list_partition_reassignments import (
 class ElectLeadersHandler:
     """A TaskHandler. Asked for all partitions, it leaves out those that need no election."""
 
-    def __init__(self, elections: LeaderElections) -> None:
+    def __init__(self, elections: LeaderElectionAdmin) -> None:
         self._elections = elections
 
     async def __call__(

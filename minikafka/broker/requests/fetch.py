@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from minikafka.broker.fetch.reader import FetchEntry, FetchParams, Isolation, ReadResult
 from minikafka.broker.fetch.sessions import (
     FETCH_VERSIONS,
-    Answer,
     FetchContext,
     FetchSessions,
     FetchVersion,
+    SessionResponse,
 )
 from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.broker.record_formats import FetchFormat, in_format, limited
@@ -81,7 +81,7 @@ class FetchHandler:
             if not wanted.is_any:
                 results = self._in_format(results, entries, params, wanted)
             if session is None:
-                told = Answer(NO_SESSION, entries, results)
+                told = SessionResponse(NO_SESSION, entries, results)
             else:
                 told = session.answer(results)
             reply(self._response(context, version, params.isolation, told))
@@ -165,7 +165,11 @@ class FetchHandler:
         ]
 
     def _response(
-        self, context: RequestContext, version: FetchVersion, isolation: Isolation, told: Answer
+        self,
+        context: RequestContext,
+        version: FetchVersion,
+        isolation: Isolation,
+        told: SessionResponse,
     ) -> FetchResponse:
         """Neighbours of one topic stand together, as they stand in the request or session."""
         response = FetchResponse(error_code=told.error, session_id=told.session_id)

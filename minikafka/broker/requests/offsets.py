@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from minikafka.broker.fetch import offset_lookup
-from minikafka.broker.fetch.offset_lookup import FoundOffset, ages, find_offset, offsets_before
+from minikafka.broker.fetch.offset_lookup import ListedOffset, ages, find_offset, offsets_before
 from minikafka.broker.fetch.reader import Isolation
 from minikafka.broker.replication.record_deletion import DeletionResult, RecordDeletion
 from minikafka.broker.replication.replica_manager import ReplicaManager
@@ -119,7 +119,7 @@ class ListOffsetsHandler:
         wanted: ListOffsetsPartition,
         request: ListOffsetsRequest,
         version: int,
-    ) -> FoundOffset:
+    ) -> ListedOffset:
         """Raises KafkaError."""
         timestamp = wanted.timestamp
         if timestamp < 0 and SPECIAL_TIMESTAMPS.get(timestamp, version + 1) > version:

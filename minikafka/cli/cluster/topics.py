@@ -24,8 +24,8 @@ from minikafka.cli.cluster.topic_text import (
 )
 from minikafka.cli.connect import add_bootstrap_argument, client_config, pairs, run_client
 from minikafka.client.admin.admin import Admin, NewTopic
-from minikafka.client.admin.configs import ResourceType
 from minikafka.core.client.cluster_view import PartitionView, TopicView
+from minikafka.core.config_resources import ResourceType
 from minikafka.kernel.cluster import NO_LEADER, TopicPartition, parse_topic_id, topic_id_text
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import ErrorCode, KafkaError

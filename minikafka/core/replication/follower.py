@@ -12,7 +12,7 @@ UNDEFINED_EPOCH = -1
 UNDEFINED_EPOCH_OFFSET = -1
 
 
-class EpochEndOffset(NamedTuple):
+class EpochEnd(NamedTuple):
     """The largest epoch not above the one asked for, and the offset after its last record.
 
     Asked for an epoch above all it knows, a log answers -1 and -1; for one below all it knows, that
@@ -35,7 +35,7 @@ class Truncation(NamedTuple):
 
 
 def truncation_by_epoch(
-    leader: EpochEndOffset, local: EpochEndOffset, high_watermark: int, log_end_offset: int
+    leader: EpochEnd, local: EpochEnd, high_watermark: int, log_end_offset: int
 ) -> Truncation:
     """Where the logs part, from the leader's answer about the follower's last epoch.
 
@@ -58,7 +58,7 @@ def truncation_by_epoch(
     return Truncation(min(local.end_offset, leader.end_offset, log_end_offset))  # E
 
 
-def diverges(fetched_epoch: int, fetch_offset: int, leader: EpochEndOffset) -> bool:
+def diverges(fetched_epoch: int, fetch_offset: int, leader: EpochEnd) -> bool:
     """Whether a log that ends at ``fetch_offset`` in ``fetched_epoch`` parts from the leader's.
 
     ``leader`` is the leader's end of ``fetched_epoch``. An undefined one is for the caller to

@@ -117,7 +117,7 @@ class IsrState:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionState:
+class LeadershipState:
     """One replica's view of its partition. ``zk_version`` is Kafka's partition epoch.
 
     ``leader_epoch_start_offset`` is the end of the log when this broker became leader of the epoch;
@@ -139,17 +139,17 @@ class PartitionState:
 
 
 def as_leader(
-    state: PartitionState,
+    state: LeadershipState,
     instruction: LeaderAndIsr,
     assignment: ReplicaAssignment,
     controller_epoch: int,
     log_end_offset: int,
-) -> PartitionState:
+) -> LeadershipState:
     """The state after this broker was told to lead. The epoch's start is kept if it is not new."""
     start = state.leader_epoch_start_offset
     if instruction.leader_epoch > state.leader_epoch or start is None:
         start = log_end_offset
-    return PartitionState(
+    return LeadershipState(
         leader=instruction.leader,
         leader_epoch=instruction.leader_epoch,
         zk_version=instruction.zk_version,
@@ -162,9 +162,9 @@ def as_leader(
 
 def as_follower(
     instruction: LeaderAndIsr, assignment: ReplicaAssignment, controller_epoch: int
-) -> PartitionState:
+) -> LeadershipState:
     """The state after this broker was told to follow."""
-    return PartitionState(
+    return LeadershipState(
         leader=instruction.leader,
         leader_epoch=instruction.leader_epoch,
         zk_version=instruction.zk_version,
@@ -198,25 +198,25 @@ def elected_followers(
     return elected
 
 
-def propose_isr(state: PartitionState, isr: tuple[int, ...]) -> PartitionState:
+def propose_isr(state: LeadershipState, isr: tuple[int, ...]) -> LeadershipState:
     """Ask for ``isr``. One change at a time."""
     assert not state.isr.in_flight, "an ISR change is already in flight"
     return replace(state, isr=IsrState(state.isr.committed, isr))
 
 
-def commit_isr(state: PartitionState, zk_version: int) -> PartitionState:
+def commit_isr(state: LeadershipState, zk_version: int) -> LeadershipState:
     """The proposal was written, as version ``zk_version`` of the state znode."""
     assert state.isr.proposed is not None, "no ISR change in flight"
     return replace(state, isr=IsrState(state.isr.proposed), zk_version=zk_version)
 
 
-def lose_isr(state: PartitionState) -> PartitionState:
+def lose_isr(state: LeadershipState) -> LeadershipState:
     """Somebody else wrote the state znode first: keep the old ISR, count both, ask no more."""
     assert state.isr.proposed is not None, "no ISR change in flight"
     return replace(state, isr=IsrState(state.isr.committed, state.isr.proposed, lost=True))
 
 
-def leader_and_isr(state: PartitionState) -> LeaderAndIsr:
+def leader_and_isr(state: LeadershipState) -> LeaderAndIsr:
     """What to write for the proposal in flight; ``zk_version`` is the version it replaces."""
     assert state.isr.proposed is not None, "no ISR change in flight"
     return LeaderAndIsr(state.leader, state.leader_epoch, state.isr.proposed, state.zk_version)

@@ -52,7 +52,7 @@ class Upsertion(NamedTuple):
     salted_password: bytes
 
 
-class Refusal(NamedTuple):
+class ScramRefusal(NamedTuple):
     """Why the credentials of a user are not altered, or not described."""
 
     code: ErrorCode
@@ -89,9 +89,11 @@ def iterations_of(text: str) -> int:
     return int(fields["iterations"])
 
 
-def refusals(deletions: Sequence[Deletion], upsertions: Sequence[Upsertion]) -> dict[str, Refusal]:
+def refusals(
+    deletions: Sequence[Deletion], upsertions: Sequence[Upsertion]
+) -> dict[str, ScramRefusal]:
     """Check a request without looking at what is stored: one refusal per user with a bad entry."""
-    refused: dict[str, Refusal] = {}
+    refused: dict[str, ScramRefusal] = {}
     for deletion in deletions:
         problem = _problem(deletion.user, deletion.mechanism)
         if problem is not None:
@@ -107,7 +109,7 @@ def refusals(deletions: Sequence[Deletion], upsertions: Sequence[Upsertion]) -> 
     pairs = [(entry.user, entry.mechanism) for entry in upsertions]
     pairs += [(entry.user, entry.mechanism) for entry in deletions]
     pairs = [pair for pair in pairs if pair[0] not in refused]
-    twice = Refusal(
+    twice = ScramRefusal(
         ErrorCode.DUPLICATE_RESOURCE,
         "A user credential cannot be altered twice in the same request",
     )
@@ -117,25 +119,25 @@ def refusals(deletions: Sequence[Deletion], upsertions: Sequence[Upsertion]) -> 
     return refused
 
 
-def _problem(user: str, mechanism: int) -> Refusal | None:
+def _problem(user: str, mechanism: int) -> ScramRefusal | None:
     if not user:
-        return Refusal(ErrorCode.UNACCEPTABLE_CREDENTIAL, NO_USER_NAME)
+        return ScramRefusal(ErrorCode.UNACCEPTABLE_CREDENTIAL, NO_USER_NAME)
     if mechanism not in MECHANISMS:
-        return Refusal(ErrorCode.UNSUPPORTED_SASL_MECHANISM, UNKNOWN_MECHANISM)
+        return ScramRefusal(ErrorCode.UNSUPPORTED_SASL_MECHANISM, UNKNOWN_MECHANISM)
     return None
 
 
-def _bad_count(iterations: int) -> Refusal | None:
+def _bad_count(iterations: int) -> ScramRefusal | None:
     if MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
         return None
     amount = "few" if iterations < MIN_ITERATIONS else "many"
-    return Refusal(ErrorCode.UNACCEPTABLE_CREDENTIAL, f"Too {amount} iterations")
+    return ScramRefusal(ErrorCode.UNACCEPTABLE_CREDENTIAL, f"Too {amount} iterations")
 
 
-def _bad_salt(salt: bytes) -> Refusal | None:
+def _bad_salt(salt: bytes) -> ScramRefusal | None:
     if len(salt) <= MAX_SALT_BYTES:
         return None
-    return Refusal(
+    return ScramRefusal(
         ErrorCode.UNACCEPTABLE_CREDENTIAL,
         f"The salt has {len(salt)} bytes, more than {MAX_SALT_BYTES}",
     )
@@ -143,12 +145,12 @@ def _bad_salt(salt: bytes) -> Refusal | None:
 
 def altered(
     config: Mapping[str, str], deletions: Iterable[Deletion], upsertions: Iterable[Upsertion]
-) -> dict[str, str] | Refusal:
+) -> dict[str, str] | ScramRefusal:
     """Return a user's configuration after entries that ``refusals`` let pass, all of that user."""
     after = dict(config)
     for deletion in deletions:
         if after.pop(MECHANISMS[deletion.mechanism].kafka_name, None) is None:
-            return Refusal(
+            return ScramRefusal(
                 ErrorCode.RESOURCE_NOT_FOUND,
                 "Attempt to delete a user credential that does not exist",
             )

@@ -9,8 +9,8 @@ from minikafka.broker.controlled_shutdown import (
     LINGER_MS,
     NEWS_LIMIT_MS,
     NEWS_LOOK_MS,
-    ControlledShutdown,
     ControlledShutdownConfig,
+    ShutdownHandover,
 )
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.codec import decode
@@ -73,7 +73,7 @@ class Stage:
 
     async def run(self, **config: object) -> bool:
         view = ControlledShutdownConfig(**config)
-        shutdown = ControlledShutdown(self.lab.network, self.clock, self.cache, 1, view)
+        shutdown = ShutdownHandover(self.lab.network, self.clock, self.cache, 1, view)
         try:
             return await shutdown.run(broker_epoch=77)
         finally:

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minikafka.core.metadata_image import MetadataImage, PartitionState, apply, topics_of
+from minikafka.core.metadata_image import MetadataImage, PartitionMetadata, apply, topics_of
 from minikafka.kernel.cluster import LEADER_DURING_DELETE, Broker, Endpoint, TopicPartition
 from minikafka.protocol.messages.update_metadata import (
     UpdateMetadataBroker,
@@ -42,7 +42,7 @@ def test_partitions_are_added_and_replaced() -> None:
 def test_all_that_was_told_of_a_partition_is_known() -> None:
     told = partition_state(0, 1, isr=(1, 2), leader_epoch=4, offline=(3,))
     told.zk_version = 7
-    assert image_of(update({"a": [told]})).topics["a"][0] == PartitionState(
+    assert image_of(update({"a": [told]})).topics["a"][0] == PartitionMetadata(
         leader=1,
         leader_epoch=4,
         isr=(1, 2),

@@ -74,15 +74,15 @@ class DescribeUserScramCredentialsHandler:
         for name, count in times.items():
             refusal = None
             if not name:
-                refusal = scram.Refusal(ErrorCode.RESOURCE_NOT_FOUND, scram.NO_USER_NAME)
+                refusal = scram.ScramRefusal(ErrorCode.RESOURCE_NOT_FOUND, scram.NO_USER_NAME)
             elif count > 1:
-                refusal = scram.Refusal(
+                refusal = scram.ScramRefusal(
                     ErrorCode.DUPLICATE_RESOURCE,
                     f"Cannot describe SCRAM credentials for the same user twice in a single "
                     f"request: {name}",
                 )
             elif not _has_credential(configs[sanitized(name)]):
-                refusal = scram.Refusal(
+                refusal = scram.ScramRefusal(
                     ErrorCode.RESOURCE_NOT_FOUND,
                     f"Attempt to describe a user credential that does not exist: {name}",
                 )
@@ -154,7 +154,7 @@ class AlterUserScramCredentialsHandler:
             while True:
                 before, version = await store.entity_config_version(paths.USER_CONFIGS, name)
                 after = scram.altered(before, deletions, upsertions)
-                if isinstance(after, scram.Refusal):
+                if isinstance(after, scram.ScramRefusal):
                     return after
                 check_stored(after, USER_KEYS)
                 try:

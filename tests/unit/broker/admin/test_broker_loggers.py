@@ -11,12 +11,12 @@ import pytest
 import structlog
 
 from minikafka.broker.admin.broker_loggers import VALID_LEVELS, BrokerLoggers
-from minikafka.broker.admin.config_alterations import Change, Operation
-from minikafka.broker.admin.config_entries import ConfigSource
+from minikafka.broker.admin.config_alterations import Change
+from minikafka.core.config_resources import AlterOperation, ConfigSource
 from minikafka.kernel import events
 from minikafka.kernel.errors import ErrorCode, KafkaError
 
-SET, DELETE, APPEND, SUBTRACT = Operation
+SET, DELETE, APPEND, SUBTRACT = AlterOperation
 PACKAGE = Path(events.__file__).parents[1]
 BAD_REQUEST, BAD_CONFIG = ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_CONFIG
 

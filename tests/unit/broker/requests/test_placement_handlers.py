@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from minikafka.broker.admin.elections import LeaderElections
+from minikafka.broker.admin.elections import LeaderElectionAdmin
 from minikafka.broker.reaper import Reaper
 from minikafka.broker.requests.context import RequestContext
 from minikafka.broker.requests.elections import (
@@ -69,7 +69,7 @@ class Lab:
         self.controller = Controller()
         self.cache = cache_with(self.news(2))
         self.reaper: Reaper[Any] = Reaper(self.clock, Purgatory("ElectLeader"), "ElectLeader")
-        self.elections = LeaderElections(self.controller, self.cache, self.reaper)
+        self.elections = LeaderElectionAdmin(self.controller, self.cache, self.reaper)
 
     def news(self, leader: int) -> Any:
         return update(

@@ -19,7 +19,7 @@ from minikafka.core.replication.fetch_state import (
     truncated,
 )
 from minikafka.core.replication.follower import (
-    EpochEndOffset,
+    EpochEnd,
     Restart,
     Truncation,
     diverges,
@@ -29,31 +29,29 @@ from minikafka.core.replication.follower import (
 )
 from minikafka.kernel.cluster import TopicPartition
 
-UNDEFINED = EpochEndOffset()
+UNDEFINED = EpochEnd()
 
 
 @pytest.mark.parametrize(
     ("case", "leader", "local", "expected"),
     [
-        ("A", UNDEFINED, EpochEndOffset(2, 20), Truncation(12)),
-        ("B", EpochEndOffset(-1, 15), EpochEndOffset(2, 20), Truncation(15)),
-        ("B", EpochEndOffset(-1, 35), EpochEndOffset(2, 20), Truncation(30)),
-        ("C", EpochEndOffset(1, 14), UNDEFINED, Truncation(14)),
-        ("D", EpochEndOffset(3, 25), EpochEndOffset(2, 20), Truncation(20, completed=False)),
-        ("E", EpochEndOffset(3, 25), EpochEndOffset(3, 28), Truncation(25)),
-        ("E", EpochEndOffset(3, 29), EpochEndOffset(3, 28), Truncation(28)),
-        ("E", EpochEndOffset(3, 35), EpochEndOffset(3, 32), Truncation(30)),
+        ("A", UNDEFINED, EpochEnd(2, 20), Truncation(12)),
+        ("B", EpochEnd(-1, 15), EpochEnd(2, 20), Truncation(15)),
+        ("B", EpochEnd(-1, 35), EpochEnd(2, 20), Truncation(30)),
+        ("C", EpochEnd(1, 14), UNDEFINED, Truncation(14)),
+        ("D", EpochEnd(3, 25), EpochEnd(2, 20), Truncation(20, completed=False)),
+        ("E", EpochEnd(3, 25), EpochEnd(3, 28), Truncation(25)),
+        ("E", EpochEnd(3, 29), EpochEnd(3, 28), Truncation(28)),
+        ("E", EpochEnd(3, 35), EpochEnd(3, 32), Truncation(30)),
     ],
 )
-def test_cases(
-    case: str, leader: EpochEndOffset, local: EpochEndOffset, expected: Truncation
-) -> None:
+def test_cases(case: str, leader: EpochEnd, local: EpochEnd, expected: Truncation) -> None:
     assert truncation_by_epoch(leader, local, high_watermark=12, log_end_offset=30) == expected
 
 
 def test_nobody_cuts_where_nothing_is() -> None:
     assert truncation_by_epoch(UNDEFINED, UNDEFINED, 12, log_end_offset=10) == Truncation(10)
-    leader, local = EpochEndOffset(3, 25), EpochEndOffset(2, 20)
+    leader, local = EpochEnd(3, 25), EpochEnd(2, 20)
     assert truncation_by_epoch(leader, local, 5, log_end_offset=10) == Truncation(10, False)
 
 
@@ -61,7 +59,7 @@ def test_nobody_cuts_where_nothing_is() -> None:
     ("end", "undefined"), [((-1, -1), True), ((-1, 5), True), ((5, -1), True), ((0, 0), False)]
 )
 def test_an_end_has_an_epoch_and_an_offset(end: tuple[int, int], undefined: bool) -> None:
-    assert EpochEndOffset(*end).is_undefined is undefined
+    assert EpochEnd(*end).is_undefined is undefined
 
 
 def test_a_log_without_epochs_goes_back_to_its_high_watermark() -> None:
@@ -152,13 +150,13 @@ def test_a_cut_goes_on_from_where_it_cut() -> None:
 Log = list[int]  # the epoch of every record; the offset is the index
 
 
-def end_of(log: Log, epoch: int) -> EpochEndOffset:
+def end_of(log: Log, epoch: int) -> EpochEnd:
     """What a log answers to OffsetForLeaderEpoch, by scanning: nothing for an epoch above all it
     knows, its start for an epoch below."""
     if not log or epoch > log[-1]:
         return UNDEFINED
     known = [e for e in log if e <= epoch]
-    return EpochEndOffset(max(known, default=epoch), len(known))
+    return EpochEnd(max(known, default=epoch), len(known))
 
 
 def common_prefix(left: Log, right: Log) -> int:

@@ -11,7 +11,7 @@ from minikafka.core.replication.partition_state import (
     NEVER_MS,
     FollowerState,
     IsrState,
-    PartitionState,
+    LeadershipState,
     after_election,
     after_fetch,
     as_follower,
@@ -111,9 +111,9 @@ def test_nobody_joins_twice_or_while_a_change_is_in_flight() -> None:
     assert not may_join(IsrState((1,), (1, 3)), 2, FollowerState(10), 10, 0, 0)
 
 
-def leading() -> PartitionState:
+def leading() -> LeadershipState:
     return as_leader(
-        PartitionState(),
+        LeadershipState(),
         LeaderAndIsr(1, 4, (1, 2, 3), zk_version=6),
         ReplicaAssignment((1, 2, 3)),
         controller_epoch=2,
@@ -176,7 +176,7 @@ def test_a_new_leader_knows_no_offsets_of_followers_and_an_old_one_none_of_new_o
 
 def test_replicas_being_added_do_not_count_for_the_replication_factor() -> None:
     assignment = ReplicaAssignment((1, 2, 3, 4), adding=(4,), removing=(1,))
-    assert PartitionState(assignment=assignment).replication_factor == 3
+    assert LeadershipState(assignment=assignment).replication_factor == 3
 
 
 @settings(max_examples=100, deadline=None)

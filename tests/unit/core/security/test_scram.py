@@ -11,7 +11,7 @@ import pytest
 from minikafka.core.security.scram import (
     MECHANISMS,
     Deletion,
-    Refusal,
+    ScramRefusal,
     Upsertion,
     altered,
     credential_text,
@@ -78,9 +78,9 @@ def up(user: str = "u", mechanism: int = 1, iterations: int = 4096) -> Upsertion
     return Upsertion(user, mechanism, iterations, b"salt", b"p")
 
 
-NO_NAME = Refusal(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
-NO_MECHANISM = Refusal(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
-TWICE = Refusal(
+NO_NAME = ScramRefusal(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
+NO_MECHANISM = ScramRefusal(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
+TWICE = ScramRefusal(
     ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request"
 )
 
@@ -96,8 +96,8 @@ TWICE = Refusal(
             [],
             [up(iterations=4095), up("v", iterations=16385)],
             {
-                "u": Refusal(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations"),
-                "v": Refusal(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations"),
+                "u": ScramRefusal(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations"),
+                "v": ScramRefusal(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations"),
             },
         ),
         ([], [up()._replace(salt=bytes(65_535))], {}),
@@ -105,7 +105,7 @@ TWICE = Refusal(
             [],
             [up()._replace(salt=bytes(65_536)), up("v")],
             {
-                "u": Refusal(
+                "u": ScramRefusal(
                     ErrorCode.UNACCEPTABLE_CREDENTIAL, "The salt has 65536 bytes, more than 65535"
                 )
             },
@@ -115,7 +115,7 @@ TWICE = Refusal(
     ],
 )
 def test_a_bad_entry_refuses_the_user(
-    deletions: list[Deletion], upsertions: list[Upsertion], refused: dict[str, Refusal]
+    deletions: list[Deletion], upsertions: list[Upsertion], refused: dict[str, ScramRefusal]
 ) -> None:
     assert refusals(deletions, upsertions) == refused
 
@@ -127,6 +127,6 @@ def test_credentials_are_set_and_deleted_beside_a_users_quotas() -> None:
     assert isinstance(after, dict)
     assert after.keys() == {"producer_byte_rate", "SCRAM-SHA-512"}
     assert config["SCRAM-SHA-256"] == "old"
-    assert altered(config, [Deletion("u", 2)], []) == Refusal(
+    assert altered(config, [Deletion("u", 2)], []) == ScramRefusal(
         ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist"
     )
