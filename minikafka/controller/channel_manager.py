@@ -1,17 +1,23 @@
-"""The controller's connections: an ordered queue, a sender task and a channel for each broker."""
+"""The controller's channels: a request queue, a sender task and a connection for each broker.
+
+A broker receives the controller's requests one at a time and in order. A request that fails is sent
+again until the broker responds or is removed from the live brokers. Responses become events on the
+controller's queue.
+
+Kafka chooses versions by ``inter.broker.protocol.version``. Here each broker is asked for the
+versions that it supports, so brokers of several releases, Kafka's included, can form one cluster.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from minikafka.controller.config import ControllerConfig
-from minikafka.core.controller.answers import answer_event
-from minikafka.core.controller.events import BrokerUnresponsive, ControllerEvent
-from minikafka.core.controller.older_versions import for_version
-from minikafka.core.controller.request_batch import BrokerRequest, ControlRequest
+from minikafka.core.controller.events import BrokerUnresponsive, ControllerEvent, response_event
+from minikafka.core.controller.request_batch import BrokerRequest, ControlRequest, for_version
 from minikafka.kernel.cluster import Broker
 from minikafka.kernel.events import event_log
 from minikafka.kernel.metrics import Metrics
@@ -20,88 +26,70 @@ from minikafka.network.channel import Channel, ChannelConfig
 from minikafka.protocol.messages.api_versions import ApiVersionsRequest
 from minikafka.protocol.messages.registry import version_range
 from minikafka.protocol.messages.stop_replica import StopReplicaResponse
-from minikafka.protocol.schema import Message
 
-# Answered by every broker since 0.10, whatever else it speaks.
+# Of ApiVersions: the only version that every broker since 0.10 supports.
 OLDEST_VERSION = 0
+# A broker that is this far behind is treated as restarted: it gets the current state instead.
+MAX_QUEUED_REQUESTS = 10_000
+RETRY_BACKOFF_MS = 100
 
 
-class PlainChannel(Protocol):
-    """What is needed of a connection."""
+class VersionedChannel:
+    """A channel to one broker that sends each request in a version that the broker supports."""
 
-    async def request(self, message: Message, version: int, timeout_ms: int) -> Any: ...
-
-    def close(self) -> None: ...
-
-
-class SpokenChannel:
-    """Kafka goes by ``inter.broker.protocol.version``; here each broker says what it speaks, so
-    that brokers of several versions, Kafka's among them, live in one cluster."""
-
-    def __init__(self, channel: PlainChannel, newest: Mapping[int, int]) -> None:
-        """``newest``: the newest version of each API that the broker speaks."""
+    def __init__(self, channel: Channel, newest: Mapping[int, int]) -> None:
+        """``newest`` maps an API key to the newest version that the broker supports."""
         self._channel = channel
         self._newest = newest
 
     @classmethod
-    async def ask(cls, channel: PlainChannel, timeout_ms: int) -> SpokenChannel:
-        """Raises ConnectionError, TimeoutError; then the connection is closed."""
+    async def negotiate(cls, channel: Channel, timeout_ms: int) -> VersionedChannel:
+        """Send ApiVersions and wrap ``channel``. Raises ConnectionError or TimeoutError after
+        closing the channel."""
         try:
-            answer = await channel.request(ApiVersionsRequest(), OLDEST_VERSION, timeout_ms)
+            response = await channel.request(ApiVersionsRequest(), OLDEST_VERSION, timeout_ms)
         except BaseException:
             channel.close()
             raise
-        return cls(channel, {row.api_key: row.max_version for row in answer.api_keys})
+        return cls(channel, {row.api_key: row.max_version for row in response.api_keys})
 
     def close(self) -> None:
         self._channel.close()
 
     async def request(self, message: ControlRequest, version: int, timeout_ms: int) -> Any:
-        """Not above ``version``. Raises ConnectionError, TimeoutError."""
+        """Send a request in ``version``, or in the newest older version that the broker supports;
+        return the response. Raises ConnectionError, TimeoutError."""
         assert message.SPEC.api_key is not None
         version = min(version, self._newest.get(message.SPEC.api_key, version))
-        answers = [
+        responses = [
             await self._channel.request(one, version, timeout_ms)
             for one in for_version(message, version)
         ]
-        return answers[0] if len(answers) == 1 else _merged(answers)
+        return responses[0] if len(responses) == 1 else _merged(responses)
 
 
-def _merged(answers: list[StopReplicaResponse]) -> StopReplicaResponse:
-    """Only a StopReplica becomes several requests, or (with no partition) none."""
-    codes = [answer.error_code for answer in answers if answer.error_code]
-    errors = [error for answer in answers for error in answer.partition_errors]
+def _merged(responses: list[StopReplicaResponse]) -> StopReplicaResponse:
+    """Merge the responses of one StopReplica. It is the only request that ``for_version`` may split
+    into two requests, or into none if it names no partition."""
+    codes = [response.error_code for response in responses if response.error_code]
+    errors = [error for response in responses for error in response.partition_errors]
     return StopReplicaResponse(codes[0] if codes else 0, errors)
 
 
-# A broker that is this far behind is told everything anew instead.
-MAX_QUEUED_REQUESTS = 10_000
-RETRY_BACKOFF_MS = 100
-
-
-class ControlChannel(Protocol):
-    """What is needed of a connection to a broker."""
-
-    async def request(self, message: ControlRequest, version: int, timeout_ms: int) -> Any:
-        """In ``version``, or an older one that the broker speaks."""
-        ...
-
-    def close(self) -> None: ...
-
-
-Connect: TypeAlias = Callable[[Broker], Awaitable[ControlChannel]]
+Connect: TypeAlias = Callable[[Broker], Awaitable[VersionedChannel]]
 
 
 def connector(network: Network, clock: Clock, config: ControllerConfig) -> Connect:
-    """Connects to a broker's inter-broker listener, the controller's own broker included."""
+    """Return the function that opens a channel to a broker's inter-broker listener. The controller
+    also connects to its own broker in this way."""
 
-    async def connect(broker: Broker) -> ControlChannel:
+    async def connect(broker: Broker) -> VersionedChannel:
         endpoint = broker.endpoint(config.inter_broker_listener_name)
         if endpoint is None:
             raise ConnectionError(
                 f"broker {broker.id} has no listener {config.inter_broker_listener_name}"
             )
-        # One request at a time: a broker takes the controller's orders in their order.
+        # With one request in flight, the broker handles the controller's requests in order.
         channel = await Channel.open(
             network,
             clock,
@@ -110,21 +98,21 @@ def connector(network: Network, clock: Clock, config: ControllerConfig) -> Conne
             client_id=str(config.broker_id),
             config=ChannelConfig(max_in_flight=1),
         )
-        return await SpokenChannel.ask(channel, config.controller_socket_timeout_ms)
+        return await VersionedChannel.negotiate(channel, config.controller_socket_timeout_ms)
 
     return connect
 
 
 class _Peer:
-    """A broker, what it still has to be told, and the task that tells it."""
+    """A live broker, the requests that it has not received yet, and the task that sends them."""
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
-        # With the moment when each was put here; at most MAX_QUEUED_REQUESTS.
+        # Each request with the time in ms when it was queued; at most MAX_QUEUED_REQUESTS.
         self.queue: deque[tuple[int, ControlRequest]] = deque()
         self.arrival = asyncio.Event()
-        self.channel: ControlChannel | None = None
-        self.troubled = False
+        self.channel: VersionedChannel | None = None
+        self.troubled = False  # the last attempt to send failed
         self.task: asyncio.Task[None] | None = None
 
     async def next_request(self) -> tuple[int, ControlRequest]:
@@ -133,15 +121,14 @@ class _Peer:
             await self.arrival.wait()
         return self.queue.popleft()
 
-    def hang_up(self) -> None:
+    def disconnect(self) -> None:
         if self.channel is not None:
             self.channel.close()
             self.channel = None
 
 
 class ControllerChannels:
-    """Every broker gets its requests in order, each until it is answered or the broker has gone
-    from the live ones. Answers come back as events (Kafka's ControllerChannelManager)."""
+    """Sends the controller's requests to all live brokers (Kafka's ControllerChannelManager)."""
 
     def __init__(
         self,
@@ -161,7 +148,7 @@ class ControllerChannels:
         self._log = event_log("controller-channels", controller=config.broker_id)
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
-        """``tasks`` is where the sender tasks will live."""
+        """Register the metrics. The sender tasks will belong to ``tasks``."""
         self._tasks = tasks
         self._metrics.gauge(
             "kafka.controller:TotalQueueSize",
@@ -169,15 +156,15 @@ class ControllerChannels:
         )
 
     def facts(self) -> list[dict[str, Any]]:
-        """Each live broker, what it has not been told yet, and whether it does not answer."""
+        """Return the queue size of each live broker, and whether sending to it fails."""
         return [
             {"broker": broker_id, "queue": len(peer.queue), "troubled": peer.troubled}
             for broker_id, peer in sorted(self._peers.items())
         ]
 
     def add_broker(self, broker: Broker) -> None:
-        """A live broker; one that is known already keeps its queue."""
-        assert self._tasks is not None, "channels were not started"
+        """Start a queue and a sender for a live broker. A known broker keeps its queue."""
+        assert self._tasks is not None, "call start() before add_broker()"
         if broker.id in self._peers:
             self._peers[broker.id].broker = broker
             return
@@ -197,26 +184,27 @@ class ControllerChannels:
         return len(peer.queue) if peer is not None else 0
 
     def update_broker(self, broker: Broker) -> None:
-        """A live broker's endpoints changed: the next connection goes there."""
+        """Use the broker's new endpoints for the next connection."""
         if broker.id in self._peers:
             self._peers[broker.id].broker = broker
 
     async def remove_broker(self, broker_id: int) -> None:
-        """A broker is gone, and what it was not told with it."""
+        """Drop the queue of a broker that is not alive any more, and close its channel."""
         peer = self._peers.pop(broker_id, None)
         if peer is None or peer.task is None:
             return
         peer.task.cancel()
         await asyncio.wait([peer.task])
-        peer.hang_up()
+        peer.disconnect()
 
     async def shutdown(self) -> None:
-        """This broker is not the controller any more."""
+        """Remove all brokers: this broker is not the controller any more."""
         for broker_id in sorted(self._peers):
             await self.remove_broker(broker_id)
 
     def send(self, request: BrokerRequest) -> None:
-        """Queue a request. Nothing happens when the broker is not live."""
+        """Queue a request. A request to a broker that is not alive is dropped with a warning. If
+        the queue is full, it is dropped and the controller handles ``BrokerUnresponsive``."""
         peer = self._peers.get(request.broker_id)
         if peer is None:
             self._log.warning(
@@ -245,12 +233,12 @@ class ControllerChannels:
             count.mark()
             total.mark(self._clock.monotonic_ms() - since_ms)
             response = await self._deliver(peer, request)
-            event = answer_event(peer.broker.id, request, response)
+            event = response_event(peer.broker.id, request, response)
             if event is not None:
                 self._put(event)
 
     async def _deliver(self, peer: _Peer, request: ControlRequest) -> Any:
-        """Send until it is answered; whoever removes the broker cancels this."""
+        """Send a request until there is a response. ``remove_broker`` cancels this task."""
         assert request.SPEC.api_key is not None
         _, newest = version_range(request.SPEC.api_key)
         version = self._config.release.at_most(request.SPEC.api_key, newest)
@@ -263,8 +251,8 @@ class ControllerChannels:
                     request, version, self._config.controller_socket_timeout_ms
                 )
             except (ConnectionError, TimeoutError) as error:
-                peer.hang_up()
-                if not peer.troubled:  # once, not at every try
+                peer.disconnect()
+                if not peer.troubled:  # log the first failure only
                     self._log.warning(
                         "request_failed_reconnecting",
                         kind=type(request).__name__,

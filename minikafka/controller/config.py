@@ -1,4 +1,4 @@
-"""What a controller needs of its broker's configuration."""
+"""The part of a broker's configuration that its controller uses."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from minikafka.protocol.releases import Release
 
 @dataclass(frozen=True, slots=True)
 class ControllerConfig:
-    """Kafka's keys in snake case, Kafka 3.9's defaults. ``internal_replication_factors``: by topic,
-    what it is to have as soon as there are brokers for it."""
+    """Kafka's keys in snake case, with the defaults of Kafka 3.9. ``internal_replication_factors``
+    maps an internal topic to the replication factor that it gets when enough brokers are alive."""
 
     broker_id: int
     inter_broker_listener_name: str = "PLAINTEXT"

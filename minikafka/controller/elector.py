@@ -1,9 +1,28 @@
-"""Who is the controller: the struggle for /controller (Kafka's ZookeeperLeaderElector)."""
+"""The election of the controller through ``/controller`` (Kafka's ZookeeperLeaderElector).
+
+The broker whose session owns the ephemeral znode ``/controller`` is the controller. To become it, a
+broker creates this znode and increments ``/controller_epoch``, both in one multi, so two brokers
+can never hold the same epoch. The version of ``/controller_epoch`` after that write is the term's
+fence: every later write of the controller is a multi that checks it, so a controller that was
+replaced without noticing cannot write any more.
+
+Every broker watches ``/controller``. When the znode disappears, all stand for election. When it
+names another broker, an active controller resigns.
+
+Kafka waits without end in two cases in which the znode exists but no broker acts on it: its data is
+malformed (R-1), or it names a broker whose registration belongs to another session (R-13). Here the
+elector deletes such a node, under the condition that neither it nor the epoch changes meanwhile. A
+node with this broker's own id, of another session, gets one session time-out first: it is probably
+left from this broker's last session, and ZooKeeper will delete it.
+
+Three conditions keep a broker from standing: the broker has no registration (its session expired),
+another broker holds a valid node, or a take-over has just failed here, in which case the others may
+try first.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Protocol
 
 from minikafka.controller.watches import Watches
 from minikafka.core.controller.context import ControllerContext
@@ -11,28 +30,18 @@ from minikafka.core.controller.events import ControllerEvent, Reelect
 from minikafka.kernel.events import event_log
 from minikafka.kernel.ports import Clock, SessionExpired, TimerHandle
 from minikafka.zookeeper import paths
-from minikafka.zookeeper.store import ControllerMoved, ControllerNode, ZkStore
+from minikafka.zookeeper.session import ZkSession
+from minikafka.zookeeper.store import ControllerMoved, ControllerNode
 
 NO_CONTROLLER = -1
-# Who failed to take office lets the others try first.
+# After a failed take-over this broker does not stand for this long, so that another one is elected.
 STAND_DOWN_MS = 1_000
-
-
-class StoreSource(Protocol):
-    """Gives the store on the node's current ZooKeeper session (``ZkSession`` does)."""
-
-    @property
-    def store(self) -> ZkStore: ...
 
 
 class ControllerElector:
     """Stands for election on behalf of one broker, and resigns.
 
-    Whoever creates the ephemeral /controller is the controller. Called from the controller's event
-    task only; watches and timers put events on its queue.
-
-    Beyond Kafka it clears away a node under which nobody can be acting: data that cannot be read
-    (R-1), or a name that is not that of the session's owner (R-13). There Kafka waits for ever.
+    Called by the controller's event task only; watches and timers put events on its queue.
     """
 
     def __init__(
@@ -42,14 +51,14 @@ class ControllerElector:
         on_resigning_as_leader: Callable[[], Awaitable[None]],
         broker_id: int,
         *,
-        zk: StoreSource,
+        zk: ZkSession,
         watches: Watches,
         clock: Clock,
         put: Callable[[ControllerEvent], None],
         session_timeout_ms: int,
         election_path: str = paths.CONTROLLER,
     ) -> None:
-        """``election_path`` completes Kafka's signature; the store knows no other path."""
+        """``election_path`` exists because Kafka's constructor has it; it must be /controller."""
         assert election_path == paths.CONTROLLER, "the store reads and writes /controller only"
         self.election_path = election_path
         self.active_controller_id = NO_CONTROLLER
@@ -65,7 +74,7 @@ class ControllerElector:
         self._leading = False
         self._may_stand = True
         self._not_before_ms = 0
-        self._waited_for: int | None = None  # the old session whose node we gave time to go
+        self._waited_for: int | None = None  # the old session whose node had a time-out to expire
         self._retry: TimerHandle | None = None
         self._log = event_log("controller", broker=broker_id)
 
@@ -76,15 +85,17 @@ class ControllerElector:
     # -------------------------------------------------------------------------------- elections
 
     async def startup(self) -> None:
-        """The first election; /controller is watched from before it on."""
+        """Hold the first election. It arms the watch on ``/controller`` before it reads the
+        node."""
         await self.elect()
 
     async def elect(self) -> bool:
-        """Try to become the controller, unless there is one; whether this broker is it.
+        """Try to become the controller; return whether this broker is the controller now.
 
-        A. somebody is: stop. Unless nobody can be acting under that node: clear it away.
-        B. nobody is: create the node. Won: take office. An error there: give the office up.
-        C. lost: somebody else was faster (or has already gone: try again at once).
+        A. ``/controller`` exists: respect it, unless no broker can be acting on it (then delete it
+           and try again).
+        B. it does not exist: create it and take over. If the take-over fails, resign.
+        C. another broker created it first: respect it. If it is already gone, try again.
         """
         while self._may_stand:
             node = await self._look()
@@ -100,12 +111,12 @@ class ControllerElector:
                 if await self._has_winner():
                     return False
                 continue
-            await self._take_office(epoch, zk_version)  # case B
+            await self._take_over(epoch, zk_version)  # case B
             return self._leading
         return False
 
     async def _look(self) -> ControllerNode | None:
-        """Read /controller, watching it."""
+        """Read ``/controller`` and arm the watch on it."""
         store = self._zk.store
         node = await store.controller(self._watches.controller(store.session.session_id))
         known = node.broker_id if node is not None else None
@@ -113,9 +124,9 @@ class ControllerElector:
         return node
 
     async def _holds(self, node: ControllerNode) -> bool:
-        """Whether the node is to be respected. One that is not goes away, or already went."""
+        """Whether a broker acts on this node. A node without such a broker is deleted."""
         if self._is_mine(node) and not self._leading:
-            await self._delete_mine()  # an office that was left, and the node with it
+            await self._delete_mine()  # left from a resignation that could not delete it
             return False
         if node.broker_id == self._broker_id and not self._is_mine(node):
             return await self._old_session_holds(node)
@@ -128,9 +139,10 @@ class ControllerElector:
         return True
 
     async def _old_session_holds(self, node: ControllerNode) -> bool:
-        """Our own id, in a node of a session that is not ours: ZooKeeper has not yet taken back
-        what our last session left (the "ZK bug" of createEphemeralPathExpectConflictHandleZKBug).
-        It gets a session time-out to do so; then we do it."""
+        """Wait for ZooKeeper to delete a node that has this broker's id and another session: it is
+        left from the broker's last session (the "ZK bug" of Kafka's
+        createEphemeralPathExpectConflictHandleZKBug). After a session time-out, delete it here.
+        Returns whether the node is still to be respected."""
         if self._waited_for == node.ephemeral_owner:
             self._waited_for = None
             await self._repair(node)
@@ -154,7 +166,7 @@ class ControllerElector:
             )
 
     async def _has_winner(self) -> bool:
-        """After a lost election: whether another broker is the controller now."""
+        """Return, after a lost election, whether another broker is the controller now."""
         node = await self._look()
         if self.active_controller_id not in (NO_CONTROLLER, self._broker_id):
             self._log.debug(
@@ -181,7 +193,7 @@ class ControllerElector:
         self._retry = self._clock.call_later(delay_ms, lambda: self._put(Reelect()))
 
     def close(self) -> None:
-        """No more elections by the clock."""
+        """Cancel the timer of the next attempt."""
         if self._retry is not None:
             self._retry.cancel()
             self._retry = None
@@ -189,7 +201,7 @@ class ControllerElector:
     def _is_mine(self, node: ControllerNode) -> bool:
         return self._zk.store.is_ours(node)
 
-    async def _take_office(self, epoch: int, zk_version: int) -> None:
+    async def _take_over(self, epoch: int, zk_version: int) -> None:
         self._context.epoch = epoch
         self._context.epoch_zk_version = zk_version
         self.active_controller_id = self._broker_id
@@ -203,7 +215,7 @@ class ControllerElector:
         try:
             await self._on_becoming_leader()
         except (ControllerMoved, SessionExpired):
-            raise  # the event's owner knows what these mean
+            raise  # KafkaController handles these for all events
         except Exception:
             self._log.error(
                 f"Error while electing or becoming leader on broker {self._broker_id}",
@@ -214,40 +226,40 @@ class ControllerElector:
     # ----------------------------------------------------------------------------- resignations
 
     async def on_controller_change(self) -> None:
-        """/controller was made, changed or deleted: note who it names now. The old controller
-        resigns if that is not itself; without a node (or with one that nobody can be acting under)
-        all elect."""
+        """Called when ``/controller`` was created, changed or deleted. Resign if the node is no
+        longer this broker's; stand for election if there is no valid node."""
         if not self._may_stand:
-            return  # said by the session that is over
+            return  # the watch of the expired session fired
         node = await self._look()
         if self._leading and (
             node is None or node.broker_id != self._broker_id or not self._is_mine(node)
         ):
-            await self._leave_office()
+            await self._stop_leading()
         if not self._leading:
             await self.elect()
 
     async def on_controller_moved(self) -> None:
-        """A write of ours was refused because /controller_epoch has moved on."""
+        """Called when a write was refused because ``/controller_epoch`` has changed: resign."""
         node = await self._look()
         if not self._leading:
             return
         if node is not None and self._is_mine(node) and node.broker_id == self._broker_id:
-            await self.resign()  # nobody was elected: the epoch was raised by hand
+            await self.resign()  # no election took place: the epoch was changed by other means
         else:
-            await self._leave_office()
+            await self._stop_leading()
 
     async def resign(self) -> None:
-        """Give the office up, so that another is elected (Kafka's triggerControllerMove)."""
+        """Resign and delete ``/controller``, so that a broker is elected
+        (triggerControllerMove)."""
         if not self._leading:
             self._log.warning("controller_moved_already", now=self.active_controller_id)
             return
-        await self._leave_office()
+        await self._stop_leading()
         self.active_controller_id = NO_CONTROLLER
         await self._delete_mine()
 
     async def _delete_mine(self) -> None:
-        """Delete /controller if this session owns it."""
+        """Delete ``/controller`` if this session owns it."""
         store = self._zk.store
         epoch = await store.controller_epoch()
         node = await store.controller()
@@ -259,7 +271,8 @@ class ControllerElector:
             self._log.warning("controller_moved_already", now=self.active_controller_id)
 
     async def on_error(self) -> None:
-        """An event failed: resign if in office, and in any case let others go first."""
+        """Called when an event failed: resign, and do not stand for ``STAND_DOWN_MS``, so that
+        another broker is elected."""
         self._not_before_ms = self._clock.monotonic_ms() + STAND_DOWN_MS
         if self._leading:
             await self.resign()
@@ -267,24 +280,24 @@ class ControllerElector:
             self._try_again_in(STAND_DOWN_MS)
 
     async def on_session_expired(self) -> None:
-        """The session is over; whatever /controller says, it is not this broker's any more. No
-        election before the broker is registered again."""
+        """Called when the session has expired: this broker is not the controller any more, whatever
+        ``/controller`` contains. It does not stand until it is registered again."""
         self._may_stand = False
         await self.abdicate()
 
     async def on_new_session(self) -> None:
-        """The broker is registered in its next session."""
+        """Called when the broker is registered in its new session: stand for election."""
         self._may_stand = True
         await self.elect()
 
     async def abdicate(self) -> None:
-        """Leave office without a word to ZooKeeper: the session that owns /controller is over, or
-        about to be."""
+        """Resign without deleting ``/controller``: the session that owns it has expired, or is
+        about to be closed."""
         self.close()
         self.active_controller_id = NO_CONTROLLER
         if self._leading:
-            await self._leave_office()
+            await self._stop_leading()
 
-    async def _leave_office(self) -> None:
+    async def _stop_leading(self) -> None:
         self._leading = False
         await self._on_resigning_as_leader()

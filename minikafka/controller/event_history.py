@@ -1,4 +1,4 @@
-"""What the controller did lately: time per kind of event, and the last changes of state."""
+"""The controller's recent history: time spent per kind of event, and the last state changes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from minikafka.core.controller.writes import StateChange
+from minikafka.core.controller.states import StateChange
 from minikafka.kernel.cluster import PartitionAndReplica
 from minikafka.kernel.ports import Clock
 
@@ -16,50 +16,51 @@ MAX_TRANSITIONS = 1000
 
 
 @dataclass(slots=True)
-class Spent:
-    """On events of one kind."""
+class EventTimes:
+    """Times of all events of one kind."""
 
     count: int = 0
     total_ms: int = 0
     longest_ms: int = 0
-    waited_ms: int = 0
+    waited_ms: int = 0  # in the queue, in total
 
 
-class Journal:
-    """For people who look in (``minikafka controller status``); nothing depends on it. It goes on
-    when the office is lost, so that a broker still tells what it did as the controller."""
+class EventHistory:
+    """What ``minikafka controller status`` shows; no decision depends on it. It outlives a
+    resignation, so that a former controller can still be examined."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._spent: dict[str, Spent] = {}  # as many as there are kinds of events
+        self._times: dict[str, EventTimes] = {}  # one entry for each kind of event
         self._transitions: deque[tuple[int, int, StateChange[Any, Any]]] = deque(
             maxlen=MAX_TRANSITIONS
         )
 
     def event(self, kind: str, waited_ms: int, took_ms: int) -> None:
-        spent = self._spent.setdefault(kind, Spent())
-        spent.count += 1
-        spent.total_ms += took_ms
-        spent.longest_ms = max(spent.longest_ms, took_ms)
-        spent.waited_ms += waited_ms
+        """Record an event that was handled in ``took_ms`` after ``waited_ms`` in the queue."""
+        times = self._times.setdefault(kind, EventTimes())
+        times.count += 1
+        times.total_ms += took_ms
+        times.longest_ms = max(times.longest_ms, took_ms)
+        times.waited_ms += waited_ms
 
     def transition(self, controller_epoch: int, change: StateChange[Any, Any]) -> None:
-        """Of a partition, or of one replica of it."""
+        """Record a state change of a partition or of a replica."""
         self._transitions.append((self._clock.wall_ms(), controller_epoch, change))
 
     def facts(self, limit: int) -> Mapping[str, Any]:
-        """As plain values; the newest ``limit`` transitions, newest first."""
+        """Return times and the last ``limit`` transitions, newest first, as JSON values."""
         return {
             "events": [
                 {
                     "event": kind,
-                    "count": spent.count,
-                    "total_ms": spent.total_ms,
-                    "mean_ms": round(spent.total_ms / spent.count, 1),
-                    "longest_ms": spent.longest_ms,
-                    "mean_queue_ms": round(spent.waited_ms / spent.count, 1),
+                    "count": times.count,
+                    "total_ms": times.total_ms,
+                    "mean_ms": round(times.total_ms / times.count, 1),
+                    "longest_ms": times.longest_ms,
+                    "mean_queue_ms": round(times.waited_ms / times.count, 1),
                 }
-                for kind, spent in sorted(self._spent.items())
+                for kind, times in sorted(self._times.items())
             ],
             "transitions": [_facts(*row) for row in islice(reversed(self._transitions), limit)],
         }

@@ -1,4 +1,19 @@
-"""The controller's event queue: first in, first out, one consumer (ControllerEventManager)."""
+"""The controller's event queue: first in, first out, one consumer (Kafka's ControllerEventManager).
+
+The controller needs no lock because of three rules.
+
+- Watches, timers, responses and requests of other parts of the broker only put an event on this
+  queue. They carry no state of ZooKeeper: whoever handles the event reads the current state.
+- One task (``KafkaController``'s) takes events from the queue and handles each completely, with all
+  its reads, writes and requests, before it takes the next. Only this task changes the controller
+  context.
+- An event may be queued long before it is handled. The controller may have resigned in between, and
+  may even have been elected again. Events that belong to one term therefore carry its epoch, and
+  the handler drops those of an earlier term.
+
+A caller that needs the result of its event uses ``submit`` and awaits the future. If this broker is
+not the controller when the event's turn comes, the future fails with the event's ``moved`` error.
+"""
 
 from __future__ import annotations
 
@@ -13,25 +28,26 @@ from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.metrics import Counter, Metrics
 from minikafka.kernel.ports import Clock
 
-# Watches fire once per reading and answers follow requests, so the queue stays short; beyond this
-# something feeds it in a circle.
+# A watch fires once per read and each request has one response, so the queue stays short. Beyond
+# this number, handling events must be creating events without end.
 MAX_QUEUED_EVENTS = 1_000_000
 QUEUE_TIME_SAMPLES = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class QueuedEvent:
-    """``answer``: where somebody waits for the event's result, if anybody does."""
+    """An event in the queue. ``result`` is the future of a caller that waits for its result."""
 
     event: ControllerEvent
     enqueued_ms: int
-    answer: asyncio.Future[Any] | None = None
+    result: asyncio.Future[Any] | None = None
 
 
 class EventQueue:
-    """Everything that happens to a controller passes here, one at a time; so no lock is needed.
+    """The queue between everything that happens to a controller and the task that handles it.
 
-    Metrics: ``EventQueueSize``, and ``EventQueueTimeMs`` (how many, maximum and mean of the last).
+    Metrics: ``EventQueueSize``, and ``EventQueueTimeMs``: the number of events taken, and the
+    maximum and mean waiting time of the last ones.
     """
 
     def __init__(self, clock: Clock, metrics: Metrics) -> None:
@@ -39,11 +55,13 @@ class EventQueue:
         self._metrics = metrics
         self._events: deque[QueuedEvent] = deque()  # at most MAX_QUEUED_EVENTS
         self._arrival = asyncio.Event()
+        self._taking = False
         self._times_ms: deque[int] = deque(maxlen=QUEUE_TIME_SAMPLES)
         self._closed = False
         self._taken = Counter()
 
     def start(self) -> None:
+        """Register the metrics."""
         self._metrics.gauge("kafka.controller:EventQueueSize", lambda: len(self._events))
         self._taken = self._metrics.counter("kafka.controller:EventQueueTimeMs.count")
         self._metrics.gauge(
@@ -58,38 +76,46 @@ class EventQueue:
         return len(self._events)
 
     def waiting(self) -> Iterator[ControllerEvent]:
-        """Queued events, oldest first."""
+        """Return the queued events, oldest first."""
         return (queued.event for queued in self._events)
 
     def put(self, event: ControllerEvent) -> None:
+        """Queue an event without a waiting caller."""
         self._append(QueuedEvent(event, self._clock.monotonic_ms()))
 
-    def ask(self, event: ControllerEvent) -> asyncio.Future[Any]:
-        """Put ``event`` and get its result, or ``KafkaError`` when it was not to be had."""
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._append(QueuedEvent(event, self._clock.monotonic_ms(), answer))
-        return answer
+    def submit(self, event: ControllerEvent) -> asyncio.Future[Any]:
+        """Queue an event and return the future of its result. The future fails with ``KafkaError``
+        when the event is refused, or dropped without being handled."""
+        result: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._append(QueuedEvent(event, self._clock.monotonic_ms(), result))
+        return result
 
-    def clear_and_ask(self, event: ControllerEvent) -> asyncio.Future[Any]:
-        """Drop what waits (whoever asked hears that the controller moved) and ask ``event``."""
+    def clear_and_submit(self, event: ControllerEvent) -> asyncio.Future[Any]:
+        """Drop all queued events, failing their futures with the ``moved`` error, and submit
+        ``event``."""
         self._clear()
-        return self.ask(event)
+        return self.submit(event)
 
     def close(self) -> None:
-        """The consumer has gone: what waits and what comes is dropped."""
+        """Drop all queued and all later events: the consumer has ended."""
         self._closed = True
         self._clear()
 
     def _clear(self) -> None:
-        waiting, self._events = self._events, deque()
-        for queued in waiting:
+        dropped, self._events = self._events, deque()
+        for queued in dropped:
             _refuse(queued)
 
     async def take(self) -> QueuedEvent:
-        """The oldest event, as soon as there is one."""
-        while not self._events:
-            self._arrival.clear()
-            await self._arrival.wait()
+        """Remove and return the oldest event; wait for one if the queue is empty."""
+        assert not self._taking, "the controller's event queue has two consumers"
+        self._taking = True
+        try:
+            while not self._events:
+                self._arrival.clear()
+                await self._arrival.wait()
+        finally:
+            self._taking = False
         queued = self._events.popleft()
         self._taken.mark()
         self._times_ms.append(self._clock.monotonic_ms() - queued.enqueued_ms)
@@ -105,7 +131,7 @@ class EventQueue:
 
 
 def _refuse(queued: QueuedEvent) -> None:
-    if queued.answer is not None and not queued.answer.done():
-        queued.answer.set_exception(
+    if queued.result is not None and not queued.result.done():
+        queued.result.set_exception(
             KafkaError(queued.event.moved, "the controller moved to another broker")
         )

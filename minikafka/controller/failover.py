@@ -1,15 +1,34 @@
-"""Taking office as the controller, and leaving it, in Kafka's order of steps."""
+"""The failover of a controller: what it does when it is elected, and when it resigns.
+
+A new controller knows nothing but ZooKeeper, and it does not know where its predecessor stopped. So
+the order of the steps matters:
+
+1. Create ``/feature`` if it is missing. Delete pending ISR-change and log-directory notifications:
+   the reads of step 2 see everything that they announce.
+2. Read the context: brokers, topics, assignments, leaders. Every read arms a watch first, so that
+   no later change is missed: it is an event on the queue. Open a channel to each broker.
+3. Read the list of topics to delete, so that none of them takes part in elections.
+4. Send UpdateMetadata to all brokers. They need the addresses of the live brokers before a
+   LeaderAndIsr request tells them to follow one of these.
+5. Start the state machines: live replicas get LeaderAndIsr requests, partitions without a leader
+   elect one, and then replicas of dead brokers are removed from the remaining ISRs. Kafka removes
+   them before the election, and therefore writes and sends the partitions that they led twice.
+   Thousands of removals are deferred until the failover is over (``isr_removal``).
+6. Continue what the last controller left unfinished: reassignments, deletions, and the preferred
+   election in ``/admin/preferred_replica_election``.
+7. Add missing replicas of internal topics, and start the timer that checks the leader balance.
+
+An exception in any step makes the elector resign, so that a controller that works is elected.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from minikafka.controller.broker_changes import BrokerDuties
-from minikafka.controller.isr_removal import LeavingReplicas
-from minikafka.controller.leader_election import LeaderElections, RebalanceTimer
+from minikafka.controller.broker_changes import BrokerChanges
+from minikafka.controller.isr_removal import IsrRemovals
+from minikafka.controller.leader_election import RebalanceTimer, ReplicaElections
 from minikafka.controller.reassignment import Reassignments
-from minikafka.controller.services import Tools
-from minikafka.controller.topic_changes import InternalTopics, TopicDuties
+from minikafka.controller.services import ControllerServices
+from minikafka.controller.topic_changes import InternalTopics, TopicChanges
 from minikafka.controller.topic_deletion import TopicDeletions
 from minikafka.controller.znode_reads import read_brokers
 from minikafka.core.controller import partition_machine, replica_machine
@@ -18,90 +37,70 @@ from minikafka.core.controller.states import ReplicaState
 
 
 class Failover:
-    """What an election and a resignation mean. Any exception on the way in is the elector's cue to
-    resign, so that a controller that works is elected."""
+    """The steps of an election and of a resignation, for ``ControllerElector`` to call."""
 
     def __init__(
         self,
-        tools: Tools,
-        brokers: BrokerDuties,
-        topics: TopicDuties,
+        services: ControllerServices,
+        brokers: BrokerChanges,
+        topics: TopicChanges,
         deletions: TopicDeletions,
         reassignments: Reassignments,
-        elections: LeaderElections,
+        elections: ReplicaElections,
         internal_topics: InternalTopics,
-        leaving: LeavingReplicas,
+        isr_removals: IsrRemovals,
         rebalance_timer: RebalanceTimer,
-        is_running: Callable[[], bool],
     ) -> None:
-        self._tools = tools
+        self._services = services
         self._brokers = brokers
         self._topics = topics
         self._deletions = deletions
         self._reassignments = reassignments
         self._elections = elections
         self._internal_topics = internal_topics
-        self._leaving = leaving
+        self._isr_removals = isr_removals
         self._rebalance_timer = rebalance_timer
-        self._is_running = is_running
-        self._log = tools.log
+        self._log = services.log
 
     async def on_controller_failover(self) -> None:
-        """Become the controller in deed.
-
-        1. /feature is made; stale notices go (their watches are armed with the reading);
-        2. the context is read: brokers, topics, leadership; every read arms its watch, so that
-           nothing that happens meanwhile is missed; the channels start;
-        3. unfinished topic deletions are taken over;
-        4. all brokers hear who is live, before any of them is told to follow somebody;
-        5. both state machines start: live replicas hear of their partitions, leaderless partitions
-           elect; only then do the replicas of dead brokers leave the other ISRs (in Kafka before
-           the election, so that what the dead led is written and told twice), of thousands of
-           ISRs after this;
-        6. reassignments, deletions and preferred elections go on where the last controller was;
-        7. internal topics get the replicas that they lack; the balance of leaders is looked at
-           from now on.
-        """
-        if not self._is_running():
-            self._log.info("Controller has been shut down, aborting startup/failover")
-            return
-        tools, context = self._tools, self._tools.context
-        tools.watches.begin_term()
-        await tools.store.ensure_feature_node()
-        self._log.info("deleting_stale_notifications")
-        stale = await tools.store.log_dir_events(tools.watches.term)
-        await tools.store.delete_log_dir_events(stale, tools.fence)
-        stale = await tools.store.isr_changes(tools.watches.term)
-        await tools.store.delete_isr_changes(stale, tools.fence)
+        """Take over as the controller, in the order that the module's docstring explains."""
+        services, context = self._services, self._services.context
+        services.watches.begin_term()
+        await services.store.ensure_feature_node()
+        await self._delete_stale_notifications()
         await self._initialize_context()
         self._log.info("fetching_topic_deletions")
-        await self._deletions.init(await tools.store.topic_deletions(tools.watches.term))
+        await self._deletions.init(await services.store.topic_deletions(services.watches.term))
         self._log.info("sending_update_metadata")
-        tools.machines.send_update_metadata(context.live_or_shutting_down_broker_ids())
+        services.machines.send_update_metadata(context.live_or_shutting_down_broker_ids())
         await self._start_state_machines()
         self._log.info("ready_to_serve_as_the_controller", epoch=context.epoch)
         await self._reassignments.resume_all()
-        await self._deletions.go_on()
+        await self._deletions.resume_deletions()
         await self._elections.on_preferred_election_znode()
         await self._internal_topics.widen()
-        if tools.config.auto_leader_rebalance_enable:
+        if services.config.auto_leader_rebalance_enable:
             self._rebalance_timer.begin_term(context.epoch)
+
+    async def _delete_stale_notifications(self) -> None:
+        self._log.info("deleting_stale_notifications")
+        store, watches, fence = self._services.store, self._services.watches, self._services.fence
+        await store.delete_log_dir_events(await store.log_dir_events(watches.term), fence)
+        await store.delete_isr_changes(await store.isr_changes(watches.term), fence)
 
     async def _initialize_context(self) -> None:
         self._log.info("initializing_controller_context")
-        tools, context = self._tools, self._tools.context
-        brokers, unreadable = await read_brokers(tools.store, tools.watches.term)
-        for broker_id, why in unreadable.items():
-            self._log.error("broker_registration_unreadable", broker=broker_id, why=why)
+        services, context = self._services, self._services.context
+        brokers, _ = await read_brokers(services.store, services.watches.term, self._log)
         context.set_brokers(brokers.values())
-        topics = await tools.store.topics(tools.watches.term)
-        partitions = await self._topics.learn_topics(topics)
+        topics = await services.store.topics(services.watches.term)
+        partitions = await self._topics.add_topics(topics)
         context.partitions_being_reassigned = {
             tp for tp in partitions if is_being_reassigned(context.assignment(tp))
         }
-        await self._topics.refresh_leadership(partitions)
+        await services.machines.leaderships.refresh(partitions)
         for broker_id in sorted(context.brokers):
-            tools.channels.add_broker(context.brokers[broker_id])
+            services.channels.add_broker(context.brokers[broker_id])
         await self._brokers.watch_registrations(sorted(context.brokers))
         self._log.info(
             "initialized_controller_context",
@@ -111,23 +110,23 @@ class Failover:
         )
 
     async def _start_state_machines(self) -> None:
-        machines, context = self._tools.machines, self._tools.context
+        machines, context = self._services.machines, self._services.context
         self._log.info("starting_replica_state_machine")
         online, offline = replica_machine.startup(context)
         await machines.change_replicas(online, ReplicaState.ONLINE)
         self._log.info("starting_partition_state_machine")
         partition_machine.startup(context)
         await machines.trigger_online_partitions()
-        await self._leaving.leave(offline)
+        await self._isr_removals.take_offline(offline)
 
     async def on_controller_resignation(self) -> None:
-        """Undo the failover: ignore watches, stop the rebalance timer, drop unsent requests, close
-        the channels, forget the context."""
+        """Undo the failover: ignore the watches, stop the rebalance timer, drop unsent requests,
+        close the channels, and clear the context."""
         self._log.debug("resigning")
-        self._tools.watches.end_term()
+        self._services.watches.end_term()
         await self._rebalance_timer.end_term()
-        self._tools.machines.clear()
-        self._leaving.clear()
-        await self._tools.channels.shutdown()
-        self._tools.context.reset()
+        self._services.machines.clear()
+        self._isr_removals.clear()
+        await self._services.channels.shutdown()
+        self._services.context.reset()
         self._log.info("resigned")

@@ -1,4 +1,15 @@
-"""Replicas of dead brokers on their way out of the ISRs: a slice at a time, others in between."""
+"""Removal of dead brokers' replicas from the ISRs that other brokers lead, in slices.
+
+A broker that dies is in thousands of ISRs whose leaders are alive. Removing it from them is not
+urgent: those partitions can be read and written. Kafka does all of it while it handles the broker's
+death, and everything else waits. Here the controller first elects leaders for the partitions that
+have none, and then removes the dead replicas in slices, one ``IsrRemovalsDue`` event each, so that
+other events are handled in between.
+
+Until a removal is done, the replica's state is still Online although its broker is dead. Code that
+decides by replica states, or that brings a broker back, must call ``finish`` first;
+``KafkaController`` does so for most events.
+"""
 
 from __future__ import annotations
 
@@ -6,53 +17,53 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 
 from minikafka.controller import state_machines as machines
-from minikafka.controller.services import Tools
-from minikafka.core.controller.events import ControllerEvent, DeadReplicasLeave
+from minikafka.controller.services import ControllerServices
+from minikafka.core.controller.events import ControllerEvent, IsrRemovalsDue
 from minikafka.core.controller.states import ReplicaState
 from minikafka.kernel.cluster import PartitionAndReplica
 from minikafka.kernel.ports import Clock, TimerHandle
 
-# Brokers that lead and follow anew by the election before are to have done so.
+# Time for the brokers to carry out the LeaderAndIsr requests of the election before.
 PAUSE_MS = 100
 
 
-class LeavingReplicas:
-    """A broker that dies leaves thousands of ISRs in which others lead: that is written when there
-    are leaders again, and keeps nobody waiting who wants something else of the controller. Kafka
-    does it within the event.
+class IsrRemovals:
+    """The replicas that are still to be removed from ISRs. Methods raise ``ControllerMoved``."""
 
-    Who decides by the states of replicas, or brings a broker back, calls ``finish`` before.
-    Raises ``ControllerMoved``."""
-
-    def __init__(self, tools: Tools, clock: Clock, put: Callable[[ControllerEvent], None]) -> None:
-        self._tools = tools
+    def __init__(
+        self,
+        services: ControllerServices,
+        clock: Clock,
+        put: Callable[[ControllerEvent], None],
+    ) -> None:
+        self._services = services
         self._clock = clock
         self._put = put
-        self._waiting: dict[PartitionAndReplica, None] = {}  # as a set that keeps its order
+        self._pending: dict[PartitionAndReplica, None] = {}  # an ordered set
         self._timer: TimerHandle | None = None
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._pending)
 
-    async def leave(self, replicas: Sequence[PartitionAndReplica]) -> bool:
-        """Take replicas Offline; whether that was done with any at once. If a slice is full of
-        those that may wait, they do."""
-        later = [replica for replica in replicas if self._may_wait(replica)]
+    async def take_offline(self, replicas: Sequence[PartitionAndReplica]) -> bool:
+        """Take replicas Offline, which removes them from their ISRs. If more than a slice of them
+        can be deferred, these are removed later. Return whether any was taken Offline at once."""
+        later = [replica for replica in replicas if self._can_be_deferred(replica)]
         if len(later) <= machines.SLICE:
             later = []
-        waiting = frozenset(later)
-        now = [replica for replica in replicas if replica not in waiting]
-        await self._tools.machines.change_replicas(now, ReplicaState.OFFLINE)
+        deferred = frozenset(later)
+        now = [replica for replica in replicas if replica not in deferred]
+        await self._services.machines.change_replicas(now, ReplicaState.OFFLINE)
         if later:
-            self._tools.log.info("dead_replicas_leave_later", replicas=len(later))
-            self._waiting.update(dict.fromkeys(later))
-            self._call_later()
+            self._services.log.info("isr_removals_deferred", replicas=len(later))
+            self._pending.update(dict.fromkeys(later))
+            self._schedule()
         return bool(now)
 
-    def _may_wait(self, replica: PartitionAndReplica) -> bool:
-        """Its broker is dead and somebody else leads, with the replica in the ISR. A reassignment
-        or deletion would go by its state."""
-        context, partition = self._tools.context, replica.topic_partition
+    def _can_be_deferred(self, replica: PartitionAndReplica) -> bool:
+        """Whether the replica's broker is dead, the replica is in the ISR and another broker leads.
+        Not while the partition is being reassigned or deleted: both decide by replica states."""
+        context, partition = self._services.context, replica.topic_partition
         known = context.leadership.get(partition)
         return (
             known is not None
@@ -63,40 +74,41 @@ class LeavingReplicas:
             and not context.is_queued_for_deletion(partition.topic)
         )
 
-    def _call_later(self) -> None:
+    def _schedule(self) -> None:
         if self._timer is None:
             self._timer = self._clock.call_later(PAUSE_MS, self._due)
 
     def _due(self) -> None:
         self._timer = None
-        self._put(DeadReplicasLeave())
+        self._put(IsrRemovalsDue())
 
-    async def go_on(self) -> None:
-        """The next slice."""
-        await self._step()
-        if self._waiting:
-            self._call_later()
+    async def on_removals_due(self) -> None:
+        """Remove the next slice, and schedule another one if replicas are left."""
+        await self._remove_slice()
+        if self._pending:
+            self._schedule()
 
     async def finish(self) -> None:
-        """All that wait, now."""
-        while self._waiting:
-            await self._step()
+        """Remove all pending replicas now."""
+        while self._pending:
+            await self._remove_slice()
 
-    async def _step(self) -> None:
-        context = self._tools.context
-        some = list(islice(self._waiting, machines.SLICE))
+    async def _remove_slice(self) -> None:
+        context = self._services.context
+        some = list(islice(self._pending, machines.SLICE))
         for replica in some:
-            del self._waiting[replica]
-        there = [
+            del self._pending[replica]
+        assigned = [
             replica
             for replica in some
             if replica.replica in context.assignment(replica.topic_partition).replicas
         ]
-        await self._tools.machines.change_replicas(there, ReplicaState.OFFLINE)
+        await self._services.machines.change_replicas(assigned, ReplicaState.OFFLINE)
 
     def clear(self) -> None:
-        """Somebody else decides now, and finds them in the ISRs."""
-        self._waiting.clear()
+        """Forget pending removals at a resignation: the next controller finds the replicas in the
+        ISRs."""
+        self._pending.clear()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

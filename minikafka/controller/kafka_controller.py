@@ -1,4 +1,21 @@
-"""The controller of one broker: takes one event at a time and sees it through (KafkaController)."""
+"""The controller of one broker: its parts, its event loop, and its API (KafkaController).
+
+Every broker runs a ``KafkaController``. Each stands for election, and the one whose ZooKeeper
+session owns ``/controller`` is active. The event task takes one event after the other from the
+queue (``event_manager``) and awaits its handler. The tables ``_handlers_of_every_broker`` and
+``_handlers_of_the_controller`` name the handler of each event; the second one applies only while
+this broker is the controller.
+
+What a handler raises decides what happens next:
+
+- ``KafkaError`` refuses the event; the caller that submitted it gets the error.
+- ``ControllerMoved``: a write was refused because another controller was elected. Stop being the
+  controller.
+- ``SessionExpired``: the session keeper submits ``Expire`` next, which resigns.
+- ``AssertionError`` is a bug and stops the node.
+- Any other exception may leave the context half-changed. This controller resigns, and the next one
+  reads everything from ZooKeeper again.
+"""
 
 from __future__ import annotations
 
@@ -7,32 +24,32 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from minikafka.controller.broker_changes import BrokerDuties
+from minikafka.controller.broker_changes import BrokerChanges, ControlledShutdowns
 from minikafka.controller.channel_manager import Connect, ControllerChannels
 from minikafka.controller.config import ControllerConfig
-from minikafka.controller.controlled_shutdown import ControlledShutdowns
-from minikafka.controller.elector import ControllerElector, StoreSource
-from minikafka.controller.event_history import Journal
+from minikafka.controller.elector import ControllerElector
+from minikafka.controller.event_history import EventHistory
 from minikafka.controller.event_manager import EventQueue, QueuedEvent
 from minikafka.controller.failover import Failover
-from minikafka.controller.isr_removal import LeavingReplicas
-from minikafka.controller.leader_election import LeaderElections, RebalanceTimer
-from minikafka.controller.metrics import ControllerFigures
+from minikafka.controller.isr_removal import IsrRemovals
+from minikafka.controller.leader_election import RebalanceTimer, ReplicaElections
+from minikafka.controller.metrics import ControllerMetrics
 from minikafka.controller.reassignment import Reassignments
-from minikafka.controller.services import Tools
+from minikafka.controller.services import ControllerServices
 from minikafka.controller.state_machines import StateMachines
-from minikafka.controller.topic_changes import InternalTopics, TopicDuties
+from minikafka.controller.topic_changes import InternalTopics, TopicChanges
 from minikafka.controller.topic_deletion import TopicDeletions
 from minikafka.controller.watches import Watches
 from minikafka.core.controller import events
 from minikafka.core.controller.context import ControllerContext
-from minikafka.core.controller.events import BrokerAnswer, ControllerEvent
+from minikafka.core.controller.events import BrokerResponse, ControllerEvent
 from minikafka.core.controller.states import ControllerState
 from minikafka.kernel.cluster import ElectionType, ReplicaAssignment, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import event_log
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import Clock, Entropy, SessionExpired
+from minikafka.zookeeper.session import ZkSession
 from minikafka.zookeeper.store import ControllerMoved, MalformedZnode, ZkStore
 
 EVENT_TASK_NAME = "ControllerEventThread"
@@ -40,86 +57,83 @@ STOP_TIMEOUT_MS = 2_000
 
 Handler = Callable[[Any], Awaitable[Any]]
 
-# What does not go by the states of replicas, nor brings brokers back. For anything else those
-# of dead brokers leave their ISRs first.
-_WHILE_THE_DEAD_LEAVE = (
-    events.DeadReplicasLeave,
+# Events whose handlers neither decide by replica states nor bring brokers back. Before any other
+# event the deferred removals of dead replicas from ISRs are finished.
+_ALLOWED_BEFORE_ISR_REMOVALS = (
+    events.IsrRemovalsDue,
     events.TopicChange,
     events.PartitionModifications,
     events.IsrChangeNotification,
     events.LeaderAndIsrResponseReceived,
-    events.UpdateMetadataResponse,
+    events.UpdateMetadataResponseReceived,
     events.ListPartitionReassignments,
 )
 
-# These name the term they belong to. The queue survives a resignation, and this broker may have
-# been elected again when it comes to them.
-_OF_ONE_TERM = (BrokerAnswer, events.AutoPreferredReplicaLeaderElection)
+# Events that are dropped if their controller epoch is not the current one. The queue outlives a
+# resignation, so this broker may have been elected again before it handles them.
+_OF_ONE_TERM = (BrokerResponse, events.AutoPreferredReplicaLeaderElection)
 
 
 class KafkaController:
-    """Every broker runs one; the one that holds /controller is active.
-
-    Errors of an event: a refusal (``KafkaError``) goes to whoever asked; ``ControllerMoved`` means
-    that another controller is in office; ``SessionExpired`` that the next event says so; anything
-    else leaves a context that may be half-changed, so this controller resigns and whoever is
-    elected reads everything anew. An ``AssertionError`` is a bug and stops the node.
-    """
+    """Create it for each broker, ``start`` it when the broker is registered in ZooKeeper, ``stop``
+    it before the session is closed."""
 
     def __init__(
         self,
         config: ControllerConfig,
-        zk: StoreSource,
+        zk: ZkSession,
         connect: Connect,
         clock: Clock,
         entropy: Entropy,
         metrics: Metrics,
     ) -> None:
-        """``connect`` opens a connection to a broker: ``channels.connector`` makes one."""
+        """``connect`` opens a channel to a broker; ``channel_manager.connector`` returns one."""
         self._clock = clock
         self._metrics = metrics
         self._log = event_log("controller", broker=config.broker_id)
         self._running = False
         self._task: asyncio.Task[None] | None = None
         self._state = ControllerState.IDLE
+        self._handling: ControllerEvent | None = None
         self.context = ControllerContext()
-        self._figures = ControllerFigures(metrics, self.context)
+        self._controller_metrics = ControllerMetrics(metrics, self.context)
         self.queue = EventQueue(clock, metrics)
         watches = Watches(self.queue.put)
         self._channels = ControllerChannels(connect, clock, config, self.queue.put, metrics)
-        self._journal = Journal(clock)
+        self._history = EventHistory(clock)
         self._machines = StateMachines(
-            self.context, config, zk, self._channels.send, metrics, self._journal
+            self.context, config, zk, self._channels, metrics, self._history
         )
-        tools = Tools(
+        services = ControllerServices(
             config, self.context, zk, watches, self._machines, self._channels, entropy, self._log
         )
-        self._deletions = TopicDeletions(tools)
-        self._reassignments = Reassignments(tools, self._deletions)
-        self._elections = LeaderElections(tools)
+        self._deletions = TopicDeletions(services)
+        self._reassignments = Reassignments(services, self._deletions)
+        self._elections = ReplicaElections(services)
         self._rebalance_timer = RebalanceTimer(
             clock, config.leader_imbalance_check_interval_seconds * 1000, self.queue.put
         )
-        self._leaving = LeavingReplicas(tools, clock, self.queue.put)
-        self._brokers = BrokerDuties(tools, self._deletions, self._reassignments, self._leaving)
-        self._topics = TopicDuties(tools, self._deletions)
-        self._internal_topics = InternalTopics(tools, self._reassignments, self._leaving)
-        self._shutdowns = ControlledShutdowns(tools)
+        self._isr_removals = IsrRemovals(services, clock, self.queue.put)
+        self._brokers = BrokerChanges(
+            services, self._deletions, self._reassignments, self._isr_removals
+        )
+        self._topics = TopicChanges(services, self._deletions)
+        self._internal_topics = InternalTopics(services, self._reassignments, self._isr_removals)
+        self._shutdowns = ControlledShutdowns(services)
         self._failover = Failover(
-            tools,
+            services,
             self._brokers,
             self._topics,
             self._deletions,
             self._reassignments,
             self._elections,
             self._internal_topics,
-            self._leaving,
+            self._isr_removals,
             self._rebalance_timer,
-            lambda: self._running,
         )
         self._elector = ControllerElector(
             self.context,
-            self._failover.on_controller_failover,
+            self._on_controller_failover,
             self._failover.on_controller_resignation,
             config.broker_id,
             zk=zk,
@@ -139,17 +153,17 @@ class KafkaController:
         self.queue.start()
         self._channels.start(tasks)
         self._rebalance_timer.start(tasks)
-        self._figures.register(lambda: self.is_active, lambda: self._state)
+        self._controller_metrics.register(lambda: self.is_active, lambda: self._state)
         self.queue.put(events.Startup())
         self._task = tasks.create_task(self._process_events(), name=EVENT_TASK_NAME)
 
     async def stop(self) -> None:
-        """Let the event at hand end (within bounds: ZooKeeper may be away), then leave office.
-        /controller goes with the ZooKeeper session."""
+        """Wait up to ``STOP_TIMEOUT_MS`` for the event being handled, then resign. ``/controller``
+        disappears when the broker closes its ZooKeeper session."""
         self._running = False
         self._elector.close()
         if self._task is not None:
-            self.queue.clear_and_ask(events.ShutdownEventThread()).cancel()
+            self.queue.clear_and_submit(events.ShutdownEventThread()).cancel()
             await asyncio.wait([self._task], timeout=STOP_TIMEOUT_MS / 1000)
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -157,20 +171,21 @@ class KafkaController:
         await self._elector.abdicate()
 
     async def on_session_lost(self) -> None:
-        """The ZooKeeper session has expired: resign before a new one is opened."""
+        """Resign because the ZooKeeper session has expired. Returns when that is done; only then
+        the session keeper opens a new session."""
         if self._running:
-            with suppress(KafkaError):  # stopped meanwhile, which resigns as well
-                await self.queue.clear_and_ask(events.Expire())
+            with suppress(KafkaError):  # the controller was stopped, which also resigns
+                await self.queue.clear_and_submit(events.Expire())
 
     async def on_new_session(self, store: ZkStore) -> None:
-        """There is a new session, and the broker is registered again: stand for election."""
+        """Stand for election: the broker is registered in its new session."""
         self.queue.put(events.NewSession())
 
-    # --------------------------------------------------------------------------------- questions
+    # -------------------------------------------------------------------- API of the controller
 
     @property
     def active_controller_id(self) -> int:
-        """The broker that /controller names, as far as is known here; -1 for none."""
+        """The broker that ``/controller`` named when it was last read; -1 for none."""
         return self._elector.active_controller_id
 
     @property
@@ -182,7 +197,8 @@ class KafkaController:
         return self._state
 
     def facts(self, limit: int) -> Mapping[str, Any]:
-        """For people: what it is, does and did; ``limit`` bounds each list."""
+        """Return the controller's status for ``minikafka controller status``. Each list has at most
+        ``limit`` entries."""
         return {
             "active": self.is_active,
             "controller": self.active_controller_id,
@@ -190,14 +206,14 @@ class KafkaController:
             "state": self._state.name,
             "queue": len(self.queue),
             "brokers": self._channels.facts(),
-            **self._journal.facts(limit),
+            **self._history.facts(limit),
         }
 
     def context_dump(self, limit: int) -> Mapping[str, Any]:
         """Return every field of the controller context; ``limit`` bounds each list and map.
 
-        Kafka 0.8 guarded the context with two locks. Here the event being handled plays their
-        part: it holds the context, and the queued events wait for it.
+        Kafka 0.8 guarded the context with two locks, which this dump shows for comparison. Here
+        the event being handled has the context for itself, and the queued events wait for it.
         """
         shutdowns = sum(type(e) is events.ControlledShutdown for e in self.queue.waiting())
         return {
@@ -210,10 +226,10 @@ class KafkaController:
         }
 
     async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
-        """Relieve a broker of its leaderships; the partitions that it still leads. Raises
-        ``KafkaError``: STALE_CONTROLLER_EPOCH when this is not the controller, STALE_BROKER_EPOCH,
-        BROKER_NOT_AVAILABLE."""
-        remaining: list[TopicPartition] = await self.queue.ask(
+        """Move the leaderships away from a broker that shuts down, and return the partitions that
+        it still leads. Raises ``KafkaError``: STALE_CONTROLLER_EPOCH when this broker is not the
+        controller, STALE_BROKER_EPOCH, BROKER_NOT_AVAILABLE."""
+        remaining: list[TopicPartition] = await self.queue.submit(
             events.ControlledShutdown(broker_id, broker_epoch)
         )
         return remaining
@@ -221,18 +237,20 @@ class KafkaController:
     async def elect_leaders(
         self, partitions: Iterable[TopicPartition], election_type: ElectionType
     ) -> Mapping[TopicPartition, int | KafkaError]:
-        """Each partition's new leader, or why it has none. Raises ``KafkaError``:
-        NOT_CONTROLLER."""
-        wish = events.ReplicaLeaderElection(frozenset(partitions), election_type)
-        elected: Mapping[TopicPartition, int | KafkaError] = await self.queue.ask(wish)
+        """Elect leaders; return each partition's new leader, or the reason why there is none.
+        Raises ``KafkaError``: NOT_CONTROLLER."""
+        elected: Mapping[TopicPartition, int | KafkaError] = await self.queue.submit(
+            events.ReplicaLeaderElection(frozenset(partitions), election_type)
+        )
         return elected
 
     async def alter_partition_reassignments(
         self, targets: Mapping[TopicPartition, tuple[int, ...] | None]
     ) -> Mapping[TopicPartition, KafkaError | None]:
-        """Begin to move partitions to other replicas; with None, give that up. Why some cannot be.
-        Raises ``KafkaError``: NOT_CONTROLLER."""
-        results: Mapping[TopicPartition, KafkaError | None] = await self.queue.ask(
+        """Start to reassign partitions to the target replicas; a target of None cancels the
+        partition's reassignment. Return each partition's error, or None if it was accepted. Raises
+        ``KafkaError``: NOT_CONTROLLER."""
+        results: Mapping[TopicPartition, KafkaError | None] = await self.queue.submit(
             events.ApiPartitionReassignment(targets)
         )
         return results
@@ -240,23 +258,24 @@ class KafkaController:
     async def list_partition_reassignments(
         self, partitions: Iterable[TopicPartition] | None
     ) -> Mapping[TopicPartition, ReplicaAssignment]:
-        """Those of ``partitions`` (of all, with None) that are on the move. Raises ``KafkaError``:
-        NOT_CONTROLLER."""
-        asked = None if partitions is None else frozenset(partitions)
-        found: Mapping[TopicPartition, ReplicaAssignment] = await self.queue.ask(
-            events.ListPartitionReassignments(asked)
+        """Return the assignments of those ``partitions`` that are being reassigned; None means all
+        partitions. Raises ``KafkaError``: NOT_CONTROLLER."""
+        selected = None if partitions is None else frozenset(partitions)
+        found: Mapping[TopicPartition, ReplicaAssignment] = await self.queue.submit(
+            events.ListPartitionReassignments(selected)
         )
         return found
 
     def set_unclean_election(self, enabled: bool) -> None:
-        """What counts for topics that do not say it themselves, from now on."""
+        """Change the default of ``unclean.leader.election.enable``, which applies to topics that do
+        not configure it."""
         self._machines.unclean_by_default = enabled
         if enabled:
             self.unclean_election_enabled()
 
     def unclean_election_enabled(self, topic: str | None = None) -> None:
-        """A topic's (or, without one, the default) ``unclean.leader.election.enable`` was turned
-        on: partitions that wait for a leader are looked at again."""
+        """Retry the elections of partitions without a leader: ``unclean.leader.election.enable``
+        was switched on for ``topic``, or by default if ``topic`` is None."""
         self.queue.put(
             events.UncleanLeaderElectionEnable()
             if topic is None
@@ -277,14 +296,14 @@ class KafkaController:
     def _handlers_of_the_controller(self) -> Mapping[type[ControllerEvent], Handler]:
         return {
             events.BrokerChange: lambda _: self._and_widen(self._brokers.on_broker_change),
-            events.DeadReplicasLeave: lambda _: self._and_widen(self._leaving.go_on),
+            events.IsrRemovalsDue: lambda _: self._and_widen(self._isr_removals.on_removals_due),
             events.BrokerModifications: lambda e: self._brokers.on_broker_modifications(
                 e.broker_id
             ),
             events.BrokerUnresponsive: lambda e: self._brokers.on_broker_unresponsive(e.broker_id),
             events.LogDirEventNotification: lambda _: self._brokers.on_log_dir_events(),
             events.LeaderAndIsrResponseReceived: self._brokers.on_leader_and_isr_response,
-            events.UpdateMetadataResponse: self._on_update_metadata_response,
+            events.UpdateMetadataResponseReceived: self._on_update_metadata_response,
             events.TopicChange: lambda _: self._and_widen(self._topics.on_topic_change),
             events.PartitionModifications: lambda e: self._topics.on_partition_modifications(
                 e.topic
@@ -317,15 +336,23 @@ class KafkaController:
             started_ms = self._clock.monotonic_ms()
             await self._process(queued)
             took_ms = self._clock.monotonic_ms() - started_ms
-            self._figures.processed(queued.event.state, took_ms)
-            self._journal.event(
+            self._controller_metrics.processed(queued.event.state, took_ms)
+            self._history.event(
                 type(queued.event).__name__, started_ms - queued.enqueued_ms, took_ms
             )
             self._state = ControllerState.IDLE
 
     async def _process(self, queued: QueuedEvent) -> None:
-        """See one event through, and tell whoever asked."""
-        event, answer = queued.event, queued.answer
+        """Handle one event, recover from its error, and complete the future of its caller."""
+        assert self._handling is None, "the controller handles one event at a time"
+        self._handling = queued.event
+        try:
+            await self._handle_and_complete(queued)
+        finally:
+            self._handling = None
+
+    async def _handle_and_complete(self, queued: QueuedEvent) -> None:
+        event, future = queued.event, queued.result
         result: Any = None
         error: Exception | None = None
         self._machines.new_event()
@@ -346,12 +373,12 @@ class KafkaController:
             self._log.error("event_failed", event_kind=type(event).__name__, exc_info=True)
             error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the controller failed and resigns")
             await self._recover(self._elector.on_error)
-        if answer is None or answer.done():
+        if future is None or future.done():
             return
         if error is not None:
-            answer.set_exception(error)
+            future.set_exception(error)
         else:
-            answer.set_result(result)
+            future.set_result(result)
 
     async def _handle(self, event: ControllerEvent) -> Any:
         anywhere = self._on_every_broker.get(type(event))
@@ -359,17 +386,24 @@ class KafkaController:
             return await anywhere(event)
         handler = self._while_active.get(type(event))
         if handler is None:
-            return None  # ShutdownEventThread: nothing is left to do
+            return None  # ShutdownEventThread has no handler: it ends the loop
         if not self.is_active:
             raise KafkaError(event.moved, "this broker is not the controller")
         if isinstance(event, _OF_ONE_TERM) and event.controller_epoch != self.context.epoch:
             return None
-        if not isinstance(event, _WHILE_THE_DEAD_LEAVE):
-            await self._leaving.finish()
+        if not isinstance(event, _ALLOWED_BEFORE_ISR_REMOVALS):
+            await self._isr_removals.finish()
         return await handler(event)
 
-    async def _and_widen(self, duty: Callable[[], Awaitable[None]]) -> None:
-        await duty()
+    async def _on_controller_failover(self) -> None:
+        if not self._running:  # stopped between the election and this call
+            self._log.info("Controller has been shut down, aborting startup/failover")
+            return
+        await self._failover.on_controller_failover()
+
+    async def _and_widen(self, handler: Callable[[], Awaitable[None]]) -> None:
+        """Run ``handler``, then add replicas that internal topics lack and can have now."""
+        await handler()
         await self._internal_topics.widen()
 
     async def _on_isr_change(self) -> None:
@@ -377,15 +411,15 @@ class KafkaController:
         await self._and_widen(lambda: self._reassignments.on_isr_change(moved))
 
     async def _on_stop_replica_response(
-        self, answer: events.TopicDeletionStopReplicaResponseReceived
+        self, response: events.TopicDeletionStopReplicaResponseReceived
     ) -> None:
-        self._reassignments.on_stop_replica_response(answer)
-        await self._deletions.on_stop_replica_response(answer)
+        self._reassignments.on_stop_replica_response(response)
+        await self._deletions.on_stop_replica_response(response)
 
     async def _on_list_reassignments(
-        self, wish: events.ListPartitionReassignments
+        self, request: events.ListPartitionReassignments
     ) -> Mapping[TopicPartition, ReplicaAssignment]:
-        return self._reassignments.list_under_way(wish)
+        return self._reassignments.list_in_progress(request)
 
     async def _on_rebalance(self) -> None:
         try:
@@ -394,16 +428,19 @@ class KafkaController:
             self._rebalance_timer.restart()
 
     async def _recover(self, step: Callable[[], Awaitable[None]]) -> None:
-        """Leave office as ZooKeeper allows; what it does not allow now, the next event brings."""
+        """Run a step of the elector that resigns. If ZooKeeper refuses part of it, log that: the
+        watch on ``/controller`` or the session's expiry brings another event."""
         try:
             await step()
         except (ControllerMoved, SessionExpired, MalformedZnode) as error:
             self._log.warning("resignation_unfinished", reason=repr(error))
 
-    async def _on_update_metadata_response(self, answer: events.UpdateMetadataResponse) -> None:
-        if answer.error is not ErrorCode.NONE:
+    async def _on_update_metadata_response(
+        self, response: events.UpdateMetadataResponseReceived
+    ) -> None:
+        if response.error is not ErrorCode.NONE:
             self._log.error(
-                "update_metadata_refused", broker=answer.broker_id, error=answer.error.name
+                "update_metadata_refused", broker=response.broker_id, error=response.error.name
             )
 
 

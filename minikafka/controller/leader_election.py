@@ -1,4 +1,4 @@
-"""Elects leaders on request: by znode, by API, by the clock (onReplicaElection)."""
+"""Leader elections on request: through the API, a znode, or the rebalance timer."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ import asyncio
 from collections.abc import Callable, Collection
 from typing import TypeAlias
 
-from minikafka.controller.services import Tools
-from minikafka.core.controller.election import ElectionStrategy
+from minikafka.controller.services import ControllerServices
+from minikafka.core.controller.election import ElectionStrategy, candidates, out_of_balance
 from minikafka.core.controller.events import (
     AutoPreferredReplicaLeaderElection,
     ControllerEvent,
     ReplicaLeaderElection,
 )
-from minikafka.core.controller.leader_balance import candidates, out_of_balance
 from minikafka.core.controller.states import PartitionState
 from minikafka.kernel.cluster import NO_EPOCH, ElectionType, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
@@ -23,56 +22,57 @@ from minikafka.zookeeper.store import MalformedZnode
 TASK_NAME = "auto-leader-rebalance-task"
 FIRST_CHECK_MS = 5_000
 
-# The new leader, or why there is none.
+# The new leader of each partition, or the error that says why it has none.
 Elected: TypeAlias = dict[TopicPartition, int | KafkaError]
 
 
-class LeaderElections:
-    """Raises ``ControllerMoved``."""
+class ReplicaElections:
+    """Runs the elections that were requested (Kafka's onReplicaElection). Methods raise
+    ``ControllerMoved``."""
 
-    def __init__(self, tools: Tools) -> None:
-        self._tools = tools
-        self._context = tools.context
-        self._machines = tools.machines
-        self._log = tools.log
+    def __init__(self, services: ControllerServices) -> None:
+        self._services = services
+        self._context = services.context
+        self._machines = services.machines
+        self._log = services.log
 
-    async def on_request(self, wish: ReplicaLeaderElection) -> Elected:
-        """An administrator's wish, unclean or preferred. Each partition has an answer."""
-        return await self._elect(wish.partitions, wish.election_type, "AdminClientTriggered")
+    async def on_request(self, request: ReplicaLeaderElection) -> Elected:
+        """Run an election that an administrator requested; return a result for each partition."""
+        return await self._elect(request.partitions, request.election_type, "AdminClientTriggered")
 
     async def on_preferred_election_znode(self) -> None:
-        """/admin/preferred_replica_election: once done, or if nobody can read it, it goes."""
-        store = self._tools.store
+        """Run the elections in ``/admin/preferred_replica_election``, then delete the znode. A
+        malformed znode is also deleted."""
+        store = self._services.store
         try:
-            wanted = await store.preferred_election(self._tools.watches.term)
+            requested = await store.preferred_election(self._services.watches.term)
         except MalformedZnode as error:
             self._log.error("preferred_election_unreadable", why=str(error))
-            wanted = set()
+            requested = set()
         else:
-            if not wanted:
+            if not requested:
                 return
         context = self._context
-        context.partitions_undergoing_preferred_replica_election = set(wanted)
-        results = await self._elect(wanted, ElectionType.PREFERRED, "ZkTriggered")
+        context.partitions_undergoing_preferred_replica_election = set(requested)
+        results = await self._elect(requested, ElectionType.PREFERRED, "ZkTriggered")
         for partition, result in results.items():
             if isinstance(result, KafkaError) and result.code is not ErrorCode.ELECTION_NOT_NEEDED:
                 self._log.warning(
                     "preferred_election_failed", partition=str(partition), error=str(result)
                 )
-        await store.delete_preferred_election(self._tools.fence)
+        await store.delete_preferred_election(self._services.fence)
         context.partitions_undergoing_preferred_replica_election = set()
 
     async def on_unclean_enabled(self, topic: str | None = None) -> None:
-        """Unclean elections are allowed now, for a topic or by default: whoever waits for a leader
-        may get one."""
+        """Retry elections after unclean ones were allowed for ``topic``, or by default (None)."""
         self._log.info("unclean_leader_election_enabled", topic=topic)
         await self._machines.trigger_online_partitions(topic)
 
     async def balance(self) -> None:
-        """Give leaderships back to preferred replicas, broker by broker."""
-        percentage = self._tools.config.leader_imbalance_per_broker_percentage
+        """Elect the preferred leaders of brokers that lead too few of their partitions."""
+        percentage = self._services.config.leader_imbalance_per_broker_percentage
         for broker_id, partitions in out_of_balance(self._context, percentage).items():
-            self._log.info("leaders_out_of_balance", preferred=broker_id, count=len(partitions))
+            self._log.info("leader_imbalance_found", preferred=broker_id, count=len(partitions))
             await self._elect(partitions, ElectionType.PREFERRED, "AutoTriggered")
 
     async def _elect(
@@ -85,7 +85,7 @@ class LeaderElections:
             trigger=trigger,
             partitions=len(found.electable),
             unknown=len(found.unknown),
-            being_deleted=len(found.doomed),
+            being_deleted=len(found.being_deleted),
         )
         preferred = election_type is ElectionType.PREFERRED
         strategy = ElectionStrategy.PREFERRED if preferred else ElectionStrategy.UNCLEAN
@@ -106,10 +106,10 @@ class LeaderElections:
                     failed, f"Failed to elect leader for partition {tp} under strategy {strategy}"
                 )
             )
-        needless = KafkaError(ErrorCode.ELECTION_NOT_NEEDED)
-        results.update(dict.fromkeys(found.not_needed, needless))
-        doomed = KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is being deleted")
-        results.update(dict.fromkeys(found.doomed, doomed))
+        not_needed = KafkaError(ErrorCode.ELECTION_NOT_NEEDED)
+        results.update(dict.fromkeys(found.not_needed, not_needed))
+        deleted = KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is being deleted")
+        results.update(dict.fromkeys(found.being_deleted, deleted))
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         for tp in found.unknown:
             results[tp] = KafkaError(unknown, f"The partition {tp} does not exist.")
@@ -134,26 +134,28 @@ class RebalanceTimer:
         self._task: asyncio.Task[None] | None = None
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
-        """``tasks`` owns the timer task."""
+        """The timer task will belong to ``tasks``."""
         self._tasks = tasks
 
     def begin_term(self, controller_epoch: int) -> None:
+        """Schedule the first check of a term."""
         self._controller_epoch = controller_epoch
         self._schedule(FIRST_CHECK_MS)
 
     def restart(self) -> None:
-        """Schedule the next check, after the last one is done."""
+        """Schedule the next check; call it when a check is done."""
         self._schedule(self._interval_ms)
 
     async def end_term(self) -> None:
+        """Cancel the scheduled check."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
             await asyncio.wait([task])
 
     def _schedule(self, delay_ms: int) -> None:
-        assert self._tasks is not None, "the timer was not started"
-        assert self._task is None or self._task.done(), "a second rebalance timer"
+        assert self._tasks is not None, "call start() before begin_term()"
+        assert self._task is None or self._task.done(), "two rebalance timers run"
         self._task = self._tasks.create_task(self._wait(delay_ms), name=TASK_NAME)
 
     async def _wait(self, delay_ms: int) -> None:

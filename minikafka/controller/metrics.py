@@ -1,4 +1,4 @@
-"""The controller's metrics, under Kafka's names: on every broker, from its start."""
+"""The controller's metrics, under Kafka's names. Every broker registers them when it starts."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from minikafka.kernel.metrics import Counter, Metrics
 UNCLEAN_ELECTIONS = "kafka.controller:UncleanLeaderElectionsPerSec"
 
 
-class ControllerFigures:
-    """Gauges of the context, which is empty while the broker is not the controller, so that the sum
-    over all brokers is the cluster's. Of each state (Kafka's timers): how often and how long."""
+class ControllerMetrics:
+    """Gauges of the controller context, and a timer for each controller state.
+
+    The context is empty while the broker is not the controller, so the sum of a gauge over all
+    brokers is the cluster's value.
+    """
 
     def __init__(self, metrics: Metrics, context: ControllerContext) -> None:
         self._metrics = metrics
@@ -26,7 +29,7 @@ class ControllerFigures:
             "ActiveControllerCount": lambda: int(is_active()),
             "ControllerState": lambda: int(state()),
             "ActiveBrokerCount": lambda: len(context.brokers),
-            "FencedBrokerCount": lambda: 0,  # a broker that ZooKeeper does not know is not there
+            "FencedBrokerCount": lambda: 0,  # exists in KRaft only: here a broker is alive or not
             "OfflinePartitionsCount": context.offline_partition_count,
             "PreferredReplicaImbalanceCount": context.preferred_replica_imbalance_count,
             "GlobalTopicCount": lambda: len(context.all_topics),
@@ -47,7 +50,7 @@ class ControllerFigures:
             )
 
     def processed(self, state: ControllerState, took_ms: int) -> None:
-        """An event of this state was seen through."""
+        """Add an event of this state to its timer."""
         timer = self._timers.get(state)
         if timer is not None:
             timer[0].mark()

@@ -1,11 +1,11 @@
-"""Moves partitions to other replicas, step by step and resumable (onPartitionReassignment)."""
+"""The controller's reassignment of partitions to other replicas (KIP-455)."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
-from minikafka.controller.services import Tools
+from minikafka.controller.services import ControllerServices
 from minikafka.controller.topic_deletion import TopicDeletions
 from minikafka.core.controller import reassignment
 from minikafka.core.controller.assignment import target_replicas
@@ -25,63 +25,68 @@ Results: TypeAlias = dict[TopicPartition, KafkaError | None]
 
 
 class Reassignments:
-    """The twelve steps of older descriptions, with KIP-455's names for them:
+    """Reassignments in progress (Kafka's onPartitionReassignment).
 
-    1 (U1, U2) the topic's znode lists old and new replicas, which come and which go; then memory;
-      (U3) what an earlier reassignment was adding, and nobody wants now, goes at once;
-    2 (A1) a new leader epoch, so that the leader takes the new replicas over; all hear of it;
-    3 (A2) new replicas -> NewReplica;
-    4 wait until all target replicas are in sync: a watch on the partition's state tells;
-    5 (B1) new replicas -> OnlineReplica;
-    6 (B2) memory lists the target replicas alone;
-    7 (B3) a leader among these, or a new epoch for the one there is;
-    8 (B4) old replicas -> OfflineReplica, out of the ISR;
-    9 (B5) old replicas deleted, -> NonExistentReplica;
-    10 (B6) the topic's znode lists the target replicas alone. Last, as it is the only place that
-      still knows the old ones: a new controller takes up again whatever was not finished;
-    11 (B7) the wish in /admin/reassign_partitions goes, if it came that way;
-    12 (B8) all brokers hear of it; a deletion of the topic that waited for this goes on.
+    The twelve steps of Kafka 0.8's description, with KIP-455's names for them:
 
-    Many partitions take each step together. Raises ``ControllerMoved``.
+    1 (U1, U2) write old and new replicas, and which of them are added and removed, to the topic's
+      znode and then to the context; (U3) stop and delete replicas that an earlier reassignment was
+      adding and that are not part of the new target;
+    2 (A1) write a new leader epoch and send LeaderAndIsr to all replicas, so that the leader starts
+      to track the new ones;
+    3 (A2) take the new replicas to NewReplica;
+    4 wait until all target replicas are in the ISR; a watch on the partition's state reports it;
+    5 (B1) take the new replicas to OnlineReplica;
+    6 (B2) keep only the target replicas in the context;
+    7 (B3) elect a leader among them, or write a new epoch for a leader that is one of them;
+    8 (B4) take the old replicas to OfflineReplica, which removes them from the ISR;
+    9 (B5) delete the old replicas and take them to NonExistentReplica;
+    10 (B6) keep only the target replicas in the topic's znode. Until now the znode still names the
+      old replicas, so a new controller can continue an unfinished reassignment;
+    11 (B7) remove the partition from ``/admin/reassign_partitions``, if it was requested there;
+    12 (B8) send UpdateMetadata to all brokers, and resume a deletion of the topic.
+
+    All partitions of a call take each step together. Methods raise ``ControllerMoved``.
     """
 
-    def __init__(self, tools: Tools, deletions: TopicDeletions) -> None:
-        self._tools = tools
-        self._context = tools.context
-        self._machines = tools.machines
+    def __init__(self, services: ControllerServices, deletions: TopicDeletions) -> None:
+        self._services = services
+        self._context = services.context
+        self._machines = services.machines
         self._deletions = deletions
-        self._log = tools.log
-        # Replicas that were told to go and have not answered, by broker. Whoever is the controller
-        # next does not know of them; by UpdateMetadata their brokers do.
-        self._going: dict[int, set[TopicPartition]] = {}
+        self._log = services.log
+        # By broker: replicas to delete whose StopReplica has no response yet. The next controller
+        # does not know them, but their brokers see in UpdateMetadata that they hold no replica.
+        self._pending_deletions: dict[int, set[TopicPartition]] = {}
 
     # ----------------------------------------------------------------------------------- events
 
-    async def on_api(self, wish: ApiPartitionReassignment) -> Results:
-        """Begin, replace or give up reassignments; why some are refused. What the znode wants of
-        the same partitions is void from now on."""
+    async def on_api(self, request: ApiPartitionReassignment) -> Results:
+        """Start, replace or cancel reassignments; return each partition's error or None. Requests
+        for the same partitions in ``/admin/reassign_partitions`` are removed."""
         results: Results = {}
         wanted: dict[TopicPartition, ReplicaAssignment] = {}
-        for partition, target in sorted(wish.targets.items()):
+        for partition, target in sorted(request.targets.items()):
             try:
                 if target is not None:
                     reassignment.check_target(self._context, partition, target)
                 wanted[partition] = reassignment.wanted_assignment(self._context, partition, target)
             except KafkaError as error:
                 results[partition] = error
-        await self._remove_wishes(wanted)
-        return results | await self._submit(wanted)
+        await self._remove_requests(wanted)
+        return results | await self._start(wanted)
 
     async def on_znode(self) -> list[TopicPartition]:
-        """Take up what /admin/reassign_partitions wants and is not under way; which partitions."""
+        """Start the reassignments in ``/admin/reassign_partitions`` that are not in progress yet;
+        return the partitions of those that were started."""
         try:
-            wishes = await self._tools.store.reassignment(self._tools.watches.term)
+            requests = await self._services.store.reassignment(self._services.watches.term)
         except MalformedZnode as error:
             self._log.error("reassignment_unreadable", why=str(error))
             return []
         results: Results = {}
         wanted: dict[TopicPartition, ReplicaAssignment] = {}
-        for partition, target in sorted(wishes.items()):
+        for partition, target in sorted(requests.items()):
             try:
                 assignment = reassignment.wanted_assignment(self._context, partition, target)
                 if assignment != self._context.assignment(partition):
@@ -91,34 +96,36 @@ class Reassignments:
                 wanted[partition] = assignment
             except KafkaError as error:
                 results[partition] = error
-        results |= await self._submit(wanted)
+        results |= await self._start(wanted)
         failed = {str(tp): str(error) for tp, error in results.items() if error is not None}
         if failed:
             self._log.warning("reassignment_refused", failed=failed)
-            await self._remove_wishes([tp for tp, error in results.items() if error is not None])
+            await self._remove_requests([tp for tp, error in results.items() if error is not None])
         return [tp for tp, error in results.items() if error is None]
 
     async def on_isr_change(self, partitions: Iterable[TopicPartition]) -> None:
-        """ISRs of these may be complete now."""
+        """Complete the reassignments among ``partitions`` whose target replicas are now in sync."""
         moving = self._context.partitions_being_reassigned.intersection(partitions)
         await self._complete(await self._ready(sorted(moving)))
 
-    def list_under_way(self, wish: ListPartitionReassignments) -> Assignments:
-        return reassignment.under_way(self._context, wish.partitions)
+    def list_in_progress(self, request: ListPartitionReassignments) -> Assignments:
+        return reassignment.in_progress(self._context, request.partitions)
 
     async def resume_all(self) -> None:
-        """After a failover. A wish that came meanwhile replaces what is under way."""
-        self._going.clear()
-        begun = await self.on_znode()
-        await self._go_on(sorted(self._context.partitions_being_reassigned.difference(begun)))
+        """Continue all reassignments after a failover. A request in the znode replaces the one in
+        progress for the same partition."""
+        self._pending_deletions.clear()
+        started = await self.on_znode()
+        await self._advance(sorted(self._context.partitions_being_reassigned.difference(started)))
 
     async def resume_on(self, broker_ids: Collection[int]) -> None:
-        """These brokers are back: they have to be told again, or were waited for."""
+        """Continue reassignments that involve these brokers, which have just started, and send them
+        deletions again to which they have not responded."""
         for broker_id in broker_ids:
-            gone = self._going.pop(broker_id, set())
-            self._tell_to_go(broker_id, [tp for tp in sorted(gone) if not self._on(tp, broker_id)])
+            pending = sorted(self._pending_deletions.pop(broker_id, set()))
+            self._resend_deletions(broker_id, [tp for tp in pending if not self._on(tp, broker_id)])
         moving = sorted(self._context.partitions_being_reassigned)
-        await self._go_on(
+        await self._advance(
             [
                 tp
                 for tp in moving
@@ -126,18 +133,18 @@ class Reassignments:
             ]
         )
 
-    def on_stop_replica_response(self, answer: TopicDeletionStopReplicaResponseReceived) -> None:
-        """Replicas that are gone are not told again."""
-        going = self._going.get(answer.broker_id)
-        if going is not None:
-            going.difference_update(
-                tp for tp, error in answer.partition_errors.items() if error is ErrorCode.NONE
+    def on_stop_replica_response(self, response: TopicDeletionStopReplicaResponseReceived) -> None:
+        """Note the replicas that the broker has deleted."""
+        pending = self._pending_deletions.get(response.broker_id)
+        if pending is not None:
+            pending.difference_update(
+                tp for tp, error in response.partition_errors.items() if error is ErrorCode.NONE
             )
 
-    def _tell_to_go(self, broker_id: int, partitions: Sequence[TopicPartition]) -> None:
+    def _resend_deletions(self, broker_id: int, partitions: Sequence[TopicPartition]) -> None:
         if partitions:
-            self._log.info("removed_replicas_told_again", broker=broker_id, count=len(partitions))
-            self._going[broker_id] = set(partitions)
+            self._log.info("replica_deletions_resent", broker=broker_id, count=len(partitions))
+            self._pending_deletions[broker_id] = set(partitions)
             self._machines.send_stop_replicas(broker_id, partitions, delete=True)
 
     def _on(self, partition: TopicPartition, broker_id: int) -> bool:
@@ -145,8 +152,9 @@ class Reassignments:
 
     # ------------------------------------------------------------------------ assignment (phase U)
 
-    async def _submit(self, wanted: Assignments) -> Results:
-        """Write the assignments down and go on from there; why some cannot be."""
+    async def _start(self, wanted: Assignments) -> Results:
+        """Write the new assignments and take the partitions as far as possible; return each
+        partition's error or None."""
         before = {tp: self._context.assignment(tp) for tp in wanted}
         dropped = {
             tp: replicas
@@ -154,27 +162,27 @@ class Reassignments:
             if (replicas := reassignment.dropped_replicas(before[tp], assignment))
         }
         results: Results = dict.fromkeys(wanted)
-        results.update(await self._losses(dropped, wanted))
+        results.update(await self._check_losses(dropped, wanted))
         changed = {
             tp: assignment
             for tp, assignment in wanted.items()
             if results[tp] is None and assignment != before[tp]
         }
-        results.update(await self._write(changed))
+        results.update(await self._write_assignments(changed))
         accepted = [tp for tp, error in results.items() if error is None]
         for partition in accepted:
             self._context.set_assignment(partition, wanted[partition])
             self._context.partitions_being_reassigned.add(partition)
-        self._step(1, [tp for tp in accepted if tp in changed])
+        self._log_step(1, [tp for tp in accepted if tp in changed])
         self._deletions.halt({tp.topic for tp in accepted}, "topic reassignment in progress")
         await self._drop({tp: dropped[tp] for tp in accepted if tp in dropped})
-        await self._go_on(accepted)
+        await self._advance(accepted)
         return results
 
-    async def _losses(
+    async def _check_losses(
         self, dropped: Mapping[TopicPartition, Sequence[int]], wanted: Assignments
     ) -> Results:
-        """Whose last replica in sync would be dropped."""
+        """Return an error for each partition that would drop its last replica in sync."""
         read, _ = await self._machines.leaderships.read(sorted(dropped))
         refused: Results = {}
         for partition, state in read.items():
@@ -186,9 +194,9 @@ class Reassignments:
                 refused[partition] = error
         return refused
 
-    async def _write(self, assignments: Assignments) -> Results:
-        """Into the topics' znodes; why some are not there."""
-        failed = await self._tools.store.change_assignments(assignments, self._tools.fence)
+    async def _write_assignments(self, assignments: Assignments) -> Results:
+        """Write assignments to the topics' znodes; return errors of topics that do not exist."""
+        failed = await self._services.store.change_assignments(assignments, self._services.fence)
         return {
             tp: KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, failed[tp.topic])
             for tp in assignments
@@ -196,7 +204,8 @@ class Reassignments:
         }
 
     async def _drop(self, dropped: Mapping[TopicPartition, Sequence[int]]) -> None:
-        """U3. One that leads hands over first, so that the partition is not left without."""
+        """Stop and delete these replicas (U3). If one of them is the leader, elect another one
+        first, so that the partition keeps a leader."""
         leading = [
             tp
             for tp, replicas in dropped.items()
@@ -211,8 +220,8 @@ class Reassignments:
 
     # ------------------------------------------------------------------------ catching up (phase A)
 
-    async def _go_on(self, partitions: Sequence[TopicPartition]) -> None:
-        """Start what has to catch up, complete what has."""
+    async def _advance(self, partitions: Sequence[TopicPartition]) -> None:
+        """Start replicas that must catch up; complete reassignments whose replicas are in sync."""
         ready = await self._ready(partitions)
         waiting = [tp for tp in partitions if tp not in ready]
         for partition in waiting:
@@ -222,9 +231,9 @@ class Reassignments:
             )
         led = [tp for tp in waiting if tp in self._context.leadership]
         await self._machines.raise_leader_epochs(led)
-        self._step(2, led)
+        self._log_step(2, led)
         await self._machines.change_replicas(self._to_start(waiting), ReplicaState.NEW)
-        self._step(3, waiting)
+        self._log_step(3, waiting)
         for partition in waiting:
             self._log.info(
                 f"Waiting for new replicas {self._target(partition)} for partition {partition} "
@@ -236,10 +245,10 @@ class Reassignments:
         return ",".join(map(str, target_replicas(self._context.assignment(partition))))
 
     async def _ready(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
-        """Those whose target replicas are in sync. The states are read, which arms their watches.
+        """Return the partitions whose target replicas are in sync. This reads the partition states
+        and arms the watches on them.
 
-        A partition that never had a leader has nothing to catch up with: whoever is alive of old
-        and new replicas begins it.
+        A partition that never had a leader gets one first, among all of its live replicas.
         """
         if not partitions:
             return []
@@ -254,9 +263,7 @@ class Reassignments:
         return [tp for tp in partitions if self._is_complete(tp)]
 
     async def _read(self, partitions: Sequence[TopicPartition]) -> None:
-        unreadable = await self._machines.leaderships.refresh(partitions, self._tools.watches.term)
-        for partition, why in unreadable.items():
-            self._log.error("partition_state_unreadable", partition=str(partition), why=why)
+        await self._machines.leaderships.refresh(partitions, self._services.watches.term)
 
     def _to_start(self, partitions: Iterable[TopicPartition]) -> list[PartitionAndReplica]:
         return [
@@ -279,36 +286,36 @@ class Reassignments:
     async def _complete(self, partitions: Sequence[TopicPartition]) -> None:
         if not partitions:
             return
-        self._step(4, partitions)
+        self._log_step(4, partitions)
         before = {tp: self._context.assignment(tp) for tp in partitions}
         added = [PartitionAndReplica(tp, r) for tp in partitions for r in before[tp].adding]
         await self._machines.change_replicas(added, ReplicaState.ONLINE)
-        self._step(5, partitions)
+        self._log_step(5, partitions)
         for partition, assignment in before.items():
             target = ReplicaAssignment(target_replicas(assignment))
             self._context.set_assignment(partition, target)
-        self._step(6, partitions)
+        self._log_step(6, partitions)
         done = await self._lead_by_target(before)
-        self._step(7, done)
+        self._log_step(7, done)
         removed = {tp: before[tp].removing for tp in done if before[tp].removing}
         await self._stop(removed)
-        self._step(8, done)
+        self._log_step(8, done)
         await self._delete(removed)
-        self._step(9, done)
+        self._log_step(9, done)
         changed = {tp: self._context.assignment(tp) for tp in done}
-        await self._write({tp: a for tp, a in changed.items() if a != before[tp]})
-        self._step(10, done)
-        await self._remove_wishes(changed, fulfilled=True)
+        await self._write_assignments({tp: a for tp, a in changed.items() if a != before[tp]})
+        self._log_step(10, done)
+        await self._remove_fulfilled_requests(changed)
         self._context.partitions_being_reassigned.difference_update(done)
-        self._step(11, done)
+        self._log_step(11, done)
         brokers = self._context.live_or_shutting_down_broker_ids()
         self._machines.send_update_metadata(brokers, done)
         await self._deletions.resume_for({tp.topic for tp in done})
-        self._step(12, done)
+        self._log_step(12, done)
 
     async def _lead_by_target(self, before: Assignments) -> list[TopicPartition]:
-        """B3. Those that target replicas lead now; the others go back to waiting: their old
-        replicas may hold what no other does."""
+        """Elect leaders among the target replicas (B3); return the partitions that have one. The
+        others return to step 4: only an old replica may hold all of their records."""
         moving = [tp for tp in before if reassignment.must_move_leader(self._context, tp)]
         await self._machines.change_partitions(
             moving, PartitionState.ONLINE, ElectionStrategy.REASSIGN
@@ -323,16 +330,17 @@ class Reassignments:
                 done.append(partition)
         return done
 
-    # -------------------------------------------------------------------------------- replicas go
+    # --------------------------------------------------------------------------- removed replicas
 
     async def _stop(self, removed: Mapping[TopicPartition, Sequence[int]]) -> None:
         await self._machines.change_replicas(_replicas(removed), ReplicaState.OFFLINE)
 
     async def _delete(self, removed: Mapping[TopicPartition, Sequence[int]]) -> None:
-        """Told to the brokers that are alive; nobody waits for the answer, as in Kafka. Who is
-        dead, or dies before it answers, is told again when it is back, which Kafka does not do."""
+        """Send StopReplica with deletion to the live brokers, without waiting for responses, as in
+        Kafka. A broker that has not responded gets the request again when it starts, which Kafka
+        does not do."""
         for partition, broker_id in _replicas(removed):
-            self._going.setdefault(broker_id, set()).add(partition)
+            self._pending_deletions.setdefault(broker_id, set()).add(partition)
         for state in (
             ReplicaState.DELETION_STARTED,
             ReplicaState.DELETION_SUCCESSFUL,
@@ -342,31 +350,45 @@ class Reassignments:
 
     # ---------------------------------------------------------------------------------- the znode
 
-    async def _remove_wishes(
-        self, partitions: Collection[TopicPartition], fulfilled: bool = False
-    ) -> None:
-        """Take these out of /admin/reassign_partitions; ``fulfilled``: where the wish is what the
-        partition has now. The node goes with its last wish."""
-        if not partitions:
-            return
+    async def _remove_requests(self, partitions: Collection[TopicPartition]) -> None:
+        """Remove these partitions from ``/admin/reassign_partitions``."""
+        if partitions:
+            requests = await self._requests_in_znode()
+            await self._write_requests(
+                requests, {tp: target for tp, target in requests.items() if tp not in partitions}
+            )
+
+    async def _remove_fulfilled_requests(self, partitions: Collection[TopicPartition]) -> None:
+        """Remove those of these partitions that now have the replicas that the znode requests."""
+        if partitions:
+            requests = await self._requests_in_znode()
+            rest = {
+                tp: target
+                for tp, target in requests.items()
+                if tp not in partitions or target != self._context.assignment(tp).replicas
+            }
+            await self._write_requests(requests, rest)
+
+    async def _requests_in_znode(self) -> Mapping[TopicPartition, tuple[int, ...]]:
         try:
-            wishes = await self._tools.store.reassignment()
+            return await self._services.store.reassignment()
         except MalformedZnode:
-            return  # nobody was served by it
-        rest = {
-            tp: target
-            for tp, target in wishes.items()
-            if tp not in partitions
-            or (fulfilled and target != self._context.assignment(tp).replicas)
-        }
-        if rest != wishes:
-            await self._tools.store.write_reassignment(rest, self._tools.fence)
-        for partition in sorted(wishes.keys() - rest.keys()):
+            return {}  # no reassignment was started from it, and ``on_znode`` has logged it
+
+    async def _write_requests(
+        self,
+        before: Mapping[TopicPartition, tuple[int, ...]],
+        rest: dict[TopicPartition, tuple[int, ...]],
+    ) -> None:
+        """Replace the requests in the znode by ``rest``; an empty ``rest`` deletes the znode."""
+        if rest != before:
+            await self._services.store.write_reassignment(rest, self._services.fence)
+        for partition in sorted(before.keys() - rest.keys()):
             self._log.info(
                 f"Removed partition {partition} from the list of reassigned partitions in zookeeper"
             )
 
-    def _step(self, number: int, partitions: Collection[TopicPartition]) -> None:
+    def _log_step(self, number: int, partitions: Collection[TopicPartition]) -> None:
         for partition in partitions:
             assignment = self._context.assignment(partition)
             self._log.info(

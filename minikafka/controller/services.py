@@ -1,4 +1,4 @@
-"""What every duty of an elected controller works with."""
+"""The collaborators that the parts of an elected controller share."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from dataclasses import dataclass, field
 
 from minikafka.controller.channel_manager import ControllerChannels
 from minikafka.controller.config import ControllerConfig
-from minikafka.controller.elector import StoreSource
 from minikafka.controller.state_machines import StateMachines
 from minikafka.controller.watches import Watches
 from minikafka.core.controller.context import ControllerContext
 from minikafka.kernel.events import EventLog
 from minikafka.kernel.ports import Entropy
+from minikafka.zookeeper.session import ZkSession
 from minikafka.zookeeper.store import ZkStore
 
 
 @dataclass(frozen=True, slots=True)
-class Tools:
-    """One set per controller, shared by its duties; used from the event task only."""
+class ControllerServices:
+    """One instance per controller. Use it from the controller's event task only."""
 
     config: ControllerConfig
     context: ControllerContext
-    zk: StoreSource = field(repr=False)
+    zk: ZkSession = field(repr=False)
     watches: Watches = field(repr=False)
     machines: StateMachines = field(repr=False)
     channels: ControllerChannels = field(repr=False)
@@ -30,10 +30,10 @@ class Tools:
 
     @property
     def store(self) -> ZkStore:
-        """On the current session."""
+        """The store on the current ZooKeeper session."""
         return self.zk.store
 
     @property
     def fence(self) -> int:
-        """The version of /controller_epoch that every write of this term is conditional on."""
-        return self.context.epoch_zk_version
+        """The version of ``/controller_epoch`` that every write of this term is conditional on."""
+        return self.context.fence

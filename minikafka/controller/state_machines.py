@@ -1,4 +1,19 @@
-"""Runs the two state machines against ZooKeeper and the brokers: read, plan, write, apply, send."""
+"""The driver of the partition and replica state machines: read, plan, write, apply, send.
+
+``core/controller/partition_machine`` and ``replica_machine`` decide; they are pure. For each change
+of states this module
+
+1. reads the state znodes that the plan needs, as far as the cached ones are not good enough,
+2. lets the machine ``plan``: which states change, and which znodes to write at which versions,
+3. writes the znodes in conditional multis, fenced by the version of ``/controller_epoch``,
+4. lets the machine ``apply`` the results to the context and to the request batch,
+5. repeats this for the znodes that another writer changed meanwhile,
+6. sends the requests of the batch.
+
+A change of thousands of partitions is cut into slices of ``SLICE``, and each slice is sent when its
+writes are done. So the brokers work on the first slices while later ones are written, and other
+tasks of this broker run in between.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +23,25 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
+from minikafka.controller.channel_manager import ControllerChannels
 from minikafka.controller.config import ControllerConfig
-from minikafka.controller.elector import StoreSource
-from minikafka.controller.event_history import Journal
+from minikafka.controller.event_history import EventHistory
 from minikafka.controller.metrics import UNCLEAN_ELECTIONS
-from minikafka.controller.znode_reads import Leaderships, read_topic_configs
+from minikafka.controller.znode_reads import Leaderships, read_topic_configs, trust_all
 from minikafka.core.controller import partition_machine, reassignment, replica_machine
 from minikafka.core.controller.context import ControllerContext
 from minikafka.core.controller.election import ElectionStrategy
 from minikafka.core.controller.partition_machine import PartitionOutcome, PartitionPlan
 from minikafka.core.controller.replica_machine import ReplicaOutcome
-from minikafka.core.controller.request_batch import BrokerRequest, RequestBatch
-from minikafka.core.controller.states import PartitionState, ReplicaState
-from minikafka.core.controller.writes import States, WriteResults
+from minikafka.core.controller.request_batch import RequestBatch
+from minikafka.core.controller.states import (
+    PartitionState,
+    ReplicaState,
+    States,
+    WriteResults,
+    check_first_state,
+    check_next_state,
+)
 from minikafka.kernel.cluster import (
     LeaderAndIsr,
     LeaderIsrAndControllerEpoch,
@@ -30,52 +51,51 @@ from minikafka.kernel.cluster import (
 from minikafka.kernel.events import event_log
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import CoordinationError
+from minikafka.zookeeper.session import ZkSession
 
 T = TypeVar("T")
 
 _UNCLEAN_KEY = "unclean.leader.election.enable"
 _LOUD = (PartitionState.NEW, PartitionState.ONLINE)
-# So many changes, and the brokers are told what is settled: they work on it while the rest is
-# written, and nobody is kept waiting by ten thousand partitions in one breath.
-SLICE = 1000
+SLICE = 1000  # changes that are written and sent together
 
 
 class StateMachines:
-    """One batch of requests per call, sent when its last write is done; of thousands of changes
-    one per slice.
+    """Each public method changes states, writes the znodes and sends one batch of requests, or one
+    for each slice. Methods raise ``ControllerMoved``.
 
-    A znode that somebody else wrote meanwhile is read again and planned again, as often as it
-    takes: a leader changes its ISR now and then, not all the time. Raises ``ControllerMoved``.
+    If another writer changed a znode meanwhile, the znode is read and planned again, without a
+    limit of attempts: leaders change an ISR only now and then.
     """
 
     def __init__(
         self,
         context: ControllerContext,
         config: ControllerConfig,
-        zk: StoreSource,
-        send: Callable[[BrokerRequest], None],
+        zk: ZkSession,
+        channels: ControllerChannels,
         metrics: Metrics,
-        journal: Journal,
+        history: EventHistory,
     ) -> None:
-        self._journal = journal
+        self._history = history
         self._context = context
         self._config = config
         self._zk = zk
-        self._send = send
+        self._channels = channels
         self._metrics = metrics
         self.unclean_by_default = config.unclean_leader_election_enable
-        self.leaderships = Leaderships(context, zk)
-        self._elected: set[TopicPartition] = set()  # during this event: all brokers know of it
-        self._batch = RequestBatch(config.broker_id, context, config.inter_broker_listener_name)
         self._log = event_log("state-change", controller=config.broker_id)
+        self.leaderships = Leaderships(context, zk, self._log)
+        self._elected: set[TopicPartition] = set()  # elections of this event, sent to all brokers
+        self._batch = RequestBatch(config.broker_id, context, config.inter_broker_listener_name)
 
     def new_event(self) -> None:
-        """What was known for sure may be old again."""
+        """Forget which states are fresh: another event begins."""
         self.leaderships.new_event()
         self._elected.clear()
 
     def clear(self) -> None:
-        """Forget what was not sent: somebody else decides now."""
+        """Drop requests that were not sent: this broker is not the controller any more."""
         self._batch.clear()
 
     # ------------------------------------------------------------------------------- partitions
@@ -86,7 +106,8 @@ class StateMachines:
         target: PartitionState,
         strategy: ElectionStrategy | None = None,
     ) -> dict[TopicPartition, LeaderAndIsr]:
-        """Take partitions to ``target``; the leaderships that came of it."""
+        """Take partitions to the state ``target``; return the new leaders of those that were
+        elected. ``strategy`` is needed for the target Online only."""
         elected: dict[TopicPartition, LeaderAndIsr] = {}
         for some, unfinished in _slices(partitions, _topic):
             if elected:
@@ -103,14 +124,13 @@ class StateMachines:
     ) -> dict[TopicPartition, LeaderAndIsr]:
         elected: dict[TopicPartition, LeaderAndIsr] = {}
         self._batch.new_batch()
-        wanted = partition_machine.to_read(self._context, pending, target)
-        read, unreadable = await self.leaderships.read(wanted, lambda *_: True)
+        to_read = partition_machine.to_read(self._context, pending, target)
+        read, unreadable = await self.leaderships.read(to_read, trust_all)
         while pending:
-            self._log_unreadable(unreadable)
             pending = [tp for tp in pending if tp not in unreadable]
             unclean = await self._unclean_topics(read, strategy)
             plan = partition_machine.plan(self._context, pending, target, strategy, read, unclean)
-            plan, doubtful = self._set_doubts_aside(plan, read)
+            plan, doubtful = self._without_doubtful_refusals(plan, read)
             results = await self._write(plan.creates, plan.updates)
             outcome = partition_machine.apply(self._context, self._batch, plan, results)
             self._log_partitions(plan, outcome, strategy)
@@ -122,11 +142,12 @@ class StateMachines:
             self._elected.update(elected)
         return elected
 
-    def _set_doubts_aside(
+    def _without_doubtful_refusals(
         self, plan: PartitionPlan, read: States
     ) -> tuple[PartitionPlan, list[TopicPartition]]:
-        """A refusal that rests on what was remembered does not stand: nothing is written that
-        would find the error. Those partitions are to be read, and planned again."""
+        """Remove the refusals that are based on a cached state, and return their partitions. No
+        conditional write would reveal that the state is outdated, so they are read and planned
+        again."""
         doubtful = [
             refusal.subject
             for refusal in plan.refusals
@@ -138,7 +159,7 @@ class StateMachines:
     async def trigger_online_partitions(
         self, topic: str | None = None
     ) -> dict[TopicPartition, LeaderAndIsr]:
-        """Seek leaders for all partitions (of ``topic``, if given) that have none
+        """Elect leaders for all partitions without one, or for those of ``topic`` if it is given
         (triggerOnlinePartitionStateChange)."""
         waiting = partition_machine.to_trigger_online(self._context, topic)
         return await self.change_partitions(
@@ -148,7 +169,7 @@ class StateMachines:
     async def _unclean_topics(
         self, read: States, strategy: ElectionStrategy | None
     ) -> frozenset[str]:
-        """Topics whose configuration allows an unclean leader, of those that need one."""
+        """Return the topics that need an unclean leader and whose configuration allows it."""
         if strategy is not ElectionStrategy.OFFLINE:
             return frozenset()
         lost = partition_machine.without_live_isr(self._context, read)
@@ -156,9 +177,7 @@ class StateMachines:
         if not topics:
             return frozenset()
         default = str(self.unclean_by_default)
-        configs, unreadable = await read_topic_configs(self._zk.store, topics)
-        for topic, why in unreadable.items():
-            self._log.error("topic_config_unreadable", topic=topic, why=why)
+        configs = await read_topic_configs(self._zk.store, topics, self._log)
         return frozenset(
             topic
             for topic, config in configs.items()
@@ -178,7 +197,7 @@ class StateMachines:
                 f"brokers {live}. There's potential data loss."
             )
         for change in outcome.changes:
-            self._journal.transition(epoch, change)
+            self._history.transition(epoch, change)
             facts = {"partition": str(change.subject), "epoch": epoch}
             facts |= {"before": str(change.before), "after": str(change.after)}
             facts |= _leadership_facts(change.leadership)
@@ -209,8 +228,8 @@ class StateMachines:
     async def change_replicas(
         self, replicas: Sequence[PartitionAndReplica], target: ReplicaState
     ) -> None:
-        """Take replicas to ``target``, those of one broker at a time. A partition is told of once
-        for all its replicas that are named one after the other."""
+        """Take replicas to the state ``target``, broker by broker. Replicas of a partition that
+        follow each other in ``replicas`` are in the same slice, so one request covers them."""
         slices = _slices(replicas, lambda replica: replica.topic_partition.topic)
         for place, (some, unfinished) in enumerate(slices):
             if place:
@@ -224,9 +243,8 @@ class StateMachines:
         self, broker_id: int, pending: Sequence[PartitionAndReplica], target: ReplicaState
     ) -> None:
         while pending:
-            wanted = replica_machine.to_read(self._context, pending, target)
-            read, unreadable = await self.leaderships.read(wanted, partial(_in_isr, broker_id))
-            self._log_unreadable(unreadable)
+            to_read = replica_machine.to_read(self._context, pending, target)
+            read, unreadable = await self.leaderships.read(to_read, partial(_in_isr, broker_id))
             pending = [r for r in pending if r.topic_partition not in unreadable]
             plan = replica_machine.plan(self._context, broker_id, pending, target, read)
             results = await self._write({}, plan.updates)
@@ -240,7 +258,7 @@ class StateMachines:
     def _log_replicas(self, outcome: ReplicaOutcome) -> None:
         epoch = self._context.epoch
         for change in outcome.changes:
-            self._journal.transition(epoch, change)
+            self._history.transition(epoch, change)
             self._log.debug(
                 "replica_state_changed",
                 partition=str(change.subject.topic_partition),
@@ -261,24 +279,20 @@ class StateMachines:
                 reason=refusal.reason,
             )
 
-    def _log_unreadable(self, unreadable: Mapping[TopicPartition, str]) -> None:
-        for partition, why in unreadable.items():
-            self._log.error("partition_state_unreadable", partition=str(partition), why=why)
-
     # ------------------------------------------------------------------------------ leader epochs
 
     async def raise_leader_epochs(self, partitions: Sequence[TopicPartition]) -> None:
-        """The same leaders in a new epoch, which makes them take over their assignment; every
-        replica hears of it, new ones that they are new (updateLeaderEpochAndSendRequest)."""
+        """Increment the leader epochs without a change of leader, so that the leaders apply changed
+        assignments (updateLeaderEpochAndSendRequest). All replicas get a LeaderAndIsr request, in
+        which replicas that are being added are marked as new."""
         for some, unfinished in _slices(partitions, _topic):
             await self._raise_leader_epochs(some)
             self._flush(unfinished)
 
     async def _raise_leader_epochs(self, pending: Sequence[TopicPartition]) -> None:
         self._batch.new_batch()
-        read, unreadable = await self.leaderships.read(pending, lambda *_: True)
+        read, _ = await self.leaderships.read(pending, trust_all)
         while pending:
-            self._log_unreadable(unreadable)
             raised, refused = reassignment.plan_epochs(self._context, read)
             results = await self._write({}, raised)
             written, pending = reassignment.apply_epochs(self._context, self._batch, results)
@@ -293,14 +307,14 @@ class StateMachines:
             for partition, reason in refused.items():
                 self._log.error("leader_epoch_not_raised", partition=str(partition), reason=reason)
             self.leaderships.outdated(pending)
-            read, unreadable = await self.leaderships.read(pending)
+            read, _ = await self.leaderships.read(pending)
 
     # --------------------------------------------------------------------------------- requests
 
     def send_update_metadata(
         self, broker_ids: Iterable[int], partitions: Iterable[TopicPartition] = ()
     ) -> None:
-        """Tell these brokers who is live, and who leads these partitions."""
+        """Send UpdateMetadata to these brokers, with all live brokers and these partitions."""
         self._batch.new_batch()
         self._batch.add_update_metadata(broker_ids, partitions)
         self._flush()
@@ -308,7 +322,7 @@ class StateMachines:
     def send_stop_replicas(
         self, broker_id: int, partitions: Iterable[TopicPartition], delete: bool = False
     ) -> None:
-        """Tell a broker to stop following, ahead of what ZooKeeper takes its time for."""
+        """Send StopReplica to a broker at once, before the slower writes to ZooKeeper."""
         self._batch.new_batch()
         for partition in partitions:
             self._batch.add_stop_replica((broker_id,), partition, delete)
@@ -327,20 +341,25 @@ class StateMachines:
                 topics=len(request.message.topic_states),
                 epoch=self._context.epoch,
             )
-            self._send(request)
+            assert request.message.controller_epoch == self._context.epoch
+            self._channels.send(request)
 
     async def _write(
         self,
         creates: Mapping[TopicPartition, LeaderIsrAndControllerEpoch],
         updates: Mapping[TopicPartition, LeaderIsrAndControllerEpoch],
     ) -> WriteResults:
-        store, fence = self._zk.store, self._context.epoch_zk_version
+        store, fence = self._zk.store, self._context.fence
         results: dict[TopicPartition, LeaderAndIsr | CoordinationError] = {}
+        for partition, state in creates.items():
+            check_first_state(state, self._context.epoch, self._context.assignment(partition))
+        for partition, state in updates.items():
+            check_next_state(self._context.leadership[partition], state, self._context.epoch)
         if creates:
             results.update(await store.create_states(creates, fence))
         if updates:
-            wanted = {tp: state.leader_and_isr for tp, state in updates.items()}
-            results.update(await store.update_states(wanted, self._context.epoch, fence))
+            states = {tp: state.leader_and_isr for tp, state in updates.items()}
+            results.update(await store.update_states(states, self._context.epoch, fence))
         self.leaderships.written(tp for tp, r in results.items() if isinstance(r, LeaderAndIsr))
         return results
 
@@ -348,7 +367,7 @@ class StateMachines:
 def _slices(
     items: Sequence[T], topic: Callable[[T], str]
 ) -> Iterator[tuple[Sequence[T], frozenset[str]]]:
-    """Each with those of its topics, and of the slices' before it, that are not all told yet."""
+    """Cut ``items`` into slices; with each, yield the topics that continue in a later slice."""
     if len(items) <= SLICE:
         if items:
             yield items, frozenset()
@@ -364,7 +383,7 @@ def _topic(partition: TopicPartition) -> str:
 
 
 def _in_isr(broker_id: int, _: TopicPartition, state: LeaderIsrAndControllerEpoch) -> bool:
-    """A remembered ISR with the replica in it is certain to mean a conditional write."""
+    """Trust a cached state whose ISR contains the broker: removing it is a conditional write."""
     return broker_id in state.leader_and_isr.isr
 
 

@@ -1,49 +1,51 @@
-"""Topics that come, go, grow or change their ISRs, and internal topics that lack replicas."""
+"""The controller's handling of topics: created, removed, given more partitions, changed ISRs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
-from minikafka.controller.isr_removal import LeavingReplicas
+from minikafka.controller.isr_removal import IsrRemovals
 from minikafka.controller.reassignment import Reassignments
-from minikafka.controller.services import Tools
+from minikafka.controller.services import ControllerServices
 from minikafka.controller.topic_deletion import TopicDeletions
 from minikafka.controller.znode_reads import read_assignments, read_isr_changes
 from minikafka.core.controller.election import ElectionStrategy
 from minikafka.core.controller.events import ApiPartitionReassignment
-from minikafka.core.controller.internal_replicas import missing_replicas
+from minikafka.core.controller.placement import missing_replicas
 from minikafka.core.controller.states import PartitionState, ReplicaState
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.zookeeper.store import TopicAssignment
 
 
-class TopicDuties:
-    """Called with the topics in ZooKeeper as the truth. Raises ``ControllerMoved``."""
+class TopicChanges:
+    """Handlers that compare the topics in ZooKeeper with the context and act on the difference.
+    They raise ``ControllerMoved``."""
 
-    def __init__(self, tools: Tools, deletions: TopicDeletions) -> None:
-        self._tools = tools
-        self._context = tools.context
-        self._machines = tools.machines
+    def __init__(self, services: ControllerServices, deletions: TopicDeletions) -> None:
+        self._services = services
+        self._context = services.context
+        self._machines = services.machines
         self._deletions = deletions
-        self._log = tools.log
+        self._log = services.log
 
     # ----------------------------------------------------------------------------------- events
 
     async def on_topic_change(self) -> None:
-        """Compare /brokers/topics with what is known."""
-        topics = set(await self._tools.store.topics(self._tools.watches.term))
+        """Find topics that were created, and topics whose znode is gone."""
+        topics = set(await self._services.store.topics(self._services.watches.term))
         deleted = sorted(self._context.all_topics - topics)
         for topic in deleted:
             self._context.remove_topic(topic)
-        created = await self.learn_topics(sorted(topics - self._context.all_topics))
+        created = await self.add_topics(sorted(topics - self._context.all_topics))
         self._log.info("topics_changed", new=sorted({tp.topic for tp in created}), deleted=deleted)
         if created:
             await self._on_new_topic_creation(created)
 
     async def on_partition_modifications(self, topic: str) -> None:
-        """The assignment of a topic was written anew: by us, or because it grows."""
-        if topic not in self._context.all_topics:  # it was garbled when we met it
+        """Find partitions that were added to a topic. The controller's own writes of an assignment
+        also come here, and add none."""
+        if topic not in self._context.all_topics:  # its znode was malformed when it was first read
             await self.on_topic_change()
             return
         found = await self._read([topic])
@@ -57,12 +59,12 @@ class TopicDuties:
         if not added:
             return
         if self._context.is_queued_for_deletion(topic):
-            self._log.warning("growth_of_doomed_topic_undone", topic=topic, partitions=len(added))
-            await self._tools.store.set_topic_assignment(
+            self._log.warning("partition_growth_reverted", topic=topic, partitions=len(added))
+            await self._services.store.set_topic_assignment(
                 topic,
                 self._context.topic_ids.get(topic),
                 dict(self._context.assignments.get(topic, {})),
-                self._tools.fence,
+                self._services.fence,
             )
             return
         for partition in added:
@@ -71,24 +73,22 @@ class TopicDuties:
         await self._on_new_partition_creation(added)
 
     async def on_isr_change(self) -> list[TopicPartition]:
-        """Leaders changed their ISRs: all brokers hear of it, then the notices go. Whose they
-        were."""
-        sequences = await self._tools.store.isr_changes(self._tools.watches.term)
-        partitions, unreadable = await read_isr_changes(self._tools.store, sequences)
-        for why in unreadable:
-            self._log.error("isr_change_unreadable", why=why)
+        """Send the ISRs that leaders have changed to all brokers and delete the notifications.
+        Return the partitions."""
+        sequences = await self._services.store.isr_changes(self._services.watches.term)
+        partitions = await read_isr_changes(self._services.store, sequences, self._log)
         known = sorted(tp for tp in partitions if self._context.assignment(tp).replicas)
         if known:
-            await self.refresh_leadership(known)
+            await self._machines.leaderships.refresh(known)
             brokers = self._context.live_or_shutting_down_broker_ids()
             self._machines.send_update_metadata(brokers, known)
-        await self._tools.store.delete_isr_changes(sequences, self._tools.fence)
+        await self._services.store.delete_isr_changes(sequences, self._services.fence)
         return known
 
     # ------------------------------------------------------------------------- into the context
 
-    async def learn_topics(self, topics: Sequence[str]) -> list[TopicPartition]:
-        """Take new topics into the context, watching each; their partitions."""
+    async def add_topics(self, topics: Sequence[str]) -> list[TopicPartition]:
+        """Read and watch these topics and add them to the context; return their partitions."""
         found = await self._read(topics)
         partitions: list[TopicPartition] = []
         for topic in sorted(found):
@@ -99,41 +99,34 @@ class TopicDuties:
                 self._context.set_assignment(partitions[-1], assignment)
         return partitions
 
-    async def refresh_leadership(self, partitions: Sequence[TopicPartition]) -> None:
-        """Read the state znodes of these partitions into the context."""
-        unreadable = await self._machines.leaderships.refresh(partitions)
-        for partition, why in unreadable.items():
-            self._log.error("partition_state_unreadable", partition=str(partition), why=why)
-
     async def _read(self, topics: Sequence[str]) -> dict[str, TopicAssignment]:
-        found, unreadable = await read_assignments(
-            self._tools.store, topics, self._tools.watches.term
+        return await read_assignments(
+            self._services.store, topics, self._services.watches.term, self._log
         )
-        for topic, why in unreadable.items():
-            self._log.error("topic_unreadable", topic=topic, why=why)
-        return found
 
     async def _topic_id(self, topic: str, found: Mapping[str, TopicAssignment]) -> UUID:
-        """The topic's id; a topic from before Kafka 2.8, or made by a tool, gets one now."""
+        """Return the topic's id. A topic without one (created before Kafka 2.8, or by a tool) gets
+        an id, which is written to its znode."""
         known = found[topic].topic_id
         if known is not None:
             return known
-        made = UUID(bytes=self._tools.entropy.random_bytes(16), version=4)
-        await self._tools.store.set_topic_assignment(
-            topic, made, found[topic].partitions, self._tools.fence
+        made = UUID(bytes=self._services.entropy.random_bytes(16), version=4)
+        await self._services.store.set_topic_assignment(
+            topic, made, found[topic].partitions, self._services.fence
         )
         return made
 
     # ------------------------------------------------------------------------------- call-backs
 
     async def _on_new_topic_creation(self, partitions: Sequence[TopicPartition]) -> None:
-        """The topics' own watches are set already: they were armed by the reading."""
+        """Kafka registers watches on the new topics here; ``add_topics`` has armed them already."""
         listed = ",".join(map(str, partitions))
         self._log.info(f"New topic creation callback for {listed}")
         await self._on_new_partition_creation(partitions)
 
     async def _on_new_partition_creation(self, partitions: Sequence[TopicPartition]) -> None:
-        """Exactly four steps: partitions New, replicas New, partitions Online, replicas Online."""
+        """Take the partitions to New, their replicas to New, the partitions to Online (which elects
+        the first leaders), and the replicas to Online."""
         listed = ",".join(map(str, partitions))
         self._log.info(f"New partition creation callback for {listed}")
         machines = self._machines
@@ -147,21 +140,26 @@ class TopicDuties:
 
 
 class InternalTopics:
-    """Looks whenever brokers or topics have come, a reassignment may have ended, and after a
-    failover; not before the dead have left the ISRs. Kafka has no such thing: it waits with the
-    creation. Raises ``ControllerMoved``."""
+    """Adds replicas to internal topics that were created while too few brokers were alive.
+
+    Kafka does not create an internal topic before there are enough brokers. Here it is created at
+    once, and gets its missing replicas by a reassignment when brokers join. ``widen`` is called
+    after a failover and after events that may make it possible. It raises ``ControllerMoved``.
+    """
 
     def __init__(
-        self, tools: Tools, reassignments: Reassignments, leaving: LeavingReplicas
+        self, services: ControllerServices, reassignments: Reassignments, isr_removals: IsrRemovals
     ) -> None:
-        self._context = tools.context
-        self._factors = tools.config.internal_replication_factors
+        self._context = services.context
+        self._factors = services.config.internal_replication_factors
         self._reassignments = reassignments
-        self._leaving = leaving
-        self._log = tools.log
+        self._isr_removals = isr_removals
+        self._log = services.log
 
     async def widen(self) -> None:
-        if self._leaving:
+        """Start a reassignment of the partitions that can have more replicas now. Do nothing while
+        removals of dead replicas from ISRs are pending."""
+        if self._isr_removals:
             return
         targets = missing_replicas(self._context, self._factors)
         if not targets:

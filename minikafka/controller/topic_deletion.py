@@ -1,10 +1,10 @@
-"""Carries topic deletions through: stop, delete, forget (Kafka's TopicDeletionManager)."""
+"""The controller's deletion of topics (Kafka's TopicDeletionManager)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from minikafka.controller.services import Tools
+from minikafka.controller.services import ControllerServices
 from minikafka.core.controller import topic_deletion
 from minikafka.core.controller.events import TopicDeletionStopReplicaResponseReceived
 from minikafka.core.controller.states import PartitionState, ReplicaState
@@ -12,95 +12,102 @@ from minikafka.kernel.cluster import PartitionAndReplica
 
 
 class TopicDeletions:
-    """A deletion waits while a replica's broker is away or its partition is being reassigned, and
-    goes on when ``resume_for`` says that this may be over. Raises ``ControllerMoved``."""
+    """The topics in ``/admin/delete_topics``: stop their replicas, delete these, remove the znodes.
 
-    def __init__(self, tools: Tools) -> None:
-        self._tools = tools
-        self._context = tools.context
-        self._log = tools.log
+    A deletion is halted while a replica's broker is dead or one of its partitions is being
+    reassigned. ``resume_for`` continues it. Methods raise ``ControllerMoved``.
+    """
+
+    def __init__(self, services: ControllerServices) -> None:
+        self._services = services
+        self._context = services.context
+        self._log = services.log
 
     async def init(self, topics: Sequence[str]) -> None:
-        """At failover: take over the list; nothing is told to brokers yet."""
-        if not self._tools.config.delete_topic_enable:
+        """Read the list into the context during a failover. Requests to brokers follow later."""
+        if not self._services.config.delete_topic_enable:
             await self._refuse(topics)
             return
         topic_deletion.queue(self._context, topics)
         topic_deletion.halt(self._context, topic_deletion.ineligible_at_failover(self._context))
 
     async def on_topic_deletion(self) -> None:
-        """The list in /admin/delete_topics changed."""
-        wanted = await self._tools.store.topic_deletions(self._tools.watches.term)
-        unknown = [topic for topic in wanted if topic not in self._context.all_topics]
+        """Start the deletions that were added to ``/admin/delete_topics``."""
+        listed = await self._services.store.topic_deletions(self._services.watches.term)
+        unknown = [topic for topic in listed if topic not in self._context.all_topics]
         if unknown:
-            self._log.warning("ignored_deletion_of_unknown_topics", topics=unknown)
-            await self._tools.store.delete_topic_deletions(unknown, self._tools.fence)
-        topics = [topic for topic in wanted if topic in self._context.all_topics]
-        if not self._tools.config.delete_topic_enable:
+            self._log.warning("unknown_topic_deletions_ignored", topics=unknown)
+            await self._services.store.delete_topic_deletions(unknown, self._services.fence)
+        topics = [topic for topic in listed if topic in self._context.all_topics]
+        if not self._services.config.delete_topic_enable:
             await self._refuse(topics)
         elif topics:
             self._log.info("topic_deletion_requested", topics=topics)
             topic_deletion.queue(self._context, topics)
             moving = {tp.topic for tp in self._context.partitions_being_reassigned}
             self.halt(moving.intersection(topics), "topic reassignment in progress")
-            await self.go_on()
+            await self.resume_deletions()
 
     async def _refuse(self, topics: Sequence[str]) -> None:
         if topics:
             self._log.info("topic_deletion_is_disabled", topics=topics)
-            await self._tools.store.delete_topic_deletions(topics, self._tools.fence)
+            await self._services.store.delete_topic_deletions(topics, self._services.fence)
 
     async def on_stop_replica_response(
-        self, answer: TopicDeletionStopReplicaResponseReceived
+        self, response: TopicDeletionStopReplicaResponseReceived
     ) -> None:
-        """A broker deleted replicas, or could not."""
+        """Note which replicas a broker has deleted, and which it could not delete."""
         failed, deleted = topic_deletion.failed_and_deleted(
-            self._context, answer.broker_id, answer.error, answer.partition_errors.items()
+            self._context, response.broker_id, response.error, response.partition_errors.items()
         )
         await self.fail(failed)
         if deleted:
-            await self._tools.machines.change_replicas(deleted, ReplicaState.DELETION_SUCCESSFUL)
-            await self.go_on()
+            await self._services.machines.change_replicas(deleted, ReplicaState.DELETION_SUCCESSFUL)
+            await self.resume_deletions()
 
     async def fail(self, replicas: Sequence[PartitionAndReplica]) -> None:
-        """These replicas cannot be deleted now: their topics wait (failReplicaDeletion)."""
-        doomed, _ = topic_deletion.split_by_deletion(self._context, replicas)
-        if not doomed:
+        """Halt the deletion of these replicas' topics: the replicas cannot be deleted now
+        (failReplicaDeletion). Replicas of other topics are ignored."""
+        failed, _ = topic_deletion.split_by_deletion(self._context, replicas)
+        if not failed:
             return
-        await self._tools.machines.change_replicas(doomed, ReplicaState.DELETION_INELIGIBLE)
-        self.halt({r.topic_partition.topic for r in doomed}, "replica deletion failure")
-        await self.go_on()
+        await self._services.machines.change_replicas(failed, ReplicaState.DELETION_INELIGIBLE)
+        self.halt({r.topic_partition.topic for r in failed}, "replica deletion failure")
+        await self.resume_deletions()
 
     def halt(self, topics: Iterable[str], reason: str) -> None:
+        """Do not start or retry the deletion of these topics until ``resume_for``."""
         halted = topic_deletion.halt(self._context, topics)
         if halted:
             self._log.info("topic_deletion_halted", topics=halted, reason=reason)
 
     async def resume_for(self, topics: Iterable[str]) -> None:
-        """What kept these topics from being deleted may be over."""
+        """Retry the deletion of those ``topics`` that are to be deleted: what halted it may be
+        over."""
         if topic_deletion.resume(self._context, topics):
-            await self.go_on()
+            await self.resume_deletions()
 
-    async def go_on(self) -> None:
-        """Do for every waiting topic what can be done now (resumeDeletions)."""
-        if not self._tools.config.delete_topic_enable:
+    async def resume_deletions(self) -> None:
+        """Take every topic to be deleted one step further if possible (resumeDeletions)."""
+        if not self._services.config.delete_topic_enable:
             return
         step = topic_deletion.next_step(self._context)
         for topic in step.complete:
             await self._complete(topic)
-        await self._tools.machines.change_replicas(step.retry, ReplicaState.OFFLINE)
+        await self._services.machines.change_replicas(step.retry, ReplicaState.OFFLINE)
         if step.start:
             await self._start(step.start)
 
     async def _start(self, topics: Sequence[str]) -> None:
-        """Partitions end, brokers hear of it, replicas stop and are deleted."""
+        """Take the partitions to NonExistent, tell all brokers by UpdateMetadata, and stop and
+        delete the replicas on live brokers."""
         self._log.info("topic_deletion_started", topics=list(topics))
-        machines = self._tools.machines
-        unseen = topic_deletion.unseen(self._context, topics)
-        ending = [tp for topic in unseen for tp in self._context.partitions_for_topic(topic)]
+        machines = self._services.machines
+        first_time = topic_deletion.not_started(self._context, topics)
+        ending = [tp for topic in first_time for tp in self._context.partitions_for_topic(topic)]
         await machines.change_partitions(ending, PartitionState.OFFLINE)
         await machines.change_partitions(ending, PartitionState.NON_EXISTENT)
-        self._context.topics_with_deletion_started.update(unseen)
+        self._context.topics_with_deletion_started.update(first_time)
         machines.send_update_metadata(
             self._context.live_or_shutting_down_broker_ids(),
             [tp for topic in topics for tp in self._context.partitions_for_topic(topic)],
@@ -112,9 +119,10 @@ class TopicDeletions:
         self.halt(replicas.halted, "offline replicas")
 
     async def _complete(self, topic: str) -> None:
-        """Every replica is deleted: nothing of the topic stays, last of all its wish to go."""
-        gone = self._context.replicas_in_state(topic, ReplicaState.DELETION_SUCCESSFUL)
-        await self._tools.machines.change_replicas(gone, ReplicaState.NON_EXISTENT)
-        await self._tools.store.delete_topic(topic, self._tools.fence)
+        """Remove a topic whose replicas are all deleted from ZooKeeper and from the context. Its
+        entry in ``/admin/delete_topics`` is removed last."""
+        deleted = self._context.replicas_in_state(topic, ReplicaState.DELETION_SUCCESSFUL)
+        await self._services.machines.change_replicas(deleted, ReplicaState.NON_EXISTENT)
+        await self._services.store.delete_topic(topic, self._services.fence)
         self._context.remove_topic(topic)
         self._log.info("topic_deletion_completed", topic=topic)

@@ -1,4 +1,4 @@
-"""Turns ZooKeeper watches into events on the controller's queue, and does nothing else."""
+"""The watches of a controller: each puts an event on the controller's queue, and nothing more."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _CHILDREN: dict[str, type[ControllerEvent]] = {
     paths.LOG_DIR_EVENTS: LogDirEventNotification,
 }
 
-# However these change, they are read again, which also arms the watch again.
+# For these znodes creation, change and deletion mean the same event.
 _NODES: dict[str, type[ControllerEvent]] = {
     paths.REASSIGN_PARTITIONS: ZkPartitionReassignment,
     paths.PREFERRED_REPLICA_ELECTION: PreferredReplicaElection,
@@ -38,8 +38,8 @@ _NODES: dict[str, type[ControllerEvent]] = {
 
 
 def event_of(watch: WatchEvent) -> ControllerEvent | None:
-    """What a watch means; ``None`` for what another watch tells (a topic that goes is a change of
-    the children of /brokers/topics)."""
+    """Return the event for a fired watch, or None if another watch reports the same change (the
+    deletion of a topic also changes the children of ``/brokers/topics``)."""
     parent, _, name = watch.path.rpartition("/")
     if watch.path == paths.CONTROLLER:
         return Reelect() if watch.kind is WatchKind.DELETED else ControllerChange()
@@ -58,10 +58,10 @@ def event_of(watch: WatchEvent) -> ControllerEvent | None:
 
 
 class Watches:
-    """One watch on /controller on every broker; all others only while it is the controller.
+    """Every broker watches ``/controller``; the controller also watches the rest of the cluster.
 
-    ZooKeeper's watches fire once and cannot be taken back, so those of an earlier term (or of an
-    earlier session) are deaf instead: their watcher knows the term it was made in.
+    A ZooKeeper watch fires once and cannot be cancelled. So a watch that was armed in an earlier
+    term, or on an earlier session, is ignored when it fires: each term has its own watcher.
     """
 
     def __init__(self, put: Callable[[ControllerEvent], None]) -> None:
@@ -70,7 +70,7 @@ class Watches:
         self._armed_on: int | None = None  # the session that the watch on /controller is set on
 
     def begin_term(self) -> None:
-        """This broker was elected."""
+        """Create the watcher of a new term."""
 
         def fired(watch: WatchEvent) -> None:
             if self._term is fired:
@@ -79,17 +79,17 @@ class Watches:
         self._term = fired
 
     def end_term(self) -> None:
-        """This broker is not the controller any more."""
+        """Ignore all watches of the term from now on."""
         self._term = None
 
     @property
     def term(self) -> Watcher:
-        """For whatever the controller watches; to be armed again at every read."""
+        """The watcher of the current term. Pass it to every read: a read arms it again."""
         assert self._term is not None, "only the controller watches the cluster"
         return self._term
 
     def controller(self, session_id: int) -> Watcher | None:
-        """For /controller; ``None`` while it is armed already on this session."""
+        """Return a watcher for ``/controller``, or None if one is already armed on this session."""
         if self._armed_on == session_id:
             return None
         self._armed_on = session_id

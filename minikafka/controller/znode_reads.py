@@ -1,14 +1,20 @@
-"""Reads of znodes by the controller: unreadable ones are set aside, state znodes are cached."""
+"""The controller's reads of ZooKeeper: unreadable znodes are logged and skipped, states are cached.
+
+One znode with malformed data must not stop the controller of a whole cluster. Each function here
+reads many znodes at once. If one of them is malformed, it reads them one by one, logs each that it
+cannot read, and returns the others.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeAlias, TypeVar
 
-from minikafka.controller.elector import StoreSource
 from minikafka.core.controller.context import ControllerContext
 from minikafka.kernel.cluster import Broker, LeaderIsrAndControllerEpoch, TopicPartition
+from minikafka.kernel.events import EventLog
 from minikafka.kernel.ports import Watcher
+from minikafka.zookeeper.session import ZkSession
 from minikafka.zookeeper.store import MalformedZnode, TopicAssignment, ZkStore
 
 K = TypeVar("K")
@@ -18,7 +24,8 @@ V = TypeVar("V")
 async def _readable(
     read: Callable[[Sequence[K]], Awaitable[Mapping[K, V]]], keys: Sequence[K]
 ) -> tuple[dict[K, V], dict[K, str]]:
-    """What can be read, and why the rest cannot. One by one only where the whole fails."""
+    """Return the values that can be read, and for the other keys why not. ``read`` raises
+    ``MalformedZnode`` if any of its keys cannot be read."""
     if not keys:
         return {}, {}
     try:
@@ -35,105 +42,117 @@ async def _readable(
     return found, unreadable
 
 
-async def read_states(
-    store: ZkStore, partitions: Sequence[TopicPartition], watcher: Watcher | None = None
-) -> tuple[dict[TopicPartition, LeaderIsrAndControllerEpoch], dict[TopicPartition, str]]:
-    """State znodes, and those that are garbled. The watch is on all that there are."""
-
-    async def read(
-        some: Sequence[TopicPartition],
-    ) -> dict[TopicPartition, LeaderIsrAndControllerEpoch]:
-        return await store.leader_isr_states(some, watcher)
-
-    return await _readable(read, partitions)
-
-
 async def read_assignments(
-    store: ZkStore, topics: Sequence[str], watcher: Watcher | None = None
-) -> tuple[dict[str, TopicAssignment], dict[str, str]]:
-    """Topics' assignments, and those that are garbled. The watch is on all of them."""
+    store: ZkStore, topics: Sequence[str], watcher: Watcher, log: EventLog
+) -> dict[str, TopicAssignment]:
+    """Read and watch the assignments of topics; malformed ones are logged and left out."""
 
     async def read(some: Sequence[str]) -> dict[str, TopicAssignment]:
         return await store.topic_assignments(some, watcher)
 
-    return await _readable(read, topics)
+    found, unreadable = await _readable(read, topics)
+    for topic, why in unreadable.items():
+        log.error("topic_unreadable", topic=topic, why=why)
+    return found
 
 
 async def read_topic_configs(
-    store: ZkStore, topics: Sequence[str]
-) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
-    """Topics' own configuration, and whose is garbled."""
-    return await _readable(store.topic_configs, topics)
+    store: ZkStore, topics: Sequence[str], log: EventLog
+) -> dict[str, dict[str, str]]:
+    """Read the topics' own configurations; malformed ones are logged and left out."""
+    found, unreadable = await _readable(store.topic_configs, topics)
+    for topic, why in unreadable.items():
+        log.error("topic_config_unreadable", topic=topic, why=why)
+    return found
 
 
 async def read_brokers(
-    store: ZkStore, watcher: Watcher | None = None
-) -> tuple[dict[int, Broker], dict[int, str]]:
-    """Live brokers, and those whose registration is garbled. The watch is on their coming and
-    going."""
+    store: ZkStore, watcher: Watcher, log: EventLog
+) -> tuple[dict[int, Broker], Collection[int]]:
+    """Read the live brokers and watch the list of their ids. Also return the ids of brokers whose
+    registration is malformed: they are alive, but nothing else is known of them."""
 
     async def read(ids: Sequence[int]) -> dict[int, Broker]:
         found = {i: await store.broker(i) for i in ids}
         return {i: broker for i, broker in found.items() if broker is not None}
 
-    return await _readable(read, await store.broker_ids(watcher))
+    found, unreadable = await _readable(read, await store.broker_ids(watcher))
+    for broker_id, why in unreadable.items():
+        log.error("broker_registration_unreadable", broker=broker_id, why=why)
+    return found, unreadable.keys()
 
 
 async def read_isr_changes(
-    store: ZkStore, sequences: Sequence[str]
-) -> tuple[set[TopicPartition], Iterable[str]]:
-    """The partitions that notifications name, and why some name none."""
+    store: ZkStore, sequences: Sequence[str], log: EventLog
+) -> set[TopicPartition]:
+    """Read the partitions that ISR change notifications name; malformed ones are logged."""
 
     async def read(some: Sequence[str]) -> dict[str, set[TopicPartition]]:
         return {some[0]: await store.isr_change_partitions(some)}
 
     found, unreadable = await _readable(read, sequences)
-    return set().union(*found.values()), unreadable.values()
+    for why in unreadable.values():
+        log.error("isr_change_unreadable", why=why)
+    return set().union(*found.values())
 
 
-async def read_log_dir_events(
-    store: ZkStore, sequences: Sequence[str]
-) -> tuple[set[int], Iterable[str]]:
-    """The brokers that notifications name, and why some name none."""
+async def read_log_dir_events(store: ZkStore, sequences: Sequence[str], log: EventLog) -> set[int]:
+    """Read the brokers that log-directory notifications name; malformed ones are logged."""
 
     async def read(some: Sequence[str]) -> dict[str, set[int]]:
         return {some[0]: await store.log_dir_event_brokers(some)}
 
     found, unreadable = await _readable(read, sequences)
-    return set().union(*found.values()), unreadable.values()
+    for why in unreadable.values():
+        log.error("log_dir_event_unreadable", why=why)
+    return set().union(*found.values())
 
 
-FromMemory: TypeAlias = Callable[[TopicPartition, LeaderIsrAndControllerEpoch], bool]
+TrustCached: TypeAlias = Callable[[TopicPartition, LeaderIsrAndControllerEpoch], bool]
+
+
+def trust_fresh_only(_: TopicPartition, __: LeaderIsrAndControllerEpoch) -> bool:
+    """Do not use a cached state unless it was read or written during this event."""
+    return False
+
+
+def trust_all(_: TopicPartition, __: LeaderIsrAndControllerEpoch) -> bool:
+    """Use every cached state: a conditional write follows, which fails if the state is outdated."""
+    return True
 
 
 class Leaderships:
-    """Leaders write their ISRs to the znodes and announce it later, so what the context remembers
-    may be old. That is no harm where a write follows, which is conditional on the version: one
-    that is refused reads again. Where a decision not to write rests on it, it has to be fresh:
-    read, or written, during the event at hand."""
+    """The partition states in the controller context, and how far each can be trusted.
 
-    def __init__(self, context: ControllerContext, zk: StoreSource) -> None:
+    A leader writes its ISR to the state znode and announces the change later, so the state in the
+    context may be outdated. That does no harm where a write follows: the write is conditional on
+    the znode's version, and if it is refused the state is read again. But a decision not to write
+    needs a fresh state, that is one that was read or written during the event being handled.
+    """
+
+    def __init__(self, context: ControllerContext, zk: ZkSession, log: EventLog) -> None:
         self._context = context
         self._zk = zk
+        self._log = log
         self._fresh: set[TopicPartition] = set()
-        self._missing: set[TopicPartition] = set()  # of the fresh ones: there is no znode
-        self._outdated: set[TopicPartition] = set()  # known to be old: memory will not do
+        self._missing: set[TopicPartition] = set()  # fresh ones that have no znode
+        self._outdated: set[TopicPartition] = set()  # known to differ from the znode
 
     def new_event(self) -> None:
-        """Whatever is remembered may be old again."""
+        """Forget which states are fresh: another event begins."""
         self._fresh.clear()
         self._missing.clear()
         self._outdated.clear()
 
     def written(self, partitions: Iterable[TopicPartition]) -> None:
-        """The context knows these as they were just written."""
+        """Mark these states as fresh: the controller has just written them."""
         done = set(partitions)
         self._fresh |= done
         self._missing -= done
         self._outdated -= done
 
     def outdated(self, partitions: Iterable[TopicPartition]) -> None:
-        """Somebody else wrote these: a conditional write of ours was refused."""
+        """Mark these states as outdated: a conditional write was refused."""
         self._outdated.update(partitions)
         self._fresh -= self._outdated
         self._missing -= self._outdated
@@ -142,35 +161,46 @@ class Leaderships:
         return partition in self._fresh
 
     async def read(
-        self, partitions: Sequence[TopicPartition], from_memory: FromMemory | None = None
-    ) -> tuple[dict[TopicPartition, LeaderIsrAndControllerEpoch], dict[TopicPartition, str]]:
-        """States (of those that have one), and why some cannot be read. ``from_memory`` says for
-        which of them memory will do; for what is fresh it always does."""
+        self, partitions: Sequence[TopicPartition], trust_cached: TrustCached = trust_fresh_only
+    ) -> tuple[dict[TopicPartition, LeaderIsrAndControllerEpoch], Collection[TopicPartition]]:
+        """Return the states of those partitions that have one, and the partitions whose state
+        cannot be read. Fresh states are taken from the context; ``trust_cached`` decides for which
+        others the cached state is good enough. The rest is read from ZooKeeper."""
         known: dict[TopicPartition, LeaderIsrAndControllerEpoch] = {}
-        wanted: list[TopicPartition] = []
+        to_read: list[TopicPartition] = []
         for partition in partitions:
             state = self._context.leadership.get(partition)
             if partition in self._missing:
                 continue
             if state is None or partition in self._outdated:
-                wanted.append(partition)
-            elif partition in self._fresh or (from_memory and from_memory(partition, state)):
+                to_read.append(partition)
+            elif partition in self._fresh or trust_cached(partition, state):
                 known[partition] = state
             else:
-                wanted.append(partition)
-        unreadable = await self.refresh(wanted)
-        known.update({tp: self._context.leadership[tp] for tp in wanted if tp not in self._missing})
+                to_read.append(partition)
+        unreadable = await self.refresh(to_read)
+        known.update(
+            {tp: self._context.leadership[tp] for tp in to_read if tp not in self._missing}
+        )
         return known, unreadable
 
     async def refresh(
         self, partitions: Sequence[TopicPartition], watcher: Watcher | None = None
-    ) -> dict[TopicPartition, str]:
-        """Read these into the context (updateLeaderAndIsrCache), and watch them if ``watcher`` is
-        given; why some cannot be read."""
-        found, unreadable = await read_states(self._zk.store, partitions, watcher)
+    ) -> Collection[TopicPartition]:
+        """Read these states into the context (updateLeaderAndIsrCache) and watch them if a
+        ``watcher`` is given. Malformed states are logged; return their partitions."""
+
+        async def read(
+            some: Sequence[TopicPartition],
+        ) -> dict[TopicPartition, LeaderIsrAndControllerEpoch]:
+            return await self._zk.store.leader_isr_states(some, watcher)
+
+        found, unreadable = await _readable(read, partitions)
+        for partition, why in unreadable.items():
+            self._log.error("partition_state_unreadable", partition=str(partition), why=why)
         self._context.leadership.update(found)
         self._fresh.update(partitions)
         self._outdated.difference_update(partitions)
         self._missing.difference_update(found)
         self._missing.update(tp for tp in partitions if tp not in found)
-        return unreadable
+        return unreadable.keys()

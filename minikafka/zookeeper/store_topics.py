@@ -130,6 +130,7 @@ class TopicStore:
         read again and retry); or what else went wrong."""
         groups: list[list[CoordinationOp]] = []
         for tp, leader in states.items():
+            assert leader.zk_version >= 0, f"{tp}: a state is written at a known version only"
             node = PartitionStateZnode(tp, LeaderIsrAndControllerEpoch(leader, controller_epoch))
             groups.append([SetOp(node.path, node.encode(), leader.zk_version)])
         written = await self._requests.fenced(groups, epoch_zk_version)
@@ -148,6 +149,7 @@ class TopicStore:
         ``ReplicationUtils``)."""
         groups: list[list[CoordinationOp]] = []
         for tp, state in states.items():
+            assert state.leader_and_isr.zk_version >= 0, f"{tp}: a leader knows its version"
             node = PartitionStateZnode(tp, state)
             groups.append([SetOp(node.path, node.encode(), state.leader_and_isr.zk_version)])
         versions: dict[TopicPartition, int | CoordinationError | None] = {}

@@ -10,12 +10,12 @@ NO_REPLICAS = ReplicaAssignment(())
 
 
 def target_replicas(assignment: ReplicaAssignment) -> tuple[int, ...]:
-    """The replicas that are left once a reassignment in progress is done."""
+    """Return the replicas that remain when a reassignment in progress is done."""
     return tuple(r for r in assignment.replicas if r not in assignment.removing)
 
 
 def origin_replicas(assignment: ReplicaAssignment) -> tuple[int, ...]:
-    """The replicas from before a reassignment in progress."""
+    """Return the replicas from before a reassignment in progress."""
     return tuple(r for r in assignment.replicas if r not in assignment.adding)
 
 
@@ -24,8 +24,9 @@ def is_being_reassigned(assignment: ReplicaAssignment) -> bool:
 
 
 def reassign_to(assignment: ReplicaAssignment, target: Sequence[int]) -> ReplicaAssignment:
-    """The way from ``assignment`` to ``target``: the target replicas first and in their order, then
-    those that will go. What an earlier reassignment was adding is given up, if it is no target."""
+    """Return the assignment during a reassignment to ``target``: first the target replicas in their
+    order, then those to be removed. Replicas that an earlier reassignment was adding are left out
+    unless they are target replicas."""
     origin = origin_replicas(assignment)
     replicas = tuple(dict.fromkeys((*target, *origin)))
     return ReplicaAssignment(
@@ -36,7 +37,7 @@ def reassign_to(assignment: ReplicaAssignment, target: Sequence[int]) -> Replica
 
 
 def with_replica(assignment: ReplicaAssignment, replica: int) -> ReplicaAssignment:
-    """The assignment with ``replica`` at its end, if it was not there."""
+    """Append ``replica`` to the assignment unless it is already assigned."""
     if replica in assignment.replicas:
         return assignment
     return ReplicaAssignment(

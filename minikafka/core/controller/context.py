@@ -1,4 +1,4 @@
-"""What the active controller knows of the cluster (Kafka's ControllerContext)."""
+"""The active controller's copy of the cluster's state (Kafka's ControllerContext)."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ INITIAL_CONTROLLER_EPOCH_ZK_VERSION = 1
 
 
 class ControllerContext:
-    """Read from ZooKeeper after an election and then kept in step, event by event.
+    """Read from ZooKeeper after an election, and then updated event by event.
 
-    One writer: the controller's event task. Whatever leaves in bulk leaves sorted, so that nothing
-    that follows depends on the order of a set.
+    Only the controller's event task changes it. Methods that return many items return them sorted,
+    so that no decision depends on the order of a set.
     """
 
     def __init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
-        """Know nothing: before an election, and after a resignation."""
+        """Clear everything: before an election, and after a resignation."""
         self.epoch = INITIAL_CONTROLLER_EPOCH - 1
         self.epoch_zk_version = INITIAL_CONTROLLER_EPOCH_ZK_VERSION - 1
-        self.correlation_id = 0  # of the last batch of requests to brokers, counted from 1
+        self.correlation_id = 0  # number of the last batch of requests to brokers, from 1
         self.brokers: dict[int, Broker] = {}  # live, also while shutting down
         self.shutting_down_broker_ids: set[int] = set()
         self.all_topics: set[str] = set()
@@ -57,6 +57,12 @@ class ControllerContext:
         self.topics_to_be_deleted: set[str] = set()
         self.topics_with_deletion_started: set[str] = set()
         self.topics_ineligible_for_deletion: set[str] = set()
+
+    @property
+    def fence(self) -> int:
+        """The version of ``/controller_epoch`` that every write of this term is conditional on."""
+        assert self.epoch_zk_version >= INITIAL_CONTROLLER_EPOCH_ZK_VERSION, "not elected"
+        return self.epoch_zk_version
 
     # ---------------------------------------------------------------------------------- brokers
 
@@ -91,7 +97,8 @@ class ControllerContext:
     # ------------------------------------------------------------------------ topics, assignment
 
     def add_topic_id(self, topic: str, topic_id: UUID) -> None:
-        """Raises ``ValueError`` when the topic has another id, or the id another topic."""
+        """Record a topic's id. Raises ``ValueError`` if the topic has another id, or if the id
+        belongs to another topic."""
         known_id = self.topic_ids.get(topic, topic_id)
         known_name = self.topic_names.get(topic_id, topic)
         if known_id != topic_id or known_name != topic:
@@ -102,7 +109,7 @@ class ControllerContext:
         self.topic_names[topic_id] = topic
 
     def assignment(self, partition: TopicPartition) -> ReplicaAssignment:
-        """The partition's assignment; an empty one for a partition that is not known."""
+        """Return the partition's assignment; an empty one if the partition is unknown."""
         return self.assignments.get(partition.topic, {}).get(partition.partition, NO_REPLICAS)
 
     def set_assignment(self, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
@@ -142,8 +149,8 @@ class ControllerContext:
         ]
 
     def remove_topic(self, topic: str) -> None:
-        """Forget a topic whose znode is gone, with the states of its partitions and replicas, so
-        that one of the same name starts afresh."""
+        """Remove a topic whose znode is gone, with the states of its partitions and replicas. A
+        later topic of the same name then starts without them."""
         for partition in self.partitions_for_topic(topic):
             self.leadership.pop(partition, None)
             self.partition_states.pop(partition, None)
@@ -165,15 +172,15 @@ class ControllerContext:
     # ------------------------------------------------------------------------------- leadership
 
     def leader_epoch(self, partition: TopicPartition) -> int:
-        """What StopReplica carries: the epoch of leadership, or a sentinel that overrides every
-        epoch while the topic is being deleted (KIP-570)."""
+        """Return the leader epoch for a StopReplica request: the partition's, or, while the topic
+        is being deleted, the sentinel that overrides every epoch (KIP-570)."""
         if self.is_queued_for_deletion(partition.topic):
             return EPOCH_DURING_DELETE
         known = self.leadership.get(partition)
         return NO_EPOCH if known is None else known.leader_and_isr.leader_epoch
 
     def partitions_with_leaders(self) -> list[TopicPartition]:
-        """Partitions that ever had a leader and are not being deleted."""
+        """Return the partitions that ever had a leader and are not being deleted."""
         return sorted(tp for tp in self.leadership if not self.is_queued_for_deletion(tp.topic))
 
     def partitions_with_offline_leader(self) -> list[TopicPartition]:
@@ -185,7 +192,7 @@ class ControllerContext:
         )
 
     def partitions_led_by(self, broker_id: int) -> list[TopicPartition]:
-        """Replicated partitions that ``broker_id`` leads and that are not being deleted."""
+        """Return the replicated partitions that the broker leads and that are not being deleted."""
         return sorted(
             partition
             for partition, known in self.leadership.items()
@@ -214,17 +221,30 @@ class ControllerContext:
     def all_replicas_in_state(self, topic: str, state: ReplicaState) -> bool:
         return all(self.replica_state(r) is state for r in self.replicas_for_topic(topic))
 
-    # ---------------------------------------------------------------------------------- figures
+    def put_written(
+        self, partition: TopicPartition, leadership: LeaderIsrAndControllerEpoch
+    ) -> None:
+        """Record the state that this controller has written to the partition's znode."""
+        known = self.leadership.get(partition)
+        assert leadership.controller_epoch == self.epoch, "written in another controller's term"
+        assert (
+            known is None
+            or leadership.leader_and_isr.leader_epoch > known.leader_and_isr.leader_epoch
+        ), f"{partition}: the leader epoch does not grow: {known} -> {leadership}"
+        self.leadership[partition] = leadership
+
+    # ---------------------------------------------------------------------------------- metrics
 
     def offline_partition_count(self) -> int:
-        """Partitions without a leader; those of a topic whose deletion has begun do not count."""
+        """Count the partitions without a leader, except those of topics whose deletion has
+        begun."""
         return sum(
             state is PartitionState.OFFLINE and tp.topic not in self.topics_with_deletion_started
             for tp, state in self.partition_states.items()
         )
 
     def preferred_replica_imbalance_count(self) -> int:
-        """Partitions that another replica leads than the first of their assignment."""
+        """Count the partitions whose leader is not the first replica of their assignment."""
         return sum(
             not self._has_preferred_leader(partition, known)
             for partition, known in self.leadership.items()
@@ -232,7 +252,7 @@ class ControllerContext:
         )
 
     def replicas_to_delete_count(self) -> int:
-        """Replicas of topics on the deletion list that are not yet deleted."""
+        """Count the replicas, of topics to be deleted, that are not deleted yet."""
         return sum(
             self.replica_state(r) is not ReplicaState.DELETION_SUCCESSFUL
             for topic in self.topics_to_be_deleted
@@ -240,7 +260,7 @@ class ControllerContext:
         )
 
     def replicas_ineligible_count(self) -> int:
-        """Replicas of topics on the deletion list that cannot be deleted now."""
+        """Count the replicas, of topics to be deleted, that cannot be deleted now."""
         return sum(
             self.replica_state(r) is ReplicaState.DELETION_INELIGIBLE
             for topic in self.topics_to_be_deleted
@@ -260,8 +280,8 @@ class ControllerContext:
         return known.leader_and_isr.leader == preferred
 
     def dump(self, limit: int | None = None) -> Mapping[str, Any]:
-        """Return everything known under Kafka's field names, as values that ``json.dumps`` takes.
-        Each list and each map ends after ``limit`` entries."""
+        """Return all fields under Kafka's names, as values that ``json.dumps`` accepts. Each list
+        and each map has at most ``limit`` entries."""
 
         def first(items: Iterable[K]) -> list[K]:
             return sorted(items) if limit is None else nsmallest(limit, items)

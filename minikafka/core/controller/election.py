@@ -1,4 +1,8 @@
-"""Leader elections: who leads a partition, and who is left in sync (Kafka's Election object)."""
+"""Leader elections: the next leader and ISR of a partition, and which partitions need an election.
+
+Kafka's object ``Election`` and the checks of ``onReplicaElection`` and
+``checkAndTriggerAutoLeaderRebalance``.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +12,20 @@ from enum import Enum
 
 from minikafka.core.controller.assignment import target_replicas
 from minikafka.core.controller.context import ControllerContext
-from minikafka.kernel.cluster import LeaderAndIsr, TopicPartition
+from minikafka.kernel.cluster import NO_LEADER, ElectionType, LeaderAndIsr, TopicPartition
 
 RECOVERING = 1  # leader_recovery_state after an unclean election (KIP-704)
 
 
 class ElectionStrategy(Enum):
-    """Why a leader is sought. The order of the assignment decides in all of them, never that of
-    the ISR."""
+    """The reason for an election. In each strategy candidates are tried in the order of the
+    assignment, not of the ISR."""
 
-    OFFLINE = "offline"  # a leader is missing; unclean if the topic's configuration says so
-    UNCLEAN = "unclean"  # as OFFLINE, and unclean allowed by whoever asked
-    REASSIGN = "reassign"  # the leader is not among the target replicas, or dead
-    PREFERRED = "preferred"  # the first replica should lead
-    CONTROLLED_SHUTDOWN = "controlled shutdown"  # the leader wants to go
+    OFFLINE = "offline"  # there is no live leader; unclean if the topic's configuration allows it
+    UNCLEAN = "unclean"  # as OFFLINE, and an administrator has allowed an unclean leader
+    REASSIGN = "reassign"  # the leader is dead or not one of the target replicas
+    PREFERRED = "preferred"  # the first replica of the assignment should lead
+    CONTROLLED_SHUTDOWN = "controlled shutdown"  # the leader's broker shuts down
     NO_OP = "no-op"  # keep leader and ISR, raise the leader epoch
 
     def __str__(self) -> str:
@@ -30,8 +34,9 @@ class ElectionStrategy(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ElectionResult:
-    """``leader_and_isr`` still carries the znode version that was read; ``None``: nobody can lead.
-    ``recipients`` are the brokers that have to know. ``unclean``: records may be lost."""
+    """``leader_and_isr`` is the state to write, at the znode version that was read; None if no
+    replica can lead. ``recipients`` are the brokers to send LeaderAndIsr to. If ``unclean``,
+    records may be lost."""
 
     leader_and_isr: LeaderAndIsr | None
     recipients: tuple[int, ...]
@@ -44,7 +49,8 @@ class ElectionResult:
 def offline_leader(
     assignment: Sequence[int], isr: Collection[int], live: Collection[int], unclean: bool
 ) -> int | None:
-    """The first live replica in sync; else, if ``unclean``, the first live one."""
+    """Return the first replica that is live and in sync; if there is none and ``unclean`` allows
+    it, the first live replica."""
     in_sync = next((r for r in assignment if r in live and r in isr), None)
     if in_sync is not None or not unclean:
         return in_sync
@@ -54,14 +60,14 @@ def offline_leader(
 def reassign_leader(
     target: Sequence[int], isr: Collection[int], live: Collection[int]
 ) -> int | None:
-    """The first target replica that is live and in sync."""
+    """Return the first target replica that is live and in sync."""
     return next((r for r in target if r in live and r in isr), None)
 
 
 def preferred_leader(
     assignment: Sequence[int], isr: Collection[int], live: Collection[int]
 ) -> int | None:
-    """The first of the assignment, if live and in sync."""
+    """Return the first replica of the assignment if it is live and in sync."""
     return next((r for r in assignment[:1] if r in live and r in isr), None)
 
 
@@ -71,7 +77,7 @@ def controlled_shutdown_leader(
     live: Collection[int],
     shutting_down: Collection[int],
 ) -> int | None:
-    """The first replica live and in sync whose broker stays."""
+    """Return the first replica that is live, in sync, and on a broker that does not shut down."""
     return next((r for r in assignment if r in live and r in isr and r not in shutting_down), None)
 
 
@@ -85,8 +91,8 @@ def elect(
     strategy: ElectionStrategy,
     unclean: bool = False,
 ) -> ElectionResult:
-    """The next leader epoch of ``partition``, given its state znode. ``unclean``: the topic's
-    ``unclean.leader.election.enable``, looked at by OFFLINE only."""
+    """Elect the leader of ``partition``, whose state znode contains ``current``. ``unclean`` is the
+    topic's ``unclean.leader.election.enable``; only the strategy OFFLINE uses it."""
     match strategy:
         case ElectionStrategy.OFFLINE:
             return _for_offline(context, partition, current, unclean)
@@ -155,3 +161,77 @@ def _for_controlled_shutdown(
         return ElectionResult(None, there)
     isr = tuple(r for r in current.isr if r not in going)
     return ElectionResult(current.new_leader(leader, isr), there)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """The partitions of an election request, by what is to be done about them."""
+
+    electable: tuple[TopicPartition, ...]
+    not_needed: tuple[TopicPartition, ...]  # they already have a leader of the requested kind
+    being_deleted: tuple[TopicPartition, ...]
+    unknown: tuple[TopicPartition, ...]
+
+
+def candidates(
+    context: ControllerContext,
+    partitions: Collection[TopicPartition],
+    election_type: ElectionType,
+) -> Candidates:
+    """Classify the partitions of an election request. A partition that never had a leader is
+    electable under either type."""
+    electable: list[TopicPartition] = []
+    not_needed: list[TopicPartition] = []
+    being_deleted: list[TopicPartition] = []
+    unknown: list[TopicPartition] = []
+    for partition in sorted(partitions):
+        replicas = context.assignment(partition).replicas
+        if not replicas:
+            unknown.append(partition)
+        elif context.is_queued_for_deletion(partition.topic):
+            being_deleted.append(partition)
+        elif _has_requested_leader(context, partition, election_type, replicas[0]):
+            not_needed.append(partition)
+        else:
+            electable.append(partition)
+    return Candidates(tuple(electable), tuple(not_needed), tuple(being_deleted), tuple(unknown))
+
+
+def _has_requested_leader(
+    context: ControllerContext, partition: TopicPartition, election_type: ElectionType, first: int
+) -> bool:
+    known = context.leadership.get(partition)
+    leader = NO_LEADER if known is None else known.leader_and_isr.leader
+    if election_type is ElectionType.PREFERRED:
+        return leader == first
+    return context.is_live_broker(leader)
+
+
+def out_of_balance(context: ControllerContext, percentage: int) -> dict[int, list[TopicPartition]]:
+    """Return by broker the partitions whose preferred leader it is, and which it could lead but
+    does not. Brokers are left out while at most ``percentage`` per cent of the partitions that
+    prefer them have another leader (checkAndTriggerAutoLeaderRebalance)."""
+    share: dict[int, int] = {}
+    elsewhere: dict[int, list[TopicPartition]] = {}
+    for partition in context.all_partitions():
+        replicas = context.assignment(partition).replicas
+        if context.is_queued_for_deletion(partition.topic) or not replicas:
+            continue
+        first = replicas[0]
+        share[first] = share.get(first, 0) + 1
+        known = context.leadership.get(partition)
+        if known is not None and known.leader_and_isr.leader != first:
+            elsewhere.setdefault(first, []).append(partition)
+    wanted: dict[int, list[TopicPartition]] = {}
+    for broker_id in sorted(elsewhere):
+        if len(elsewhere[broker_id]) * 100 > percentage * share[broker_id]:
+            able = [tp for tp in elsewhere[broker_id] if _first_can_lead(context, tp)]
+            if able:
+                wanted[broker_id] = able
+    return wanted
+
+
+def _first_can_lead(context: ControllerContext, partition: TopicPartition) -> bool:
+    replicas = context.assignment(partition).replicas
+    isr = context.leadership[partition].leader_and_isr.isr
+    return preferred_leader(replicas, isr, live_isr(context, partition, replicas)) is not None

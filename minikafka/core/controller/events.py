@@ -1,23 +1,27 @@
-"""What can happen to a controller: one frozen dataclass per event, with the state it means."""
+"""The controller's events: one dataclass per event, with the controller state that it means."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
+from uuid import UUID
 
+from minikafka.core.controller.request_batch import ControlRequest
 from minikafka.core.controller.states import ControllerState
 from minikafka.kernel.cluster import ElectionType, TopicPartition
 from minikafka.kernel.errors import ErrorCode
-from minikafka.protocol.messages.leader_and_isr import LeaderAndIsrResponse
+from minikafka.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from minikafka.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerEvent:
-    """A fact or a hint. Hints (watches) carry no data: whoever takes them reads anew."""
+    """An event on the controller's queue. An event from a watch carries no data: its handler reads
+    the current state from ZooKeeper."""
 
     state: ClassVar[ControllerState] = ControllerState.IDLE
-    # What somebody hears who asked this of a broker that is not, or no longer, the controller.
+    # The error for the event's caller if this broker is not, or no longer, the controller.
     moved: ClassVar[ErrorCode] = ErrorCode.NOT_CONTROLLER
 
 
@@ -33,21 +37,21 @@ class Startup(ControllerEvent):
 
 @dataclass(frozen=True, slots=True)
 class ControllerChange(ControllerEvent):
-    """/controller was made or its data changed."""
+    """/controller was created or its data changed."""
 
     state = ControllerState.CONTROLLER_CHANGE
 
 
 @dataclass(frozen=True, slots=True)
 class Reelect(ControllerEvent):
-    """/controller is gone, or it is time to try again."""
+    """/controller was deleted, or the timer of the next election attempt fired."""
 
     state = ControllerState.CONTROLLER_CHANGE
 
 
 @dataclass(frozen=True, slots=True)
 class Expire(ControllerEvent):
-    """The ZooKeeper session is over, and with it every claim to be the controller."""
+    """The ZooKeeper session has expired: resign."""
 
     state = ControllerState.CONTROLLER_CHANGE
 
@@ -61,12 +65,12 @@ class NewSession(ControllerEvent):
 
 @dataclass(frozen=True, slots=True)
 class ShutdownEventThread(ControllerEvent):
-    """The broker stops; this is the last event."""
+    """The last event: the broker stops."""
 
     state = ControllerState.CONTROLLER_SHUTDOWN
 
 
-# ----------------------------------------------------------------------------------------- hints
+# --------------------------------------------------------------------------------------- watches
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +81,8 @@ class BrokerChange(ControllerEvent):
 
 
 @dataclass(frozen=True, slots=True)
-class DeadReplicasLeave(ControllerEvent):
-    """It is time to take more replicas of dead brokers out of ISRs in which others lead."""
+class IsrRemovalsDue(ControllerEvent):
+    """The timer of deferred ISR removals fired: remove the next slice of dead replicas."""
 
     state = ControllerState.BROKER_CHANGE
 
@@ -129,14 +133,14 @@ class LogDirEventNotification(ControllerEvent):
 
 @dataclass(frozen=True, slots=True)
 class ZkPartitionReassignment(ControllerEvent):
-    """/admin/reassign_partitions was made, changed, or taken away."""
+    """/admin/reassign_partitions was created, changed or deleted."""
 
     state = ControllerState.ALTER_PARTITION_REASSIGNMENT
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionReassignmentIsrChange(ControllerEvent):
-    """The state znode of a partition changed that is (or was) being reassigned."""
+    """The state znode of a partition that is (or was) being reassigned changed."""
 
     partition: TopicPartition
     state = ControllerState.ALTER_PARTITION_REASSIGNMENT
@@ -144,12 +148,12 @@ class PartitionReassignmentIsrChange(ControllerEvent):
 
 @dataclass(frozen=True, slots=True)
 class PreferredReplicaElection(ControllerEvent):
-    """/admin/preferred_replica_election was made, changed, or taken away."""
+    """/admin/preferred_replica_election was created, changed or deleted."""
 
     state = ControllerState.MANUAL_LEADER_BALANCE
 
 
-# -------------------------------------------------------------------------- the controller's own
+# ---------------------------------------------------------------------- timers and configuration
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,12 +179,12 @@ class TopicUncleanLeaderElectionEnable(ControllerEvent):
     state = ControllerState.TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE
 
 
-# --------------------------------------------------------------------------- requests and answers
+# ------------------------------------------------------------------------- requests and responses
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaLeaderElection(ControllerEvent):
-    """An administrator wants leaders elected."""
+    """An administrator requests elections (ElectLeaders)."""
 
     partitions: frozenset[TopicPartition]
     election_type: ElectionType
@@ -189,7 +193,7 @@ class ReplicaLeaderElection(ControllerEvent):
 
 @dataclass(frozen=True, slots=True)
 class ApiPartitionReassignment(ControllerEvent):
-    """An administrator wants replicas moved; ``None`` gives up what is under way."""
+    """An administrator requests reassignments; a target of None cancels the partition's one."""
 
     targets: Mapping[TopicPartition, tuple[int, ...] | None]
     state = ControllerState.ALTER_PARTITION_REASSIGNMENT
@@ -197,7 +201,7 @@ class ApiPartitionReassignment(ControllerEvent):
 
 @dataclass(frozen=True, slots=True)
 class ListPartitionReassignments(ControllerEvent):
-    """An administrator asks what is on the move; ``None`` for all."""
+    """An administrator lists reassignments; None means all partitions."""
 
     partitions: frozenset[TopicPartition] | None
     state = ControllerState.LIST_PARTITION_REASSIGNMENT
@@ -205,7 +209,7 @@ class ListPartitionReassignments(ControllerEvent):
 
 @dataclass(frozen=True, slots=True)
 class ControlledShutdown(ControllerEvent):
-    """A broker asks to be relieved of its leaderships. ``broker_epoch`` -1: it did not say."""
+    """A broker requests a controlled shutdown. ``broker_epoch`` is -1 if the request has none."""
 
     broker_id: int
     broker_epoch: int
@@ -214,16 +218,17 @@ class ControlledShutdown(ControllerEvent):
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerAnswer(ControllerEvent):
-    """A broker answered a request that was sent under ``controller_epoch``."""
+class BrokerResponse(ControllerEvent):
+    """A broker responded to a request that was sent in the term of ``controller_epoch``."""
 
     broker_id: int
     controller_epoch: int
 
 
 @dataclass(frozen=True, slots=True)
-class LeaderAndIsrResponseReceived(BrokerAnswer):
-    """``broker_epoch`` is the life of the broker that the request was meant for."""
+class LeaderAndIsrResponseReceived(BrokerResponse):
+    """``broker_epoch`` is the broker's epoch when the request was made; it changes with a
+    restart."""
 
     broker_epoch: int
     response: LeaderAndIsrResponse
@@ -231,14 +236,14 @@ class LeaderAndIsrResponseReceived(BrokerAnswer):
 
 
 @dataclass(frozen=True, slots=True)
-class UpdateMetadataResponse(BrokerAnswer):
+class UpdateMetadataResponseReceived(BrokerResponse):
     error: ErrorCode
     state = ControllerState.UPDATE_METADATA_RESPONSE_RECEIVED
 
 
 @dataclass(frozen=True, slots=True)
-class TopicDeletionStopReplicaResponseReceived(BrokerAnswer):
-    """Errors of those partitions that the request said to delete."""
+class TopicDeletionStopReplicaResponseReceived(BrokerResponse):
+    """``partition_errors`` has the partitions that the request said to delete."""
 
     error: ErrorCode
     partition_errors: Mapping[TopicPartition, ErrorCode]
@@ -247,8 +252,66 @@ class TopicDeletionStopReplicaResponseReceived(BrokerAnswer):
 
 @dataclass(frozen=True, slots=True)
 class BrokerUnresponsive(ControllerEvent):
-    """A live broker has fallen so far behind that its queue was dropped: it has to be told
-    everything again."""
+    """A live broker's request queue was full and was dropped, so the broker needs the whole current
+    state again."""
 
     broker_id: int
     state = ControllerState.BROKER_CHANGE
+
+
+def response_event(
+    broker_id: int, request: ControlRequest, response: Any
+) -> ControllerEvent | None:
+    """Return the event for the response to ``request``. As in Kafka there is none for a StopReplica
+    that deletes nothing."""
+    epoch = request.controller_epoch
+    if isinstance(request, LeaderAndIsrRequest):
+        return LeaderAndIsrResponseReceived(broker_id, epoch, request.broker_epoch, response)
+    if isinstance(request, StopReplicaRequest):
+        errors = _deletion_errors(request, response)
+        if not errors:
+            return None
+        error = ErrorCode(response.error_code)
+        return TopicDeletionStopReplicaResponseReceived(broker_id, epoch, error, errors)
+    return UpdateMetadataResponseReceived(broker_id, epoch, ErrorCode(response.error_code))
+
+
+def replica_errors(
+    response: LeaderAndIsrResponse, topic_names: Mapping[UUID, str]
+) -> dict[TopicPartition, ErrorCode]:
+    """Return each replica's error in a LeaderAndIsr response. Topics that were deleted meanwhile
+    are left out."""
+    by_name = [(error.topic_name, error) for error in response.partition_errors]
+    by_id = [
+        (topic_names[topic.topic_id], error)
+        for topic in response.topics
+        if topic.topic_id in topic_names
+        for error in topic.partition_errors
+    ]
+    return {
+        TopicPartition(topic, error.partition_index): ErrorCode(error.error_code)
+        for topic, error in (*by_name, *by_id)
+    }
+
+
+def _deletion_errors(
+    request: StopReplicaRequest, response: StopReplicaResponse
+) -> dict[TopicPartition, ErrorCode]:
+    """Return the errors of the partitions that ``request`` said to delete.
+
+    If the request failed as a whole, the response may name no partition; then all of them failed.
+    """
+    deleted = [
+        TopicPartition(topic.topic_name, state.partition_index)
+        for topic in request.topic_states
+        for state in topic.partition_states
+        if state.delete_partition
+    ]
+    errors = {
+        TopicPartition(e.topic_name, e.partition_index): ErrorCode(e.error_code)
+        for e in response.partition_errors
+    }
+    overall = ErrorCode(response.error_code)
+    if overall is not ErrorCode.NONE:
+        return {tp: errors.get(tp, overall) for tp in deleted}
+    return {tp: errors[tp] for tp in deleted if tp in errors}

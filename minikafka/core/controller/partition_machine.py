@@ -1,4 +1,9 @@
-"""Partition state changes as plan -> write -> apply (Kafka's PartitionStateMachine)."""
+"""The partition state machine, as plan -> write -> apply (Kafka's PartitionStateMachine).
+
+``plan`` decides which states change and which znodes must be written. The driver
+(``controller/state_machines``) writes them. ``apply`` records the results in the context and adds
+the requests to the batch. Both are pure functions; the cases A to F are in their docstrings.
+"""
 
 from __future__ import annotations
 
@@ -9,28 +14,31 @@ from typing import TypeAlias
 from minikafka.core.controller.context import ControllerContext
 from minikafka.core.controller.election import ElectionStrategy, elect, live_isr
 from minikafka.core.controller.request_batch import RequestBatch
-from minikafka.core.controller.states import PARTITION_PREDECESSORS, PartitionState
-from minikafka.core.controller.writes import (
-    Refusal,
+from minikafka.core.controller.states import (
+    PARTITION_PREDECESSORS,
+    PartitionState,
+    RefusedChange,
     StateChange,
     States,
     WriteResults,
+    check_first_state,
+    check_next_state,
     newer_controller,
 )
 from minikafka.kernel.cluster import LeaderAndIsr, LeaderIsrAndControllerEpoch, TopicPartition
 from minikafka.kernel.ports import BadVersion, NodeExists
 
 PartitionChange: TypeAlias = StateChange[TopicPartition, PartitionState]
-PartitionRefusal: TypeAlias = Refusal[TopicPartition, PartitionState]
+PartitionRefusal: TypeAlias = RefusedChange[TopicPartition, PartitionState]
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionPlan:
-    """What a change of partitions to ``target`` takes.
+    """How to take partitions to ``target``.
 
-    ``marks`` change in memory alone. ``creates`` and ``updates`` are state znodes to write; an
-    update carries the version that it replaces. ``recipients`` get a LeaderAndIsr for each of them.
-    ``unclean``: partitions whose new leader may lack records.
+    ``marks`` need no write. ``creates`` and ``updates`` are the state znodes to write; an update
+    has the version that it replaces. ``recipients`` are the brokers to send LeaderAndIsr to, for
+    each written partition. ``unclean`` are partitions whose new leader may lack records.
     """
 
     target: PartitionState
@@ -44,7 +52,8 @@ class PartitionPlan:
 
 @dataclass(frozen=True, slots=True)
 class PartitionOutcome:
-    """What was done. ``retry``: somebody else wrote those znodes meanwhile; read and plan again."""
+    """The result of a plan. ``retry`` has the partitions whose znode another writer changed in the
+    meantime: read and plan them again."""
 
     changes: tuple[PartitionChange, ...]
     refusals: tuple[PartitionRefusal, ...]
@@ -56,7 +65,8 @@ class PartitionOutcome:
 
 
 def startup(context: ControllerContext) -> None:
-    """Place every known partition: a live leader is Online, a dead one Offline, none ever New."""
+    """Set the first state of every partition: Online with a live leader, Offline with a dead one,
+    New if it never had a leader."""
     for partition in context.all_partitions():
         known = context.leadership.get(partition)
         if known is None:
@@ -69,8 +79,8 @@ def startup(context: ControllerContext) -> None:
 
 
 def to_trigger_online(context: ControllerContext, topic: str | None = None) -> list[TopicPartition]:
-    """Every partition (of ``topic``, if given) that wants a leader and may have one: New and
-    Offline ones, but for topics that are being deleted."""
+    """Return the partitions that need a leader: New and Offline ones, except of topics that are
+    being deleted. If ``topic`` is given, only those of that topic."""
     return [
         partition
         for partition in context.partitions_in_states({PartitionState.NEW, PartitionState.OFFLINE})
@@ -82,7 +92,7 @@ def to_trigger_online(context: ControllerContext, topic: str | None = None) -> l
 def to_read(
     context: ControllerContext, partitions: Iterable[TopicPartition], target: PartitionState
 ) -> list[TopicPartition]:
-    """The partitions whose state znode the plan needs: those that had a leader already."""
+    """Return the partitions whose state znode ``plan`` needs: those that had a leader before."""
     if target is not PartitionState.ONLINE:
         return []
     had_leader = (PartitionState.ONLINE, PartitionState.OFFLINE)
@@ -90,8 +100,8 @@ def to_read(
 
 
 def without_live_isr(context: ControllerContext, read: States) -> list[TopicPartition]:
-    """Of the partitions read, those that only an unclean election can save: the plan needs to know
-    whether their topics allow it."""
+    """Return the partitions without a live replica in their ISR. Only an unclean election can give
+    them a leader, so ``plan`` needs to know whether their topics allow it."""
     return [
         partition
         for partition, state in read.items()
@@ -110,21 +120,15 @@ def plan(
     read: States,
     unclean_topics: Collection[str] = (),
 ) -> PartitionPlan:
-    """What taking ``partitions`` to ``target`` means. Touches nothing.
+    """Plan how to take ``partitions`` to ``target``, without side effects.
 
-    A. NonExistent -> New, any -> Offline, Offline -> NonExistent: only marked.
-    B. New -> Online: first live replica leads, all live ones are the ISR; the znode is created.
-       A znode in ``read`` means that it was there already: then as case C.
-    C. Online or Offline -> Online: ``strategy`` elects on what was ``read``; the znode is updated.
+    A. NonExistent -> New, any -> Offline, Offline -> NonExistent: no write.
+    B. New -> Online: the first live replica leads, and all live replicas are the ISR. The znode is
+       created. If ``read`` has a state, the znode exists already: as case C.
+    C. Online or Offline -> Online: ``strategy`` elects a leader, based on the state in ``read``.
+       The znode is updated.
     """
-    refusals: list[PartitionRefusal] = []
-    valid: list[TopicPartition] = []
-    for partition in partitions:
-        before = context.partition_state(partition)
-        if before in PARTITION_PREDECESSORS[target]:
-            valid.append(partition)
-        else:
-            refusals.append(Refusal(partition, before, target, _illegal(before, target)))
+    valid, refusals = _by_legality(context, partitions, target)
     if target is not PartitionState.ONLINE:  # case A
         return PartitionPlan(target, marks=tuple(valid), refusals=tuple(refusals))
 
@@ -136,31 +140,33 @@ def plan(
         before = context.partition_state(partition)
         state = read.get(partition)
         if before is PartitionState.NEW and state is None:  # case B
-            first = _first_leadership(context, partition)
+            first = _first_state(context, partition)
             if isinstance(first, str):
-                refusals.append(Refusal(partition, before, target, first))
+                refusals.append(RefusedChange(partition, before, target, first))
             else:
-                creates[partition] = LeaderIsrAndControllerEpoch(first, context.epoch)
-                recipients[partition] = first.isr
+                creates[partition] = first
+                recipients[partition] = first.leader_and_isr.isr
             continue
         # case C
         if strategy is None:
             raise ValueError("an election strategy is needed to take a partition online")
         if state is None:
             reason = "LeaderAndIsr information doesn't exist"
-            refusals.append(Refusal(partition, before, target, reason))
+            refusals.append(RefusedChange(partition, before, target, reason))
             continue
-        if fenced := newer_controller(context, state):
-            refusals.append(Refusal(partition, before, target, fenced))
+        if fenced := newer_controller(context.epoch, state):
+            refusals.append(RefusedChange(partition, before, target, fenced))
             continue
         result = elect(
             context, partition, state.leader_and_isr, strategy, partition.topic in unclean_topics
         )
         if result.leader_and_isr is None:
-            reason = _nobody_can_lead(context, partition, strategy, state.leader_and_isr)
-            refusals.append(Refusal(partition, before, target, reason))
+            reason = _no_candidate(context, partition, strategy, state.leader_and_isr)
+            refusals.append(RefusedChange(partition, before, target, reason))
             continue
-        updates[partition] = LeaderIsrAndControllerEpoch(result.leader_and_isr, context.epoch)
+        elected = LeaderIsrAndControllerEpoch(result.leader_and_isr, context.epoch)
+        check_next_state(state, elected, context.epoch)
+        updates[partition] = elected
         recipients[partition] = result.recipients
         if result.unclean:
             unclean.add(partition)
@@ -174,12 +180,30 @@ def plan(
     )
 
 
+def _by_legality(
+    context: ControllerContext, partitions: Sequence[TopicPartition], target: PartitionState
+) -> tuple[list[TopicPartition], list[PartitionRefusal]]:
+    """Return the partitions that may be taken to ``target``, and refusals for the others."""
+    valid: list[TopicPartition] = []
+    refusals: list[PartitionRefusal] = []
+    for partition in partitions:
+        before = context.partition_state(partition)
+        if before in PARTITION_PREDECESSORS[target]:
+            valid.append(partition)
+        else:
+            refusals.append(RefusedChange(partition, before, target, _illegal(before, target)))
+    return valid, refusals
+
+
 def _illegal(before: PartitionState, target: PartitionState) -> str:
     legal = ",".join(str(state) for state in sorted(PARTITION_PREDECESSORS[target]))
     return f"should be in one of {legal} states before moving to {target} state, but is in {before}"
 
 
-def _first_leadership(context: ControllerContext, partition: TopicPartition) -> LeaderAndIsr | str:
+def _first_state(
+    context: ControllerContext, partition: TopicPartition
+) -> LeaderIsrAndControllerEpoch | str:
+    """Return the first state of a partition, or why it cannot have one."""
     replicas = context.assignment(partition).replicas
     live = live_isr(context, partition, replicas)
     if not live:
@@ -187,10 +211,13 @@ def _first_leadership(context: ControllerContext, partition: TopicPartition) -> 
             f"assigned replicas are {_ids(replicas)}, live brokers are "
             f"{_ids(context.live_broker_ids())}. No assigned replica is alive."
         )
-    return LeaderAndIsr(leader=live[0], leader_epoch=0, isr=live)
+    leader_and_isr = LeaderAndIsr(leader=live[0], leader_epoch=0, isr=live)
+    first = LeaderIsrAndControllerEpoch(leader_and_isr, context.epoch)
+    check_first_state(first, context.epoch, context.assignment(partition))
+    return first
 
 
-def _nobody_can_lead(
+def _no_candidate(
     context: ControllerContext,
     partition: TopicPartition,
     strategy: ElectionStrategy,
@@ -215,12 +242,12 @@ def _ids(broker_ids: Iterable[int]) -> str:
 def apply(
     context: ControllerContext, batch: RequestBatch, plan: PartitionPlan, results: WriteResults
 ) -> PartitionOutcome:
-    """Take into the context what was written, and into the batch who has to know.
+    """Record the results of a plan's writes in the context, and add requests to the batch.
 
-    D. written: Online under the new leadership; LeaderAndIsr to the recipients.
-    E. the version was another (a leader changed its ISR) or a new partition's znode was there
-       already: retry.
-    F. any other failure: the partition stays where it was.
+    D. written: the partition is Online with the new leader; LeaderAndIsr to the recipients.
+    E. the znode had another version (a leader changed its ISR), or a new partition's znode already
+       existed: retry.
+    F. any other failure: the partition keeps its state.
     """
     changes: list[PartitionChange] = []
     refusals = list(plan.refusals)
@@ -238,10 +265,10 @@ def apply(
                 retry.append(partition)
                 continue
             if isinstance(result, Exception):  # case F
-                refusals.append(Refusal(partition, before, plan.target, repr(result)))
+                refusals.append(RefusedChange(partition, before, plan.target, repr(result)))
                 continue
             leadership = LeaderIsrAndControllerEpoch(result, context.epoch)  # case D
-            context.leadership[partition] = leadership
+            context.put_written(partition, leadership)
             context.partition_states[partition] = PartitionState.ONLINE
             batch.add_leader_and_isr(
                 plan.recipients[partition],

@@ -1,28 +1,30 @@
-"""Replica placement: which brokers a new partition's replicas live on (Kafka's AdminUtils)."""
+"""Replica placement: the brokers of new replicas (Kafka's AdminUtils), and of missing ones."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from minikafka.kernel.cluster import Broker
+from minikafka.core.controller.context import ControllerContext
+from minikafka.kernel.cluster import Broker, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.grouping import grouped
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerRack:
-    """What placement knows of a broker."""
+    """A broker's id and rack, as far as placement uses them."""
 
     id: int
     rack: str | None = None
 
 
 def broker_racks(brokers: Iterable[Broker]) -> list[BrokerRack]:
-    """Brokers as placement wants them, by id.
+    """Return ids and racks for ``assign_replicas``, sorted by id.
 
-    Racks count only when every broker has one: Kafka's ``RackAwareMode.Safe``, which is what
-    topic creation uses.
+    Racks are used only if every broker has one: Kafka's ``RackAwareMode.Safe``, which topic
+    creation uses.
     """
     by_id = sorted(brokers, key=lambda broker: broker.id)
     racked = all(broker.rack is not None for broker in by_id)
@@ -38,11 +40,13 @@ def assign_replicas(
     replica_shift: int,
     start_partition: int = 0,
 ) -> dict[int, tuple[int, ...]]:
-    """Replicas of ``partitions`` partitions from ``start_partition`` on, preferred leader first.
+    """Assign replicas to ``partitions`` partitions from ``start_partition`` on, preferred leader
+    first.
 
-    ``start_index`` (place of the first leader) and ``replica_shift`` (distance to the second
-    replica) are dice: ``0 <= n < len(brokers)``, drawn by the caller. Partitions that are added to
-    a topic take partition 0's first replica's place for both, as Kafka does.
+    ``start_index`` (the position of the first leader) and ``replica_shift`` (the distance to the
+    second replica) are random numbers, ``0 <= n < len(brokers)``, that the caller draws. For
+    partitions that are added to a topic, both are the position of partition 0's first replica, as
+    in Kafka.
 
     Raises ``KafkaError``: INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR, or INVALID_REQUEST when
     only some brokers have a rack.
@@ -84,8 +88,8 @@ def assign_replicas(
 
 
 def rack_alternated(racks: Mapping[int, str]) -> list[int]:
-    """Broker ids such that neighbours sit in different racks where possible: racks by name, in
-    turn, each giving its lowest id left."""
+    """Order broker ids so that neighbours are in different racks where possible: take the lowest
+    remaining id of each rack in turn, racks sorted by name."""
     waiting = grouped((racks[broker], broker) for broker in sorted(racks, reverse=True))
     names = sorted(waiting)
     ring: list[int] = []
@@ -109,7 +113,8 @@ def _spread(ring: list[int], first: int, shift: int, replication_factor: int) ->
 def _spread_over_racks(
     ring: list[int], racks: Mapping[int, str], first: int, shift: int, replication_factor: int
 ) -> tuple[int, ...]:
-    """Every rack gets a replica before any gets its second, every broker likewise."""
+    """Pick replicas so that no rack gets a second replica before every rack has one; likewise for
+    brokers."""
     rack_count = len(set(racks.values()))
     replicas = [ring[first]]
     used_racks = {racks[ring[first]]}
@@ -122,3 +127,46 @@ def _spread_over_racks(
             replicas.append(broker)
             used_racks.add(racks[broker])
     return tuple(replicas)
+
+
+def missing_replicas(
+    context: ControllerContext, factors: Mapping[str, int]
+) -> dict[TopicPartition, tuple[int, ...]]:
+    """Return targets (preferred leader first) for partitions that have fewer replicas than their
+    topic's entry in ``factors``, and could have more on the live brokers.
+
+    Existing replicas stay; new replicas and preferred leaders are spread evenly. Partitions that
+    are being reassigned and topics that are being deleted are left out.
+    """
+    found: dict[TopicPartition, tuple[int, ...]] = {}
+    for topic, factor in sorted(factors.items()):
+        if not context.is_queued_for_deletion(topic):
+            found |= _missing(context, topic, factor)
+    return found
+
+
+def _missing(
+    context: ControllerContext, topic: str, factor: int
+) -> dict[TopicPartition, tuple[int, ...]]:
+    live = context.live_broker_ids()
+    lacking: dict[TopicPartition, tuple[int, ...]] = {}
+    held: Counter[int] = Counter()
+    preferred: Counter[int] = Counter()
+    for partition in sorted(context.partitions_for_topic(topic)):
+        replicas = context.assignment(partition).replicas
+        held.update(replicas)
+        moving = partition in context.partitions_being_reassigned
+        if moving or len(replicas) >= factor or set(live).issubset(replicas):
+            preferred.update(replicas[:1])
+        else:
+            lacking[partition] = replicas
+    found: dict[TopicPartition, tuple[int, ...]] = {}
+    for partition, replicas in lacking.items():
+        free = sorted((b for b in live if b not in replicas), key=lambda b: (held[b], b))
+        added = free[: factor - len(replicas)]
+        held.update(added)
+        wider = (*replicas, *added)
+        first = min((b for b in wider if b in live), key=lambda b: (preferred[b], wider.index(b)))
+        preferred[first] += 1
+        found[partition] = (first, *(b for b in wider if b != first))
+    return found

@@ -1,4 +1,4 @@
-"""What a wish to move replicas comes to, and how far a reassignment has got (KIP-455)."""
+"""The decisions of a reassignment: checks of a request, its assignment, its progress (KIP-455)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,13 @@ from minikafka.core.controller.assignment import (
 from minikafka.core.controller.context import ControllerContext
 from minikafka.core.controller.election import live_isr
 from minikafka.core.controller.request_batch import RequestBatch
-from minikafka.core.controller.states import ReplicaState
-from minikafka.core.controller.writes import States, WriteResults, newer_controller
+from minikafka.core.controller.states import (
+    ReplicaState,
+    States,
+    WriteResults,
+    check_next_state,
+    newer_controller,
+)
 from minikafka.kernel.cluster import (
     LeaderAndIsr,
     LeaderIsrAndControllerEpoch,
@@ -25,15 +30,15 @@ from minikafka.kernel.cluster import (
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import BadVersion
 
-# ------------------------------------------------------------------------------------- the wish
+# ----------------------------------------------------------------------------------- the request
 
 
 def wanted_assignment(
     context: ControllerContext, partition: TopicPartition, target: Sequence[int] | None
 ) -> ReplicaAssignment:
-    """The assignment that takes ``partition`` to ``target``; with ``None`` back to where the
-    reassignment under way began. Raises ``KafkaError``: NO_REASSIGNMENT_IN_PROGRESS,
-    UNKNOWN_TOPIC_OR_PARTITION."""
+    """Return the assignment that takes ``partition`` to ``target``. A target of None cancels the
+    reassignment in progress: back to the replicas from before it. Raises ``KafkaError``:
+    NO_REASSIGNMENT_IN_PROGRESS, UNKNOWN_TOPIC_OR_PARTITION."""
     current = context.assignment(partition)
     if target is None:
         if not is_being_reassigned(current):
@@ -49,7 +54,7 @@ def wanted_assignment(
 def check_target(
     context: ControllerContext, partition: TopicPartition, target: Sequence[int]
 ) -> None:
-    """Raises ``KafkaError``: INVALID_REPLICA_ASSIGNMENT."""
+    """Check the target replicas of a request. Raises ``KafkaError``: INVALID_REPLICA_ASSIGNMENT."""
     problem = None
     if not target:
         problem = "Empty replica list specified in partition reassignment."
@@ -69,7 +74,8 @@ def check_target(
 
 
 def dropped_replicas(current: ReplicaAssignment, wanted: ReplicaAssignment) -> tuple[int, ...]:
-    """What an earlier reassignment was adding and ``wanted`` has no use for: to go at once."""
+    """Return the replicas that an earlier reassignment was adding and that ``wanted`` does not
+    have. They are removed at once."""
     return tuple(r for r in current.replicas if r not in wanted.replicas)
 
 
@@ -79,9 +85,9 @@ def check_nothing_is_lost(
     wanted: ReplicaAssignment,
     known: LeaderAndIsr,
 ) -> None:
-    """Replicas that are dropped may be the last that are in sync, when brokers died during a
-    reassignment; Kafka deletes them with what only they hold. Here it is refused. Raises
-    ``KafkaError``: INVALID_REPLICA_ASSIGNMENT."""
+    """Check that a replica in sync remains. If brokers died during a reassignment, the replicas to
+    drop may be the last ones in sync. Kafka deletes them, and records are lost; here the request is
+    refused. Raises ``KafkaError``: INVALID_REPLICA_ASSIGNMENT."""
     kept = [r for r in known.isr if r in wanted.replicas]
     may_lead = known.leader in kept or bool(live_isr(context, partition, kept))
     if not kept or (known.leader >= 0 and not may_lead):
@@ -101,8 +107,8 @@ def is_complete(
     assignment: ReplicaAssignment,
     isr: Collection[int],
 ) -> bool:
-    """Whether every target replica is in sync, and one of them can lead. (Kafka does not ask for
-    the latter: it goes on to delete the others and leaves a partition without a leader.)"""
+    """Whether every target replica is in sync and one of them can lead. Kafka does not check the
+    latter: it deletes the other replicas, and the partition has no leader."""
     if not is_being_reassigned(assignment):
         return True
     target = target_replicas(assignment)
@@ -112,13 +118,14 @@ def is_complete(
 def to_start(
     context: ControllerContext, partition: TopicPartition, assignment: ReplicaAssignment
 ) -> list[PartitionAndReplica]:
-    """Replicas to be added that have not been started: none of them after a failover."""
+    """Return the replicas to be added whose state is NonExistent. After a failover there are none,
+    since the startup of the replica state machine sets the states of all replicas."""
     replicas = [PartitionAndReplica(partition, r) for r in assignment.adding]
     return [r for r in replicas if context.replica_state(r) is ReplicaState.NON_EXISTENT]
 
 
 def must_move_leader(context: ControllerContext, partition: TopicPartition) -> bool:
-    """Whether the leader is none of the assignment's replicas, or is dead."""
+    """Whether the leader is dead or not one of the assigned replicas."""
     leader = context.leadership[partition].leader_and_isr.leader
     if leader not in context.assignment(partition).replicas:
         return True
@@ -131,12 +138,12 @@ def must_move_leader(context: ControllerContext, partition: TopicPartition) -> b
 def plan_epochs(
     context: ControllerContext, read: States
 ) -> tuple[dict[TopicPartition, LeaderIsrAndControllerEpoch], dict[TopicPartition, str]]:
-    """The same leader and ISR in the next leader epoch, so that leaders take over a changed
-    assignment (updateLeaderEpoch); and why some states must not be touched."""
+    """Return the states with the next leader epoch and the same leader and ISR
+    (updateLeaderEpoch), and for the other partitions why they must not be written."""
     refused = {
         partition: reason
         for partition, state in read.items()
-        if (reason := newer_controller(context, state)) is not None
+        if (reason := newer_controller(context.epoch, state)) is not None
     }
     raised = {
         partition: LeaderIsrAndControllerEpoch(
@@ -145,17 +152,20 @@ def plan_epochs(
         for partition, state in read.items()
         if partition not in refused
     }
+    for partition, state in raised.items():
+        check_next_state(read[partition], state, context.epoch)
     return raised, refused
 
 
 def apply_epochs(
     context: ControllerContext, batch: RequestBatch, results: WriteResults
 ) -> tuple[dict[TopicPartition, LeaderIsrAndControllerEpoch], list[TopicPartition]]:
-    """Take into the context what was written, and tell every replica. Who must be read again: a
-    leader changed its ISR meanwhile. Raises ``CoordinationError`` for any other failure.
+    """Record what was written in the context and add LeaderAndIsr requests for all replicas. Return
+    the written states, and the partitions to read again because a leader changed the ISR. Raises
+    ``CoordinationError`` for any other failure.
 
-    Replicas that are being added are told that they are new: where a log directory has failed
-    they may be made in another one.
+    Replicas that are being added are marked as new, so that a broker with a failed log directory
+    may create them in another one.
     """
     written: dict[TopicPartition, LeaderIsrAndControllerEpoch] = {}
     retry: list[TopicPartition] = []
@@ -166,7 +176,8 @@ def apply_epochs(
         if isinstance(result, Exception):
             raise result
         leadership = LeaderIsrAndControllerEpoch(result, context.epoch)
-        context.leadership[partition] = written[partition] = leadership
+        context.put_written(partition, leadership)
+        written[partition] = leadership
         assignment = context.assignment(partition)
         origin = origin_replicas(assignment)
         batch.add_leader_and_isr(origin, partition, leadership, assignment, is_new=False)
@@ -177,10 +188,11 @@ def apply_epochs(
 # ---------------------------------------------------------------------------------------- a list
 
 
-def under_way(
+def in_progress(
     context: ControllerContext, partitions: Collection[TopicPartition] | None
 ) -> Mapping[TopicPartition, ReplicaAssignment]:
-    """Those of ``partitions`` (of all, with ``None``) that are being reassigned, in order."""
-    asked = context.partitions_being_reassigned if partitions is None else partitions
-    found = {tp: context.assignment(tp) for tp in sorted(asked)}
+    """Return the assignments of those ``partitions`` that are being reassigned, sorted. None means
+    all partitions."""
+    selected = context.partitions_being_reassigned if partitions is None else partitions
+    found = {tp: context.assignment(tp) for tp in sorted(selected)}
     return {tp: assignment for tp, assignment in found.items() if is_being_reassigned(assignment)}

@@ -1,4 +1,8 @@
-"""Replica state changes as plan -> write -> apply (Kafka's ReplicaStateMachine)."""
+"""The replica state machine, as plan -> write -> apply (Kafka's ReplicaStateMachine).
+
+``plan`` and ``apply`` are pure functions, as in ``partition_machine``. A plan covers the replicas
+of one broker: two replicas of one partition would be two writes to the same znode.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +13,14 @@ from typing import TypeAlias
 from minikafka.core.controller.assignment import with_replica, without_replica
 from minikafka.core.controller.context import ControllerContext
 from minikafka.core.controller.request_batch import RequestBatch
-from minikafka.core.controller.states import REPLICA_PREDECESSORS, ReplicaState
-from minikafka.core.controller.writes import (
-    Refusal,
+from minikafka.core.controller.states import (
+    REPLICA_PREDECESSORS,
+    RefusedChange,
+    ReplicaState,
     StateChange,
     States,
     WriteResults,
+    check_next_state,
     newer_controller,
 )
 from minikafka.kernel.cluster import (
@@ -27,15 +33,15 @@ from minikafka.kernel.grouping import grouped
 from minikafka.kernel.ports import BadVersion, NoNode
 
 ReplicaChange: TypeAlias = StateChange[PartitionAndReplica, ReplicaState]
-ReplicaRefusal: TypeAlias = Refusal[PartitionAndReplica, ReplicaState]
+ReplicaRefusal: TypeAlias = RefusedChange[PartitionAndReplica, ReplicaState]
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaPlan:
-    """What a change of one broker's replicas to ``target`` takes.
+    """How to take one broker's replicas to ``target``.
 
-    ``moves`` need no write. ``updates`` are state znodes without the replica in their ISR, carrying
-    the version that they replace; ``out_of_isr`` are those that did not list it anyway.
+    ``moves`` need no write. ``updates`` are the states to write, without the replica in the ISR, at
+    the version that they replace. ``out_of_isr`` are states whose ISR does not contain the replica.
     """
 
     target: ReplicaState
@@ -48,8 +54,8 @@ class ReplicaPlan:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaOutcome:
-    """What was done. ``retry``: a leader changed the ISR meanwhile, or the znode is gone; read and
-    plan again."""
+    """The result of a plan. ``retry`` has the replicas whose znode was changed or deleted in the
+    meantime: read and plan them again."""
 
     changes: tuple[ReplicaChange, ...]
     refusals: tuple[ReplicaRefusal, ...]
@@ -62,12 +68,13 @@ class ReplicaOutcome:
 def startup(
     context: ControllerContext,
 ) -> tuple[list[PartitionAndReplica], list[PartitionAndReplica]]:
-    """Place every known replica, and say which are to be taken Online and which Offline.
+    """Set the first state of every replica; return the replicas to take Online, and those to take
+    Offline.
 
-    A replica on a dead broker starts as ineligible for deletion, which is the safe side: its topic
-    may be on the list of those to be deleted. Taking it Offline tells the others of the partition,
-    so these are placed only, and not told twice as in Kafka; but where that says a part of a topic
-    only, the whole is told first.
+    A replica on a dead broker starts as DeletionIneligible, because its topic may be on the list of
+    topics to delete. Taking it Offline sends LeaderAndIsr to the other replicas of the partition,
+    so these need not be taken Online to get one (Kafka sends it twice). But if a topic would get
+    LeaderAndIsr for some of its partitions only, all its live replicas are taken Online.
     """
     online: list[PartitionAndReplica] = []
     offline: list[PartitionAndReplica] = []
@@ -89,7 +96,7 @@ def startup(
 
 
 def by_broker(replicas: Iterable[PartitionAndReplica]) -> dict[int, list[PartitionAndReplica]]:
-    """A plan is for one broker's replicas: two replicas of one partition are two writes to it."""
+    """Group replicas by broker, sorted by broker id."""
     groups = grouped((replica.replica, replica) for replica in replicas)
     return {broker: groups[broker] for broker in sorted(groups)}
 
@@ -97,8 +104,8 @@ def by_broker(replicas: Iterable[PartitionAndReplica]) -> dict[int, list[Partiti
 def to_read(
     context: ControllerContext, replicas: Iterable[PartitionAndReplica], target: ReplicaState
 ) -> list[TopicPartition]:
-    """The partitions whose state znode the plan needs: those that had a leader, of replicas that
-    are to leave the ISR."""
+    """Return the partitions whose state znode ``plan`` needs: those with a leader, if the replicas
+    are to be removed from the ISR."""
     if target is not ReplicaState.OFFLINE:
         return []
     return [
@@ -119,14 +126,14 @@ def plan(
     target: ReplicaState,
     read: States,
 ) -> ReplicaPlan:
-    """What taking ``replicas`` (all on ``broker_id``) to ``target`` means. Touches nothing.
+    """Plan how to take ``replicas``, all on ``broker_id``, to ``target``, without side effects.
 
-    A. -> New of the replica that leads: refused, a new replica may only follow.
-    B. -> Offline of a partition that had a leader: the replica leaves the ISR that was ``read``.
-       The last one stays in it, and the partition has no leader then.
-    C. -> Offline of a partition whose znode is gone: refused, unless its topic is being deleted
-       (case D then).
-    D. everything else: moved without a write.
+    A. -> New, and the replica leads: refused, since a new replica may only follow.
+    B. -> Offline, and the partition has a state: remove the replica from the ISR in ``read``. The
+       last replica stays in the ISR, and the partition then has no leader.
+    C. -> Offline, and the partition's znode is gone: refused, unless the topic is being deleted
+       (then case D).
+    D. everything else: the state changes without a write.
     """
     moves: list[PartitionAndReplica] = []
     refusals: list[ReplicaRefusal] = []
@@ -137,19 +144,19 @@ def plan(
         partition = replica.topic_partition
         known = context.leadership.get(partition)
         if before not in REPLICA_PREDECESSORS[target]:
-            refusals.append(Refusal(replica, before, target, _illegal(before, target)))
+            refusals.append(RefusedChange(replica, before, target, _illegal(before, target)))
         elif target is ReplicaState.NEW and known and known.leader_and_isr.leader == broker_id:
             reason = "it is being requested to become leader"  # case A
-            refusals.append(Refusal(replica, before, target, reason))
+            refusals.append(RefusedChange(replica, before, target, reason))
         elif target is ReplicaState.OFFLINE and known is not None:
             state = read.get(partition)
             if state is None and context.is_queued_for_deletion(partition.topic):
                 moves.append(replica)  # case D
             elif state is None:  # case C
                 reason = "the leader and isr path in zookeeper is empty"
-                refusals.append(Refusal(replica, before, target, reason))
-            elif fenced := newer_controller(context, state):
-                refusals.append(Refusal(replica, before, target, fenced))
+                refusals.append(RefusedChange(replica, before, target, reason))
+            elif fenced := newer_controller(context.epoch, state):
+                refusals.append(RefusedChange(replica, before, target, fenced))
             elif broker_id in state.leader_and_isr.isr:  # case B
                 updates[partition] = _shrunk(context, state, broker_id)
             else:
@@ -171,9 +178,11 @@ def _shrunk(
 ) -> LeaderIsrAndControllerEpoch:
     current = state.leader_and_isr
     leader = NO_LEADER if current.leader == broker_id else current.leader
-    # An ISR is never empty: who was last in it holds every acknowledged record.
+    # An ISR is never empty: the last replica in it has every acknowledged record.
     isr = tuple(r for r in current.isr if r != broker_id) or current.isr
-    return LeaderIsrAndControllerEpoch(current.new_leader(leader, isr), context.epoch)
+    shrunk = LeaderIsrAndControllerEpoch(current.new_leader(leader, isr), context.epoch)
+    check_next_state(state, shrunk, context.epoch)
+    return shrunk
 
 
 # -------------------------------------------------------------------------------- after the write
@@ -184,20 +193,23 @@ def apply(
     batch: RequestBatch,
     plan: ReplicaPlan,
     results: WriteResults,
-    known_to_all: Collection[TopicPartition] = (),
+    sent_to_all: Collection[TopicPartition] = (),
 ) -> ReplicaOutcome:
-    """Take into the context what was written, and into the batch who has to know. A replica that an
-    election has left out of the ISR is no news where that is ``known_to_all`` (Kafka tells it
-    twice)."""
+    """Record the results of a plan's writes in the context, and add requests to the batch.
+
+    ``sent_to_all`` has the partitions whose election was already sent to all replicas during this
+    event. If that election has removed the replica from the ISR, no other request is needed; Kafka
+    sends it twice.
+    """
     changes: list[ReplicaChange] = []
     refusals = list(plan.refusals)
     retry: list[PartitionAndReplica] = []
     for replica in plan.moves:
         changes.append(_move(context, batch, replica, plan.target))
     for partition in (*plan.updates, *plan.out_of_isr):
-        # Told to stop whatever comes of the write, under the leader epoch that it knows.
+        # Sent even if the write fails, and with the leader epoch that the broker knows.
         batch.add_stop_replica((plan.broker_id,), partition, delete=False)
-    leaving: dict[TopicPartition, LeaderIsrAndControllerEpoch] = dict(plan.out_of_isr)
+    removed: dict[TopicPartition, LeaderIsrAndControllerEpoch] = dict(plan.out_of_isr)
     for partition in plan.updates:
         replica = PartitionAndReplica(partition, plan.broker_id)
         result = results[partition]
@@ -205,12 +217,20 @@ def apply(
             retry.append(replica)
         elif isinstance(result, Exception):
             before = context.replica_state(replica)
-            refusals.append(Refusal(replica, before, plan.target, repr(result)))
+            refusals.append(RefusedChange(replica, before, plan.target, repr(result)))
         else:
-            leaving[partition] = LeaderIsrAndControllerEpoch(result, context.epoch)
-    for partition, state in sorted(leaving.items()):
-        told = partition in known_to_all and partition in plan.out_of_isr
-        changes.append(_leave_isr(context, batch, partition, plan.broker_id, state, told))
+            removed[partition] = LeaderIsrAndControllerEpoch(result, context.epoch)
+            context.put_written(partition, removed[partition])
+    for partition, state in sorted(removed.items()):
+        change = _take_offline(context, partition, plan.broker_id, state)
+        changes.append(change)
+        known = partition in sent_to_all and partition in plan.out_of_isr
+        if not known and not context.is_queued_for_deletion(partition.topic):
+            assignment = context.assignment(partition)
+            others = [r for r in assignment.replicas if r != plan.broker_id]
+            batch.add_leader_and_isr(
+                others, partition, context.leadership[partition], assignment, is_new=False
+            )
     return ReplicaOutcome(tuple(changes), tuple(refusals), tuple(retry))
 
 
@@ -220,7 +240,7 @@ def _move(
     replica: PartitionAndReplica,
     target: ReplicaState,
 ) -> ReplicaChange:
-    """A change that writes nothing: who has to know, and the new state."""
+    """Change a replica's state without a write, and add the requests that this needs."""
     partition, broker_id = replica
     before = context.replica_state(replica)
     known = context.leadership.get(partition)
@@ -246,27 +266,21 @@ def _move(
             context.replica_states.pop(replica, None)
             return StateChange(replica, before, target)
         case _:
-            pass  # only marked
+            pass  # this state needs no request
     context.replica_states[replica] = target
     return StateChange(replica, before, target)
 
 
-def _leave_isr(
+def _take_offline(
     context: ControllerContext,
-    batch: RequestBatch,
     partition: TopicPartition,
     broker_id: int,
     state: LeaderIsrAndControllerEpoch,
-    told: bool,
 ) -> ReplicaChange:
-    """Offline, and out of the ISR: the other replicas hear of it, if they were not ``told``."""
+    """Record that a replica is Offline, and the partition's state without it in the ISR."""
     replica = PartitionAndReplica(partition, broker_id)
     before = context.replica_state(replica)
     leadership = LeaderIsrAndControllerEpoch(state.leader_and_isr, context.epoch)
     context.leadership[partition] = leadership
-    if not told and not context.is_queued_for_deletion(partition.topic):
-        assignment = context.assignment(partition)
-        others = [r for r in assignment.replicas if r != broker_id]
-        batch.add_leader_and_isr(others, partition, leadership, assignment, is_new=False)
     context.replica_states[replica] = ReplicaState.OFFLINE
     return StateChange(replica, before, ReplicaState.OFFLINE, leadership)

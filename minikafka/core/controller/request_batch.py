@@ -1,4 +1,8 @@
-"""The requests that one step of the controller owes the brokers (ControllerBrokerRequestBatch)."""
+"""Requests from the controller to brokers: gathered into a batch, and laid out for older versions.
+
+The batch is Kafka's ControllerBrokerRequestBatch. Requests are built for the newest version;
+``for_version`` rewrites one for a broker that supports an older version only.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +28,10 @@ from minikafka.protocol.messages.leader_and_isr import (
 )
 from minikafka.protocol.messages.stop_replica import (
     StopReplicaPartitionState,
+    StopReplicaPartitionV0,
     StopReplicaRequest,
     StopReplicaTopicState,
+    StopReplicaTopicV1,
 )
 from minikafka.protocol.messages.update_metadata import (
     UpdateMetadataBroker,
@@ -49,25 +55,26 @@ class BrokerRequest:
 
 
 class RequestBatch:
-    """Gathers what brokers have to be told; one request per broker and kind leaves it.
+    """Gathers requests so that each broker gets at most one of each kind.
 
-    ``new_batch``, then any number of ``add_...``, then ``send_requests_to_brokers``. A batch that
-    was filled and not sent is a lost instruction: ``new_batch`` refuses to cover it up.
+    Call ``new_batch``, then any number of ``add_...``, then ``send_requests_to_brokers``.
     """
 
     def __init__(self, broker_id: int, context: ControllerContext, listener: str) -> None:
-        """``broker_id`` is the controller's, ``listener`` the name of the inter-broker one."""
+        """``broker_id`` is the controller's id, ``listener`` the name of the inter-broker
+        listener."""
         self._controller_id = broker_id
         self._context = context
         self._listener = listener
         self._leader_and_isr: dict[int, dict[TopicPartition, LeaderAndIsrPartitionState]] = {}
         self._stop_replica: dict[int, dict[TopicPartition, StopReplicaPartitionState]] = {}
         self._metadata_brokers: set[int] = set()
-        self._metadata: dict[TopicPartition, None] = {}  # as a set that keeps its order
+        self._metadata: dict[TopicPartition, None] = {}  # an ordered set
         self._held: tuple[set[int], dict[TopicPartition, None]] = (set(), {})  # for the next batch
 
     def new_batch(self) -> None:
-        """Raises ``RuntimeError`` when something of the last batch was never sent."""
+        """Start a batch. Raises ``RuntimeError`` if the last one has requests that were not sent:
+        the brokers would never get them."""
         unsent = [
             name
             for name, content in (
@@ -84,6 +91,7 @@ class RequestBatch:
             )
 
     def clear(self) -> None:
+        """Drop everything that was added and not sent."""
         self._leader_and_isr.clear()
         self._stop_replica.clear()
         self._metadata_brokers.clear()
@@ -98,12 +106,17 @@ class RequestBatch:
         assignment: ReplicaAssignment,
         is_new: bool,
     ) -> None:
-        """Tell those of these brokers that live who leads, and every live broker by UpdateMetadata.
-        Once new, a replica stays new within the batch."""
+        """Add the partition's state to the LeaderAndIsr requests of ``broker_ids``, and to the
+        UpdateMetadata requests of all live brokers. A replica that was added with ``is_new`` keeps
+        the flag within the batch."""
+        assert leadership.controller_epoch <= self._context.epoch, "a newer controller wrote this"
         state = _leader_and_isr_state(partition, leadership, assignment, is_new)
         for broker_id in broker_ids:
             states = self._leader_and_isr.setdefault(broker_id, {})
             earlier = states.get(partition)
+            assert earlier is None or state.leader_epoch >= earlier.leader_epoch, (
+                f"{partition}: leader epoch {state.leader_epoch} after {earlier.leader_epoch}"
+            )
             still_new = earlier is not None and earlier.is_new
             states[partition] = replace(state, is_new=True) if still_new else state
         self.add_update_metadata(self._context.brokers, (partition,))
@@ -111,8 +124,8 @@ class RequestBatch:
     def add_stop_replica(
         self, broker_ids: Iterable[int], partition: TopicPartition, delete: bool
     ) -> None:
-        """Tell those of these brokers that live to stop the replica. Once to be deleted, it stays
-        so."""
+        """Add the partition to the StopReplica requests of ``broker_ids``. A replica that was added
+        with ``delete`` keeps the flag within the batch."""
         leader_epoch = self._context.leader_epoch(partition)
         for broker_id in broker_ids:
             states = self._stop_replica.setdefault(broker_id, {})
@@ -126,20 +139,22 @@ class RequestBatch:
     def add_update_metadata(
         self, broker_ids: Iterable[int], partitions: Iterable[TopicPartition]
     ) -> None:
-        """Tell these brokers of all live brokers and of these partitions, as the context knows them
-        when the batch is sent. A partition that never had a leader is left out."""
+        """Add UpdateMetadata requests for ``broker_ids`` and ``partitions``. They list all live
+        brokers, and the partitions' states when the batch is sent. Partitions that never had a
+        leader are left out."""
         self._metadata_brokers.update(broker_ids)
         self._metadata.update(dict.fromkeys(partitions))
 
     def send_requests_to_brokers(
         self, controller_epoch: int, unfinished: Container[str] = ()
     ) -> list[BrokerRequest]:
-        """The requests for live brokers, and an empty batch: for each kind by broker id, in
-        Kafka's order of kinds, so that a broker knows a leader's address before it follows.
+        """Return the requests for live brokers and empty the batch. They are sorted by kind in
+        Kafka's order, and then by broker id.
 
-        ``unfinished``: topics of which there is more in the next batch. UpdateMetadata of them
-        waits for it: a producer that saw a part of a topic would take it for the whole.
+        ``unfinished`` are topics that continue in the next batch. Their UpdateMetadata is held back
+        until then: a producer that sees some partitions of a topic takes them for all.
         """
+        assert controller_epoch == self._context.epoch, "requests of another controller's term"
         held = self._hold_back(unfinished)
         requests = [
             *self._leader_and_isr_requests(controller_epoch),
@@ -151,18 +166,19 @@ class RequestBatch:
         return requests
 
     def _hold_back(self, unfinished: Container[str]) -> tuple[set[int], dict[TopicPartition, None]]:
-        """Add what was held back to this batch, and take from it what is to be now."""
+        """Add the partitions held back from the last batch, and return those to hold back now, with
+        the brokers that are to get them."""
         brokers, partitions = self._held
         self._metadata_brokers |= brokers
         everything = self._metadata = partitions | self._metadata
         held = {tp: None for tp in everything if tp.topic in unfinished}
         if not held:
             return set(), {}
-        whom = set(self._metadata_brokers)
+        recipients = set(self._metadata_brokers)
         self._metadata = {tp: None for tp in everything if tp not in held}
         if not self._metadata:
             self._metadata_brokers.clear()
-        return whom, held
+        return recipients, held
 
     # --------------------------------------------------------------------------------- messages
 
@@ -299,3 +315,95 @@ def _metadata_broker(broker: Broker) -> UpdateMetadataBroker:
         ],
         rack=broker.rack,
     )
+
+
+# ------------------------------------------------------------------------------- older versions
+
+# The first version of each layout or field.
+LEADER_AND_ISR_BY_TOPIC = 2
+LEADER_RECOVERY = 6
+STOP_REPLICA_BY_TOPIC = 1
+STOP_REPLICA_FLAG_EACH = 3
+UPDATE_METADATA_BY_TOPIC = 5
+PLAINTEXT_ID = 0
+
+
+def for_version(request: ControlRequest, version: int) -> list[ControlRequest]:
+    """Rewrite ``request``, which is laid out for the newest version, as one or more requests of
+    ``version``."""
+    if isinstance(request, LeaderAndIsrRequest):
+        return [_leader_and_isr(request, version)]
+    if isinstance(request, StopReplicaRequest):
+        return [*_stop_replica(request, version)]
+    return [_update_metadata(request, version)]
+
+
+def _leader_and_isr(request: LeaderAndIsrRequest, version: int) -> LeaderAndIsrRequest:
+    if version >= LEADER_RECOVERY:
+        return request
+    topics = [
+        replace(
+            topic,
+            # Versions before KIP-704 do not have the leader's recovery state.
+            partition_states=[replace(s, leader_recovery_state=0) for s in topic.partition_states],
+        )
+        for topic in request.topic_states
+    ]
+    if version >= LEADER_AND_ISR_BY_TOPIC:
+        return replace(request, topic_states=topics)
+    flat = [
+        replace(state, topic_name=topic.topic_name)
+        for topic in topics
+        for state in topic.partition_states
+    ]
+    return replace(request, topic_states=[], ungrouped_partition_states=flat)
+
+
+def _stop_replica(request: StopReplicaRequest, version: int) -> Iterable[StopReplicaRequest]:
+    """Before version 3 a request has one deletion flag for all its partitions: yield a request for
+    those that are only stopped, then one for those that are also deleted."""
+    if version >= STOP_REPLICA_FLAG_EACH:
+        yield request
+        return
+    for delete in (False, True):
+        selected = {
+            topic.topic_name: [
+                s.partition_index for s in topic.partition_states if s.delete_partition is delete
+            ]
+            for topic in request.topic_states
+        }
+        topics = [
+            StopReplicaTopicV1(name, indexes) for name, indexes in selected.items() if indexes
+        ]
+        if not topics:
+            continue
+        one = replace(request, topic_states=[], delete_partitions=delete)
+        if version >= STOP_REPLICA_BY_TOPIC:
+            yield replace(one, topics=topics)
+        else:
+            flat = [
+                StopReplicaPartitionV0(topic.name, index)
+                for topic in topics
+                for index in topic.partition_indexes
+            ]
+            yield replace(one, ungrouped_partitions=flat)
+
+
+def _update_metadata(request: UpdateMetadataRequest, version: int) -> UpdateMetadataRequest:
+    if version >= UPDATE_METADATA_BY_TOPIC:
+        return request
+    flat = [
+        replace(state, topic_name=topic.topic_name)
+        for topic in request.topic_states
+        for state in topic.partition_states
+    ]
+    brokers = [_one_address(broker) for broker in request.live_brokers]
+    return replace(request, topic_states=[], ungrouped_partition_states=flat, live_brokers=brokers)
+
+
+def _one_address(broker: UpdateMetadataBroker) -> UpdateMetadataBroker:
+    """Fill the fields that only version 0 encodes: the address of the plaintext listener."""
+    for endpoint in broker.endpoints:
+        if endpoint.security_protocol == PLAINTEXT_ID:
+            return replace(broker, v0_host=endpoint.host, v0_port=endpoint.port)
+    return broker

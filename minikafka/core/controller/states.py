@@ -1,13 +1,39 @@
-"""The states of partitions and replicas, and from which states each may be entered."""
+"""States of partitions and replicas, legal transitions, and invariants of the state znode.
+
+``PARTITION_PREDECESSORS`` and ``REPLICA_PREDECESSORS`` are Kafka's transition tables: from which
+states each state may be entered. ``check_first_state`` and ``check_next_state`` assert what must
+hold for every state that a controller writes:
+
+- the leader is in the ISR, or there is no leader;
+- a first ISR consists of assigned replicas. A later ISR only loses replicas; the one exception is
+  an unclean election, which makes the new leader the whole ISR;
+- the leader epoch is greater than the one that it replaces;
+- the state carries the epoch of the controller that writes it, which is not older than the epoch of
+  the controller that wrote the state before.
+
+They are called where a state is made (``election``, ``replica_machine``, ``reassignment``) and
+again where it is written (``controller/state_machines``).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import IntEnum
+from typing import Generic, TypeAlias, TypeVar
+
+from minikafka.kernel.cluster import (
+    NO_LEADER,
+    LeaderAndIsr,
+    LeaderIsrAndControllerEpoch,
+    ReplicaAssignment,
+    TopicPartition,
+)
+from minikafka.kernel.ports import CoordinationError
 
 
 class PartitionState(IntEnum):
-    """Where a partition stands, with Kafka's numbers."""
+    """The state of a partition, with Kafka's numbers."""
 
     NEW = 0  # has replicas, never had a leader
     ONLINE = 1  # has a leader
@@ -19,15 +45,15 @@ class PartitionState(IntEnum):
 
 
 class ReplicaState(IntEnum):
-    """Where one replica of a partition stands, with Kafka's numbers."""
+    """The state of one replica of a partition, with Kafka's numbers."""
 
-    NEW = 1  # just made; may only become a follower
+    NEW = 1  # created by a reassignment or with its topic; may only become a follower
     ONLINE = 2  # may lead or follow
-    OFFLINE = 3  # its broker is gone, or it was stopped
-    DELETION_STARTED = 4  # its broker was told to delete it
+    OFFLINE = 3  # its broker is dead, or it was stopped
+    DELETION_STARTED = 4  # its broker was sent StopReplica with deletion
     DELETION_SUCCESSFUL = 5  # its broker has deleted it
     DELETION_INELIGIBLE = 6  # deletion failed, or cannot be tried now
-    NON_EXISTENT = 7  # forgotten
+    NON_EXISTENT = 7  # not in the assignment any more
 
     def __str__(self) -> str:
         return _REPLICA_NAMES[self]
@@ -84,7 +110,7 @@ REPLICA_PREDECESSORS: Mapping[ReplicaState, frozenset[ReplicaState]] = {
 
 
 class ControllerState(IntEnum):
-    """What the controller is busy with: Kafka's ``ControllerState`` gauge."""
+    """The kind of event that the controller is handling: Kafka's ``ControllerState`` gauge."""
 
     IDLE = 0
     CONTROLLER_CHANGE = 1
@@ -125,3 +151,72 @@ RATE_AND_TIME_METRICS: Mapping[ControllerState, str] = {
     ControllerState.LIST_PARTITION_REASSIGNMENT: "ListPartitionReassignment",
     ControllerState.UPDATE_FEATURES: "UpdateFeatures",
 }
+
+
+State = TypeVar("State")
+Subject = TypeVar("Subject")
+
+# State znodes as they were read. Partitions without a state znode are left out.
+States: TypeAlias = Mapping[TopicPartition, LeaderIsrAndControllerEpoch]
+# The result of each write: what was written, with its new version, or the error.
+WriteResults: TypeAlias = Mapping[TopicPartition, LeaderAndIsr | CoordinationError]
+
+
+@dataclass(frozen=True, slots=True)
+class StateChange(Generic[Subject, State]):
+    """A transition of a partition or replica, for the state-change log."""
+
+    subject: Subject
+    before: State
+    after: State
+    leadership: LeaderIsrAndControllerEpoch | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedChange(Generic[Subject, State]):
+    """A transition that is not possible, and why."""
+
+    subject: Subject
+    before: State
+    after: State
+    reason: str
+
+
+def check_first_state(
+    state: LeaderIsrAndControllerEpoch, controller_epoch: int, assignment: ReplicaAssignment
+) -> None:
+    """Assert the invariants of a partition's first state."""
+    first = state.leader_and_isr
+    assert state.controller_epoch == controller_epoch, "a state of another controller's term"
+    assert set(first.isr) <= set(assignment.replicas), f"{first}: ISR not among {assignment}"
+    assert first.leader in first.isr, f"{first}: leader not in the ISR"
+    assert first.leader_epoch == 0, f"{first}: a first leader epoch is 0"
+
+
+def check_next_state(
+    before: LeaderIsrAndControllerEpoch,
+    after: LeaderIsrAndControllerEpoch,
+    controller_epoch: int,
+) -> None:
+    """Assert the invariants of a state that replaces ``before``, which may come from a tool or from
+    another release and is not checked itself."""
+    old, new = before.leader_and_isr, after.leader_and_isr
+    assert after.controller_epoch == controller_epoch, "a state of another controller's term"
+    assert before.controller_epoch <= controller_epoch, "a newer controller wrote this state"
+    assert new.leader_epoch > old.leader_epoch, f"{old} -> {new}: the leader epoch must grow"
+    assert set(new.isr) <= set(old.isr) or new.isr == (new.leader,), f"{old} -> {new}: ISR grows"
+    inherited = new.leader == old.leader and old.leader not in old.isr
+    assert new.leader in (NO_LEADER, *new.isr) or inherited, f"{old} -> {new}: leader not in ISR"
+    assert new.zk_version == old.zk_version, "a write must name the version that it replaces"
+
+
+def newer_controller(controller_epoch: int, state: LeaderIsrAndControllerEpoch) -> str | None:
+    """Return why the controller of ``controller_epoch`` must not overwrite ``state``: a newer
+    controller wrote it. None if it may be overwritten."""
+    if state.controller_epoch <= controller_epoch:
+        return None
+    return (
+        "the LeaderAndIsr path was already written by another controller: the one with epoch "
+        f"{controller_epoch} went through a soft failure and another was elected with epoch "
+        f"{state.controller_epoch}"
+    )

@@ -1,4 +1,4 @@
-"""Which topics can be deleted now, and what that takes (the decisions of TopicDeletionManager)."""
+"""The decisions of topic deletion: which topics can be deleted now, and the next step of each."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from minikafka.kernel.errors import ErrorCode
 
 @dataclass(frozen=True, slots=True)
 class DeletionStep:
-    """What is to be done about the topics that wait for their deletion, in this order."""
+    """What to do now about the topics to be deleted, in this order."""
 
-    complete: tuple[str, ...]  # every replica is deleted: forget the topic
-    retry: tuple[PartitionAndReplica, ...]  # ineligible before: back to OfflineReplica
-    start: tuple[str, ...]  # nothing is under way: begin, or begin again
+    complete: tuple[str, ...]  # every replica is deleted: remove the topic
+    retry: tuple[PartitionAndReplica, ...]  # could not be deleted: take back to OfflineReplica
+    start: tuple[str, ...]  # no replica is being deleted: start, or start again
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicasToDelete:
-    """The replicas of the topics whose deletion begins."""
+    """The replicas of topics whose deletion starts."""
 
     dead: tuple[PartitionAndReplica, ...]  # cannot be deleted now
     alive: tuple[PartitionAndReplica, ...]  # to be stopped, then deleted
-    halted: tuple[str, ...]  # topics with dead replicas: ineligible until those return
+    halted: tuple[str, ...]  # topics with dead replicas: ineligible until their brokers start
 
 
 def queue(context: ControllerContext, topics: Iterable[str]) -> None:
@@ -34,7 +34,8 @@ def queue(context: ControllerContext, topics: Iterable[str]) -> None:
 
 
 def ineligible_at_failover(context: ControllerContext) -> set[str]:
-    """Topics that could not be deleted at once if asked to: replicas offline, or moving."""
+    """Return the topics that cannot be deleted now: a replica is offline, or a partition is being
+    reassigned."""
     offline = {
         topic
         for topic in context.all_topics
@@ -47,26 +48,26 @@ def ineligible_at_failover(context: ControllerContext) -> set[str]:
 
 
 def halt(context: ControllerContext, topics: Iterable[str]) -> list[str]:
-    """Mark those of ``topics`` that wait for deletion as ineligible; which those are."""
+    """Mark those of ``topics`` that are to be deleted as ineligible, and return them sorted."""
     halted = context.topics_to_be_deleted.intersection(topics)
     context.topics_ineligible_for_deletion |= halted
     return sorted(halted)
 
 
 def resume(context: ControllerContext, topics: Iterable[str]) -> list[str]:
-    """What stood in the way of deleting ``topics`` is over; which of them wait for deletion."""
+    """Make those of ``topics`` that are to be deleted eligible again, and return them sorted."""
     resumed = context.topics_to_be_deleted.intersection(topics)
     context.topics_ineligible_for_deletion -= resumed
     return sorted(resumed)
 
 
 def next_step(context: ControllerContext) -> DeletionStep:
-    """Look at every topic that waits for deletion.
+    """Decide the next step of every topic to be deleted.
 
     A. all its replicas are deleted: complete.
-    B. some replica was told and has not answered: wait.
-    C. some replica failed: it gets ready for another try, even while the topic is ineligible.
-    D. nothing is under way and nothing in the way: start.
+    B. a replica is being deleted (StopReplica has no response yet): wait.
+    C. a replica could not be deleted: prepare another attempt, even while the topic is ineligible.
+    D. no replica is being deleted, and the topic is eligible: start.
     """
     complete: list[str] = []
     retry: list[PartitionAndReplica] = []
@@ -83,12 +84,14 @@ def next_step(context: ControllerContext) -> DeletionStep:
     return DeletionStep(tuple(complete), tuple(retry), tuple(start))
 
 
-def unseen(context: ControllerContext, topics: Iterable[str]) -> list[str]:
-    """Those of ``topics`` whose partitions are still in the partition state machine's hands."""
+def not_started(context: ControllerContext, topics: Iterable[str]) -> list[str]:
+    """Return those of ``topics`` whose deletion starts for the first time in this term: their
+    partitions still have to be taken to NonExistent."""
     return [topic for topic in topics if topic not in context.topics_with_deletion_started]
 
 
 def replicas_to_delete(context: ControllerContext, topics: Iterable[str]) -> ReplicasToDelete:
+    """Classify the replicas of ``topics`` that are not deleted yet by whether they are online."""
     dead: list[PartitionAndReplica] = []
     alive: list[PartitionAndReplica] = []
     halted: list[str] = []
@@ -116,22 +119,23 @@ def failed_and_deleted(
     error: ErrorCode,
     partition_errors: Iterable[tuple[TopicPartition, ErrorCode]],
 ) -> tuple[list[PartitionAndReplica], list[PartitionAndReplica]]:
-    """What a broker's answer to StopReplica says about replicas of topics being deleted."""
+    """Split the partitions of a StopReplica response into failed and deleted replicas. Partitions
+    whose topic is not being deleted are left out."""
     failed: list[PartitionAndReplica] = []
     deleted: list[PartitionAndReplica] = []
     for partition, partition_error in sorted(partition_errors):
         if partition.topic not in context.topics_with_deletion_started:
             continue
         replica = PartitionAndReplica(partition, broker_id)
-        fine = error is ErrorCode.NONE and partition_error is ErrorCode.NONE
-        (deleted if fine else failed).append(replica)
+        succeeded = error is ErrorCode.NONE and partition_error is ErrorCode.NONE
+        (deleted if succeeded else failed).append(replica)
     return failed, deleted
 
 
 def split_by_deletion(
     context: ControllerContext, replicas: Collection[PartitionAndReplica]
 ) -> tuple[list[PartitionAndReplica], list[PartitionAndReplica]]:
-    """Those of topics that wait for deletion, and the others."""
-    doomed = [r for r in replicas if context.is_queued_for_deletion(r.topic_partition.topic)]
+    """Split replicas into those of topics to be deleted, and the others."""
+    deleting = [r for r in replicas if context.is_queued_for_deletion(r.topic_partition.topic)]
     others = [r for r in replicas if not context.is_queued_for_deletion(r.topic_partition.topic)]
-    return doomed, others
+    return deleting, others

@@ -93,7 +93,9 @@ async def test_requests_leave_in_order_and_answers_come_as_events(world: Any) ->
         await turns()
         assert peer.got == [0, 1, 2, 3, 4]
         assert peer.opened == 1
-        assert put == [events.UpdateMetadataResponse(1, n, ErrorCode.NONE) for n in range(5)]
+        assert put == [
+            events.UpdateMetadataResponseReceived(1, n, ErrorCode.NONE) for n in range(5)
+        ]
         names = {task.get_name() for task in asyncio.all_tasks()}
         assert "Controller-9-to-broker-1-send-thread" in names
 
@@ -122,7 +124,9 @@ async def test_a_refusal_is_an_answer(world: Any) -> None:
         peer.script = ["stale"]
         channels.send(request(1, 0))
         await turns()
-        assert put == [events.UpdateMetadataResponse(1, 0, ErrorCode.STALE_CONTROLLER_EPOCH)]
+        assert put == [
+            events.UpdateMetadataResponseReceived(1, 0, ErrorCode.STALE_CONTROLLER_EPOCH)
+        ]
 
 
 async def test_a_broker_that_is_gone_is_told_nothing_more(
@@ -145,7 +149,7 @@ async def test_a_broker_that_is_gone_is_told_nothing_more(
         channels.send(request(1, 3))
         await turns()
         assert peer.got == [3]
-        assert put == [events.UpdateMetadataResponse(1, 3, ErrorCode.NONE)]
+        assert put == [events.UpdateMetadataResponseReceived(1, 3, ErrorCode.NONE)]
 
 
 async def test_one_that_does_not_answer_holds_up_nobody_else(world: Any) -> None:

@@ -66,7 +66,7 @@ async def test_the_correlation_id_counts_the_batches_of_a_term(new_cluster: NewC
         assert dump(controller)["correlationId"] == 1  # UpdateMetadata at the failover
         await cluster.create_topic("t", (1,), (1,))
         assert dump(controller)["correlationId"] == 2  # one batch for both partitions
-        await controller.queue.ask(TopicChange())
+        await controller.queue.submit(TopicChange())
         assert dump(controller)["correlationId"] == 2  # nothing changed, nothing was sent
         cluster.zookeeper.delete("/controller")
         await cluster.settle()
@@ -82,8 +82,8 @@ async def test_an_event_that_is_handled_plays_the_part_of_the_lock(new_cluster: 
         free = {"heldBy": None, "waiting": 0}
         assert dump(controller)["controllerLock"] == free
         assert dump(controller)["brokerShutdownLock"] == free
-        asked = [controller.queue.ask(ControlledShutdown(b, -1)) for b in (2, 1)]
-        behind = controller.queue.ask(TopicChange())
+        asked = [controller.queue.submit(ControlledShutdown(b, -1)) for b in (2, 1)]
+        behind = controller.queue.submit(TopicChange())
         await asyncio.sleep(0)
         shown = dump(controller)
         assert shown["controllerLock"] == {"heldBy": "CONTROLLED_SHUTDOWN", "waiting": 2}
@@ -91,7 +91,7 @@ async def test_an_event_that_is_handled_plays_the_part_of_the_lock(new_cluster: 
         await asyncio.gather(*asked, behind)
         await cluster.settle()
         assert dump(controller)["shuttingDownBrokerIds"] == [1, 2]
-        other = controller.queue.ask(TopicChange())
+        other = controller.queue.submit(TopicChange())
         await asyncio.sleep(0)
         shown = dump(controller)
         assert shown["controllerLock"] == {"heldBy": "TOPIC_CHANGE", "waiting": 0}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from structlog.testing import capture_logs
 
 from minikafka.controller import state_machines as machines
 from minikafka.controller.elector import ControllerElector
+from minikafka.controller.event_manager import QueuedEvent
 from minikafka.controller.isr_removal import PAUSE_MS
 from minikafka.controller.watches import Watches
 from minikafka.core.controller.context import ControllerContext
@@ -108,9 +110,7 @@ async def test_the_elector_calls_back_once_for_each_office_won_and_lost(
 
 
 @pytest.mark.mission("CCB-5")
-async def test_a_broker_that_stops_while_it_is_elected_does_not_take_office(
-    new_cluster: NewCluster,
-) -> None:
+async def test_a_broker_that_stops_while_it_is_elected_does_not_take_over(new_cluster) -> None:
     async with new_cluster() as cluster:
         node = await cluster.register(1)
         controller = cluster.make_controller(node)
@@ -319,12 +319,12 @@ async def test_dead_replicas_that_wait_are_forgotten_at_a_resignation(
         (controller, _, _) = await cluster.start(1, 2, 3)
         partitions = await cluster.create_topic("t", *[(1, 2, 3)] * 6)
         await cluster.kill(3)
-        assert len(controller._leaving) > 0
+        assert len(controller._isr_removals) > 0
         waiting = []
 
         def sample(level: str, event: Any, facts: Any) -> None:
             if event == "resigned":
-                waiting.append(len(controller._leaving))
+                waiting.append(len(controller._isr_removals))
 
         with events.diverted(sample):
             cluster.zookeeper.delete(paths.CONTROLLER)
@@ -369,3 +369,37 @@ async def test_nobody_stands_between_a_lost_session_and_the_new_registration(
         await controller.on_new_session(node.store)
         await cluster.settle()
         assert controller.is_active
+
+
+# ------------------------------------------------------------------------------------ invariants
+
+
+@pytest.mark.mission("CTX-4")
+async def test_an_event_inside_of_another_is_a_bug(new_cluster):
+    async with new_cluster() as cluster:
+        (controller,) = await cluster.start(1)
+        inner = QueuedEvent(Reelect(), 0)
+        refused = []
+
+        async def nested():
+            with pytest.raises(AssertionError, match="one event at a time"):
+                await controller._process(inner)
+            refused.append(True)
+
+        controller._on_every_broker = {Reelect: lambda _: nested()}
+        controller.queue.put(Reelect())
+        await cluster.settle()
+        assert refused == [True]
+
+
+async def test_a_state_that_breaks_an_invariant_is_not_written(new_cluster):
+    """The planned ISR has a broker that never had a replica: nothing reaches ZooKeeper."""
+    async with new_cluster() as cluster:
+        (controller, _) = await cluster.start(1, 2)
+        (tp,) = await cluster.create_topic("t", (1, 2))
+        before = await cluster.state(tp)
+        known = controller.context.leadership[tp]
+        broken = replace(known, leader_and_isr=known.leader_and_isr.new_leader(1, (1, 2, 3)))
+        with pytest.raises(AssertionError, match="ISR grows"):
+            await controller._machines._write({}, {tp: broken})
+        assert await cluster.state(tp) == before

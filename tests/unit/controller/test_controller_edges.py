@@ -132,7 +132,7 @@ async def test_a_broker_that_bounces_has_left_all_isrs_before_it_is_back(
         cluster.zookeeper.expire_unnoticed(cluster.nodes[3].session)
         await cluster.register(3)
         await cluster.settle()
-        assert not controller._leaving
+        assert not controller._isr_removals
         replicas = [PartitionAndReplica(tp, 3) for tp in partitions]
         assert {controller.context.replica_state(r) for r in replicas} == {ReplicaState.ONLINE}
         assert {(await cluster.state(tp))[:2] for tp in partitions} == {(1, (1,))}

@@ -291,7 +291,7 @@ async def test_a_controller_that_was_fenced_resigns_without_a_write(
         await cluster.settle()
         assert (first.is_active, second.is_active) == (True, True)
         with pytest.raises(KafkaError, match="moved"):
-            await first.queue.ask(ControlledShutdown(1, -1))
+            await first.queue.submit(ControlledShutdown(1, -1))
         await cluster.settle()
         assert not first.is_active
         assert first.active_controller_id == 2

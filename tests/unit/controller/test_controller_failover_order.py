@@ -268,8 +268,8 @@ async def test_nothing_reaches_a_controller_that_resigned(
         await cluster.create_topic("many", *[(1, 4)] * 4)
         cluster.brokers.mute.add(3)
         await cluster.kill(4)
-        assert len(first._leaving) > 0
-        cluster.zookeeper.delete(paths.CONTROLLER)
+        assert len(first._isr_removals) > 0
+        cluster.tree.delete(paths.CONTROLLER)
         await cluster.settle()
         assert cluster.active is not first
         assert first.active_controller_id == cluster.active.active_controller_id
@@ -286,7 +286,7 @@ async def test_nothing_reaches_a_controller_that_resigned(
             cluster.clock.advance(100_000)
             await cluster.settle()
         assert first._metrics.snapshot()[processed] == before
-        assert not first._leaving
+        assert not first._isr_removals
         senders = [task.get_name() for task in asyncio.all_tasks()]
         assert not [name for name in senders if name.startswith("Controller-1-to-")]
 
@@ -305,11 +305,11 @@ async def test_a_controller_elected_again_lets_the_dead_leave_again(
         partitions = await cluster.create_topic("t", *[(1, 3)] * 5)
         cluster.zookeeper.expire(cluster.nodes[3].session)
         await cluster.settle()
-        assert len(controller._leaving) == 5
-        cluster.zookeeper.delete(paths.CONTROLLER)
+        assert len(controller._isr_removals) == 5
+        cluster.tree.delete(paths.CONTROLLER)
         await cluster.settle()
         assert controller.context.epoch == 2
-        assert len(controller._leaving) == 5
+        assert len(controller._isr_removals) == 5
         for _ in range(3):
             cluster.clock.advance(PAUSE_MS)
             await cluster.settle()

@@ -29,7 +29,7 @@ async def moved_away(cluster: ClusterOfControllers, *assignments: Any) -> Any:
     await cluster.start(1)
     for tp in partitions:
         await catch_up(cluster, tp)
-    await cluster.active._topics.refresh_leadership(partitions)
+    await cluster.active._machines.leaderships.refresh(partitions)
     return partitions
 
 
@@ -221,7 +221,7 @@ async def test_leaders_go_back_by_themselves(new_cluster: NewCluster) -> None:
         cluster.brokers.down.discard(1)
         await cluster.start(1)
         await catch_up(cluster, a)
-        await cluster.active._topics.refresh_leadership([a])
+        await cluster.active._machines.leaderships.refresh([a])
         cluster.clock.advance(299_999)
         await cluster.settle()
         assert (await cluster.state(a))[0] == 2

@@ -82,7 +82,7 @@ async def test_the_state_of_the_event_being_handled_and_how_long_it_took(
             f"{name}.count": 0,
             f"{name}.total": 0,
         }
-        asked = controller.queue.ask(ControlledShutdown(2, -1))
+        asked = controller.queue.submit(ControlledShutdown(2, -1))
         await asyncio.sleep(0)
         assert figure(controller, "ControllerState") == CONTROLLED_SHUTDOWN
         cluster.clock.advance(70)

@@ -64,25 +64,36 @@ async def test_length_and_time_are_measured(made: Any) -> None:
 async def test_who_asked_hears_that_the_controller_moved(made: Any) -> None:
     queue, _, _ = made
     queue.put(TopicChange())
-    asked = queue.ask(ControlledShutdown(1, 2))
-    expiry = queue.clear_and_ask(Expire())
+    asked = queue.submit(ControlledShutdown(1, 2))
+    expiry = queue.clear_and_submit(Expire())
     with pytest.raises(KafkaError) as refusal:
         await asked
     assert refusal.value.code is ErrorCode.STALE_CONTROLLER_EPOCH
     queued = await queue.take()
     assert queued.event == Expire()
-    assert queued.answer is expiry
+    assert queued.result is expiry
     assert len(queue) == 0
 
 
 async def test_after_closing_nothing_waits_any_more(made: Any) -> None:
     queue, _, _ = made
-    before = queue.ask(TopicChange())
+    before = queue.submit(TopicChange())
     queue.close()
     queue.put(TopicChange())
-    after = queue.ask(TopicChange())
+    after = queue.submit(TopicChange())
     assert len(queue) == 0
     for asked in (before, after):
         with pytest.raises(KafkaError) as refusal:
             await asked
         assert refusal.value.code is ErrorCode.NOT_CONTROLLER
+
+
+@pytest.mark.mission("CTX-4")
+async def test_a_second_consumer_is_a_bug(made):
+    queue, _, _ = made
+    taking = asyncio.ensure_future(queue.take())
+    await asyncio.sleep(0)
+    with pytest.raises(AssertionError, match="two consumers"):
+        await queue.take()
+    queue.put(Reelect())
+    assert (await taking).event == Reelect()

@@ -57,7 +57,9 @@ async def test_only_the_event_of_this_term_is_followed_by_another(new_cluster: N
     async with new_cluster() as cluster:
         (controller,) = await cluster.start(1)
         (timer,) = timers()
-        await controller.queue.ask(AutoPreferredReplicaLeaderElection(controller.context.epoch - 1))
+        await controller.queue.submit(
+            AutoPreferredReplicaLeaderElection(controller.context.epoch - 1)
+        )
         assert timers() == [timer]
         cluster.clock.advance(5_000)
         await cluster.settle()

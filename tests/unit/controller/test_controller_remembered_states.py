@@ -8,6 +8,7 @@ import pytest
 from minikafka.controller.znode_reads import Leaderships
 from minikafka.core.controller.context import ControllerContext
 from minikafka.kernel.cluster import LeaderAndIsr, LeaderIsrAndControllerEpoch, TopicPartition
+from minikafka.kernel.events import event_log
 
 TP = TopicPartition("t", 0)
 OLD = LeaderIsrAndControllerEpoch(LeaderAndIsr(1, 0, (1, 2), 0), 1)
@@ -33,7 +34,9 @@ class Remembered:
         self.store = Store()
         self.context = ControllerContext()
         self.context.leadership[TP] = OLD
-        self.states = Leaderships(self.context, SimpleNamespace(store=self.store))
+        self.states = Leaderships(
+            self.context, SimpleNamespace(store=self.store), event_log("test")
+        )
 
     async def read(self, memory_will_do: Any) -> Any:
         """What was found, and how many reads of ZooKeeper that took."""

@@ -19,8 +19,8 @@ def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machines, "SLICE", 2)
 
 
-async def all_left(cluster: ClusterOfControllers) -> None:
-    while cluster.active._leaving:
+async def all_left(cluster) -> None:
+    while cluster.active._isr_removals:
         cluster.clock.advance(PAUSE_MS)
         await cluster.settle()
 
@@ -91,7 +91,7 @@ async def test_leaders_first_then_whoever_asks_then_the_isrs_of_others(
         for waiting in (4, 2, 0):
             cluster.clock.advance(PAUSE_MS)
             await cluster.settle()
-            assert len(cluster.active._leaving) == waiting
+            assert len(cluster.active._isr_removals) == waiting
         assert await isrs(cluster, partitions) == [live] * len(partitions)
         context = cluster.active.context
         states = {context.replica_state(PartitionAndReplica(tp, victim)) for tp in partitions}
@@ -104,10 +104,10 @@ async def test_a_broker_that_comes_back_has_left_before(new_cluster: NewCluster)
         await cluster.start(1, 2, 3)
         partitions = await cluster.create_topic("t", *LED_BY_ALL)
         await cluster.kill(3)
-        assert cluster.active._leaving
+        assert cluster.active._isr_removals
         cluster.brokers.down.clear()
         await cluster.start(3)
-        assert not cluster.active._leaving
+        assert not cluster.active._isr_removals
         assert await isrs(cluster, partitions) == [{1, 2}] * len(partitions)
         context = cluster.active.context
         states = {context.replica_state(PartitionAndReplica(tp, 3)) for tp in partitions}
@@ -122,7 +122,7 @@ async def test_a_topic_that_is_deleted_meanwhile(new_cluster: NewCluster) -> Non
         await cluster.kill(3)
         await cluster.nodes[1].store.request_topic_deletion("t")
         await cluster.settle()
-        assert not cluster.active._leaving
+        assert not cluster.active._isr_removals
         context = cluster.active.context
         assert context.topics_ineligible_for_deletion == {"t"}
         states = {context.replica_state(PartitionAndReplica(tp, 3)) for tp in partitions}
@@ -137,8 +137,8 @@ async def test_a_controller_that_falls_meanwhile_leaves_it_to_the_next(
         await cluster.start(1, 2, 3, 4)
         partitions = await cluster.create_topic("t", *LED_BY_ALL)
         await cluster.kill(3)
-        assert cluster.active._leaving
-        cluster.zookeeper.delete("/controller")
+        assert cluster.active._isr_removals
+        cluster.tree.delete("/controller")
         await cluster.settle()
         await all_left(cluster)
         assert await isrs(cluster, partitions) == [{1, 2}] * len(partitions)

@@ -1,4 +1,4 @@
-"""The verb `controller`: what it makes of the controller's answer; the journal behind it."""
+"""The verb `controller`: what it makes of the controller's answer; the history behind it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import pytest
 from minikafka.cli import main
 from minikafka.cli.cluster import controller
 from minikafka.cli.cluster.controller import tables
-from minikafka.controller.event_history import MAX_TRANSITIONS, Journal
-from minikafka.core.controller.states import PartitionState, ReplicaState
-from minikafka.core.controller.writes import StateChange
+from minikafka.controller.event_history import MAX_TRANSITIONS, EventHistory
+from minikafka.core.controller.states import PartitionState, ReplicaState, StateChange
 from minikafka.kernel.cluster import (
     LeaderAndIsr,
     LeaderIsrAndControllerEpoch,
@@ -24,8 +23,8 @@ TP = TopicPartition("t", 3)
 LED = LeaderIsrAndControllerEpoch(LeaderAndIsr(2, 5, (2, 1)), 7)
 
 
-def journal() -> Journal:
-    kept = Journal(ManualClock())
+def history() -> EventHistory:
+    kept = EventHistory(ManualClock())
     kept.event("TopicChange", 3, 10)
     kept.event("TopicChange", 1, 30)
     kept.event("BrokerChange", 0, 0)
@@ -36,7 +35,7 @@ def journal() -> Journal:
 
 
 def test_the_journal_adds_up() -> None:
-    told = journal().facts(10)
+    told = history().facts(10)
     assert told["events"] == [
         {
             "event": "BrokerChange",
@@ -62,7 +61,7 @@ def test_the_journal_adds_up() -> None:
 
 
 def test_the_journal_is_bounded() -> None:
-    kept = Journal(ManualClock())
+    kept = EventHistory(ManualClock())
     for _ in range(MAX_TRANSITIONS + 5):
         kept.transition(1, StateChange(TP, PartitionState.ONLINE, PartitionState.OFFLINE))
     assert len(kept.facts(10**6)["transitions"]) == MAX_TRANSITIONS
@@ -78,7 +77,7 @@ def test_four_tables() -> None:
         "state": "IDLE",
         "queue": 0,
         "brokers": [{"broker": 2, "queue": 4, "troubled": True}],
-        **journal().facts(10),
+        **history().facts(10),
     }
     now, brokers, events, transitions = tables(shown)
     assert now[1] == [[1, True, 1, 7, "IDLE", 0]]

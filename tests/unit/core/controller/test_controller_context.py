@@ -5,7 +5,7 @@ from uuid import UUID
 import pytest
 
 from minikafka.core.controller.context import ControllerContext
-from minikafka.core.controller.leader_balance import out_of_balance
+from minikafka.core.controller.election import out_of_balance
 from minikafka.core.controller.states import PartitionState, ReplicaState
 from minikafka.kernel.cluster import ReplicaAssignment
 from tests.support.controller_states import Cluster

@@ -8,10 +8,9 @@ from uuid import UUID
 import pytest
 
 from minikafka.broker.requests.controller_orders import instructions, stops
-from minikafka.controller.channel_manager import SpokenChannel
+from minikafka.controller.channel_manager import VersionedChannel
 from minikafka.core.controller.context import ControllerContext
-from minikafka.core.controller.older_versions import for_version
-from minikafka.core.controller.request_batch import RequestBatch
+from minikafka.core.controller.request_batch import RequestBatch, for_version
 from minikafka.core.metadata_image import MetadataImage, apply
 from minikafka.kernel.cluster import Broker, Endpoint, TopicPartition
 from minikafka.protocol.codec import decode, encode
@@ -120,6 +119,7 @@ def test_the_oldest_update_metadata_has_the_plaintext_address() -> None:
     secure = Broker(2, (Endpoint("s", 3, "SSL", "SSL"),), None, 6)
     context = ControllerContext()
     context.set_brokers([both, secure])
+    context.epoch = 3
     batch = RequestBatch(1, context, "SSL")
     batch.add_update_metadata((1,), ())
     (request,) = batch.send_requests_to_brokers(3)
@@ -169,7 +169,7 @@ class Old:
 
 async def test_a_broker_is_asked_what_it_speaks() -> None:
     broker = Old()
-    channel = await SpokenChannel.ask(broker, 1000)
+    channel = await VersionedChannel.negotiate(broker, 1000)
     await channel.request(leader_and_isr(), 7, 1000)
     answer = await channel.request(stop_replica(), 4, 1000)
     await channel.request(update({"t": [partition_state(0, 1)]}), 8, 1000)
@@ -193,5 +193,5 @@ async def test_one_that_does_not_answer_is_given_up() -> None:
 
     broker = Silent()
     with pytest.raises(TimeoutError):
-        await SpokenChannel.ask(broker, 1000)
+        await VersionedChannel.negotiate(broker, 1000)
     assert broker.closed

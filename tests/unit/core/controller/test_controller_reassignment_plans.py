@@ -13,8 +13,8 @@ from minikafka.core.controller.assignment import (
     reassign_to,
     target_replicas,
 )
-from minikafka.core.controller.leader_balance import candidates, out_of_balance
-from minikafka.core.controller.states import PartitionState, ReplicaState
+from minikafka.core.controller.election import candidates, out_of_balance
+from minikafka.core.controller.states import ReplicaState
 from minikafka.kernel.cluster import (
     ElectionType,
     LeaderAndIsr,
@@ -207,7 +207,7 @@ def test_candidates(cluster: Cluster) -> None:
     found = candidates(cluster.context, [gone, c, b, a, doomed], ElectionType.PREFERRED)
     assert found.electable == (a, c)
     assert found.not_needed == (b,)
-    assert found.doomed == (doomed,)
+    assert found.being_deleted == (doomed,)
     assert found.unknown == (gone,)
     cluster.brokers(1, 3)
     found = candidates(cluster.context, [a, b, c], ElectionType.UNCLEAN)

@@ -90,7 +90,7 @@ def test_what_an_answer_means(cluster: Cluster) -> None:
     assert deleted == []
 
 
-def test_unseen_topics_and_replicas_by_fate(cluster: Cluster) -> None:
+def test_topics_not_started_and_replicas_by_fate(cluster) -> None:
     a = doomed(cluster, "a", (1,), R.ONLINE)
     (b,) = cluster.topic("b", (1,))
     replicas = [cluster.replica(a, 1), cluster.replica(b, 1)]
@@ -98,6 +98,6 @@ def test_unseen_topics_and_replicas_by_fate(cluster: Cluster) -> None:
         [cluster.replica(a, 1)],
         [cluster.replica(b, 1)],
     )
-    assert topic_deletion.unseen(cluster.context, ["a"]) == ["a"]
+    assert topic_deletion.not_started(cluster.context, ["a"]) == ["a"]
     cluster.context.topics_with_deletion_started.add("a")
-    assert topic_deletion.unseen(cluster.context, ["a"]) == []
+    assert topic_deletion.not_started(cluster.context, ["a"]) == []

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from minikafka.core.controller.context import ControllerContext
-from minikafka.core.controller.internal_replicas import missing_replicas
+from minikafka.core.controller.placement import missing_replicas
 from minikafka.kernel.cluster import Broker, ReplicaAssignment, TopicPartition
 
 TOPIC = "__consumer_offsets"

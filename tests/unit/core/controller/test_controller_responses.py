@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 
 from minikafka.core.controller import events
-from minikafka.core.controller.answers import answer_event, replica_errors
+from minikafka.core.controller.events import replica_errors, response_event
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.messages.leader_and_isr import (
@@ -53,34 +53,34 @@ def stopped(*errors: Any, error: Any = 0) -> Any:
 @pytest.mark.mission("CEL-15")
 def test_leader_and_isr_and_update_metadata() -> None:
     response = LeaderAndIsrResponse()
-    assert answer_event(1, LeaderAndIsrRequest(controller_epoch=5, broker_epoch=8), response) == (
+    assert response_event(1, LeaderAndIsrRequest(controller_epoch=5, broker_epoch=8), response) == (
         events.LeaderAndIsrResponseReceived(1, 5, 8, response)
     )
     stale = UpdateMetadataResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
-    assert answer_event(1, UpdateMetadataRequest(controller_epoch=5), stale) == (
-        events.UpdateMetadataResponse(1, 5, ErrorCode.STALE_CONTROLLER_EPOCH)
+    assert response_event(1, UpdateMetadataRequest(controller_epoch=5), stale) == (
+        events.UpdateMetadataResponseReceived(1, 5, ErrorCode.STALE_CONTROLLER_EPOCH)
     )
 
 
 @pytest.mark.mission("RSM-13")
 def test_only_deletions_are_answered() -> None:
-    assert answer_event(1, stop_replica(False, False), stopped(0, 0)) is None
-    event = answer_event(1, stop_replica(True, False), stopped(56, 0))
+    assert response_event(1, stop_replica(False, False), stopped(0, 0)) is None
+    event = response_event(1, stop_replica(True, False), stopped(56, 0))
     assert event.partition_errors == {A: ErrorCode.KAFKA_STORAGE_ERROR}
     assert (event.broker_id, event.controller_epoch, event.error) == (1, 5, ErrorCode.NONE)
 
 
 @pytest.mark.mission("RSM-15")
 @pytest.mark.parametrize("error", [ErrorCode.STALE_BROKER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR])
-def test_a_refusal_of_the_whole_request_is_one_of_every_deletion(error: Any) -> None:
-    event = answer_event(1, stop_replica(True, True), stopped(error=error))
+def test_a_refusal_of_the_whole_request_is_one_of_every_deletion(error) -> None:
+    event = response_event(1, stop_replica(True, True), stopped(error=error))
     assert event.error is error
     assert event.partition_errors == {A: error, B: error}
 
 
 @pytest.mark.mission("RSM-14", "RSM-15")
 def test_a_deletion_that_the_response_does_not_name_has_no_result() -> None:
-    event = answer_event(1, stop_replica(True, True), stopped(0))
+    event = response_event(1, stop_replica(True, True), stopped(0))
     assert event.partition_errors == {A: ErrorCode.NONE}
 
 
