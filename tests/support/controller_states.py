@@ -7,15 +7,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeAlias
 from uuid import UUID
 
-from minikafka.core.controller.writes import States, WriteResults
-
 from minikafka.core.controller import partition_machine, replica_machine
 from minikafka.core.controller.context import ControllerContext
 from minikafka.core.controller.election import ElectionStrategy
 from minikafka.core.controller.partition_machine import PartitionOutcome
 from minikafka.core.controller.replica_machine import ReplicaOutcome
 from minikafka.core.controller.request_batch import BrokerRequest, RequestBatch
-from minikafka.core.controller.states import PartitionState, ReplicaState
+from minikafka.core.controller.states import PartitionState, ReplicaState, States, WriteResults
 from minikafka.kernel.cluster import (
     Broker,
     Endpoint,

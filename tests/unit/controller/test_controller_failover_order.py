@@ -269,7 +269,7 @@ async def test_nothing_reaches_a_controller_that_resigned(
         cluster.brokers.mute.add(3)
         await cluster.kill(4)
         assert len(first._isr_removals) > 0
-        cluster.tree.delete(paths.CONTROLLER)
+        cluster.zookeeper.delete(paths.CONTROLLER)
         await cluster.settle()
         assert cluster.active is not first
         assert first.active_controller_id == cluster.active.active_controller_id
@@ -306,7 +306,7 @@ async def test_a_controller_elected_again_lets_the_dead_leave_again(
         cluster.zookeeper.expire(cluster.nodes[3].session)
         await cluster.settle()
         assert len(controller._isr_removals) == 5
-        cluster.tree.delete(paths.CONTROLLER)
+        cluster.zookeeper.delete(paths.CONTROLLER)
         await cluster.settle()
         assert controller.context.epoch == 2
         assert len(controller._isr_removals) == 5

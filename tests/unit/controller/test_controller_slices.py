@@ -138,7 +138,7 @@ async def test_a_controller_that_falls_meanwhile_leaves_it_to_the_next(
         partitions = await cluster.create_topic("t", *LED_BY_ALL)
         await cluster.kill(3)
         assert cluster.active._isr_removals
-        cluster.tree.delete("/controller")
+        cluster.zookeeper.delete("/controller")
         await cluster.settle()
         await all_left(cluster)
         assert await isrs(cluster, partitions) == [{1, 2}] * len(partitions)

@@ -42,9 +42,9 @@ BROKERS = st.lists(st.integers(0, 6), unique=True, min_size=1, max_size=4).map(t
 )
 @pytest.mark.mission("REA-1", "REA-2")
 def test_the_way_to_a_target(
-    before: PartitionState | ReplicaState,
+    before: tuple[tuple[int, ...], ...],
     target: tuple[int, ...],
-    after: PartitionState | ReplicaState,
+    after: tuple[tuple[int, ...], ...],
 ) -> None:
     assert reassign_to(ReplicaAssignment(*before), target) == ReplicaAssignment(*after)
 
