@@ -1,4 +1,4 @@
-"""A group coordinator by itself: its log in memory, its clock by hand, its tasks run at once."""
+"""A group coordinator alone, with a log in memory, a manual clock, and tasks that run at once."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class LabClock(ManualClock):
 
 
 class HandTasks:
-    """What is started is run to its end at once; what runs for ever is not started."""
+    """Runs finite tasks to their end at once, and does not start periodic ones."""
 
     def create_task(self, work: Coroutine[Any, Any, None], name: str) -> HandTasks:
         if name.startswith(("load-", "forget-")):
@@ -55,7 +55,7 @@ class HandTasks:
 
 
 class Gate:
-    """Something that work which is run here may wait for."""
+    """An awaitable that a test opens."""
 
     def __init__(self) -> None:
         self._waiting: Coroutine[Any, Any, Any] | None = None
@@ -67,12 +67,12 @@ class Gate:
         self._waiting = work
 
     def open(self) -> None:
-        assert self._waiting is not None, "somebody waits"
+        assert self._waiting is not None, "a coroutine waits"
         run(self._waiting)
 
 
 def run(work: Coroutine[Any, Any, Any]) -> None:
-    """To its end, or up to a closed gate."""
+    """Run a coroutine to its end, or up to a closed gate."""
     try:
         while True:
             waits_for = work.send(None)
@@ -84,8 +84,8 @@ def run(work: Coroutine[Any, Any, Any]) -> None:
 
 
 class MemoryLog:
-    """``held``: appends are not replicated until ``release``. ``refusal``: what the next ones
-    are refused with. ``high_watermark``: up to where it is replicated."""
+    """While ``held``, appends are not replicated until ``release``. ``refusal`` is the error of the
+    next appends."""
 
     def __init__(self) -> None:
         self.batches: list[bytes] = []
@@ -121,7 +121,7 @@ class MemoryLog:
             done(ErrorCode.NONE, base_offset)
 
     def release(self, error: ErrorCode = ErrorCode.NONE) -> None:
-        """After an error: what is in the log may yet be replicated."""
+        """Settle the held appends. After an error their batches may still be replicated."""
         if error is ErrorCode.NONE:
             self.replicate()
         while self.waiting:
@@ -129,7 +129,7 @@ class MemoryLog:
             done(error, base_offset if error is ErrorCode.NONE else -1)
 
     def replicate(self) -> None:
-        """Followers have it all; appends that wait are not told yet."""
+        """All followers have the whole log. Held appends stay unsettled."""
         self.high_watermark = self.end
         gates, self._gates = self._gates, []
         for gate in gates:
@@ -144,13 +144,13 @@ class MemoryLog:
 
     @property
     def unreplicated(self) -> int:
-        """How many batches the next leader may be without."""
+        """The number of batches that the next leader may not have."""
         return sum(
             parse_batch(batch, 0).base_offset >= self.high_watermark for batch in self.batches
         )
 
     def truncate(self, batches: int) -> None:
-        """The last so many never were replicated."""
+        """Remove the last batches, which are not replicated."""
         for _ in range(min(batches, len(self.batches))):
             self.end -= parse_batch(self.batches.pop(), 0).record_count
 
@@ -239,7 +239,7 @@ class GroupLab:
         protocol_type: str = "consumer",
         group_id: str = GROUP,
     ) -> list[JoinGroupResponse]:
-        """The list gets the answer."""
+        """The response is added to the returned list."""
         answers: list[JoinGroupResponse] = []
         facts = JoinFacts(
             member_id,
@@ -289,7 +289,7 @@ class GroupLab:
         instance: str | None = None,
         transaction: InTransaction | None = None,
     ) -> dict[TopicPartition, ErrorCode]:
-        """The dict gets the answer."""
+        """The response is added to the returned dict."""
         answer: dict[TopicPartition, ErrorCode] = {}
         now_ms = self.clock.wall_ms()
         facts = CommitFacts(
@@ -312,9 +312,10 @@ class GroupLab:
     # -- whole scenes
 
     def stable(self, *names: str, **options: Any) -> tuple[int, list[str]]:
-        """A group of that many members, each with its name for an assignment. Generation, ids."""
+        """Make a stable group of these members, each assigned its name. Return generation and
+        ids."""
         answers = [self.join(new_id=name, **options) for name in names]
-        self.clock.advance(6_000)  # the initial delay, and once more for those who came
+        self.clock.advance(6_000)  # the initial delay, and its extension for new members
         joined = [answer[0] for answer in answers]
         assert all(answer.error_code == ErrorCode.NONE for answer in joined), joined
         generation = joined[0].generation_id

@@ -1,4 +1,4 @@
-"""A transaction coordinator by itself: its log in memory, its clock by hand, markers on a list."""
+"""A transaction coordinator alone, with a log in memory, a manual clock, and markers in a list."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class CountingIds:
 
 
 class KnownLeaders:
-    """Broker 1 leads what is not said otherwise."""
+    """Broker 1 leads every partition without an entry in ``leaders``."""
 
     def __init__(self) -> None:
         self.leaders: dict[TopicPartition, int | None] = {}
@@ -52,7 +52,7 @@ class KnownLeaders:
 
 
 class TransactionLab:
-    """One coordinator, of the one partition that there is. ``sent``: markers on their way."""
+    """One coordinator of one partition. ``sent`` are the markers without a response."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class TransactionLab:
         return self.transaction().facts.state
 
     def records(self) -> list[TransactionStored]:
-        """All of the log."""
+        """All records of the log."""
         found = []
         for record in decode_records(b"".join(self.log.batches)):
             assert record.key is not None
@@ -135,7 +135,7 @@ class TransactionLab:
         transactional_id: str = ID,
         timeout_ms: int = TIMEOUT_MS,
     ) -> list[Initialized]:
-        """The list gets the answer."""
+        """The response is added to the returned list."""
         answers: list[Initialized] = []
         shard = self.coordinator.runtime.require(transactional_id).shard
         fresh = None
@@ -183,7 +183,7 @@ class TransactionLab:
     def write_markers(
         self, errors: dict[TopicPartition, ErrorCode] | None = None, lost: bool = False
     ) -> list[MarkerItem]:
-        """Whoever they were sent to answers; returns what was sent."""
+        """Respond to all sent markers, and return them."""
         items = [item for _, item in self.sent]
         self.sent.clear()
         for item in items:

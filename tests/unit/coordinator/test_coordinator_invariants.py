@@ -174,7 +174,7 @@ def test_the_epoch_of_a_producer_never_goes_back() -> None:
         facts(S.EMPTY, producer_id=-1),
     ],
 )
-def test_what_no_coordinator_loads_is_not_appended_either(impossible: TransactionFacts) -> None:
+def test_impossible_facts_are_not_encoded(impossible: TransactionFacts) -> None:
     assert facts_problem(impossible) is not None
     with pytest.raises(AssertionError):
         TransactionShard.encode(TransactionStored("t", impossible))

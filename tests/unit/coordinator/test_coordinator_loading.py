@@ -1,4 +1,4 @@
-"""Groups as they come out of a log: whole, and in spite of what is broken in it."""
+"""Loading groups from the log: complete, and despite damage in it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def reload(lab: GroupLab) -> None:
     lab.elect()
 
 
-# -- what is broken
+# -- damage
 
 
 @pytest.mark.parametrize(
@@ -63,8 +63,8 @@ def reload(lab: GroupLab) -> None:
         pytest.param(value(leader=None, generation=2**31 - 1), id="none after it"),
     ],
 )
-def test_a_group_that_cannot_be_is_passed_over(bad: GroupMetadataValue) -> None:
-    """Whoever may write to the topic may write that: the coordinator must start nevertheless."""
+def test_a_record_of_an_inconsistent_group_is_skipped(bad: GroupMetadataValue) -> None:
+    """A client with write access to the topic could append it. It must not stop the coordinator."""
     lab = GroupLab()
     lab.commit({("t", 0): 7})
     write(lab, encode_record(GroupStored("g", bad)))
@@ -75,7 +75,7 @@ def test_a_group_that_cannot_be_is_passed_over(bad: GroupMetadataValue) -> None:
     assert lab.group.state is GroupState.STABLE
 
 
-def test_without_a_leader_the_first_member_leads() -> None:
+def test_without_a_leader_the_first_member_becomes_leader() -> None:
     lab = GroupLab()
     write(lab, encode_record(GroupStored("g", value(("a", None), ("b", None), leader=None))))
     reload(lab)
@@ -91,7 +91,7 @@ def test_without_a_leader_the_first_member_leads() -> None:
         pytest.param((23, b"\x7f\xff\xff\xff"), id="where it ends"),
     ],
 )
-def test_a_damaged_batch_is_passed_over(damage: tuple[int, bytes]) -> None:
+def test_a_damaged_batch_is_skipped(damage: tuple[int, bytes]) -> None:
     lab = GroupLab()
     for offset in (1, 2, 3):
         lab.commit({("t", offset): offset})
@@ -104,7 +104,7 @@ def test_a_damaged_batch_is_passed_over(damage: tuple[int, bytes]) -> None:
     assert lab.said().count("batch_unreadable") == 1
 
 
-def test_after_a_damaged_header_what_was_read_before_is_served() -> None:
+def test_after_a_damaged_header_the_records_before_it_are_served() -> None:
     lab = GroupLab()
     for offset in (1, 2, 3):
         lab.commit({("t", offset): offset})
@@ -116,7 +116,7 @@ def test_after_a_damaged_header_what_was_read_before_is_served() -> None:
     assert lab.commit({("t", 4): 4}) == {TopicPartition("t", 4): ErrorCode.NONE}
 
 
-def test_a_batch_that_overlaps_the_one_before_it_is_passed_over() -> None:
+def test_a_batch_that_overlaps_the_previous_one_is_skipped() -> None:
     """The checksum does not cover the base offset: a damaged one may repeat offsets."""
     lab = GroupLab()
     lab.commit({("t", 1): 1, ("t", 2): 2})
@@ -131,7 +131,7 @@ def test_a_batch_that_overlaps_the_one_before_it_is_passed_over() -> None:
 
 
 class RefusingLog(MemoryLog):
-    """``refusals``: of reads, in turn. The log starts where ``start`` says."""
+    """``refusals`` are the errors of the next reads. ``start`` is the log start offset."""
 
     start = 0
 
@@ -177,7 +177,7 @@ def commits(log: MemoryLog, count: int) -> None:
         log.append(0, build_batch([(0, *record, ())]), True, lambda *_: None)
 
 
-def test_what_may_pass_is_tried_again_and_what_is_broken_is_not() -> None:
+def test_transient_read_errors_are_retried_and_damage_is_not() -> None:
     storage = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
     log, events = RefusingLog(OSError("I/O error"), storage), RecordingLog()
     commits(log, 3)
@@ -190,7 +190,7 @@ def test_what_may_pass_is_tried_again_and_what_is_broken_is_not() -> None:
 
 
 def test_a_log_may_end_above_its_last_batch() -> None:
-    """After a cut inside of one, or a gap that compaction left."""
+    """After a truncation inside a batch, or a gap left by compaction."""
     log, events = RefusingLog(), RecordingLog()
     commits(log, 3)
     log.end += 2
@@ -198,7 +198,7 @@ def test_a_log_may_end_above_its_last_batch() -> None:
     assert events.events == []
 
 
-def test_records_deleted_meanwhile_are_not_waited_for() -> None:
+def test_records_deleted_while_loading_are_skipped() -> None:
     log = RefusingLog()
     commits(log, 5)
     read = log.read
@@ -213,14 +213,14 @@ def test_records_deleted_meanwhile_are_not_waited_for() -> None:
     assert [tp.partition for tp in shard.groups["g"].offsets] == [0, 3, 4]
 
 
-def test_others_are_served_now_and_then_however_small_the_batches_are() -> None:
+def test_loading_yields_to_other_requests_even_with_small_batches() -> None:
     log, clock = MemoryLog(), PatientClock()
     commits(log, 2 * RECORDS_PER_SLICE)
     load(log, RecordingLog(), clock)
-    assert clock.slept == 4, "twice as they are read, twice as they are taken over"
+    assert clock.slept == 4, "twice while reading, twice while replaying"
 
 
-# -- the whole of it, against a replay record by record
+# -- loading compared with a replay record by record
 
 GROUPS, PARTITIONS, PRODUCERS = ("g", "h"), (0, 1), (7, 8)
 groups, partitions = st.sampled_from(GROUPS), st.sampled_from(PARTITIONS)
@@ -275,8 +275,8 @@ def _replayed(steps: list[tuple[Any, ...]]) -> GroupShard:
 
 
 def _seen(shard: GroupShard) -> list[Any]:
-    """Now, and after the open transactions are committed. Which offsets are unstable till then
-    depends on tombstones that compaction removes, too."""
+    """The state now, and after committing the open transactions. Which offsets are unstable until
+    then depends on tombstones that compaction removes, so it is not compared."""
     shard.loaded(0)
     found = [_told(shard)]
     for producer_id in PRODUCERS:
@@ -299,7 +299,9 @@ def _told(shard: GroupShard) -> dict[str, Any]:
 
 @given(STEPS)
 @settings(max_examples=200, deadline=None)
-def test_loading_comes_to_the_same_as_replaying_every_record(steps: list[tuple[Any, ...]]) -> None:
+def test_loading_gives_the_same_state_as_replaying_every_record(
+    steps: list[tuple[Any, ...]],
+) -> None:
     log = MemoryLog()
     for number, step in enumerate(steps):
         _append(log, number, step)
@@ -307,7 +309,7 @@ def test_loading_comes_to_the_same_as_replaying_every_record(steps: list[tuple[A
     assert _seen(load(log, RecordingLog())) == _seen(_replayed(steps))
 
 
-# -- what a loaded group is
+# -- loaded groups
 
 
 def loaded(stored: GroupMetadataValue) -> GroupLab:
@@ -353,7 +355,7 @@ def test_a_loaded_group_knows_what_it_subscribes_to() -> None:
     assert told == {t: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, u: ErrorCode.NONE}
 
 
-def test_the_offsets_of_a_group_outlive_its_own_record() -> None:
+def test_offsets_of_a_group_survive_the_tombstone_of_the_group() -> None:
     lab = GroupLab()
     lab.commit({("t", 0): 1})
     lab.stable("a")
@@ -378,7 +380,7 @@ def test_a_loaded_group_of_the_greatest_size_stays_stable() -> None:
     assert lab.group.state is GroupState.STABLE
 
 
-def test_a_sync_that_waits_for_a_coordinator_that_resigns_is_answered() -> None:
+def test_a_parked_sync_fails_when_the_coordinator_resigns() -> None:
     lab = GroupLab()
     for name in "ab":
         lab.join(new_id=name)

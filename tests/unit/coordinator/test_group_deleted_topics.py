@@ -1,4 +1,4 @@
-"""Offsets of topics that were deleted: they go soon, and others are served meanwhile."""
+"""Offsets of deleted topics are deleted in slices, between other requests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def lab() -> GroupLab:
     return GroupLab()
 
 
-def test_a_commit_on_its_way_does_not_come_back_after_a_deletion(lab: GroupLab) -> None:
+def test_a_pending_commit_is_dropped_when_its_topic_is_deleted(lab: GroupLab) -> None:
     lab.commit({("t", 0): 1})
     lab.log.held = True
     lab.commit({("t", 0): 2})
@@ -24,13 +24,13 @@ def test_a_commit_on_its_way_does_not_come_back_after_a_deletion(lab: GroupLab) 
     assert lab.committed() == {}
 
 
-def test_offsets_of_deleted_topics_go(lab: GroupLab) -> None:
+def test_offsets_of_deleted_topics_are_deleted(lab: GroupLab) -> None:
     lab.commit({("t", 0): 1, ("u", 0): 2})
     lab.coordinator.partitions_deleted([T0, T1])
     assert lab.committed() == {("u", 0): 2}
 
 
-def test_others_are_served_while_the_offsets_of_a_large_topic_go(lab: GroupLab) -> None:
+def test_other_requests_are_served_while_many_offsets_are_deleted(lab: GroupLab) -> None:
     for number in range(250):
         lab.commit({("t", 0): 1} if number < 125 else {("u", 0): 1}, group_id=f"g{number}")
     served: list[int] = []
@@ -43,7 +43,7 @@ def test_others_are_served_while_the_offsets_of_a_large_topic_go(lab: GroupLab) 
     assert served == [150, 125], "in between, after every hundred"
 
 
-def test_offsets_of_a_topic_that_is_made_anew_meanwhile_stay(lab: GroupLab) -> None:
+def test_offsets_of_a_recreated_topic_are_kept(lab: GroupLab) -> None:
     for number in range(250):
         lab.commit({("t", 0): 7}, group_id=f"g{number}")
 

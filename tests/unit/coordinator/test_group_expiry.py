@@ -1,4 +1,4 @@
-"""Offsets that nobody consumes any more expire, and groups with them."""
+"""The expiry of offsets, and of groups with their last offset."""
 
 import pytest
 
@@ -32,7 +32,7 @@ def test_offsets_of_an_empty_group_expire_a_week_after_its_last_member(lab: Grou
     assert lab.find_group(GROUP) is None
 
 
-def test_offsets_of_who_assigns_himself_expire_a_week_after_the_commit(lab: GroupLab) -> None:
+def test_offsets_of_self_assigning_consumers_expire_a_week_after_the_commit(lab: GroupLab) -> None:
     lab.commit({("t", 0): 1})
     lab.clock.advance(4 * DAY_MS)
     lab.commit({("t", 1): 1})
@@ -41,7 +41,7 @@ def test_offsets_of_who_assigns_himself_expire_a_week_after_the_commit(lab: Grou
     assert lab.committed() == {("t", 1): 1}
 
 
-def test_offsets_of_topics_that_a_group_gave_up_expire(lab: GroupLab) -> None:
+def test_offsets_of_unsubscribed_topics_expire(lab: GroupLab) -> None:
     lab.commit({("t", 0): 1, ("u", 0): 1})
     generation, _ = lab.stable("a", metadata=SUBSCRIBED_TO_T, session_ms=1_800_000)
     for _ in range(7 * 24 * 3):
@@ -51,7 +51,7 @@ def test_offsets_of_topics_that_a_group_gave_up_expire(lab: GroupLab) -> None:
     assert lab.committed() == {("t", 0): 1}
 
 
-def test_a_client_may_have_asked_for_another_time(lab: GroupLab) -> None:
+def test_a_client_may_request_another_retention(lab: GroupLab) -> None:
     lab.commit({("t", 0): 1}, expire_ms=lab.clock.wall_ms() + 1_000)
     lab.resign()
     lab.elect()
@@ -60,7 +60,7 @@ def test_a_client_may_have_asked_for_another_time(lab: GroupLab) -> None:
     assert lab.find_group(GROUP) is None
 
 
-def test_a_group_that_never_was_is_forgotten(lab: GroupLab) -> None:
+def test_an_empty_group_without_offsets_is_removed(lab: GroupLab) -> None:
     lab.join(new_id="a", must_know_id=True)
     lab.clock.advance(10_000)
     lab.expire()
@@ -69,7 +69,7 @@ def test_a_group_that_never_was_is_forgotten(lab: GroupLab) -> None:
 
 
 @pytest.mark.parametrize("metadata", [b"", SUBSCRIBED_TO_T], ids=["unreadable", "rebalancing"])
-def test_offsets_of_members_expire_only_while_it_is_known_what_they_read(
+def test_offsets_expire_only_while_the_subscriptions_are_known(
     lab: GroupLab, metadata: bytes
 ) -> None:
     lab.commit({("t", 0): 1, ("u", 0): 1})
@@ -85,7 +85,7 @@ def test_offsets_of_members_expire_only_while_it_is_known_what_they_read(
     assert lab.committed() == {("t", 0): 1, ("u", 0): 1}
 
 
-def test_a_time_that_the_client_asked_for_is_waited_for(lab: GroupLab) -> None:
+def test_an_offset_does_not_expire_before_its_requested_retention(lab: GroupLab) -> None:
     lab.commit({("t", 0): 1}, expire_ms=lab.clock.wall_ms() + 8 * DAY_MS)
     lab.clock.advance(8 * DAY_MS - 1)
     lab.expire()
@@ -95,7 +95,7 @@ def test_a_time_that_the_client_asked_for_is_waited_for(lab: GroupLab) -> None:
     assert lab.find_group(GROUP) is None
 
 
-def test_an_offset_with_a_newer_commit_on_its_way_does_not_expire(lab: GroupLab) -> None:
+def test_an_offset_with_a_pending_commit_does_not_expire(lab: GroupLab) -> None:
     lab.commit({("t", 0): 1})
     lab.clock.advance(8 * DAY_MS)
     lab.log.held = True

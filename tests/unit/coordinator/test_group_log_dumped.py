@@ -1,4 +1,4 @@
-"""What the coordinator writes is what dump-log's decoder shows, in Kafka's words."""
+"""dump-log decodes the coordinator's records into Kafka's text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Members of a group: joining, syncing, heartbeats, leaving, one by one."""
+"""The requests of group members: JoinGroup, SyncGroup, Heartbeat, LeaveGroup."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def lab() -> GroupLab:
     return GroupLab()
 
 
-def test_states_are_entered_from_where_kafka_says() -> None:
+def test_state_transitions_are_those_of_kafka() -> None:
     state = GroupState
     assert VALID_PREVIOUS_STATES[state.PREPARING_REBALANCE] == {
         state.STABLE,
@@ -34,7 +34,7 @@ def test_states_are_entered_from_where_kafka_says() -> None:
 
 
 @pytest.mark.mission("ASG-1", "R-3")
-def test_the_first_member_leads_and_alone_hears_of_the_others(lab: GroupLab) -> None:
+def test_only_the_leader_receives_the_list_of_members(lab: GroupLab) -> None:
     first, second = lab.join(new_id="a"), lab.join(new_id="b")
     assert not first, "the initial delay"
     lab.clock.advance(6_000)
@@ -51,12 +51,12 @@ def test_the_first_member_leads_and_alone_hears_of_the_others(lab: GroupLab) -> 
 
 
 @pytest.mark.mission("DOP-10")
-def test_the_initial_delay_goes_on_while_members_come(lab: GroupLab) -> None:
+def test_the_initial_delay_is_extended_while_members_join(lab: GroupLab) -> None:
     answers = [lab.join(new_id="a", rebalance_ms=7_000)]
     for name in "bcd":
         lab.clock.advance(2_000)
         answers.append(lab.join(new_id=name, rebalance_ms=7_000))
-    assert not any(answers), "3 s, prolonged at 3 s and again at 6 s"
+    assert not any(answers), "3 s, extended at 3 s and again at 6 s"
     lab.clock.advance(1_000)
     assert all(answers), "but no longer than the rebalance time-out of 7 s"
 
@@ -72,7 +72,7 @@ def test_the_joining_phase_ends_when_all_have_joined(lab: GroupLab) -> None:
 
 
 @pytest.mark.mission("DOP-10")
-def test_who_does_not_rejoin_in_time_is_out(lab: GroupLab) -> None:
+def test_a_member_that_does_not_rejoin_in_time_is_removed(lab: GroupLab) -> None:
     lab.stable("a", "b", rebalance_ms=8_000)
     fresh = lab.join(new_id="c", rebalance_ms=8_000)
     lab.join("a", rebalance_ms=8_000)
@@ -84,7 +84,7 @@ def test_who_does_not_rejoin_in_time_is_out(lab: GroupLab) -> None:
     assert "rebalance timeout" in lab.group.last_eviction.reason
 
 
-def test_the_lead_goes_to_one_who_joined(lab: GroupLab) -> None:
+def test_a_member_that_has_joined_becomes_leader(lab: GroupLab) -> None:
     lab.stable("a", "b", rebalance_ms=8_000)
     answer = lab.join("b", metadata=b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff", rebalance_ms=8_000)
     lab.clock.advance(8_000)
@@ -92,7 +92,7 @@ def test_the_lead_goes_to_one_who_joined(lab: GroupLab) -> None:
 
 
 @pytest.mark.mission("HB-4")
-def test_a_missed_deadline_removes_the_member_and_says_so(lab: GroupLab) -> None:
+def test_a_missed_session_deadline_removes_the_member_and_is_logged(lab: GroupLab) -> None:
     generation, _ = lab.stable("a", "b")
     for _ in range(4):
         lab.clock.advance(3_000)
@@ -103,7 +103,7 @@ def test_a_missed_deadline_removes_the_member_and_says_so(lab: GroupLab) -> None
 
 
 @pytest.mark.mission("HB-7")
-def test_why_the_last_member_was_put_out_can_be_seen(lab: GroupLab) -> None:
+def test_the_reason_of_the_last_eviction_is_kept(lab: GroupLab) -> None:
     lab.stable("a")
     lab.clock.advance(10_000)
     eviction = lab.group.last_eviction
@@ -127,7 +127,7 @@ def test_a_heartbeat_renews_the_deadline(lab: GroupLab) -> None:
 
 @pytest.mark.mission("HB-5")
 @pytest.mark.parametrize("state", list(GroupState))
-def test_what_removal_does_in_each_state(state: GroupState) -> None:
+def test_effect_of_a_removal_in_each_state(state: GroupState) -> None:
     lab = GroupLab()
     lab.stable("a", "b")
     group = lab.group
@@ -143,7 +143,7 @@ def test_what_removal_does_in_each_state(state: GroupState) -> None:
         assert group.state is state
 
 
-def test_a_timer_that_was_overtaken_removes_nobody(lab: GroupLab) -> None:
+def test_an_outdated_timer_removes_no_member(lab: GroupLab) -> None:
     lab.stable("a")
     member = lab.group.members["a"]
     result: GroupResult[None] = CoordinatorResult(None)
@@ -152,7 +152,7 @@ def test_a_timer_that_was_overtaken_removes_nobody(lab: GroupLab) -> None:
     assert list(lab.group.members) == ["a"]
 
 
-def test_sync_time_out_puts_out_who_has_not_synced(lab: GroupLab) -> None:
+def test_the_sync_time_out_removes_members_that_have_not_synced(lab: GroupLab) -> None:
     options = {"session_ms": 60_000, "rebalance_ms": 9_000}
     first = lab.join(new_id="a", **options)  # type: ignore[arg-type]
     lab.join(new_id="b", **options)  # type: ignore[arg-type]
@@ -176,11 +176,11 @@ def test_member_id_required(lab: GroupLab) -> None:
     assert lab.heartbeats.purgatory.delayed == 1
 
 
-def test_an_id_that_nobody_uses_expires_and_does_not_hold_up_the_others(lab: GroupLab) -> None:
+def test_an_unused_pending_id_expires_and_does_not_block_the_rebalance(lab: GroupLab) -> None:
     lab.stable("a")
     lab.join(new_id="ghost", must_know_id=True)
-    answer = lab.join("a")  # the leader asks for a rebalance
-    assert not answer, "ghost may be about to join"
+    answer = lab.join("a")  # the leader causes a rebalance
+    assert not answer, "the pending member ghost may still join"
     lab.clock.advance(10_000)
     assert answer[0].generation_id == 2
     assert "pending_member_expired" in lab.said()
@@ -225,7 +225,7 @@ def test_group_max_size() -> None:
     refused = lab.join(new_id="c")[0]
     assert (refused.error_code, refused.member_id) == (ErrorCode.GROUP_MAX_SIZE_REACHED, "")
     assert lab.group.state is GroupState.STABLE
-    again = lab.join("a")  # who is a member is let in
+    again = lab.join("a")  # a current member may join again
     lab.join("b")
     assert again[0].generation_id == generation + 1
 
@@ -273,7 +273,7 @@ def test_a_repeated_join_gets_the_generation_again(lab: GroupLab) -> None:
     assert lab.group.state is GroupState.STABLE
 
 
-def test_requests_of_nobody(lab: GroupLab) -> None:
+def test_requests_with_unknown_members(lab: GroupLab) -> None:
     assert lab.join("stranger")[0].error_code == UNKNOWN
     assert lab.sync("stranger", 1)[0].error_code == UNKNOWN
     assert lab.beat("stranger", 1) is UNKNOWN
@@ -307,7 +307,7 @@ def test_leaving_rebalances_the_others(lab: GroupLab) -> None:
     assert lab.join("b")[0].generation_id == generation + 1
 
 
-def test_an_answer_that_is_waited_for_comes_even_if_the_member_is_put_out(lab: GroupLab) -> None:
+def test_a_removed_member_gets_a_response_to_its_parked_request(lab: GroupLab) -> None:
     lab.join(new_id="a")
     lab.join(new_id="b")
     lab.clock.advance(6_000)
@@ -337,7 +337,7 @@ def test_a_leader_that_dies_between_join_and_sync(lab: GroupLab) -> None:
         (ErrorCode.CORRUPT_MESSAGE, ErrorCode.CORRUPT_MESSAGE),
     ],
 )
-def test_an_assignment_that_is_not_stored_counts_for_nothing(
+def test_a_failed_assignment_restarts_the_rebalance(
     lab: GroupLab, refusal: ErrorCode, told: ErrorCode
 ) -> None:
     lab.join(new_id="a")

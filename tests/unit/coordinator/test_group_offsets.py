@@ -1,4 +1,4 @@
-"""Offsets of groups: committed, fetched, deleted; groups deleted, listed, loaded."""
+"""Offsets are committed, fetched and deleted; groups are deleted, listed and loaded."""
 
 import pytest
 
@@ -36,7 +36,7 @@ def lab() -> GroupLab:
     return GroupLab()
 
 
-def test_who_assigns_himself_commits_and_resumes(lab: GroupLab) -> None:
+def test_a_self_assigning_consumer_commits_and_resumes(lab: GroupLab) -> None:
     assert lab.commit({("t", 0): 5, ("t", 1): 7}) == {T0: NONE, T1: NONE}
     assert lab.committed() == {("t", 0): 5, ("t", 1): 7}
     lab.resign()
@@ -72,7 +72,7 @@ def test_commits_around_a_rebalance(lab: GroupLab) -> None:
     assert told == {T0: ErrorCode.REBALANCE_IN_PROGRESS}
 
 
-def test_a_commit_is_a_sign_of_life(lab: GroupLab) -> None:
+def test_a_commit_counts_as_heartbeat(lab: GroupLab) -> None:
     generation, _ = lab.stable("a")
     for n in range(5):
         lab.clock.advance(8_000)
@@ -86,7 +86,7 @@ def test_metadata_may_be_too_long(lab: GroupLab) -> None:
     assert lab.commit({("t", 0): 1}, metadata="x" * 4096) == {T0: NONE}
 
 
-def test_an_offset_is_not_told_before_it_is_replicated(lab: GroupLab) -> None:
+def test_an_offset_is_not_fetched_before_it_is_replicated(lab: GroupLab) -> None:
     lab.commit({("t", 0): 1})
     lab.log.held = True
     answer = lab.commit({("t", 0): 2})
@@ -112,14 +112,14 @@ def test_an_offset_is_not_told_before_it_is_replicated(lab: GroupLab) -> None:
         (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.REQUEST_TIMED_OUT),
     ],
 )
-def test_a_commit_that_is_not_stored(lab: GroupLab, refusal: ErrorCode, told: ErrorCode) -> None:
+def test_errors_of_a_failed_commit(lab: GroupLab, refusal: ErrorCode, told: ErrorCode) -> None:
     lab.log.refusal = refusal
     assert lab.commit({("t", 0): 1}) == {T0: told}
     assert lab.committed() == {}
     assert not lab.group.offsets.has_pending
 
 
-def test_a_text_that_no_record_holds(lab: GroupLab) -> None:
+def test_a_text_too_long_for_a_record(lab: GroupLab) -> None:
     huge = "g" * 40_000
     assert lab.commit({("t", 0): 1}, group_id=huge) == {T0: ErrorCode.INVALID_COMMIT_OFFSET_SIZE}
 
@@ -151,21 +151,21 @@ def test_groups_without_members_are_deleted(lab: GroupLab) -> None:
     assert lab.find_group(GROUP) is None
     lab.resign()
     lab.elect()
-    assert lab.find_group(GROUP) is None, "nor does the log know it"
+    assert lab.find_group(GROUP) is None, "nor after loading the log"
 
 
-def test_a_group_that_somebody_was_to_join_is_deleted(lab: GroupLab) -> None:
-    """As in Kafka: an answer of NONE means that it is gone."""
+def test_a_group_with_a_pending_member_is_deleted(lab: GroupLab) -> None:
+    """As in Kafka: NONE means that the group is deleted."""
     lab.commit({("t", 0): 1})
     (refused,) = lab.join(must_know_id=True, new_id="a")
     assert refused.error_code == ErrorCode.MEMBER_ID_REQUIRED
     assert deleted(lab, GROUP) == {GROUP: NONE}
     assert lab.find_group(GROUP) is None
-    assert lab.heartbeats.purgatory.delayed == 0, "nobody is waited for"
+    assert lab.heartbeats.purgatory.delayed == 0, "no session is left"
     assert lab.join("a")[0].error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_refused_commit_takes_none_with_it_that_is_on_its_way(lab: GroupLab) -> None:
+def test_a_failed_commit_does_not_affect_other_pending_commits(lab: GroupLab) -> None:
     lab.log.held = True
     lab.commit({("t", 0): 1})
     lab.log.refusal = ErrorCode.NOT_ENOUGH_REPLICAS
@@ -174,7 +174,7 @@ def test_a_refused_commit_takes_none_with_it_that_is_on_its_way(lab: GroupLab) -
     assert lab.committed() == {("t", 0): 1}
 
 
-def test_a_commit_on_its_way_goes_with_its_group(lab: GroupLab) -> None:
+def test_a_pending_commit_is_dropped_with_its_group(lab: GroupLab) -> None:
     lab.log.held = True
     answer = lab.commit({("t", 0): 1})
     assert deleted(lab, GROUP) == {GROUP: NONE}
@@ -194,7 +194,7 @@ def test_a_deletion_that_is_not_stored_changes_nothing(lab: GroupLab) -> None:
 
 
 def test_many_offsets_are_deleted_in_batches_that_fit(lab: GroupLab) -> None:
-    """However long the names are."""
+    """Also with long names."""
     topic = "t" * 249
     count = 2 * BATCH_BYTES // len(topic)
     lab.commit({(topic, n): n for n in range(count)})
@@ -234,7 +234,7 @@ def deleted_offsets(lab: GroupLab, *topic_partitions: TopicPartition) -> list[Er
     return answers
 
 
-def test_of_an_offset_that_is_not_there_nothing_is_stored(lab: GroupLab) -> None:
+def test_deleting_an_unknown_offset_appends_nothing(lab: GroupLab) -> None:
     lab.commit({("t", 0): 1})
     before = len(lab.log.batches)
     assert deleted_offsets(lab, T1) == [NONE]
@@ -242,7 +242,7 @@ def test_of_an_offset_that_is_not_there_nothing_is_stored(lab: GroupLab) -> None
 
 
 @pytest.mark.parametrize("why", ["members", "somebody is to join", "a commit", "another offset"])
-def test_a_group_that_still_has_something_outlives_its_offsets(lab: GroupLab, why: str) -> None:
+def test_a_group_that_is_not_empty_survives_its_last_offset(lab: GroupLab, why: str) -> None:
     lab.stable("a", metadata=SUBSCRIBED_TO_T)
     if why != "members":
         lab.coordinator.leave(GROUP, [MemberIdentity("a")])
@@ -265,7 +265,7 @@ def test_a_group_that_still_has_something_outlives_its_offsets(lab: GroupLab, wh
     assert lab.group.generation_id == generation, "its own record is still there"
 
 
-def test_a_deletion_in_several_batches_is_answered_once_after_the_last(lab: GroupLab) -> None:
+def test_a_deletion_in_several_batches_has_one_response_after_the_last(lab: GroupLab) -> None:
     topic = "t" * 249
     lab.commit({(topic, n): n for n in range(2 * BATCH_BYTES // len(topic))})
     before = len(lab.log.batches)
@@ -274,7 +274,7 @@ def test_a_deletion_in_several_batches_is_answered_once_after_the_last(lab: Grou
     assert batches_by_then == [before + 3]
 
 
-def test_an_offset_that_was_deleted_does_not_come_back_by_a_commit_before(lab: GroupLab) -> None:
+def test_an_earlier_commit_does_not_restore_a_deleted_offset(lab: GroupLab) -> None:
     lab.commit({("t", 0): 1})
     lab.log.held = True
     lab.commit({("t", 0): 2})
@@ -287,7 +287,7 @@ def test_an_offset_that_was_deleted_does_not_come_back_by_a_commit_before(lab: G
     assert lab.committed() == live
 
 
-def test_what_a_refused_commit_is_told_depends_on_who_commits_first(lab: GroupLab) -> None:
+def test_errors_of_refused_commits_by_kind_of_client(lab: GroupLab) -> None:
     where = {("t", 0): 1}
     lab.commit(where)
     assert lab.commit(where, "a", 0) == {T0: ErrorCode.UNKNOWN_MEMBER_ID}
@@ -298,7 +298,7 @@ def test_what_a_refused_commit_is_told_depends_on_who_commits_first(lab: GroupLa
     assert lab.commit(where, "a", 1) == {T0: ErrorCode.REBALANCE_IN_PROGRESS}
 
 
-# -- what is told
+# -- responses
 
 
 def test_groups_are_listed_and_described(lab: GroupLab) -> None:
@@ -334,7 +334,7 @@ def test_groups_are_listed_and_described(lab: GroupLab) -> None:
 # -- the log
 
 
-def test_who_does_not_coordinate_says_so() -> None:
+def test_a_broker_that_does_not_coordinate_responds_not_coordinator() -> None:
     lab = GroupLab(elect=False)
     not_here = ErrorCode.NOT_COORDINATOR
     assert lab.join()[0].error_code == not_here
@@ -347,7 +347,7 @@ def test_who_does_not_coordinate_says_so() -> None:
         lab.committed()
 
 
-def test_who_waits_for_a_coordinator_that_resigns_is_told(lab: GroupLab) -> None:
+def test_parked_requests_fail_when_the_coordinator_resigns(lab: GroupLab) -> None:
     lab.stable("a", "b")
     joining = lab.join("a")
     lab.resign()
@@ -355,7 +355,7 @@ def test_who_waits_for_a_coordinator_that_resigns_is_told(lab: GroupLab) -> None
     assert lab.heartbeats.purgatory.delayed == lab.rebalances.purgatory.delayed == 0
 
 
-def test_a_loaded_group_goes_on_where_it_was(lab: GroupLab) -> None:
+def test_a_loaded_group_continues_in_its_generation(lab: GroupLab) -> None:
     generation, _ = lab.stable("a", "b")
     lab.resign()
     lab.elect()
@@ -372,7 +372,7 @@ def test_an_older_epoch_changes_nothing(lab: GroupLab) -> None:
     assert lab.committed() == {("t", 0): 1}
 
 
-def test_what_cannot_be_read_is_passed_over(lab: GroupLab) -> None:
+def test_unreadable_records_are_skipped(lab: GroupLab) -> None:
     lab.commit({("t", 0): 1})
     for key, value in ((b"", b""), (b"\0\1\0", None), (b"\0\2\0\1g", b"\0\3\0"), (b"\0\x09x", b"")):
         lab.log.append(0, build_batch([(0, key, value, ())]), False, lambda *_: None)
@@ -385,7 +385,7 @@ def test_what_cannot_be_read_is_passed_over(lab: GroupLab) -> None:
 
 
 @pytest.mark.parametrize("outcome", list(ControlRecordType))
-def test_offsets_in_a_transaction_count_when_it_is_committed(
+def test_offsets_of_a_transaction_take_effect_when_it_is_committed(
     lab: GroupLab, outcome: ControlRecordType
 ) -> None:
     lab.commit({("t", 0): 1, ("t", 1): 1})
@@ -433,7 +433,7 @@ def test_records_are_kafkas_bytes() -> None:
         assert decode_record(*encode_record(record)) == record
 
 
-def test_a_group_of_before_kafka_0_10_1_waits_as_long_as_its_session() -> None:
+def test_a_group_record_before_kafka_0_10_1_uses_the_session_timeout() -> None:
     shard = GroupShard(GroupConfig())
     value = (
         b"\0\0" + b"\0\x08consumer" + b"\0\0\0\1" + b"\0\1r" + b"\0\1m"

@@ -1,4 +1,4 @@
-"""From one generation to the next: who is waited for, who leads, what is told and stored."""
+"""Rebalances: joining phases, leaders, responses and stored generations."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def lab() -> GroupLab:
 
 
 def joined(lab: GroupLab, *names: str, **options: int) -> list[list[JoinGroupResponse]]:
-    """Members that have joined and are to sync; the first one leads."""
+    """A group whose members have joined and not synced; the first one leads."""
     answers = [lab.join(new_id=name, **options) for name in names]  # type: ignore[arg-type]
     lab.clock.advance(6_000)
     assert all(answers)
@@ -47,7 +47,7 @@ def test_a_join_repeated_before_the_sync_gets_the_generation_again(lab: GroupLab
     assert lab.group.state is GroupState.COMPLETING_REBALANCE
 
 
-def test_of_two_joins_of_one_member_the_later_is_answered(lab: GroupLab) -> None:
+def test_a_repeated_join_replaces_the_parked_one(lab: GroupLab) -> None:
     generation, _ = lab.stable("a", "b")
     first, second = lab.join("a"), lab.join("a")
     assert (first[0].error_code, first[0].member_id) == (ErrorCode.REBALANCE_IN_PROGRESS, "a")
@@ -58,7 +58,7 @@ def test_of_two_joins_of_one_member_the_later_is_answered(lab: GroupLab) -> None
     assert len(first) == len(second) == 1
 
 
-def test_of_two_syncs_of_one_member_the_later_is_answered(lab: GroupLab) -> None:
+def test_a_repeated_sync_replaces_the_parked_one(lab: GroupLab) -> None:
     joined(lab, "a", "b")
     first, second = lab.sync("b", 1), lab.sync("b", 1)
     assert [answer.error_code for answer in first] == [ErrorCode.REBALANCE_IN_PROGRESS]
@@ -67,7 +67,7 @@ def test_of_two_syncs_of_one_member_the_later_is_answered(lab: GroupLab) -> None
     assert len(first) == 1
 
 
-def test_a_pending_id_is_of_no_static_member(lab: GroupLab) -> None:
+def test_a_static_member_cannot_use_a_pending_id(lab: GroupLab) -> None:
     lab.join(new_id="a", must_know_id=True)
     refused = lab.join("a", instance="i")[0]
     assert (refused.error_code, refused.member_id) == (UNKNOWN, "a")
@@ -86,11 +86,11 @@ def test_a_member_may_change_its_protocols_and_times(lab: GroupLab) -> None:
     assert not lab.group.members
 
 
-# -- who is waited for, and how long
+# -- the joining phase
 
 
-def test_a_group_that_was_emptied_begins_again_without_prolonging_its_delay(lab: GroupLab) -> None:
-    """Kafka prolongs the initial delay of the very first generation alone."""
+def test_the_initial_delay_of_an_emptied_group_is_not_extended(lab: GroupLab) -> None:
+    """Kafka extends the initial delay of the first generation only."""
     lab.stable("a")
     leave(lab, "a")
     assert lab.group.state is GroupState.EMPTY
@@ -103,7 +103,7 @@ def test_a_group_that_was_emptied_begins_again_without_prolonging_its_delay(lab:
     assert all(answers)
 
 
-def test_the_initial_delay_is_not_prolonged_beyond_the_rebalance_time_out(lab: GroupLab) -> None:
+def test_the_initial_delay_is_not_extended_beyond_the_rebalance_time_out(lab: GroupLab) -> None:
     answers = [lab.join(new_id="a", rebalance_ms=1_000)]
     lab.clock.advance(2_000)
     answers.append(lab.join(new_id="b", rebalance_ms=1_000))
@@ -112,7 +112,7 @@ def test_the_initial_delay_is_not_prolonged_beyond_the_rebalance_time_out(lab: G
     assert all(answers)
 
 
-def test_the_most_patient_member_is_waited_for(lab: GroupLab) -> None:
+def test_the_joining_phase_lasts_for_the_longest_rebalance_time_out(lab: GroupLab) -> None:
     lab.join(new_id="a", session_ms=60_000, rebalance_ms=8_000)
     lab.join(new_id="b", session_ms=60_000, rebalance_ms=20_000)
     lab.clock.advance(6_000)
@@ -132,7 +132,7 @@ def test_the_most_patient_member_is_waited_for(lab: GroupLab) -> None:
     ]
 
 
-def test_a_member_that_waits_for_its_assignment_is_not_missed(lab: GroupLab) -> None:
+def test_a_member_with_a_parked_sync_keeps_its_session(lab: GroupLab) -> None:
     joined(lab, "a", "b")
     waiting = lab.sync("b", 1)
     for _ in range(4):
@@ -143,7 +143,7 @@ def test_a_member_that_waits_for_its_assignment_is_not_missed(lab: GroupLab) -> 
     assert waiting[0].assignment == b"y"
 
 
-def test_a_loaded_member_that_waits_for_the_others_to_join_is_not_missed(lab: GroupLab) -> None:
+def test_a_loaded_member_with_a_parked_join_keeps_its_session(lab: GroupLab) -> None:
     generation, _ = lab.stable("a", "b")
     lab.resign()
     lab.elect()
@@ -156,10 +156,10 @@ def test_a_loaded_member_that_waits_for_the_others_to_join_is_not_missed(lab: Gr
     assert answer[0].generation_id == generation + 1
 
 
-def test_who_left_before_syncing_is_not_waited_for(lab: GroupLab) -> None:
+def test_a_member_that_left_before_syncing_does_not_block_the_group(lab: GroupLab) -> None:
     joined(lab, "a", "b", **PATIENT)
     leave(lab, "b")
-    assert lab.rebalances.purgatory.delayed == 1, "the joining phase; no sync is waited for"
+    assert lab.rebalances.purgatory.delayed == 1, "the joining phase; no SyncGroup time-out"
     lab.join("a", **PATIENT)  # type: ignore[arg-type]
     assert lab.rebalances.purgatory.delayed == 1, "the sync of the next generation"
     lab.sync("a", 2, {"a": b"x"})
@@ -168,7 +168,7 @@ def test_who_left_before_syncing_is_not_waited_for(lab: GroupLab) -> None:
     assert lab.rebalances.purgatory.delayed == 0
 
 
-def test_a_group_that_is_too_large_keeps_those_who_join_first() -> None:
+def test_a_group_that_is_too_large_keeps_the_first_members_to_join() -> None:
     before = GroupLab()
     before.stable("a", "b", "c")
     lab = GroupLab(elect=False, group_max_size=2)
@@ -181,14 +181,14 @@ def test_a_group_that_is_too_large_keeps_those_who_join_first() -> None:
     assert not again, "it has a place already"
     assert lab.join("c")[0].error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
     assert [member.member_id for member in again[0].members] == ["a", "b"]
-    assert lab.heartbeats.purgatory.delayed == 2, "c is not waited for"
+    assert lab.heartbeats.purgatory.delayed == 2, "c has no session"
 
 
-# -- who leads
+# -- leaders
 
 
-def test_the_lead_stays_with_one_who_is_not_the_first(lab: GroupLab) -> None:
-    """A static leader that is away keeps its place among the members, but not the lead."""
+def test_a_member_that_is_not_the_first_stays_leader(lab: GroupLab) -> None:
+    """A static leader that is away stays a member, but not the leader."""
     times = {"session_ms": 60_000, "rebalance_ms": 8_000}
     lab.join(new_id="away", instance="i", **times)  # type: ignore[arg-type]
     for name in "bc":
@@ -212,7 +212,7 @@ def test_the_lead_stays_with_one_who_is_not_the_first(lab: GroupLab) -> None:
 # -- protocols
 
 
-def test_a_protocol_that_not_all_know_is_neither_enough_nor_voted_for(lab: GroupLab) -> None:
+def test_a_protocol_that_not_all_members_support_is_not_selected(lab: GroupLab) -> None:
     first = lab.join(new_id="a", protocols=["odd", "range"])
     lab.join(new_id="b", protocols=["range"])
     lab.clock.advance(6_000)
@@ -225,12 +225,12 @@ def test_a_protocol_that_not_all_know_is_neither_enough_nor_voted_for(lab: Group
     )
 
 
-def test_a_member_says_something_else_under_each_protocol() -> None:
+def test_a_member_has_metadata_for_each_protocol() -> None:
     member = Member("a", None, "c", "/h", 1, 1, "consumer", (("range", b"r"), ("sticky", b"s")))
     assert (member.metadata("range"), member.metadata("sticky")) == (b"r", b"s")
 
 
-# -- what is told and stored
+# -- responses and records
 
 
 def test_the_life_of_a_group_is_logged(lab: GroupLab) -> None:
@@ -267,7 +267,7 @@ def test_a_group_is_stored_with_the_time_of_its_last_change(lab: GroupLab) -> No
     assert lab.group.protocol_name is None
 
 
-def test_a_group_that_is_left_before_its_first_generation_is_stored_and_deleted(
+def test_a_group_abandoned_before_its_first_generation_is_stored_and_deleted(
     lab: GroupLab,
 ) -> None:
     lab.join(new_id="a")
@@ -285,7 +285,7 @@ def test_a_group_that_is_left_before_its_first_generation_is_stored_and_deleted(
     assert lab.find_group(GROUP) is None
 
 
-def test_a_group_that_rebalances_shows_no_assignments(lab: GroupLab) -> None:
+def test_a_rebalancing_group_is_described_without_assignments(lab: GroupLab) -> None:
     lab.stable("a", "b", metadata=b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff")
     stable = lab.coordinator.describe(GROUP).members[0]
     assert (stable.member_assignment, stable.member_metadata[:6]) == (b"a", b"\0\0\0\0\0\1")
@@ -301,5 +301,5 @@ def test_a_group_of_offsets_alone_has_no_protocol(lab: GroupLab) -> None:
     assert (found.group_state, found.protocol_type, found.protocol_data) == ("Empty", "", "")
     group = lab.group
     assert (group.protocol_name, group.subscribed, group.last_eviction) == (None, None, None)
-    assert group.may_be_subscribed_to("t"), "nobody knows"
+    assert group.may_be_subscribed_to("t"), "the subscriptions are unknown"
     assert not lab.group.offsets.is_unstable(TopicPartition("t", 0))

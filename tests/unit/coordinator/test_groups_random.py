@@ -1,5 +1,5 @@
-"""Members that join, sync, commit, leave and die at random, on a log that is slow or refuses, with
-coordinators that change: what holds at every step, and what everything comes to in the end."""
+"""Random members, failing appends and changing coordinators: invariants of groups at every step,
+and a stable group in the end."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FATAL = {ErrorCode.FENCED_INSTANCE_ID}
 
 
 class Client:
-    """A consumer as clients do it: joins again when told so. ``wants`` is its next request."""
+    """A consumer that follows the responses. ``wants`` is its next request."""
 
     def __init__(self, scene: Scene, number: int, static: bool) -> None:
         self.scene = scene
@@ -49,10 +49,10 @@ class Client:
         self.assignment = b""
         self.others: list[str] = []
         self.leads = False
-        self.waiting = 0  # the number of the request whose answer counts
+        self.waiting = 0  # the number of the request in flight
 
     def step(self) -> None:
-        """Send what is due, unless an answer is waited for."""
+        """Send the next request, unless one is in flight."""
         if not self.alive or self.waiting:
             return
         if self.wants == "join":
@@ -150,7 +150,7 @@ class Scene:
 
     def answered(self, number: int) -> None:
         self.answers[number] += 1
-        assert self.answers[number] == 1, "every request is answered once"
+        assert self.answers[number] == 1, "every request has one response"
 
     def generations(self, generation: int) -> None:
         self.newest_generation = max(self.newest_generation, generation)
@@ -198,7 +198,7 @@ class Scene:
         )
 
     def _move(self) -> None:
-        """The coordinator moves, and comes back; the new one may lack what was not replicated."""
+        """The coordinator resigns and is elected again, possibly without unreplicated records."""
         log = self.lab.log
         unreplicated = len(log.waiting)
         self.lab.resign()
@@ -208,7 +208,7 @@ class Scene:
         self.lab.elect()
 
     def _commit(self) -> None:
-        """Only values that grow: so nothing may ever be seen to go back."""
+        """Commit growing values: a committed value must never go back."""
         client = self._client()
         where = self.dice.choice(TOPIC_PARTITIONS)
         self.value += 1
@@ -223,7 +223,7 @@ class Scene:
         if done == [ErrorCode.NONE]:
             self.known[where] = value
 
-    # -- what holds at every step
+    # -- invariants
 
     def check(self) -> None:
         group = self.lab.find_group(GROUP)
@@ -251,7 +251,7 @@ class Scene:
         for _, operation in self.lab.heartbeats.purgatory.waiting(1_000):
             assert isinstance(operation, DelayedHeartbeat)
             timer: HeartbeatTimer = operation.timer
-            assert timer.group is group, "what is dead has no timers"
+            assert timer.group is group, "a dead group has no timers"
             live[timer.member_id] += 1
             member = group.members.get(timer.member_id)
             assert timer.member_id in group.pending_members if timer.is_pending else member
@@ -264,7 +264,7 @@ class Scene:
                 assert live[member.member_id] == 1, "exactly one heartbeat timer for each member"
         assert all(live[member_id] == 1 for member_id in group.pending_members)
 
-    # -- what everything comes to
+    # -- the end state
 
     def come_to_rest(self) -> None:
         self._release()
@@ -282,11 +282,11 @@ class Scene:
         assert sorted(group.members) == sorted(client.member_id for client in alive)
         assert {client.generation for client in alive} == {group.generation_id}
         assert all(client.assignment == f"{group.generation_id}".encode() for client in alive)
-        assert self.answers.total() == self.requests, "nobody waits for ever"
+        assert self.answers.total() == self.requests, "every request has a response"
         self._check_log()
 
     def _check_log(self) -> None:
-        """Who loads the log knows what this coordinator knows."""
+        """Loading the log gives the state of this coordinator."""
         shard = GroupShard(GroupConfig())
         for offset, record in enumerate(self.lab.log.records()):
             shard.replay(record, offset)

@@ -1,4 +1,4 @@
-"""A thousand groups on one broker, at the same time in every phase."""
+"""A thousand groups in the same phase at the same time, and a group of five hundred."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_a_thousand_groups() -> None:
     assert lab.heartbeats.purgatory.watched == 2 * len(GROUPS), "one for each member"
     assert len(lab.coordinator.list_groups((), ())[1]) == len(GROUPS)
 
-    # Nobody syncs: everybody's session ends, in one stretch of the clock.
+    # No member syncs: all sessions time out in one step of the clock.
     lab.clock.advance(60_000)
     assert sum("has failed, removing it" in line for line in lab.said()) == 2 * len(GROUPS)
     states = {listed.group_state for listed in lab.coordinator.list_groups((), ())[1]}
@@ -43,7 +43,7 @@ def test_a_thousand_groups() -> None:
 
 
 def test_a_long_rebalance_of_five_hundred() -> None:
-    """One comes; the others hear of it one after the other; the last one never answers."""
+    """One member joins, the others rejoin one by one, and the last one never does."""
     lab = GroupLab()
     names = [f"m{number}" for number in range(500)]
     generation, _ = lab.stable(*names, rebalance_ms=60_000)

@@ -1,4 +1,4 @@
-"""Static members (KIP-345): back under a new id without a rebalance, the old id fenced."""
+"""Static members (KIP-345): a restart without a rebalance, and fencing of the old member id."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def lab() -> GroupLab:
     return lab
 
 
-def test_a_quick_restart_rebalances_nobody(lab: GroupLab) -> None:
+def test_a_quick_restart_causes_no_rebalance(lab: GroupLab) -> None:
     answer = lab.join(instance="i", new_id="a2", can_skip=True)[0]
     assert (answer.generation_id, answer.member_id, answer.leader) == (1, "a2", "a2")
     assert answer.skip_assignment
@@ -33,7 +33,7 @@ def test_a_quick_restart_rebalances_nobody(lab: GroupLab) -> None:
     assert "static_member_replaced" in lab.said()
 
 
-def test_a_follower_that_restarts_is_not_made_the_leader() -> None:
+def test_a_follower_that_restarts_does_not_become_leader() -> None:
     lab = GroupLab()
     lab.join(new_id="a")
     lab.join(new_id="b", instance="i")
@@ -45,7 +45,7 @@ def test_a_follower_that_restarts_is_not_made_the_leader() -> None:
     assert lab.group.leader_id == "a"
 
 
-def test_a_request_that_waits_under_the_old_id_is_fenced() -> None:
+def test_a_parked_request_of_the_old_id_is_fenced() -> None:
     lab = GroupLab()
     lab.join(new_id="a")
     lab.join(new_id="b", instance="i")
@@ -60,8 +60,8 @@ def test_a_request_that_waits_under_the_old_id_is_fenced() -> None:
     assert (again[0].generation_id, again[0].member_id) == (2, "b3")
 
 
-def test_who_restarts_before_it_has_synced_is_the_one_that_is_waited_for() -> None:
-    """Static members are put out by the sync time-out, too: under the id that they have now."""
+def test_a_member_that_restarts_before_its_sync_must_sync_under_its_new_id() -> None:
+    """The sync time-out removes static members too, under their current id."""
     lab = GroupLab()
     times = {"session_ms": 60_000, "rebalance_ms": 9_000}
     lab.join(new_id="a", **times)  # type: ignore[arg-type]
@@ -76,9 +76,9 @@ def test_who_restarts_before_it_has_synced_is_the_one_that_is_waited_for() -> No
 
 
 class TestWhileTheNewIdIsStored:
-    """The record of the new id is on its way to the followers."""
+    """The record of the new id is being replicated."""
 
-    def test_a_rebalance_goes_before_the_answer(self, lab: GroupLab) -> None:
+    def test_a_rebalance_during_the_append_sends_the_response(self, lab: GroupLab) -> None:
         lab.log.held = True
         answer = lab.join(instance="i", new_id="a2")
         lab.join(new_id="c")
@@ -87,7 +87,7 @@ class TestWhileTheNewIdIsStored:
         lab.join("b")
         assert [(a.generation_id, a.error_code) for a in answer] == [(2, ErrorCode.NONE)]
 
-    def test_a_member_that_leaves_stays_away(self, lab: GroupLab) -> None:
+    def test_a_member_that_leaves_during_the_append_stays_removed(self, lab: GroupLab) -> None:
         lab.log.held = True
         answer = lab.join(instance="i", new_id="a2")
         lab.coordinator.leave(GROUP, [MemberIdentity("", "i")])
@@ -95,7 +95,9 @@ class TestWhileTheNewIdIsStored:
         assert [a.error_code for a in answer] == [ErrorCode.UNKNOWN_MEMBER_ID]
         assert (list(lab.group.members), lab.group.static_members) == (["b"], {})
 
-    def test_a_failure_after_the_next_generation_is_not_answered_again(self, lab: GroupLab) -> None:
+    def test_a_failure_after_the_next_generation_sends_no_second_response(
+        self, lab: GroupLab
+    ) -> None:
         lab.log.held = True
         answer = lab.join(instance="i", new_id="a2")
         lab.join(new_id="c")
@@ -106,7 +108,7 @@ class TestWhileTheNewIdIsStored:
 
     @pytest.mark.parametrize("first_error", [ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT])
     def test_it_may_restart_again(self, lab: GroupLab, first_error: ErrorCode) -> None:
-        """The write of the second id alone decides, whatever becomes of the first one."""
+        """Only the append of the second id decides, with any outcome of the first one."""
         lab.log.held = True
         first = lab.join(instance="i", new_id="a2")
         second = lab.join(instance="i", new_id="a3", can_skip=True)
@@ -122,7 +124,7 @@ class TestWhileTheNewIdIsStored:
         assert lab.beat("a3", 1, "i") is ErrorCode.NONE
         assert lab.heartbeats.purgatory.delayed == 2
 
-    def test_what_is_taken_back_has_its_session_again(self, lab: GroupLab) -> None:
+    def test_an_undone_replacement_has_its_session_again(self, lab: GroupLab) -> None:
         lab.log.held = True
         answer = lab.join(instance="i", new_id="a2")
         lab.log.release(ErrorCode.NOT_ENOUGH_REPLICAS)
@@ -134,7 +136,7 @@ class TestWhileTheNewIdIsStored:
         assert list(lab.group.members) == ["b"], "a has not come back"
 
 
-def test_before_version_9_it_is_told_that_the_old_one_leads(lab: GroupLab) -> None:
+def test_before_version_9_the_response_names_the_old_leader_id(lab: GroupLab) -> None:
     answer = lab.join(instance="i", new_id="a2")[0]
     assert (answer.leader, answer.skip_assignment, answer.members) == ("a", False, [])
 
@@ -158,7 +160,7 @@ def test_the_new_id_is_in_the_log(lab: GroupLab) -> None:
     assert lab.beat("a2", 1, "i") is ErrorCode.NONE
 
 
-def test_what_is_not_stored_is_taken_back(lab: GroupLab) -> None:
+def test_a_replacement_that_is_not_stored_is_undone(lab: GroupLab) -> None:
     lab.log.refusal = ErrorCode.NOT_ENOUGH_REPLICAS
     answer = lab.join(instance="i", new_id="a2", protocols=["range", "other"])[0]
     assert answer.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
@@ -168,7 +170,7 @@ def test_what_is_not_stored_is_taken_back(lab: GroupLab) -> None:
     assert lab.heartbeats.purgatory.delayed == 2
 
 
-def test_another_protocol_that_would_win_is_a_rebalance() -> None:
+def test_a_restart_that_changes_the_protocol_rebalances() -> None:
     lab = GroupLab()
     both = ["range", "sticky"]
     lab.join(new_id="a", instance="i", protocols=both)
@@ -179,7 +181,7 @@ def test_another_protocol_that_would_win_is_a_rebalance() -> None:
     assert answer[0].protocol_name == "sticky"
 
 
-def test_coming_back_while_the_leader_assigns_is_a_rebalance() -> None:
+def test_a_restart_while_the_leader_assigns_rebalances() -> None:
     lab = GroupLab()
     lab.join(new_id="a", instance="i")
     lab.join(new_id="b")
@@ -192,7 +194,7 @@ def test_coming_back_while_the_leader_assigns_is_a_rebalance() -> None:
     assert answer[0].generation_id == 2
 
 
-def test_who_waits_under_the_old_id_is_told(lab: GroupLab) -> None:
+def test_parked_requests_of_the_old_id_fail(lab: GroupLab) -> None:
     lab.join("b", metadata=b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff")  # has to rebalance
     old = lab.join("a", instance="i", protocols=["range"])
     assert old, "both have joined"
@@ -224,7 +226,7 @@ def test_a_static_member_outlives_the_rebalance_time_out_and_a_dynamic_one_does_
     assert lab.sync("away", 2, instance="i")[0].assignment == b"all"
 
 
-def test_static_members_alone_that_are_all_away_postpone_the_rebalance() -> None:
+def test_a_rebalance_without_any_joined_static_member_is_postponed() -> None:
     lab = GroupLab()
     times = {"session_ms": 12_000, "rebalance_ms": 5_000}
     lab.join(new_id="a", instance="i", **times)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Transactional ids and the epochs of their producers: fenced, gone on with, used up."""
+"""Producer epochs of transactional ids: fenced, continued, used up."""
 
 from minikafka.core.transaction.records import TransactionStored
 from minikafka.core.transaction.transaction import MAX_EPOCH, ProducerIdAndEpoch, TransactionFacts
@@ -9,7 +9,7 @@ from tests.support.transaction_lab import ID, P0, TIMEOUT_MS, TransactionLab
 E = ErrorCode
 
 
-def test_the_next_producer_fences_the_one_before() -> None:
+def test_the_next_producer_fences_its_predecessor() -> None:
     lab = TransactionLab()
     zombie = lab.begun()
     successor = lab.begun()
@@ -29,8 +29,8 @@ def test_an_open_transaction_is_aborted_for_the_next_producer() -> None:
     assert lab.begun() == ProducerIdAndEpoch(100, 2)
 
 
-def test_a_producer_goes_on_after_an_error() -> None:
-    """KIP-360: it names what it had, and gets the next epoch; asked again, the same one."""
+def test_a_producer_continues_in_the_next_epoch_after_an_error() -> None:
+    """KIP-360: it names its epoch and gets the next one; a repeated request gets the same one."""
     lab = TransactionLab()
     first = lab.begun()
     assert lab.init(first)[0].producer_epoch == 1
@@ -61,7 +61,7 @@ def at_epoch(epoch: int, state: S = S.EMPTY) -> TransactionLab:
     return lab
 
 
-def test_when_the_epochs_are_used_up_there_is_a_new_id() -> None:
+def test_a_producer_gets_a_new_id_when_the_epochs_are_used_up() -> None:
     lab = at_epoch(MAX_EPOCH - 2)
     assert lab.begun() == ProducerIdAndEpoch(5, MAX_EPOCH - 1)
     assert lab.begun() == ProducerIdAndEpoch(100, 0)
@@ -75,7 +75,7 @@ def test_the_last_epoch_can_be_fenced() -> None:
     assert lab.begun() == ProducerIdAndEpoch(100, 0)
 
 
-def test_the_last_epoch_is_given_to_nobody() -> None:
+def test_no_producer_gets_the_last_epoch() -> None:
     """It fenced the one before; who names it made it up. Else there would be a transaction that no
     epoch is left to abort in."""
     lab = at_epoch(MAX_EPOCH - 1, S.ONGOING)
@@ -90,8 +90,8 @@ def test_the_last_epoch_is_given_to_nobody() -> None:
     assert lab.state is S.COMPLETE_ABORT
 
 
-def test_a_transaction_in_the_last_epoch_is_aborted_in_that_one() -> None:
-    """Whoever may have written such a record: it does not end the coordinator."""
+def test_a_transaction_in_the_last_epoch_is_aborted_in_the_same_epoch() -> None:
+    """Such a record must not stop the coordinator."""
     lab = at_epoch(MAX_EPOCH, S.ONGOING)
     lab.clock.advance(TIMEOUT_MS + 1)
     lab.coordinator.abort_timed_out()
@@ -100,7 +100,7 @@ def test_a_transaction_in_the_last_epoch_is_aborted_in_that_one() -> None:
     assert lab.begun() == ProducerIdAndEpoch(100, 0)
 
 
-def test_the_question_for_a_new_id_may_be_repeated() -> None:
+def test_a_request_for_a_new_id_may_be_repeated() -> None:
     lab = at_epoch(MAX_EPOCH - 1)
     last = ProducerIdAndEpoch(5, MAX_EPOCH - 1)
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""Another coordinator takes over: what goes on, what waits, what never was."""
+"""A new transaction coordinator: what it continues, and what has no effect."""
 
 import pytest
 
@@ -13,7 +13,7 @@ E = ErrorCode
 
 
 @pytest.mark.parametrize("committed", [True, False])
-def test_a_decision_is_carried_out_by_the_next_coordinator(committed: bool) -> None:
+def test_the_next_coordinator_completes_a_decided_transaction(committed: bool) -> None:
     lab = TransactionLab()
     producer = lab.open(P0, P1)
     lab.end(producer, committed)
@@ -21,7 +21,7 @@ def test_a_decision_is_carried_out_by_the_next_coordinator(committed: bool) -> N
     after = lab.successor()
     (item,) = [item for _, item in after.sent]
     assert (item.markers.committed, item.context.epoch) == (committed, after.epoch)
-    lab.write_markers()  # the one before hears of its own: too late
+    lab.write_markers()  # the responses to the previous coordinator have no effect
     assert not stale.context.shard.is_current(stale.markers)
     assert after.state is (S.PREPARE_COMMIT if committed else S.PREPARE_ABORT)
     after.write_markers()
@@ -29,8 +29,8 @@ def test_a_decision_is_carried_out_by_the_next_coordinator(committed: bool) -> N
     assert after.end(producer, committed) == [E.NONE]
 
 
-def test_the_next_coordinator_sends_markers_for_what_is_replicated_alone() -> None:
-    """It has the decision in its log; the leader after it may not have it, and decide otherwise."""
+def test_the_next_coordinator_sends_markers_after_its_log_is_replicated() -> None:
+    """It has the decision in its log; a later leader may not, and may decide differently."""
     lab = TransactionLab()
     producer = lab.open(P0)
     lab.log.held = True
@@ -38,7 +38,7 @@ def test_the_next_coordinator_sends_markers_for_what_is_replicated_alone() -> No
     after = lab.successor()
     assert after.sent == []
     assert after.end(producer) == [E.COORDINATOR_LOAD_IN_PROGRESS]
-    again = after.successor()  # another that has to wait; nobody hears of the first any more
+    again = after.successor()  # it has to wait too
     again.log.release()
     assert len(again.sent) == 1
     after.log.release()
@@ -47,7 +47,7 @@ def test_the_next_coordinator_sends_markers_for_what_is_replicated_alone() -> No
     assert again.state is S.COMPLETE_COMMIT
 
 
-def test_a_decision_that_was_replicated_nowhere_never_was() -> None:
+def test_a_decision_that_was_not_replicated_has_no_effect() -> None:
     lab = TransactionLab()
     producer = lab.open(P0)
     lab.log.held = True
@@ -59,7 +59,7 @@ def test_a_decision_that_was_replicated_nowhere_never_was() -> None:
     assert after.end(producer, committed=False) == [E.NONE]
 
 
-def test_what_waits_when_the_coordinator_goes_is_told() -> None:
+def test_requests_in_flight_fail_when_the_coordinator_resigns() -> None:
     lab = TransactionLab()
     producer = lab.open(P0)
     lab.log.held = True
@@ -73,7 +73,7 @@ def test_what_waits_when_the_coordinator_goes_is_told() -> None:
     assert refused.value.code is E.NOT_COORDINATOR
 
 
-def test_a_load_that_came_to_nothing_is_over() -> None:
+def test_an_aborted_load_unloads_the_partition() -> None:
     """The log directory failed meanwhile: who asks looks for another coordinator, and does not wait
     for this one."""
     lab = TransactionLab(elect=False)
@@ -88,7 +88,7 @@ def test_a_load_that_came_to_nothing_is_over() -> None:
     assert lab.begun().epoch == 0
 
 
-def test_what_is_broken_in_the_log_keeps_no_other_id_from_being_served() -> None:
+def test_damaged_records_do_not_block_other_transactional_ids() -> None:
     lab = TransactionLab()
     lab.init()
     lab.init(transactional_id="broken")

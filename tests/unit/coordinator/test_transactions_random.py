@@ -1,4 +1,4 @@
-"""Transactions beside a naive model: random events, and what no order of them may bring about."""
+"""Random transactions compared with a naive model, over failovers and lost responses."""
 
 from __future__ import annotations
 
@@ -62,20 +62,20 @@ class Play:
 
     def begin(self) -> None:
         if self.lab.coordinator.runtime.is_loading:
-            return  # who asks is told to come again
+            return  # the client would retry
         known = self.dice.choice(self.producers).identity if self.producers else None
         expected = known if self.dice.random() < 0.3 else None
         answers = self.lab.init(expected, timeout_ms=TIMEOUT_MS)
         if answers and answers[0].error is ErrorCode.NONE:
             got = ProducerIdAndEpoch(answers[0].producer_id, answers[0].producer_epoch)
-            if expected is None:  # a repeated question is answered with the same
+            if expected is None:  # a repeated request gets the same epoch
                 assert got not in self.given, "two producers with one epoch"
             if got not in self.given:
                 self.given.add(got)
                 self.producers.append(ModelProducer(got))
 
     def write(self) -> None:
-        """Add a partition, and write there if the coordinator says that it was added."""
+        """Add a partition, and write to it if the coordinator has added it."""
         producer = self._someone()
         if producer is None or producer.ending is not None:
             return
@@ -140,7 +140,7 @@ class Play:
         self.lab.log.held = True
 
     def release(self) -> None:
-        """A write that has timed out is in the log nevertheless."""
+        """An append that has timed out is in the log nevertheless."""
         self.lab.log.held = False
         timed_out = self.dice.random() < 0.4
         self.lab.log.release(ErrorCode.REQUEST_TIMED_OUT if timed_out else ErrorCode.NONE)
@@ -150,7 +150,7 @@ class Play:
         self.lab.coordinator.abort_timed_out()
 
     def fail_over(self) -> None:
-        """Another broker leads, without some of what was not replicated."""
+        """Another broker becomes leader, possibly without unreplicated records."""
         self._collect()
         self.lab.log.truncate(self.dice.randrange(self.lab.log.unreplicated + 1))
         before = self.lab
@@ -161,7 +161,7 @@ class Play:
 
 # Those beyond the range found markers for decisions that only their coordinator had.
 @pytest.mark.parametrize("seed", [*range(40), 190, 336])
-def test_every_transaction_ends_once_and_as_it_was_promised(seed: int) -> None:
+def test_every_transaction_ends_once_and_with_its_promised_outcome(seed: int) -> None:
     play = Play(Random(seed))
     events = [play.begin] + 6 * [play.write] + 3 * [play.end] + 4 * [play.deliver]
     events += [play.hold, play.release, play.release, play.wait, play.fail_over]
@@ -177,7 +177,7 @@ def test_every_transaction_ends_once_and_as_it_was_promised(seed: int) -> None:
     for key, committed in play.promised.items():
         assert play.outcomes[key] <= {committed}, f"{key} was promised {committed}"
     hanging = [where for where, log in play.partitions.items() if log.open_key is not None]
-    assert not hanging, "transactions that nobody ends"
+    assert not hanging, "transactions that never end"
     if play.lab.size:
         assert not play.lab.state.is_prepared
         assert not play.lab.successor().state.is_prepared

@@ -1,4 +1,4 @@
-"""An internal topic as its coordinator uses it: when all of its log is replicated."""
+"""CoordinatorLog: waiting until the whole log is replicated."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def log_of(cluster: ReplicaCluster, broker_id: int = 1) -> CoordinatorLog:
 
 
 async def left_behind(cluster: ReplicaCluster) -> None:
-    """Broker 1 leads, and holds what its follower does not have."""
+    """Broker 1 leads and has records that its follower does not have."""
     await cluster.elect(1, isr=[1, 2], replicas=[1, 2])
     await cluster.clock.advance(1000)
     cluster.freeze(2)
@@ -30,7 +30,7 @@ def begun(waiting: Coroutine[None, None, bool]) -> asyncio.Task[bool]:
     return asyncio.get_running_loop().create_task(waiting)
 
 
-async def test_it_waits_for_the_followers() -> None:
+async def test_replicated_waits_for_the_followers() -> None:
     async with ReplicaCluster([1, 2]) as cluster:
         await left_behind(cluster)
         waiting = begun(log_of(cluster).replicated(0))
@@ -43,8 +43,8 @@ async def test_it_waits_for_the_followers() -> None:
         assert await log_of(cluster).replicated(0), "at once"
 
 
-async def test_it_waits_for_nobody_who_has_left_the_isr() -> None:
-    """Whether those who are left are enough to write is another question."""
+async def test_replicated_does_not_wait_for_replicas_outside_the_isr() -> None:
+    """Also if the remaining replicas are too few for a write."""
     async with ReplicaCluster([1, 2]) as cluster:
         await left_behind(cluster)
         waiting = begun(log_of(cluster).replicated(0))
@@ -56,7 +56,7 @@ async def test_it_waits_for_nobody_who_has_left_the_isr() -> None:
         assert await log_of(cluster).replicated(0)
 
 
-async def test_who_leads_no_more_is_told_so() -> None:
+async def test_replicated_returns_false_on_a_follower() -> None:
     async with ReplicaCluster([1, 2]) as cluster:
         await left_behind(cluster)
         waiting = begun(log_of(cluster).replicated(0))
@@ -66,7 +66,7 @@ async def test_who_leads_no_more_is_told_so() -> None:
         assert not await log_of(cluster).replicated(0)
 
 
-async def test_who_waits_may_be_cancelled() -> None:
+async def test_replicated_may_be_cancelled() -> None:
     async with ReplicaCluster([1, 2]) as cluster:
         await left_behind(cluster)
         waiting = begun(log_of(cluster).replicated(0))

@@ -1,4 +1,4 @@
-"""The handlers of transactions in all versions, on a coordinator and on a leader of their own."""
+"""The transaction handlers in all versions, on a coordinator and on a partition leader."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def metadata() -> Any:
 
 
 def fenced(version: int, first: int) -> ErrorCode:
-    """Before that version INVALID_PRODUCER_EPOCH meant the same."""
+    """Older versions have INVALID_PRODUCER_EPOCH instead."""
     return E.PRODUCER_FENCED if version >= first else E.INVALID_PRODUCER_EPOCH
 
 
@@ -112,7 +112,7 @@ def test_partitions_are_added(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 3, 4, 5])
-def test_all_partitions_are_added_or_none(version: int) -> None:
+def test_partitions_are_added_all_or_none(version: int) -> None:
     lab = TransactionLab()
     lab.begun()
     told = add(lab, version, 0, 0, 9)
@@ -121,7 +121,7 @@ def test_all_partitions_are_added_or_none(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [4, 5])
-def test_brokers_only_ask(version: int) -> None:
+def test_verify_only_adds_no_partitions(version: int) -> None:
     lab = TransactionLab()
     lab.begun()
     add(lab, version, 0, 0)
@@ -245,7 +245,8 @@ async def test_producers_are_described_by_their_leader() -> None:
 
 
 class Committing:
-    """A group coordinator, asked with the verification of one broker that leads the offsets."""
+    """TxnOffsetCommit on a group coordinator with verification. ``asked`` are the verifications
+    sent."""
 
     def __init__(self, node: Node, log: CoordinatorLog | None = None) -> None:
         self.lab = GroupLab(log=log)
@@ -263,7 +264,7 @@ class Committing:
         self.handler = TxnOffsetCommitHandler(coordinator, metadata(), self.verification, clock)
 
     def commit(self, version: int, *indexes: int, offset: int = 5) -> list[Any]:
-        """The list gets the answer."""
+        """The response is added to the returned list."""
         rows = [TxnOffsetCommitRequestPartition(index, offset) for index in indexes]
         topics = [TxnOffsetCommitRequestTopic("flights", rows)]
         request = TxnOffsetCommitRequest(ID, GROUP, 7, 0, topics=topics)
@@ -297,10 +298,10 @@ async def test_offsets_are_committed_in_a_transaction(version: int) -> None:
 @pytest.mark.parametrize(
     "error", [E.NONE, E.CONCURRENT_TRANSACTIONS, E.INVALID_PRODUCER_ID_MAPPING]
 )
-async def test_offsets_that_wait_for_one_verification_are_committed_in_order(
+async def test_offsets_behind_one_verification_are_committed_in_order(
     error: ErrorCode,
 ) -> None:
-    """Of several connections: those of one connection come one at a time."""
+    """The requests come from several connections; one connection serves one at a time."""
     async with ReplicaCluster([1]) as cluster:
         await cluster.elect(
             1, isr=[1], replicas=[1], topic=GROUP_METADATA_TOPIC, topic_id=UUID(int=5)

@@ -1,4 +1,4 @@
-"""What errors of appends mean, to a producer and to the coordinator that sent a marker."""
+"""Error codes of failed appends: for producers and for the sender of markers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from minikafka.kernel.errors import ErrorCode
 E = ErrorCode
 
 
-def test_what_becomes_of_a_marker() -> None:
+def test_marker_outcomes() -> None:
     found: dict[MarkerOutcome, set[ErrorCode]] = {outcome: set() for outcome in MarkerOutcome}
     for error in ErrorCode:
         found[marker_outcome(error)].add(error)
@@ -24,7 +24,7 @@ def test_what_becomes_of_a_marker() -> None:
     assert found[MarkerOutcome.FENCED] == {E.TRANSACTION_COORDINATOR_FENCED}
 
 
-def test_what_a_producer_is_told_of_a_failed_append() -> None:
+def test_producer_errors_of_failed_appends() -> None:
     """Kafka: ``TransactionStateManager.appendTransactionToLog``."""
     told = {
         error: transaction_append_error(error)

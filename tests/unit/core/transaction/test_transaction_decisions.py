@@ -1,4 +1,4 @@
-"""Who may begin with a transactional id, what is decided, what time ends."""
+"""Decisions of the transaction shard: producers, outcomes, time-outs, expiry."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 def facts(epoch: int = 3, state: S = S.EMPTY, **more: Any) -> TransactionFacts:
-    """Of producer 5, which took over from producer 4."""
+    """The facts of producer 5, the successor of producer 4."""
     return TransactionFacts(5, epoch, 1000, state, **({"last_producer_id": 4} | more))
 
 
@@ -58,7 +58,7 @@ def producer(producer_id: int, epoch: int) -> ProducerIdAndEpoch:
         (facts(-1), producer(6, 3), None),  # the id is new here: it may have expired
     ],
 )
-def test_who_may_begin(
+def test_admission_of_producers(
     known: TransactionFacts, expected: ProducerIdAndEpoch | None, refusal: ErrorCode | None
 ) -> None:
     transaction = Transaction("tx", known)
@@ -74,16 +74,20 @@ def test_who_may_begin(
         (facts(-1), None, (5, 0, -1)),
         (facts(-1), producer(6, 9), (5, 0, -1)),
         (facts(), producer(5, 3), (5, 4, 3)),
-        (facts(last_epoch=2), producer(5, 2), (5, 3, 2)),  # asked again
+        (facts(last_epoch=2), producer(5, 2), (5, 3, 2)),  # a repeated request
         (facts(last_epoch=1), producer(5, 2), None),
         (facts(LAST - 1), None, (5, LAST, -1)),
         (facts(LAST), None, (9, 0, -1)),
         (facts(LAST), producer(5, LAST), (9, 0, LAST)),
         (facts(LAST, last_epoch=2), producer(5, 2), (5, LAST, 2)),
-        (facts(0, last_epoch=LAST), producer(4, LAST), (5, 0, LAST)),  # asked again for a new id
+        (
+            facts(0, last_epoch=LAST),
+            producer(4, LAST),
+            (5, 0, LAST),
+        ),  # a repeated request for a new id
     ],
 )
-def test_what_it_begins_with(
+def test_producer_id_and_epoch_of_the_next_producer(
     known: TransactionFacts,
     expected: ProducerIdAndEpoch | None,
     given: tuple[int, int, int] | None,
@@ -99,7 +103,7 @@ def test_what_it_begins_with(
     assert rotates(known, expected) == (given[0] == 9)
 
 
-def test_one_epoch_stays_in_reserve() -> None:
+def test_one_epoch_is_reserved_for_fencing() -> None:
     assert [is_exhausted(epoch) for epoch in (LAST - 1, LAST, MAX_EPOCH)] == [False, True, True]
     assert facts(LAST, S.ONGOING).fenced(1).producer_epoch == MAX_EPOCH
     assert facts(MAX_EPOCH, S.ONGOING).fenced(1).producer_epoch == MAX_EPOCH
@@ -119,7 +123,7 @@ def shard_with(**by_id: TransactionFacts) -> TransactionShard:
 @pytest.mark.parametrize(
     ("timeout_ms", "accepted"), [(-1, False), (0, False), (1, True), (900, True), (901, False)]
 )
-def test_how_long_a_transaction_may_be_open(timeout_ms: int, accepted: bool) -> None:
+def test_bounds_of_the_transaction_timeout(timeout_ms: int, accepted: bool) -> None:
     told: list[Initialized] = []
     result = shard_with().init_producer_id("tx", timeout_ms, None, 9, told.append, 0)
     assert bool(result.appends) is accepted
@@ -147,7 +151,7 @@ def test_a_transaction_is_aborted_when_it_has_been_open_for_too_long() -> None:
     assert shard.abort_timed_out(1001).appends == []  # it is on its way
 
 
-def test_an_id_expires_when_nobody_has_used_it() -> None:
+def test_an_unused_id_expires() -> None:
     shard = shard_with(
         old=facts(last_update_ms=1000),
         young=facts(last_update_ms=1001),
@@ -163,7 +167,7 @@ def test_an_id_expires_when_nobody_has_used_it() -> None:
     assert [event.name for event in result.events] == ["transactional_id_expired"]
 
 
-def test_an_id_whose_tombstone_was_transaction_append_error_may_be_used_and_expires_later() -> None:
+def test_an_id_whose_tombstone_failed_is_usable_and_expires_later() -> None:
     shard = shard_with(old=facts(last_update_ms=1000))
     (append,) = shard.expire(6000).appends
     result = shard.settle(append, E.NOT_ENOUGH_REPLICAS, 0, 6000)
@@ -173,7 +177,7 @@ def test_an_id_whose_tombstone_was_transaction_append_error_may_be_used_and_expi
 
 
 @pytest.mark.parametrize("committed", [True, False])
-def test_what_was_decided_goes_on_where_the_log_is_read(committed: bool) -> None:
+def test_a_loaded_decision_continues_with_its_markers(committed: bool) -> None:
     state = S.PREPARE_COMMIT if committed else S.PREPARE_ABORT
     written_to = frozenset({P1, P0})
     shard = shard_with(
@@ -190,7 +194,7 @@ def test_what_was_decided_goes_on_where_the_log_is_read(committed: bool) -> None
     assert shard.markers_written(markers, [P1], 60).appends == []  # that is known already
 
 
-def test_verification_tells_which_partitions_are_in_the_transaction() -> None:
+def test_verification_by_partition() -> None:
     shard = shard_with(
         tx=facts(state=S.ONGOING, partitions=frozenset({P0})), decided=facts(state=S.PREPARE_COMMIT)
     )
@@ -221,7 +225,7 @@ def test_verification_tells_which_partitions_are_in_the_transaction() -> None:
         (S.PREPARE_ABORT, True, E.INVALID_TXN_STATE),
     ],
 )
-def test_the_end_of_what_is_not_open(state: S, committed: bool, answer: ErrorCode) -> None:
+def test_end_txn_without_an_open_transaction(state: S, committed: bool, answer: ErrorCode) -> None:
     told: list[ErrorCode] = []
     result = shard_with(tx=facts(state=state)).end("tx", producer(5, 3), committed, told.append, 50)
     assert [reply.response for reply in result.replies] == [answer]
@@ -258,13 +262,13 @@ def test_transactions_are_listed_by_their_age(longer_than_ms: int, listed_ones: 
     shard = shard_with(
         old=facts(state=S.ONGOING, start_ms=90), new=facts(state=S.ONGOING, start_ms=100)
     )
-    if longer_than_ms < 0:  # nobody asked: not even a clock that went back matters
+    if longer_than_ms < 0:  # no filter, even if the clock has gone back
         assert is_listed(shard.transactions["new"], None, (), longer_than_ms, 50)
     found = [t for t in shard.transactions.values() if is_listed(t, None, (), longer_than_ms, 100)]
     assert [t.transactional_id for t in found] == listed_ones
 
 
-def test_one_to_come_and_one_about_to_go_are_not_seen() -> None:
+def test_new_and_expiring_ids_are_not_listed() -> None:
     coming = Transaction("tx", facts(-1))
     going = Transaction("tx", facts())
     going.prepare(S.DEAD)
@@ -274,7 +278,7 @@ def test_one_to_come_and_one_about_to_go_are_not_seen() -> None:
         assert transaction is None or not is_listed(transaction, None, (), -1, 0)
 
 
-def test_what_still_waits_for_its_marker_is_described() -> None:
+def test_partitions_without_a_marker_are_described() -> None:
     shard = shard_with(tx=facts(state=S.PREPARE_COMMIT, partitions=frozenset({P0, P1})))
     (markers,) = shard.loaded(50).effects
     shard.markers_written(markers, [P0], 60)
@@ -282,7 +286,7 @@ def test_what_still_waits_for_its_marker_is_described() -> None:
     assert (topic.topic, topic.partitions) == ("t", [1])
 
 
-def test_only_partitions_that_are_not_in_the_transaction_are_written_down() -> None:
+def test_only_new_partitions_are_appended() -> None:
     shard = shard_with(tx=facts(state=S.ONGOING, partitions=frozenset({P0, P1})))
     told: list[ErrorCode] = []
     other = TopicPartition("u", 0)
@@ -302,7 +306,7 @@ def test_only_partitions_that_are_not_in_the_transaction_are_written_down() -> N
     assert [reply.response for reply in add(other).replies] == [E.NONE]
 
 
-def test_a_producer_whose_record_was_transaction_append_error_gets_the_error_and_no_id() -> None:
+def test_a_failed_initialization_returns_the_error_without_an_id() -> None:
     shard = shard_with()
     told: list[Initialized] = []
     (append,) = shard.init_producer_id("tx", 500, None, 9, told.append, 0).appends
@@ -314,7 +318,7 @@ def test_a_producer_whose_record_was_transaction_append_error_gets_the_error_and
     assert reply.response == Initialized(E.NONE, 9, 0)
 
 
-def test_the_end_is_written_until_it_is_there_unless_another_coordinates() -> None:
+def test_a_completion_is_retried_until_the_shard_is_unloaded() -> None:
     shard = shard_with(tx=facts(state=S.PREPARE_COMMIT, partitions=frozenset({P0})))
     (markers,) = shard.loaded(50).effects
     (append,) = shard.markers_written(markers, [P0], 60).appends
@@ -324,14 +328,14 @@ def test_the_end_is_written_until_it_is_there_unless_another_coordinates() -> No
     assert shard.transactions == {}
 
 
-def test_markers_come_to_nothing_where_another_coordinates() -> None:
+def test_written_markers_are_ignored_after_unloading() -> None:
     shard = shard_with(tx=facts(state=S.PREPARE_COMMIT, partitions=frozenset({P0})))
     (markers,) = shard.loaded(50).effects
     shard.unloaded(60)
     assert shard.markers_written(markers, [P0], 70) == CoordinatorResult(None)
 
 
-def test_a_transaction_of_no_partitions_is_complete_once_it_is_decided() -> None:
+def test_a_transaction_without_partitions_completes_at_once() -> None:
     shard = shard_with(tx=facts(state=S.PREPARE_COMMIT))
     result = shard.loaded(50)
     assert result.effects == []
@@ -341,7 +345,7 @@ def test_a_transaction_of_no_partitions_is_complete_once_it_is_decided() -> None
     assert shard.settle(append, E.NONE, 0, 60) == CoordinatorResult(None)
 
 
-def test_a_second_producer_waits_for_the_first_ones_record() -> None:
+def test_a_second_producer_fails_while_the_first_record_is_pending() -> None:
     shard = shard_with(used_up=facts(LAST))
     told: list[Initialized] = []
     for transactional_id in ("new", "used_up"):
@@ -352,7 +356,7 @@ def test_a_second_producer_waits_for_the_first_ones_record() -> None:
         assert [reply.response.error for reply in second.replies] == [E.CONCURRENT_TRANSACTIONS]
 
 
-def test_a_producer_is_told_why_an_open_transaction_could_not_be_aborted() -> None:
+def test_a_failed_fence_returns_its_error() -> None:
     shard = shard_with(tx=facts(state=S.ONGOING, partitions=frozenset({P0})))
     told: list[Initialized] = []
     (append,) = shard.init_producer_id("tx", 500, None, None, told.append, 0).appends
@@ -360,7 +364,7 @@ def test_a_producer_is_told_why_an_open_transaction_could_not_be_aborted() -> No
     assert reply.response == Initialized(E.NOT_COORDINATOR)
 
 
-def test_markers_of_an_earlier_decision_end_no_later_one() -> None:
+def test_outdated_markers_are_ignored() -> None:
     shard = shard_with(tx=facts(state=S.PREPARE_COMMIT, partitions=frozenset({P0})))
     (before,) = shard.loaded(50).effects
     (now,) = shard.loaded(60).effects

@@ -33,7 +33,7 @@ def test_the_table_is_kafkas() -> None:
     assert " ".join(state.title for state in S) == f"{titles} PrepareEpochFence"
 
 
-def test_no_state_comes_out_of_order() -> None:
+def test_illegal_transitions_are_asserted() -> None:
     transaction = Transaction("t", TransactionFacts(1, 0, 1000, S.EMPTY))
     with pytest.raises(AssertionError):
         transaction.prepare(S.PREPARE_COMMIT)
@@ -88,7 +88,7 @@ def test_a_record_byte_for_byte() -> None:
     assert value[16:].hex() == "00" + "ffffffff" + "ff" * 8 + "ff" * 8  # null, not no partitions
 
 
-def test_records_that_are_none() -> None:
+def test_records_that_cannot_be_decoded() -> None:
     key, value = encode_record(TransactionStored("t", TransactionFacts(1, 0, 1, S.EMPTY)))
     assert value is not None
     with pytest.raises(DecodeError):
@@ -108,7 +108,7 @@ def test_records_that_are_none() -> None:
         pytest.param(TransactionFacts(-1, 3, 60_000, S.EMPTY), id="no producer"),
     ],
 )
-def test_what_no_coordinator_writes_is_not_read(facts: TransactionFacts) -> None:
-    """The next request of that id would end the coordinator."""
+def test_impossible_facts_are_not_decoded(facts: TransactionFacts) -> None:
+    """The next request for that id would fail an assertion of the coordinator."""
     with pytest.raises(DecodeError):
         decode_record(*encode_record(TransactionStored("tx", facts)))
