@@ -1,4 +1,4 @@
-"""Which partition of an internal topic a group or a transactional id belongs to."""
+"""The partition of an internal topic that holds a group or a transactional id."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from struct import iter_unpack
 
 
 def partition_for(key: str, partition_count: int) -> int:
-    """As Kafka: the absolute value of the hash that Java's String has (0 for the smallest)."""
+    """Kafka's choice: the absolute value of Java's hash of the string, modulo the partitions. The
+    smallest hash has no absolute value in Java and counts as 0."""
     value = java_string_hash(key)
     return (0 if value == -(1 << 31) else abs(value)) % partition_count
 
 
 def java_string_hash(text: str) -> int:
-    """Of its UTF-16 code units, in 32 bits with a sign."""
+    """``String.hashCode`` of Java: over the UTF-16 code units, as a signed 32-bit number."""
     value = 0
     if text.isascii():
         for unit in text.encode("ascii"):

@@ -235,7 +235,7 @@ class TransactionParts:
             lambda: lookup.partition_count(CoordinatorType.TRANSACTION),
             events,
         )
-        self._questions: BrokerSenders[VerificationItem] = BrokerSenders(
+        self._verification_senders: BrokerSenders[VerificationItem] = BrokerSenders(
             world.network,
             world.clock,
             BrokerSenderConfig(f"broker-{broker_id}-add-partitions-to-txn", REQUEST_TIMEOUT_MS),
@@ -245,16 +245,16 @@ class TransactionParts:
             lambda items, response: self.verification.answered(items, response),
             event_log("transaction-verification", broker=broker_id),
         )
-        asks_coordinators = can_verify(views.release(dynamic.current))
+        can_be_verified = can_verify(views.release(dynamic.current))
         self.verification = TransactionVerification(
             lambda: (
-                asks_coordinators
+                can_be_verified
                 and dynamic.current.boolean("transaction.partition.verification.enable")
             ),
             world.clock,
             replicas.hosted,
             self._coordinator_of,
-            self._questions.put,
+            self._verification_senders.put,
             metrics,
         )
         self.appends = TransactionalAppends(replicas.appends, self.verification)
@@ -276,12 +276,12 @@ class TransactionParts:
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
         self.markers.start(tasks)
-        self._questions.start(tasks)
+        self._verification_senders.start(tasks)
         self.coordinator.start(tasks)
 
     def close(self) -> None:
         self.coordinator.close()
-        self._questions.close()
+        self._verification_senders.close()
         self.markers.close()
 
     # -- leadership
@@ -325,7 +325,7 @@ def _follow_leadership(
     leads: bool,
     epoch: int,
 ) -> None:
-    """Tell the runtime of ``topic`` about a new role of this broker."""
+    """Pass a new role of this broker on to the runtime of ``topic``."""
     if topic_partition.topic != topic:
         return
     if leads:

@@ -37,7 +37,7 @@ from minikafka.kernel.errors import ErrorCode
 class JoinFacts:
     """A JoinGroup request. ``new_member_id`` is the id for a new member. With ``must_know_id`` a
     new dynamic member must join again with its id (version 4, KIP-394). With
-    ``can_skip_assignment`` a leader may be told not to assign (version 9, KIP-814)."""
+    ``can_skip_assignment`` the response may exempt a leader from assigning (version 9, KIP-814)."""
 
     member_id: str
     group_instance_id: str | None
@@ -247,7 +247,7 @@ def _respond_to_replacement(
     replacement: StaticMemberReplacement, result: GroupResult[None]
 ) -> None:
     """The group is stable, so a leader must not assign. From version 9 on the response says so.
-    Older clients are told that the old member id leads."""
+    For older clients it names the old member id as leader."""
     group, member = replacement.group, replacement.member
     respond = group.take_join(member)
     if respond is None:

@@ -24,8 +24,8 @@ def heartbeat(
     generation_id: int,
     result: GroupResult[None],
 ) -> ErrorCode:
-    """The error code of the response. A heartbeat counts in a rebalance too: REBALANCE_IN_PROGRESS
-    tells the member to join again."""
+    """The error code of the response. REBALANCE_IN_PROGRESS, which makes the member join again,
+    counts as a heartbeat too."""
     error = current_member_error(group, member_id, group_instance_id)
     if error is not None:
         return error

@@ -70,8 +70,7 @@ class Member:
     def keeps_alive(self, beat: int) -> bool:
         """Whether the session timer started at ``beat`` must not remove the member: there was a
         later heartbeat, or a request of the member is parked. A parked JoinGroup does not keep a
-        new member alive, since a client that has disconnected cannot be told from one that
-        waits."""
+        new member alive, since its client may have disconnected unnoticed."""
         if self.beats != beat:
             return True
         waits = self.awaiting_join is not None or self.awaiting_sync is not None

@@ -281,7 +281,7 @@ class TransactionShard(CoordinatorShard[TransactionStored, TransactionAppendPurp
     def settle(
         self, append: TransactionAppend, error: ErrorCode, base_offset: int, now_ms: int
     ) -> TransactionResult[None]:
-        """A completion is retried after any error: nobody else would end the transaction."""
+        """A completion is retried after any error: otherwise the transaction would stay pending."""
         result: TransactionResult[None] = CoordinatorResult(None)
         purpose = append.purpose
         code = ErrorCode.NOT_COORDINATOR if self._unloaded else transaction_append_error(error)
