@@ -10,6 +10,7 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.ports import Buffer
 from minikafka.simulator.cluster import LogEvent, SimCluster
 from minikafka.simulator.workload import Writer
+from minikafka.storage.log.invariants import check_log
 from minikafka.zookeeper import paths
 from minikafka.zookeeper.znodes import BrokerZnode, ControllerEpochZnode, TopicZnode
 
@@ -82,6 +83,8 @@ def check_replicas_alike(
     assert len(set(marks.values())) == 1, f"{partition}: high watermarks, ends {marks}"
     mark, end = next(iter(marks.values()))
     assert mark == end, f"{partition}: {end - mark} records are not committed at rest"
+    for replica in replicas.values():
+        check_log(replica.log)
     contents = {bytes(_content(replica)) for replica in replicas.values()}
     assert len(contents) == 1, f"{partition}: the replicas differ below {mark}"
 

@@ -24,6 +24,10 @@ class LeaderEpochCache:
         self._epochs: list[int] = []
         self._offsets: list[int] = []
         for entry in sorted(entries):
+            assert not self._epochs or entry.epoch > self._epochs[-1], "two starts of one epoch"
+            assert not self._offsets or entry.start_offset >= self._offsets[-1], (
+                "an epoch goes back"
+            )
             self._epochs.append(entry.epoch)
             self._offsets.append(entry.start_offset)
 

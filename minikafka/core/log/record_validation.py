@@ -94,7 +94,9 @@ def opened_batch(batch: RecordBatch, config: LogConfig, now_ms: int) -> RecordBa
         raise KafkaError(ErrorCode.INVALID_RECORD, error.message) from error
     if len(changed) > config.max_message_bytes:
         raise too_large(len(changed), config)
-    return parse_batch(changed, 0)
+    stored = parse_batch(changed, 0)
+    assert stored.last_offset_delta == stored.record_count - 1, "offsets are not dense"
+    return stored
 
 
 def _check_records(batch: RecordBatch, survey: Survey, config: LogConfig, now_ms: int) -> None:

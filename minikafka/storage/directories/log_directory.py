@@ -197,7 +197,12 @@ class LogDirectory:
 
     def write_recovery_points(self) -> None:
         """Write them to the page cache: safe against a killed process only."""
-        points = {tp: log.recovery_point for tp, log in self.logs.items()}
+        points = {}
+        for topic_partition, log in self.logs.items():
+            assert log.recovery_point <= log.log_end_offset, (
+                f"{topic_partition}: flushed past its end"
+            )
+            points[topic_partition] = log.recovery_point
         self._files.replace_unsynced(f"{self.path}/{RECOVERY_POINT}", encode_offsets(points))
         self.checkpointed_points = points
         for log in self.logs.values():
@@ -215,6 +220,7 @@ class LogDirectory:
         starts = {}
         for topic_partition, log in self.logs.items():
             first, start = log.segments.first, log.log_start_offset
+            assert start <= log.log_end_offset, f"{topic_partition}: starts behind its end"
             told = 0 if first is None or log.unflushed_names else first.base_offset
             if start > told:
                 starts[topic_partition] = start

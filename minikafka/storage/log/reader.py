@@ -122,7 +122,9 @@ class LogReader:
                 data = memoryview(data)[:end]
         if not data:
             return LogRead(b"", start, start)
-        return LogRead(data, int.from_bytes(data[:8], "big"), start)
+        first_offset = int.from_bytes(data[:8], "big")
+        assert first_offset >= extent.place.segment.base_offset, "a batch of another segment"
+        return LogRead(data, first_offset, start)
 
     def with_aborted(self, read: LogRead, extent: Extent) -> LogRead:
         """Kafka: ``LocalLog.addAbortedTransactions``. What was read ends with the last batch after

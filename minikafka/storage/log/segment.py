@@ -208,6 +208,7 @@ class LogSegment:
 
     def append(self, data: Buffer, last_offset: int, max_timestamp: int) -> None:
         """One batch. When OSError is raised, nothing was appended."""
+        assert self.base_offset <= last_offset <= self.max_offset, "an offset of another segment"
         position = self.size_bytes
         self._write(data, position)
         self.size_bytes = position + len(data)
@@ -221,6 +222,8 @@ class LogSegment:
 
     def append_batches(self, data: Buffer, batches: Sequence[RecordBatch]) -> None:
         """Several batches, lying one after the other in ``data``, in one write."""
+        assert self.base_offset <= batches[0].base_offset, "an offset of another segment"
+        assert batches[-1].last_offset <= self.max_offset, "an offset of another segment"
         position = self.size_bytes
         self._write(data, position)
         for batch in batches:

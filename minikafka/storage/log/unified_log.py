@@ -258,6 +258,7 @@ class UnifiedLog:
             if epoch != self._assigned_epoch and epoch > _NO_EPOCH:
                 self.epochs.assign(epoch, batch.base_offset)
                 self._assigned_epoch = epoch
+        assert first.base_offset >= self.log_end_offset, "a batch below the log end"
         segment.append_batches(lump[start:end], batches)
         self.log_end_offset = last.next_offset
         for batch in batches:
@@ -306,6 +307,7 @@ class UnifiedLog:
 
     def skip_to(self, offset: int) -> None:
         """There is nothing from the log end up to ``offset``. Raises OSError."""
+        assert offset >= self.log_end_offset
         self._roll(offset)
         self.log_end_offset = offset
 
@@ -534,6 +536,7 @@ class UnifiedLog:
         return True
 
     def _start_at(self, offset: int) -> None:
+        assert 0 <= offset <= self.log_end_offset, "the log would start behind its end"
         if offset != self.log_start_offset:
             if offset < self.log_start_offset:
                 self.recovery_point_lowered = self._lowering_unflushed = True
@@ -604,6 +607,7 @@ class UnifiedLog:
             await self._flush_names()
         if truncations == self._truncations and not self.closed:
             self.recovery_point = max(self.recovery_point, end)
+            assert self.recovery_point <= self.log_end_offset, "flushed past the log end"
         if self._lowering_unflushed and await self._home.flush_lowered_offsets(self):
             self._lowering_unflushed = truncations != self._truncations
         if cut and before_offset is None and cut == self._unflushed_cut and not self.closed:
@@ -648,7 +652,9 @@ class UnifiedLog:
         unstable = self.transactions.first_unstable_offset
         if unstable is None or unstable >= high_watermark:
             return high_watermark
-        return max(unstable, self.log_start_offset)
+        stable = max(unstable, self.log_start_offset)
+        assert stable <= high_watermark, "the log starts above its high watermark"
+        return stable
 
     def reload_producers(self) -> None:
         """Learn the state of all producers anew, from a snapshot and the batches after it."""

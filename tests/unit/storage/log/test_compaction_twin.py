@@ -13,6 +13,7 @@ from minikafka.protocol.records.builder import build_batch
 from minikafka.protocol.records.compression import Compression
 from minikafka.protocol.records.record import Record, decode_batch
 from minikafka.storage.cleaner.cleaning import log_facts
+from minikafka.storage.log.invariants import check_log
 from minikafka.storage.log.loader import Checkpointed, LogLoader, create_log
 from minikafka.storage.log.unified_log import LogConfig, UnifiedLog
 from tests.support.compaction import batches_up_to, clean, committed_records, latest
@@ -218,6 +219,10 @@ class CompactionAgainstDict(RuleBasedStateMachine):
         by_offset = {record.offset: record for record in records}
         assert all(record == by_offset[record.offset] for record in seen)
         assert self.log.log_end_offset == self.end
+
+    @invariant()
+    def offsets_epochs_and_segments_fit_together(self) -> None:
+        check_log(self.log)
 
     @invariant()
     def indexes_tell_what_a_scan_tells(self) -> None:

@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.protocol.records.batch import crc_is_valid, parse_batches
 from minikafka.protocol.records.builder import build_batch
+from minikafka.storage.log.invariants import check_log
 from minikafka.storage.log.loader import Checkpointed, LogLoader, create_log
 from minikafka.storage.log.unified_log import LogConfig, NoHome, UnifiedLog
 from tests.support.logs import run_now
@@ -160,6 +161,7 @@ class LogAgainstList(RuleBasedStateMachine):
     @invariant()
     def is_the_same(self) -> None:
         assert self.log.log_end_offset == self.end
+        check_log(self.log)
         found = []
         offset = self.log.log_start_offset
         while offset < self.end:
