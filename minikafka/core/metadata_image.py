@@ -113,6 +113,26 @@ def apply(
     return next_image, list(deleted)
 
 
+def regressions(
+    before: MetadataImage, after: MetadataImage, request: UpdateMetadataRequest
+) -> list[TopicPartition]:
+    """The partitions of ``request`` whose leader epoch, or partition epoch in the same leader
+    epoch, is lower in ``after`` than in ``before``. A topic that was deleted and created again,
+    which shows by another topic id, begins again."""
+    found = []
+    for topic, state in _partition_states(request):
+        topic_partition = TopicPartition(topic, state.partition_index)
+        old, new = before.partition(topic_partition), after.partition(topic_partition)
+        if (
+            old is not None
+            and new is not None
+            and (new.leader_epoch, new.zk_version) < (old.leader_epoch, old.zk_version)
+            and before.topic_ids.get(topic) == after.topic_ids.get(topic)
+        ):
+            found.append(topic_partition)
+    return found
+
+
 def topics_of(request: UpdateMetadataRequest) -> list[str]:
     """The topics that a request says something of, each once, in its order."""
     return list(dict.fromkeys(topic for topic, _ in _partition_states(request)))

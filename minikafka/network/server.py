@@ -63,9 +63,10 @@ class ReplySlot:
     at any time. A reply to a closed connection is dropped.
     """
 
-    __slots__ = ("_connection", "_reply", "_request_bytes", "_sent")
+    __slots__ = ("_connection", "_reply", "_request_bytes", "_sent", "number")
 
-    def __init__(self, connection: ServerConnection, request_bytes: int) -> None:
+    def __init__(self, connection: ServerConnection, number: int, request_bytes: int) -> None:
+        self.number = number  # of the request on its connection, from 1
         self._connection = connection
         self._request_bytes = request_bytes
         self._reply: ReplyBytes | _Refusal = None
@@ -124,6 +125,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         # Requests that were served and whose reply was not written. Bound: queued_max_requests.
         self.unanswered: deque[ReplySlot] = deque()
+        self._requests = 0  # served so far
+        self._replies = 0  # of these, those whose reply was handed to ``_out``
         self._queued_bytes = 0  # bound: queued_max_bytes
         self._out: list[Buffer] = []  # ready, not written: within one read, or one reply
         self._out_bytes = 0
@@ -200,7 +203,8 @@ class ServerConnection(asyncio.BufferedProtocol):
     def open_slot(self, request_bytes: int = 0) -> ReplySlot:
         """Reserve the place of the next reply. ``request_bytes`` counts against
         ``queued_max_bytes`` until the reply is written."""
-        slot = ReplySlot(self, request_bytes)
+        self._requests += 1
+        slot = ReplySlot(self, self._requests, request_bytes)
         self.unanswered.append(slot)
         self._queued_bytes += request_bytes
         return slot
@@ -265,22 +269,24 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._refused = self._refused or isinstance(slot._reply, _Refusal)
             self._queued_bytes += _size(slot._reply)
             return
-        slots.popleft()
         self._queued_bytes -= slot._request_bytes
-        self._add(slot._reply)
-        slot._reply = None  # free it now: the parked operation may keep the slot much longer
+        self._add(slots.popleft())
         while slots and slots[0]._sent:
             held = slots.popleft()
             self._queued_bytes -= held._request_bytes + _size(held._reply)
-            self._add(held._reply)
-            held._reply = None
+            self._add(held)
         if not self._in_read:
             if self._out and not self._flushing:
                 self._flushing = True
                 asyncio.get_running_loop().call_soon(self._flush_soon)
             self._resume_reading_if_due()
 
-    def _add(self, reply: ReplyBytes | _Refusal) -> None:
+    def _add(self, slot: ReplySlot) -> None:
+        """Write the reply of a slot, after those of all requests before it."""
+        assert slot.number == self._replies + 1, f"reply {slot.number} after {self._replies}"
+        self._replies = slot.number
+        reply = slot._reply
+        slot._reply = None  # free it now: the parked operation may keep the slot much longer
         if isinstance(reply, (bytes, bytearray, memoryview)):  # mostly bytes
             self._out.append(reply)
             self._out_bytes += len(reply)

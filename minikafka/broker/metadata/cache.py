@@ -1,21 +1,19 @@
-"""This broker's copy of the cluster's metadata, as the controller last told it."""
+"""This broker's copy of the cluster's metadata, as of the controller's last UpdateMetadata."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
-from minikafka.core.metadata_image import MetadataImage, PartitionMetadata, apply
+from minikafka.core.metadata_image import MetadataImage, PartitionMetadata, apply, regressions
 from minikafka.kernel.cluster import ZERO_UUID, Broker, Endpoint, TopicPartition
 from minikafka.kernel.events import EventLog, event_log
 from minikafka.protocol.messages.update_metadata import UpdateMetadataRequest
 
 
 class MetadataCache:
-    """Kafka's ``ZkMetadataCache``: one current ``image``; who needs several facts takes it once.
-
-    Asynchronous to the truth in ZooKeeper: it may lag behind, and it never runs ahead.
-    """
+    """Kafka's ``ZkMetadataCache``. ``image`` is an immutable snapshot: take it once to read several
+    facts that belong together. It may lag behind ZooKeeper, and never runs ahead."""
 
     def __init__(self, broker_id: int, log: EventLog | None = None) -> None:
         self.image = MetadataImage()
@@ -23,9 +21,21 @@ class MetadataCache:
         self._log = log or event_log("metadata", broker=broker_id)
 
     def update(self, request: UpdateMetadataRequest) -> list[TopicPartition]:
-        """Take over what the controller says. Returns the partitions that are gone."""
-        self.image, deleted = apply(self.image, request)
-        self._complain_of_unlike_listeners()
+        """Apply a request of the controller. Returns the partitions that were deleted.
+
+        Epochs that go back mean that ZooKeeper has lost data. They are applied, since ZooKeeper
+        decides, and reported."""
+        before = self.image
+        self.image, deleted = apply(before, request)
+        gone_back = regressions(before, self.image, request)
+        if gone_back:
+            self._log.error(
+                "metadata_epochs_went_back",
+                partitions=[str(topic_partition) for topic_partition in gone_back],
+                controller=request.controller_id,
+                controller_epoch=request.controller_epoch,
+            )
+        self._report_different_listeners()
         return deleted
 
     @property
@@ -72,7 +82,7 @@ class MetadataCache:
     def topic_name(self, topic_id: UUID) -> str | None:
         return self.image.topic_names.get(topic_id)
 
-    def _complain_of_unlike_listeners(self) -> None:
+    def _report_different_listeners(self) -> None:
         """Clients of one listener would not find the brokers that lack it."""
         mine = self.image.brokers.get(self._broker_id)
         if mine is None:

@@ -95,12 +95,13 @@ def after_election(
 
 @dataclass(frozen=True, slots=True)
 class IsrState:
-    """The ISR: what ZooKeeper is known to hold, and what this leader has asked it to hold.
+    """The ISR as ZooKeeper is known to hold it (``committed``) and a change that is being written
+    (``proposed``).
 
-    ``maximal`` is the union of both. A change on its way may or may not have been written, so until
-    the answer is known only the union is safe to count for the high watermark. ``lost`` says that
-    the write was refused: the change stays in ``maximal``, and nothing more is asked until the
-    controller has spoken.
+    ``maximal`` is the union of both. A proposed change may have been written or not, so that until
+    the outcome is known only the union is safe for the high watermark. ``lost``: the write was
+    refused. The change stays in ``maximal``, and no other is proposed before the controller's next
+    LeaderAndIsr.
     """
 
     committed: tuple[int, ...] = ()
@@ -118,10 +119,11 @@ class IsrState:
 
 @dataclass(frozen=True, slots=True)
 class LeadershipState:
-    """One replica's view of its partition. ``zk_version`` is Kafka's partition epoch.
+    """What a replica knows of its partition's leadership. ``zk_version`` is Kafka's partition
+    epoch.
 
-    ``leader_epoch_start_offset`` is the end of the log when this broker became leader of the epoch;
-    None on a follower. A follower's ``isr`` is empty: only the leader knows.
+    ``leader_epoch_start_offset`` is the log end when this broker became the leader of the epoch;
+    None on a follower. A follower's ``isr`` is empty: only the leader knows it.
     """
 
     leader: int = NO_LEADER
@@ -145,7 +147,7 @@ def as_leader(
     controller_epoch: int,
     log_end_offset: int,
 ) -> LeadershipState:
-    """The state after this broker was told to lead. The epoch's start is kept if it is not new."""
+    """The state of a leader. The epoch's start offset is kept if the epoch is not new."""
     start = state.leader_epoch_start_offset
     if instruction.leader_epoch > state.leader_epoch or start is None:
         start = log_end_offset
@@ -163,7 +165,7 @@ def as_leader(
 def as_follower(
     instruction: LeaderAndIsr, assignment: ReplicaAssignment, controller_epoch: int
 ) -> LeadershipState:
-    """The state after this broker was told to follow."""
+    """The state of a follower."""
     return LeadershipState(
         leader=instruction.leader,
         leader_epoch=instruction.leader_epoch,
@@ -199,19 +201,30 @@ def elected_followers(
 
 
 def propose_isr(state: LeadershipState, isr: tuple[int, ...]) -> LeadershipState:
-    """Ask for ``isr``. One change at a time."""
+    """Propose ``isr``. One change at a time."""
     assert not state.isr.in_flight, "an ISR change is already in flight"
+    _check_members(state, isr)
     return replace(state, isr=IsrState(state.isr.committed, isr))
+
+
+def _check_members(state: LeadershipState, isr: tuple[int, ...]) -> None:
+    """ISR members are different replicas, among them the leader. Those that the controller has put
+    into the ISR are not checked: its request may come from another implementation."""
+    strangers = set(isr).difference(state.isr.committed, state.assignment.replicas)
+    assert not strangers, f"{sorted(strangers)} are no replicas: {state.assignment.replicas}"
+    assert len(set(isr)) == len(isr), f"a replica twice in {isr}"
+    assert state.leader in isr, f"leader {state.leader} not in {isr}"
 
 
 def commit_isr(state: LeadershipState, zk_version: int) -> LeadershipState:
     """The proposal was written, as version ``zk_version`` of the state znode."""
     assert state.isr.proposed is not None, "no ISR change in flight"
+    assert zk_version > state.zk_version, f"version {zk_version} after {state.zk_version}"
     return replace(state, isr=IsrState(state.isr.proposed), zk_version=zk_version)
 
 
 def lose_isr(state: LeadershipState) -> LeadershipState:
-    """Somebody else wrote the state znode first: keep the old ISR, count both, ask no more."""
+    """The controller wrote the state znode first: keep the old ISR, and propose nothing more."""
     assert state.isr.proposed is not None, "no ISR change in flight"
     return replace(state, isr=IsrState(state.isr.committed, state.isr.proposed, lost=True))
 
@@ -219,4 +232,5 @@ def lose_isr(state: LeadershipState) -> LeadershipState:
 def leader_and_isr(state: LeadershipState) -> LeaderAndIsr:
     """What to write for the proposal in flight; ``zk_version`` is the version it replaces."""
     assert state.isr.proposed is not None, "no ISR change in flight"
+    _check_members(state, state.isr.proposed)
     return LeaderAndIsr(state.leader, state.leader_epoch, state.isr.proposed, state.zk_version)

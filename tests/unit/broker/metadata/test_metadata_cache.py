@@ -42,3 +42,27 @@ def test_unlike_listeners_are_complained_of() -> None:
     assert [(event, facts["other_broker"]) for _, event, facts in log.events] == [
         ("listeners_differ", 2)
     ]
+
+
+def test_epochs_that_go_back_are_applied_and_reported() -> None:
+    log = RecordingLog()
+    cache = MetadataCache(1, log)
+    cache.update(update({"a": [partition_state(0, 2, leader_epoch=4), partition_state(1, 2)]}))
+    cache.update(update({"a": [partition_state(0, 2, leader_epoch=4), partition_state(1, 3)]}))
+    assert log.events == []
+    cache.update(update({"a": [partition_state(0, 1, leader_epoch=3), partition_state(1, 3)]}))
+    assert cache.partition_leader(TopicPartition("a", 0)) == (1, 3)
+    assert [(event, facts["partitions"]) for _, event, facts in log.events] == [
+        ("metadata_epochs_went_back", ["a-0"])
+    ]
+
+
+def test_a_topic_that_was_created_again_begins_with_new_epochs() -> None:
+    log = RecordingLog()
+    cache = MetadataCache(1, log)
+    cache.update(update({"a": [partition_state(0, 2, leader_epoch=4)]}))
+    again = update({"a": [partition_state(0, 2)]})
+    again.topic_states[0].topic_id = topic_id("another")
+    cache.update(again)
+    assert cache.partition_leader(TopicPartition("a", 0)) == (2, 0)
+    assert log.events == []

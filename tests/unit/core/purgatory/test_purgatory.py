@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from minikafka.core.purgatory import DelayedOperation, Purgatory
+from minikafka.core.timer import Timer
 
 
 class Operation(DelayedOperation):
@@ -53,6 +54,36 @@ def test_force_complete_has_one_winner() -> None:
     assert not operation.force_complete()
     assert not operation.expire()
     assert operation.trace == ["a: complete"]
+
+
+@pytest.mark.mission("PUR-1")
+def test_a_completed_operation_gets_no_time_out() -> None:
+    operation = Operation("a")
+    operation.force_complete()
+    with pytest.raises(AssertionError, match="must not expire"):
+        operation.attach_timer(Timer[Operation](start_ms=0).add(operation, 5))
+
+
+@pytest.mark.mission("PUR-1")
+def test_a_completion_that_sets_a_time_out_is_a_bug() -> None:
+    """By going around ``attach_timer``, which refuses it."""
+    operation = Operation("a")
+    entry = Timer[Operation](start_ms=0).add(operation, 5)
+    operation.after = lambda: setattr(operation, "_timer_entry", entry)
+    with pytest.raises(AssertionError, match="must not expire"):
+        operation.force_complete()
+
+
+def test_an_operation_leaves_no_more_watch_lists_than_it_entered() -> None:
+    purgatory = Purgatory[Operation]("Test")
+    operation = Operation("a")
+    purgatory.try_complete_else_watch(operation, ["k", "l"], now_ms=0)
+    operation.force_complete()
+    assert purgatory.check_and_complete("k") == 0
+    assert operation.watch_lists == 1
+    operation.watch_lists = 0
+    with pytest.raises(AssertionError, match="in more watch lists than it was counted for"):
+        purgatory.check_and_complete("l")
 
 
 def test_what_is_ready_at_once_is_neither_watched_nor_timed() -> None:
