@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any, Self
 
 from minikafka.cli.processes.up import DEBUG_PORT_OFFSET
 
@@ -62,7 +63,7 @@ class Cluster:
         self.zookeeper = ""
         self.seconds_to_ready = 0.0
 
-    def __enter__(self) -> Cluster:
+    def __enter__(self) -> Self:
         ports = free_ports(self._brokers + 1)
         command = [sys.executable, "-m", "minikafka.cli.main", "up"]
         command += ["--brokers", str(self._brokers), "--data-dir", str(self.directory)]
@@ -114,7 +115,9 @@ class Cluster:
 
     def stop(self) -> None:
         """Stop everything in order; whoever hangs is killed."""
-        processes = [*self._restarted, *([self._up] if self._up else [])]
+        processes: list[subprocess.Popen[Any]] = list(self._restarted)
+        if self._up:
+            processes.append(self._up)
         for process in processes:
             if process.poll() is None:
                 process.terminate()

@@ -5,12 +5,14 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.support.confluent import offset_of
 from tests.support.leaders import wait_for_leaders
 from tests.support.real_cluster import RealCluster, until
 
@@ -50,10 +52,13 @@ def read_all(bootstrap: str, topic: str) -> list[tuple[int, bytes, bytes | None]
     try:
         while True:
             for message in consumer.consume(1000, timeout=1):
-                if message.error() is not None:
-                    assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
+                error = message.error()
+                if error is not None:
+                    assert error.code() == KafkaError._PARTITION_EOF, error
                     return found
-                found.append((message.offset(), message.key(), message.value()))
+                key = message.key()
+                assert key is not None
+                found.append((offset_of(message), key, message.value()))
     finally:
         consumer.close()
 
@@ -103,7 +108,9 @@ def test_in_the_end_each_key_stands_once(cleaning: RealCluster) -> None:
     until(once_each, "one record per key, none of the deleted ones", 60)
     for broker_id in (1, 2, 3):  # each cleans for itself
         checkpoint = cleaning.data(broker_id) / "cleaner-offset-checkpoint"
-        until(lambda c=checkpoint: cleaned(c, topic), f"{checkpoint} tells of {topic}", 30)
+        until(
+            partial(lambda c: cleaned(c, topic), checkpoint), f"{checkpoint} tells of {topic}", 30
+        )
 
 
 def cleaned(checkpoint: Path, topic: str) -> bool:

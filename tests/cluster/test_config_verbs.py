@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from functools import partial
 from typing import Any
 
 import pytest
@@ -93,8 +94,11 @@ def test_settings_of_brokers_and_of_all_of_them(trio: RealCluster) -> None:
     )
     for other in others:  # they hear of it by the notice
         until(
-            lambda o=other: any(
-                row.startswith(default) for row in described(trio, "--broker", o, "--all")
+            partial(
+                lambda o: any(
+                    row.startswith(default) for row in described(trio, "--broker", o, "--all")
+                ),
+                other,
             ),
             f"broker {other} counts by it",
             PATIENCE_S,

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -151,7 +152,7 @@ def test_a_topic_made_by_znodes_alone(whole: RealCluster) -> None:
         plan = {"version": 1, "partitions": {"0": whole.broker_ids, "1": whole.broker_ids[::-1]}}
         zk.create("/brokers/topics/by-znode", json.dumps(plan).encode())
     for partition, replicas in ((0, whole.broker_ids), (1, whole.broker_ids[::-1])):
-        until(lambda p=partition: whole.state("by-znode", p), "led", PATIENCE_S)
+        until(partial(lambda p: whole.state("by-znode", p), partition), "led", PATIENCE_S)
         assert whole.state("by-znode", partition)["leader"] == replicas[0]
     with Load(whole.bootstrap, "by-znode") as load:
         load.finish()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import uuid
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -67,7 +68,10 @@ def test_what_is_deleted_stays_deleted(trio: RealCluster, topic: str, tmp_path: 
     assert left(trio, topic, 1) == []
     for broker_id in trio.broker_ids:
         starts = trio.data(broker_id) / "log-start-offset-checkpoint"
-        until(lambda s=starts: f"{topic} 0 5\n" in s.read_text(), f"broker {broker_id} knows")
+        until(
+            partial(lambda s: f"{topic} 0 5\n" in s.read_text(), starts),
+            f"broker {broker_id} knows",
+        )
 
 
 def test_refusals_in_kafkas_lines_and_as_json(

@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -63,7 +64,7 @@ def test_leader_follower_and_controller_are_killed(whole: RealCluster, load: Ver
     for role in ROLES:
         victim = role(whole)
         whole.end_broker(victim, signal.SIGKILL)
-        until(lambda v=victim: leader(whole) not in (v, -1), "another leads", 60)
+        until(partial(lambda v: leader(whole) not in (v, -1), victim), "another leads", 60)
         load.until_more()
         whole.restart_broker(victim)
         whole.until_whole()
@@ -79,11 +80,15 @@ def test_leader_follower_and_controller_are_frozen(whole: RealCluster, load: Ver
         pid = whole.broker_pid(victim)
         os.kill(pid, signal.SIGSTOP)
         try:
-            until(lambda v=victim: whole.znode(f"/brokers/ids/{v}") is None, "session over", 60)
+            until(
+                partial(lambda v: whole.znode(f"/brokers/ids/{v}") is None, victim),
+                "session over",
+                60,
+            )
             load.until_more()
         finally:
             os.kill(pid, signal.SIGCONT)
-        until(lambda v=victim: whole.znode(f"/brokers/ids/{v}") is not None, "back", 60)
+        until(partial(lambda v: whole.znode(f"/brokers/ids/{v}") is not None, victim), "back", 60)
         whole.until_whole()
         assert whole.broker_pid(victim) == pid, "it was the same process all the time"
     load.until_more()
@@ -168,7 +173,7 @@ def test_clocks_jump(clocks: dict[int, Path], whole: RealCluster, load: VerifyPr
             clocks[victim].write_text(f"{days:+}d")
             day = f"{datetime.now(UTC) + timedelta(days):%Y-%m-%d}"
             whole.create_topic(f"{role.__name__}-after-{days}")
-            until(lambda b=victim, m=mark, d=day: d in whole.log(b)[m:], "it jumps", 60)
+            until(partial(lambda b, m, d: d in whole.log(b)[m:], victim, mark, day), "it jumps", 60)
             load.until_more()
     verdict = load.finish()
     assert verdict["in_doubt"] == 0

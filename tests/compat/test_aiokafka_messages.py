@@ -30,10 +30,8 @@ NOT_KAFKAS = {
 
 
 def known(base: type) -> dict[tuple[int, int], Any]:
-    return {
-        (cls.API_KEY, cls.API_VERSION): cls  # type: ignore[attr-defined]
-        for cls in base.__subclasses__()
-    }
+    subclasses: list[Any] = base.__subclasses__()
+    return {(cls.API_KEY, cls.API_VERSION): cls for cls in subclasses}
 
 
 REQUEST_SCHEMAS, RESPONSE_SCHEMAS = known(RequestStruct), known(Response)

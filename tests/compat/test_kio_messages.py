@@ -124,5 +124,6 @@ def test_same_bytes_as_kio(cls: type[Message], version: int, data: st.DataObject
     ours = decode(cls, version, written)
     assert to_kio(ours, theirs, version, flexible) == entity
     assert encode(ours, version) == written
+    read: Any
     read, size = entity_reader(theirs)(encode(ours, version), 0)
     assert (read, size) == (entity, len(written))

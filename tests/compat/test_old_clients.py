@@ -1,6 +1,7 @@
 """Clients that speak to us as to brokers of long ago: message sets in both directions."""
 
 import time
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer
@@ -56,7 +57,7 @@ def read(cluster: Cluster, topic: str, release: tuple[int, ...] | None) -> list[
     partition = TopicPartition(topic, 0)
     consumer.assign([partition])
     consumer.seek(partition, 0)
-    found = []
+    found: list[Any] = []
     deadline = time.monotonic() + 30
     while len(found) < 100 and time.monotonic() < deadline:
         for records in consumer.poll(timeout_ms=500).values():

@@ -100,7 +100,7 @@ def test_plain_batches_are_the_same_bytes(client: Client) -> None:
     assert built_by(client, Compression.NONE) == build_batch(
         MESSAGES, leader_epoch=client.leader_epoch
     )
-    fields = {"producer_id": 2**40, "producer_epoch": 7, "base_sequence": 1000}
+    fields: dict[str, Any] = {"producer_id": 2**40, "producer_epoch": 7, "base_sequence": 1000}
     theirs = built_by(client, Compression.NONE, is_transactional=1, **fields)
     epoch = client.leader_epoch
     assert theirs == build_batch(MESSAGES, transactional=True, leader_epoch=epoch, **fields)

@@ -80,6 +80,7 @@ def test_credentials_by_confluent_kafka(cluster: Cluster) -> None:
     wish = UserScramCredentialUpsertion("joe", ScramCredentialInfo(mechanism, 8192), b"pw", b"salt")
     admin.alter_user_scram_credentials([wish])["joe"].result(30)
     found = admin.describe_user_scram_credentials(["joe", "nobody"])
+    assert isinstance(found, dict)
     infos = found["joe"].result(30).scram_credential_infos
     assert [(info.mechanism, info.iterations) for info in infos] == [(mechanism, 8192)]
     with pytest.raises(KafkaException) as caught:
@@ -87,4 +88,6 @@ def test_credentials_by_confluent_kafka(cluster: Cluster) -> None:
     assert caught.value.args[0].code() == RESOURCE_NOT_FOUND
     deletion = UserScramCredentialDeletion("joe", mechanism)
     admin.alter_user_scram_credentials([deletion])["joe"].result(30)
-    assert admin.describe_user_scram_credentials().result(30) == {}
+    everybody = admin.describe_user_scram_credentials()
+    assert not isinstance(everybody, dict)
+    assert everybody.result(30) == {}

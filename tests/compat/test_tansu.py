@@ -8,6 +8,7 @@ import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -88,8 +89,8 @@ async def test_records_of_every_codec_come_back_whole(server: str) -> None:
             read += await consumer.poll(10_000)
     assert len(read) == len(sent)
     for record in read:
-        place = sent[record.value].result()
-        assert (record.partition, record.offset) == (place.partition, place.offset)
+        done = sent[record.value].result()
+        assert (record.partition, record.offset) == (done.partition, done.offset)
         assert list(record.headers) == headers
 
 
@@ -129,7 +130,7 @@ async def test_groups(server: str, strategy: str) -> None:
     """Two share, one leaves, the other goes on; every record is read once."""
     await create(server)
     await write(server, 0, 60)
-    keys = {
+    keys: dict[str, Any] = {
         "group_id": "g",
         "topics": [TOPIC],
         "auto_offset_reset": "earliest",
@@ -170,7 +171,7 @@ async def test_groups(server: str, strategy: str) -> None:
 async def test_what_is_committed_is_not_read_again(server: str) -> None:
     await create(server)
     await write(server, 0, 9)
-    keys = {
+    keys: dict[str, Any] = {
         "group_id": "g",
         "topics": [TOPIC],
         "auto_offset_reset": "earliest",
@@ -185,7 +186,7 @@ async def test_what_is_committed_is_not_read_again(server: str) -> None:
         assert {at.offset for at in committed.values() if at} == {3}
     await write(server, 9, 3)
     async with Consumer(server, **keys) as consumer:
-        records = []
+        records: list[Any] = []
         while len(records) < 3:
             records += await consumer.poll(1_000)
         assert sorted(int(record.value or b"") for record in records) == [9, 10, 11]

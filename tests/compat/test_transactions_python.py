@@ -57,7 +57,7 @@ def ended(cluster: Cluster, topic: str) -> bool:
         where = TopicPartition(topic, 0)
         ends.append(consumer.end_offsets([where])[where])
         consumer.close()
-    return ends[0] == ends[1]
+    return bool(ends[0] == ends[1])
 
 
 # -- kafka-python

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 from minikafka.kernel.ports import World
@@ -17,7 +18,7 @@ SLACK_MS = 1  # both ends of a measured time are cut to whole milliseconds
 def test_monotonic_time_never_goes_back(play: Play) -> None:
     async def body(world: World, _: str) -> None:
         seen = [world.clock.monotonic_ms()]
-        for _ in range(5):
+        for _turn in range(5):
             await world.clock.sleep(1)
             seen.append(world.clock.monotonic_ms())
         assert seen == sorted(seen)
@@ -55,7 +56,7 @@ def test_timers_fire_in_order_of_their_time_and_not_early(play: Play) -> None:
                 last.set()
 
         for delay_ms in (40, 5, 20):
-            world.clock.call_later(delay_ms, lambda delay_ms=delay_ms: fire(delay_ms))
+            world.clock.call_later(delay_ms, partial(lambda delay_ms: fire(delay_ms), delay_ms))
         await last.wait()
         assert [delay_ms for delay_ms, _ in fired] == [5, 20, 40]
         assert all(after_ms >= delay_ms - SLACK_MS for delay_ms, after_ms in fired)

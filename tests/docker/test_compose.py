@@ -6,11 +6,14 @@ import json
 import socket
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
 
 import pytest
 
 from minikafka.broker.controlled_shutdown import ControlledShutdownConfig
 from tests.support import docker_engine as engine
+from tests.support.confluent import value_of
 
 pytestmark = [pytest.mark.docker, pytest.mark.xdist_group("cluster")]
 
@@ -35,6 +38,9 @@ class Compose:
     def container(self, service: str) -> str:
         return self("ps", "-a", "-q", service).strip()
 
+    def _why(self, service: str) -> str:
+        return self.state(service, "{{json .State.Health.Log}}") + self("logs", service)
+
     def state(self, service: str, template: str) -> str:
         return engine.run("docker", "inspect", "-f", template, self.container(service)).strip()
 
@@ -42,8 +48,10 @@ class Compose:
         for service in SERVICES:
             until(
                 f"{service} healthy",
-                lambda s=service: self.state(s, "{{.State.Health.Status}}") == "healthy",
-                lambda s=service: self.state(s, "{{json .State.Health.Log}}") + self("logs", s),
+                partial(lambda s: self.state(s, "{{.State.Health.Status}}") == "healthy", service),
+                partial(
+                    lambda s: self.state(s, "{{json .State.Health.Log}}") + self("logs", s), service
+                ),
             )
 
 
@@ -87,7 +95,9 @@ def produce(first: int) -> None:
     failed = []
     producer = Producer({"bootstrap.servers": BOOTSTRAP, "acks": "all"})
     for number in range(first, first + RECORDS):
-        producer.produce(TOPIC, str(number), on_delivery=lambda e, _: e and failed.append(e))
+        producer.produce(
+            TOPIC, str(number), on_delivery=lambda e, _: failed.extend([e] if e else [])
+        )
     assert producer.flush(60) == 0
     assert not failed
 
@@ -97,10 +107,10 @@ def consume(count: int) -> list[int]:
 
     consumer = Consumer({"bootstrap.servers": BOOTSTRAP, "group.id": "unused"})
     consumer.assign([TopicPartition(TOPIC, p, 0) for p in range(3)])
-    found = []
+    found: list[Any] = []
     deadline = time.monotonic() + PATIENCE_S
     while len(found) < count and time.monotonic() < deadline:
-        found += [int(message.value()) for message in consumer.consume(500, 1) if message.value()]
+        found += [int(value_of(message)) for message in consumer.consume(500, 1) if message.value()]
     consumer.close()
     return sorted(found)
 

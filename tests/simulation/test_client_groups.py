@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -277,7 +278,7 @@ def test_a_listener_may_seek_and_commit() -> None:
 
         async with Reader(cluster, enable_auto_commit=False).consumer as consumer:
             consumer.subscribe([TOPIC], listener=FromTheFifth())
-            records = []
+            records: list[Any] = []
             while len(records) < 20:
                 records += await consumer.poll(500)
             assert {record.offset for record in records} == {5, 6, 7, 8, 9}

@@ -136,8 +136,8 @@ def test_groups_of_a_single_broker_survive_it_once_there_are_more(seed: int) -> 
 
     async def scenario(cluster: SimCluster) -> None:
         cluster.observers.append(
-            lambda event: (
-                event.name == "internal_topics_widened" and told.append(event.facts["replicas"])
+            lambda event: told.extend(
+                [event.facts["replicas"]] if event.name == "internal_topics_widened" else []
             )
         )
         cluster.start(1)

@@ -187,7 +187,7 @@ async def told(shell: Shell, report: str, expected: list[str]) -> None:
         seen = shell.out
         if partitions(seen) == expected:
             return
-        await shell.admin.session.clock.sleep(100)
+        await shell.admin.session.world.clock.sleep(100)
     assert partitions(seen) == expected
 
 

@@ -30,6 +30,7 @@ def main() -> None:
         .start()
     )
     query.awaitTermination()
+    assert counted is not None
     sys.stdout.write(f"counted {counted[0]}\n")
 
 

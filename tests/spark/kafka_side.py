@@ -8,6 +8,8 @@ from typing import Any
 import kafka
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from tests.support.confluent import partition_of
+
 Rows = list[tuple[Any, ...]]
 
 
@@ -19,7 +21,7 @@ def produce(bootstrap: str, topic: str, messages: Iterable[Any], **settings: Any
     for message in messages:
         given = message if isinstance(message, dict) else {"value": message}
         producer.produce(
-            topic, on_delivery=lambda error, _: error and failures.append(error), **given
+            topic, on_delivery=lambda error, _: failures.extend([error] if error else []), **given
         )
     assert producer.flush(60) == 0
     assert failures == []
@@ -43,9 +45,10 @@ def consume(bootstrap: str, topic: str, partitions: int, isolation: str) -> Rows
     while len(ended) < partitions:
         message = consumer.poll(60)
         assert message is not None, "nothing came for a minute"
-        if message.error() is not None:
-            assert message.error().name() == "_PARTITION_EOF", message.error()
-            ended.add(message.partition())
+        error = message.error()
+        if error is not None:
+            assert error.name() == "_PARTITION_EOF", error
+            ended.add(partition_of(message))
             continue
         rows.append(
             (

@@ -70,7 +70,7 @@ class Shop:
                 line = line[:-1]
             else:
                 minute = at.replace(second=0).strftime("%Y-%m-%dT%H:%M:%S.000Z")
-                total = self.sums[minute, order["product"]]
+                total = self.sums[minute, str(order["product"])]
                 total[0] += 1
                 total[1] += number
             lines.append(line.encode())

@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -160,12 +161,12 @@ def test_sql_and_python_run_continuously(
 
     with running(streams, project) as lines:
         for flow in ("even", "tens", "name_it"):
-            until(lambda flow=flow: is_read(flow, 120, lines), lines)
+            until(partial(is_read, flow, 120, lines), lines)
     with running(streams, project, refresh_interval_ms="500") as second_lines:
         assert totals() == (7140, 14280)
         produce(cluster.bootstrap, source, [str(n).encode() for n in range(120, 130)])
         for flow in ("even", "tens", "name_it"):
-            until(lambda flow=flow: is_read(flow, 10, second_lines), second_lines)
+            until(partial(is_read, flow, 10, second_lines), second_lines)
         count = len(second_lines)
         refreshed = "views=total,twice refreshed"
         until(

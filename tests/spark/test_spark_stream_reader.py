@@ -169,7 +169,7 @@ def is_produced(cluster: Cluster, topic: str, message: dict[str, Any]) -> bool:
     producer = Producer({"bootstrap.servers": cluster.bootstrap})
     failures: list[KafkaError] = []
     producer.produce(
-        topic, on_delivery=lambda error, _: error and failures.append(error), **message
+        topic, on_delivery=lambda error, _: failures.extend([error] if error else []), **message
     )
     assert producer.flush(60) == 0
     assert all(each.code() == KafkaError._UNKNOWN_PARTITION for each in failures), failures

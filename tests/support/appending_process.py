@@ -41,8 +41,10 @@ async def append_for_ever(directory: str) -> None:
             await manager.checkpoint()
         offset = log.log_end_offset
         value = b"%d " % offset + bytes(offset % 150)
-        fields = {"producer_id": 7, "producer_epoch": 0, "base_sequence": offset}
-        log.append_as_leader(build_batch([(offset, None, value, [])], **fields), epoch, 0)
+        batch = build_batch(
+            [(offset, None, value, [])], producer_id=7, producer_epoch=0, base_sequence=offset
+        )
+        log.append_as_leader(batch, epoch, 0)
         tell(str(offset))
 
 

@@ -26,6 +26,7 @@ from minikafka.protocol.messages.stop_replica import (
     StopReplicaResponse,
 )
 from minikafka.protocol.messages.update_metadata import UpdateMetadataResponse
+from minikafka.world.sim.entropy import SimEntropy
 from minikafka.zookeeper.store import ZkStore
 from minikafka.zookeeper.znodes import BrokerZnode
 from tests.support.zookeeper.direct import DirectSession, DirectZookeeper
@@ -73,15 +74,6 @@ class Timer:
 
     def cancel(self) -> None:
         self.cancelled = True
-
-
-class Entropy:
-    def __init__(self) -> None:
-        self.count = 0
-
-    def random_bytes(self, count: int) -> bytes:
-        self.count += 1
-        return self.count.to_bytes(count, "big")
 
 
 class Brokers:
@@ -167,7 +159,20 @@ class Node:
     id: int
     session: DirectSession
     store: ZkStore
-    controller: KafkaController = field(default=None, repr=False)
+    _controller: KafkaController | None = field(default=None, repr=False)
+
+    @property
+    def controller(self) -> KafkaController:
+        assert self._controller is not None, "the broker has no controller"
+        return self._controller
+
+    @controller.setter
+    def controller(self, controller: KafkaController | None) -> None:
+        self._controller = controller
+
+    @property
+    def has_controller(self) -> bool:
+        return self._controller is not None
 
     @property
     def trace(self) -> list[tuple[str, str]]:
@@ -192,8 +197,9 @@ class ClusterOfControllers:
     async def register(self, broker_id: int, former: Collection[int] = ()) -> Node:
         """A session with the broker's registration, and no controller yet."""
         session = self.zookeeper.new_session()
-        node = self.nodes.get(broker_id) or Node(broker_id, session, None)
-        node.session, node.store = session, ZkStore(session, former)
+        store = ZkStore(session, former)
+        node = self.nodes.get(broker_id) or Node(broker_id, session, store)
+        node.session, node.store = session, store
         self.nodes[broker_id] = node
         await node.store.register_broker(self.broker_node(broker_id))
         return node
@@ -211,7 +217,7 @@ class ClusterOfControllers:
             node.id, zookeeper_session_timeout_ms=SESSION_TIMEOUT_MS, **self.config
         )
         node.controller = KafkaController(
-            config, node, self.brokers.connect, self.clock, Entropy(), Metrics()
+            config, node, self.brokers.connect, self.clock, SimEntropy(node.id), Metrics()
         )
         return node.controller
 
@@ -220,7 +226,7 @@ class ClusterOfControllers:
         quiet = 0
         for _ in range(20_000):
             await asyncio.sleep(0)
-            controllers = [n.controller for n in self.nodes.values() if n.controller]
+            controllers = [n.controller for n in self.nodes.values() if n.has_controller]
             busy = any(len(c.queue) or c.state for c in controllers) or any(
                 peer.queue
                 for c in controllers
@@ -235,7 +241,7 @@ class ClusterOfControllers:
     async def kill(self, broker_id: int) -> None:
         """kill -9: its session ends, its tasks do not run any more."""
         node = self.nodes.pop(broker_id)
-        if node.controller and node.controller._task:
+        if node.has_controller and node.controller._task:
             node.controller._running = False
             node.controller._task.cancel()
             await asyncio.wait([node.controller._task])
@@ -257,11 +263,11 @@ class ClusterOfControllers:
 
     async def stop(self) -> None:
         for node in list(self.nodes.values()):
-            if node.controller:
+            if node.has_controller:
                 await node.controller.stop()
 
     async def create_topic(
-        self, name: str, *replicas: tuple[int, ...], config: dict[str, str] | None = None
+        self, name: str, *replicas: tuple[int, ...], config: dict[str, Any] | None = None
     ) -> list[TopicPartition]:
         store = ZkStore(self.zookeeper.new_session())
         topic_id = UUID(int=0xABC000 + self.zookeeper.zxid)
@@ -269,18 +275,20 @@ class ClusterOfControllers:
         await self.settle()
         return [TopicPartition(name, i) for i in range(len(replicas))]
 
-    async def state(self, tp: TopicPartition) -> tuple[int, tuple[int, ...], int] | None:
-        """The partition's state znode: (leader, isr, leader epoch)."""
+    async def state(self, tp: TopicPartition) -> tuple[int, tuple[int, ...], int]:
+        """The partition's state znode: (leader, isr, leader epoch). Raises KeyError without one."""
         found = await ZkStore(self.zookeeper.new_session()).leader_isr_states([tp])
-        if tp not in found:
-            return None
         s = found[tp].leader_and_isr
         return s.leader, s.isr, s.leader_epoch
+
+    async def has_state(self, tp: TopicPartition) -> bool:
+        """Whether the partition has a state znode."""
+        return tp in await ZkStore(self.zookeeper.new_session()).leader_isr_states([tp])
 
     @property
     def active(self) -> KafkaController:
         """The controller in office."""
-        controllers = [n.controller for n in self.nodes.values() if n.controller]
+        controllers = [n.controller for n in self.nodes.values() if n.has_controller]
         (one,) = [controller for controller in controllers if controller.is_active]
         return one
 

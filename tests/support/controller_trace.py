@@ -1,9 +1,10 @@
 """What a controller did, in short lines: state changes, epochs, requests, steps."""
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 
-def trace(logs: Any) -> Any:
+def trace(logs: Iterable[Mapping[str, Any]]) -> list[str]:
     lines = []
     for entry in logs:
         event = entry["event"]
@@ -28,7 +29,7 @@ DELETION_STEPS = frozenset(
 )
 
 
-def story(logs: Any) -> Any:
+def story(logs: Iterable[Mapping[str, Any]]) -> list[str]:
     """The trace with call-backs and steps of deletions, and one line for the requests of one kind
     that are queued one after the other."""
     lines = []

@@ -18,6 +18,7 @@ from pathlib import Path
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from minikafka.core.coordinator_partition import partition_for
+from tests.support.confluent import value_of
 from tests.support.exactly_once_app import TRANSACTIONAL_ID
 from tests.support.real_cluster import RealCluster, until
 
@@ -86,7 +87,7 @@ class Reader:
         def look() -> bool:
             for message in self._consumer.consume(500, 1.0):
                 if not message.error():
-                    self.seen[message.value().decode()] += 1
+                    self.seen[value_of(message).decode()] += 1
             return self.seen.total() >= count
 
         until(look, what, LIMIT_S)

@@ -11,6 +11,8 @@ import sys
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
+from tests.support.confluent import offset_of, value_of
+
 GROUP = "exactly-once"
 TRANSACTIONAL_ID = "exactly-once"
 BATCH = 10
@@ -48,8 +50,8 @@ def main(bootstrap: str, source: str, target: str) -> int:
         signal.alarm(STUCK_S)
         producer.begin_transaction()
         for message in messages:
-            producer.produce(target, b"seen " + message.value(), partition=0)
-        position = TopicPartition(source, 0, messages[-1].offset() + 1)
+            producer.produce(target, b"seen " + value_of(message), partition=0)
+        position = TopicPartition(source, 0, offset_of(messages[-1]) + 1)
         producer.send_offsets_to_transaction(
             [position], consumer.consumer_group_metadata(), TIMEOUT_S
         )

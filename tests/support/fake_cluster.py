@@ -46,6 +46,7 @@ from minikafka.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from minikafka.protocol.messages.registry import REQUESTS
+from minikafka.protocol.schema import Message
 from tests.support.fake_partition import FakePartition
 
 __all__ = ["HANG_UP", "SERVED", "SILENCE", "FakeCluster", "FakePartition"]
@@ -344,6 +345,9 @@ class FakeCluster:
         )
 
 
+REQUESTS_BY_NUMBER: dict[int, type[Message]] = {int(key): cls for key, cls in REQUESTS.items()}
+
+
 class _FakeConnection(asyncio.BufferedProtocol):
     """Replies leave in the order of the requests, whenever they come."""
 
@@ -364,7 +368,7 @@ class _FakeConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         for frame in self._reader.buffer_updated(nbytes):
             header, start = decode_request_header(frame)
-            request = decode(REQUESTS[ApiKey(header.api_key)], header.api_version, frame, start)
+            request = decode(REQUESTS_BY_NUMBER[header.api_key], header.api_version, frame, start)
             slot: list[bytes] = []
             if getattr(request, "acks", 1):
                 self._slots.append(slot)

@@ -12,6 +12,8 @@ import signal
 import sys
 from typing import Any
 
+from tests.support.confluent import value_of
+
 SESSION_MS = 6_000
 
 
@@ -56,7 +58,7 @@ def confluent(options: dict[str, Any]) -> None:
             tell(assigned=now)
         records = [message for message in messages if message.error() is None]
         for message in records:
-            tell(record=[message.partition(), message.offset(), message.value().decode()])
+            tell(record=[message.partition(), message.offset(), value_of(message).decode()])
         if records:
             try:
                 consumer.commit(asynchronous=False)

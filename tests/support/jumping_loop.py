@@ -58,7 +58,7 @@ class MemoryTransport(asyncio.Transport):
         data = self._arriving.popleft()
         while data and not self._gone:
             buffer = self.protocol.get_buffer(-1)
-            count = min(len(buffer), len(data))
+            count = min(len(cast(memoryview, buffer)), len(data))
             cast(memoryview, buffer)[:count] = data[:count]
             data = data[count:]
             self.protocol.buffer_updated(count)
@@ -117,6 +117,9 @@ class MemoryNetwork:
     async def listen(self, factory: ProtocolFactory, host: str, port: int) -> _Listener:
         self.listeners[(host, port)] = factory
         return _Listener(self, (host, port))
+
+    async def resolves(self, host: str) -> bool:
+        return True
 
     async def connect(
         self, factory: ProtocolFactory, host: str, port: int

@@ -7,6 +7,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from tests.support.confluent import offset_of, value_of
 from tests.support.real_cluster import until
 
 
@@ -81,7 +82,7 @@ class Load:
         if error is not None and not self._abandoned:
             self.failures.append(str(error))
         elif error is None:
-            self.acknowledged.append(int(message.value()))
+            self.acknowledged.append(int(value_of(message)))
 
 
 def read_values(bootstrap: str, topic: str, partition: int = 0) -> list[int]:
@@ -105,8 +106,8 @@ def read_values(bootstrap: str, topic: str, partition: int = 0) -> list[int]:
             nonlocal position
             for message in consumer.consume(1000, timeout=0.5):
                 if message.error() is None:
-                    values.append(int(message.value()))
-                    position = message.offset() + 1
+                    values.append(int(value_of(message)))
+                    position = offset_of(message) + 1
             return position >= end
 
         until(read, f"{topic}-{partition} read to offset {end}", 60)

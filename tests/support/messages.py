@@ -1,7 +1,7 @@
 """Hypothesis strategies for messages, read off the same schema that the codec compiles."""
 
 from functools import cache
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 from hypothesis import strategies as st
@@ -28,11 +28,11 @@ def title(value: Any) -> str:
 
 def messages(cls: type[Message], version: int) -> st.SearchStrategy[Any]:
     """Messages that ``version`` carries in full: fields that it lacks keep their defaults."""
-    return structs(cls, version, version >= cls.SPEC.first_flexible)
+    return structs(cast(Any, cls), version, version >= cls.SPEC.first_flexible)
 
 
 @cache
-def structs(cls: type, version: int, flexible: bool) -> st.SearchStrategy[Any]:
+def structs(cls: type[Any], version: int, flexible: bool) -> st.SearchStrategy[Any]:
     layout = layout_of(cls, version, flexible)
     return st.builds(
         cls, **{f.name: field_values(f, version, flexible) for f in layout.plain + layout.tagged}

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import uuid
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from minikafka.cli.processes.embedded_zookeeper import (
@@ -154,12 +155,15 @@ class SpacedCluster:
                 )
             )
 
+    def _has_started(self, broker_id: int) -> bool:
+        return " started " in self.log(broker_id)
+
     def log(self, broker_id: int) -> str:
         return (self._directory / f"broker-{broker_id}" / "log").read_text()
 
     def until_started(self) -> None:
         for broker_id in self.broker_ids:
-            until(lambda b=broker_id: " started " in self.log(b), f"broker {broker_id} up", 60)
+            until(partial(self._has_started, broker_id), f"broker {broker_id} up", 60)
 
     def stop(self) -> None:
         """ZooKeeper last."""

@@ -13,6 +13,7 @@ from typing import Any
 from uuid import UUID
 
 from minikafka.broker.fetch.sessions import FetchSessions
+from minikafka.broker.replication.fetcher_manager import ReplicaFetcherManager
 from minikafka.broker.replication.isr import IsrConfig
 from minikafka.broker.replication.leader_session import ReplicaFetcherConfig
 from minikafka.broker.replication.partition import Partition
@@ -30,6 +31,7 @@ from minikafka.broker.requests.offsets import (
     OffsetForLeaderEpochHandler,
 )
 from minikafka.broker.requests.produce import ProduceHandler
+from minikafka.core.replication.fetch_state import PartitionFetchState
 from minikafka.kernel.cluster import (
     Broker,
     Endpoint,
@@ -101,9 +103,9 @@ class LoopbackChannel:
         await self._travel()
         if not self._cluster.is_cut(self._source, self._target):
             serve = self._cluster.nodes[self._target].serve
-            serve(request, version, lambda r: reply.done() or reply.set_result(r))
+            serve(request, version, lambda r: None if reply.done() else reply.set_result(r))
         timer = self._cluster.clock.call_later(
-            timeout_ms, lambda: reply.done() or reply.set_exception(TimeoutError())
+            timeout_ms, lambda: None if reply.done() else reply.set_exception(TimeoutError())
         )
         try:
             await asyncio.wait({reply, self._closed}, return_when="FIRST_COMPLETED")
@@ -123,7 +125,8 @@ class LoopbackChannel:
             await self._cluster.clock.sleep(latency_ms)
 
     def close(self) -> None:
-        self._closed.done() or self._closed.set_result(None)
+        if not self._closed.done():
+            self._closed.set_result(None)
 
 
 @dataclass
@@ -198,7 +201,7 @@ class Node:
         self.serve(
             request,
             version,
-            lambda r: r and answers.append(r.responses[0].partition_responses[0]),
+            lambda r: answers.extend(r.responses[0].partition_responses[:1] if r else []),
         )
         return answers
 
@@ -410,3 +413,19 @@ def error_of(answers: Sequence[Any]) -> ErrorCode:
     """Of a request that has been answered."""
     assert len(answers) == 1, f"{len(answers)} answers"
     return ErrorCode(answers[0].error_code)
+
+
+def fetch_state(
+    fetchers: ReplicaFetcherManager, leader: int, partition: TopicPartition = TP
+) -> PartitionFetchState | None:
+    """How the fetcher of a leader stands with a partition; None if it does not fetch it."""
+    fetcher = fetchers.fetcher(leader)
+    assert fetcher is not None
+    return fetcher.state_of(partition)
+
+
+def failures(fetchers: ReplicaFetcherManager, leader: int, partition: TopicPartition = TP) -> int:
+    """How often in a row fetching the partition has failed."""
+    state = fetch_state(fetchers, leader, partition)
+    assert state is not None
+    return state.failures

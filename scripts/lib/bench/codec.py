@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import timeit
 from collections.abc import Callable
+from functools import partial
 
 from minikafka.protocol import codec
 from minikafka.protocol.messages.fetch import (
@@ -52,9 +53,9 @@ def run(report: Report) -> None:
         data = codec.encode(message, version)
         view = memoryview(data)
         kind = type(message)
-        decode = microseconds(lambda k=kind, v=version, w=view: codec.decode(k, v, w))
-        bare = microseconds(lambda w=view: (fixed.unpack_from(w), w[20:1044]))
+        decode = microseconds(partial(lambda k, v, w: codec.decode(k, v, w), kind, version, view))
+        bare = microseconds(partial(lambda w: (fixed.unpack_from(w), w[20:1044]), view))
         report.row(f"{name} decode", "µs", decode, bare, smaller_is_better=True)
-        encode = microseconds(lambda m=message, v=version: codec.encode(m, v))
+        encode = microseconds(partial(lambda m, v: codec.encode(m, v), message, version))
         bare = microseconds(lambda: b"".join((fixed.pack(1, 2, 3, 4, 5, 6), RECORDS)))
         report.row(f"{name} encode", "µs", encode, bare, smaller_is_better=True)

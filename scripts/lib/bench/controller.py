@@ -186,7 +186,7 @@ class Lab:
         """Its supervisor takes the pid file away when it has ended."""
         try:
             process = psutil.Process(self.cluster.broker_pid(broker_id))
-            return process.status() != psutil.STATUS_ZOMBIE
+            return bool(process.status() != psutil.STATUS_ZOMBIE)
         except (FileNotFoundError, psutil.NoSuchProcess):
             return False
 

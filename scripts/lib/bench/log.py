@@ -10,9 +10,11 @@ import resource
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import psutil
 import structlog
@@ -53,7 +55,7 @@ def run(report: Report) -> None:
             partitions(report, Path(home), filled)
 
 
-def make_batch(size: int, **fields: int) -> bytearray:
+def make_batch(size: int, **fields: Any) -> bytearray:
     """A batch of ``size`` bytes in all, with one record."""
     shell = len(build_batch([(NOW, None, bytes(size // 2), [])]))
     value = random.Random(size).randbytes(size - (shell - size // 2))
@@ -97,13 +99,13 @@ def append_and_read(report: Report, home: Path, size: int, total: int) -> None:
     for _ in range(ROUNDS):
         probe = home / "probe"
         fd = os.open(probe, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
-        times["pwrite"].append(seconds(lambda fd=fd: write_all(fd, batch, count)))
-        times["pread"].append(seconds(lambda fd=fd: read_all(fd, len(batch), count)))
+        times["pwrite"].append(seconds(partial(lambda fd: write_all(fd, batch, count), fd)))
+        times["pread"].append(seconds(partial(lambda fd: read_all(fd, len(batch), count), fd)))
         os.close(fd)
         probe.unlink()
         with opened(home) as log:
-            times["append"].append(seconds(lambda log=log: append_all(log, batch, count)))
-            times["read"].append(seconds(lambda log=log: consume(log, len(batch))))
+            times["append"].append(seconds(partial(lambda log: append_all(log, batch, count), log)))
+            times["read"].append(seconds(partial(lambda log: consume(log, len(batch)), log)))
     speed = {name: count * len(batch) / 1e6 / min(taken) for name, taken in times.items()}
     label = f"{size // KB} KB" if size < MB else f"{size // MB} MB"
     aim = 0.7 if size == 16 * KB else None
@@ -190,12 +192,12 @@ def recovery(report: Report, home: Path, size: int) -> None:
     ours, bare = [], []
     for _ in range(2):
         again = new_manager(directory, config)
-        ours.append(seconds(lambda again=again: asyncio.run(again.start())))
+        ours.append(seconds(partial(lambda again: asyncio.run(again.start()), again)))
         recovered = again.get(TopicPartition("t", 0))
         assert recovered is not None
         assert recovered.log_end_offset == end
         again.close()
-        bare.append(seconds(lambda: [checksum(path, crc32c) for path in paths]))
+        bare.append(seconds(lambda: checksum_all(paths, crc32c)))
     shutil.rmtree(directory)
     label = f"{size // KB} KB" if size < MB else f"{size // MB} MB"
     speed = total / 1e6 / min(ours)
@@ -203,10 +205,11 @@ def recovery(report: Report, home: Path, size: int) -> None:
     report.row(f"recovery, {label} batches", "s per GB", min(ours) / total * 1e9)
 
 
-def checksum(path: str, crc32c: Callable[[bytes], int]) -> None:
-    with open(path, "rb", buffering=0) as file:
-        while data := file.read(MB):
-            crc32c(data)
+def checksum_all(paths: Iterable[str], crc32c: Callable[[bytes], int]) -> None:
+    for path in paths:
+        with open(path, "rb", buffering=0) as file:
+            while data := file.read(MB):
+                crc32c(data)
 
 
 # ---- many partitions

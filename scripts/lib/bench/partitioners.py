@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from statistics import median
+from typing import Any, cast
 
 from minikafka.client import Admin, ClientConfig, Producer, ProducerConfig
 from minikafka.world.real.world import real_world
@@ -47,7 +49,7 @@ async def _send(bootstrap: str, strategy: str) -> dict[str, float]:
     async with Admin(world, config) as admin:
         await admin.create_topic(topic, PARTITIONS, 1)
         await admin.wait_for_topic(topic, PARTITIONS)
-    keys = ProducerConfig(partitioner=strategy, linger_ms=LINGER_MS)
+    keys = ProducerConfig(partitioner=cast(Any, strategy), linger_ms=LINGER_MS)
     latencies: list[float] = []
     async with Producer(world, config, keys) as producer:
         for partition in range(PARTITIONS):  # every leader is connected
@@ -59,7 +61,9 @@ async def _send(bootstrap: str, strategy: str) -> dict[str, float]:
                 begun = time.perf_counter()
                 promise = await producer.send(topic, payload)
                 promise.add_done_callback(
-                    lambda _, begun=begun: latencies.append(time.perf_counter() - begun)
+                    partial(
+                        lambda _, begun: latencies.append(time.perf_counter() - begun), begun=begun
+                    )
                 )
             await asyncio.sleep(0.001)
         await producer.flush()

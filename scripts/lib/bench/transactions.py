@@ -162,7 +162,7 @@ async def measured(cluster: Cluster, count: int, replicas: int) -> tuple[float, 
 
 def cpu_seconds(processes: list[psutil.Process]) -> float:
     times = [process.cpu_times() for process in processes]
-    return sum(each.user + each.system for each in times)
+    return float(sum(each.user + each.system for each in times))
 
 
 def create(cluster: Cluster, topic: str, replicas: int) -> None:

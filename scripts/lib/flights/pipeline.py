@@ -244,7 +244,8 @@ class Reading:
     def more(self) -> list[bytes]:
         """What has come within half a second."""
         found = self._consumer.consume(5000, 0.5)
-        return [message.value() for message in found if message.error() is None]
+        values = (message.value() for message in found if message.error() is None)
+        return [value for value in values if value is not None]
 
     def rest(self) -> list[bytes]:
         """Until nothing comes any more."""

@@ -6,6 +6,7 @@ import contextlib
 import os
 import subprocess
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from minikafka.cli.processes.embedded_zookeeper import MAIN_CLASS, ZookeeperOptions, command_line
@@ -63,7 +64,7 @@ class ZookeeperEnsemble:
 
     def until_serving(self, *numbers: int) -> None:
         for number in numbers or range(SERVERS):
-            until(lambda n=number: self.mode(n), f"ZooKeeper {number} serves", 60)
+            until(partial(self.mode, number), f"ZooKeeper {number} serves", 60)
 
     def kill(self, *numbers: int) -> None:
         for number in numbers:

@@ -71,7 +71,7 @@ class Stage:
         """What the controller tells of a topic; it is broker 2."""
         self.cache.update(update({"t": states}, brokers=[self.broker], controller=2))
 
-    async def run(self, **config: object) -> bool:
+    async def run(self, **config: Any) -> bool:
         view = ControlledShutdownConfig(**config)
         shutdown = ShutdownHandover(self.lab.network, self.clock, self.cache, 1, view)
         try:

@@ -61,9 +61,9 @@ class Follower:
             return
         rows = [row for topic in answer.responses for row in topic.partitions]
         keys = [(TOPIC, row.partition_index) for row in rows]
-        error = ErrorCode(answer.error_code)
-        if not self.handler.answered(error, answer.session_id, keys):
-            assert error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        code = ErrorCode(answer.error_code)
+        if not self.handler.answered(code, answer.session_id, keys):
+            assert code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
             return
         for row in rows:
             index = row.partition_index

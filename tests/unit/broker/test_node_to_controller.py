@@ -52,7 +52,7 @@ async def stage() -> Any:
     await lab.stop()
 
 
-def ask(stage: Stage) -> asyncio.Future:
+def ask(stage: Stage) -> asyncio.Future[Any]:
     return asyncio.ensure_future(stage.link.request(DescribeClusterRequest(), 0))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
 from uuid import UUID
 
 import pytest
@@ -17,7 +18,7 @@ from minikafka.protocol.records.builder import build_batch
 from minikafka.protocol.records.compression import Compression
 from tests.support.replicas import TOPIC, TP, Node, ReplicaCluster, batch, error_of
 
-RECORD = (1_700_000_000_000, b"k", b"v", [])
+RECORD: Any = (1_700_000_000_000, b"k", b"v", [])
 
 
 def request(*topics: tuple[str, dict[int, bytes | None]], acks: int = 1) -> ProduceRequest:
@@ -233,7 +234,8 @@ async def test_a_failing_disk_takes_its_partitions_offline_and_no_others() -> No
         assert produce(node, batch("a")) is ErrorCode.NONE
         parked = node.fetch(0, max_wait_ms=10_000)
         waiting = node.produce("b")
-        assert parked == waiting == []
+        assert parked == []
+        assert waiting == []
         node.files.broken, node.files.broken_below = True, "/data"
         assert produce(node, batch("c")) is ErrorCode.KAFKA_STORAGE_ERROR
         assert error_of(parked) is ErrorCode.KAFKA_STORAGE_ERROR
@@ -271,7 +273,7 @@ async def test_transactional_batches_of_two_producers_are_refused_partition_by_p
             )
             for index in (0, 1)
         }
-        asked = request(("a", batches), acks=-1)
+        asked = request(cast(Any, ("a", batches)), acks=-1)
         asked.transactional_id = "tx"
         response = cluster[1].ask(asked, 9)[0]
         rows = response.responses[0].partition_responses

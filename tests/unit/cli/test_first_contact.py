@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any, cast
 
 import pytest
 
@@ -48,7 +49,7 @@ def test_the_first_failure_is_told_once(
 ) -> None:
     @jumping
     async def scenario() -> None:
-        network = FirstContact(Wires())
+        network = FirstContact(cast(Any, Wires()))
         for port in ports:
             await connect(network, port)
 
@@ -59,7 +60,7 @@ def test_the_first_failure_is_told_once(
 def test_a_client_that_ends_soon_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     @jumping
     async def scenario() -> None:
-        waiting = asyncio.ensure_future(connect(FirstContact(Wires()), 2))
+        waiting = asyncio.ensure_future(connect(FirstContact(cast(Any, Wires())), 2))
         await asyncio.sleep(1)
         waiting.cancel()
         await asyncio.wait([waiting])

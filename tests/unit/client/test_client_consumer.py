@@ -37,7 +37,7 @@ async def consuming(
 def fill(cluster: FakeCluster, tp: TopicPartition, first: int, count: int = 1) -> None:
     """``count`` batches of two records, whose value is their offset and timestamp 1000 x it."""
     for offset in range(first, first + 2 * count, 2):
-        rows = [(o * 1_000, None, b"%d" % o, []) for o in (offset, offset + 1)]
+        rows: Any = [(o * 1_000, None, b"%d" % o, []) for o in (offset, offset + 1)]
         cluster.partitions[tp].append(build_batch(rows))
 
 
@@ -276,7 +276,7 @@ async def test_a_poll_hands_out_no_more_than_asked() -> None:
     async with consuming(max_poll_records=3) as (consumer, cluster):
         fill(cluster, T0, 0, 5)
         consumer.assign([T0])
-        sizes = []
+        sizes: list[Any] = []
         while sum(sizes) < 10:
             sizes.append(len(await consumer.poll()))
         assert sizes == [3, 3, 3, 1]

@@ -76,7 +76,8 @@ async def test_brokers_without_producer_ids() -> None:
 
 @pytest.mark.mission("CFG-1")
 def test_keys_that_exclude_each_other() -> None:
-    for keys in ({"acks": 1}, {"acks": 0}, {"retries": 0}):
+    several: list[dict[str, Any]] = [{"acks": 1}, {"acks": 0}, {"retries": 0}]
+    for keys in several:
         with pytest.raises(ValueError, match=r"enable\.idempotence"):
             ProducerConfig(enable_idempotence=True, **keys).idempotent(5)
         assert ProducerConfig(**keys).idempotent(5) is False

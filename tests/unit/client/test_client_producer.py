@@ -255,7 +255,7 @@ async def test_a_record_larger_than_a_request_is_refused() -> None:
 async def test_text_is_refused() -> None:
     async with producing() as (producer, _):
         with pytest.raises(TypeError):
-            await producer.send("t", "text")  # type: ignore[arg-type]
+            await producer.send("t", "text")
 
 
 @jumping

@@ -132,7 +132,7 @@ def test_what_is_no_record_is_refused_and_harms_no_other(
             if not first:
                 await producer.send("t", b"before", partition=0)
             with pytest.raises(error):
-                await producer.send("t", **{"value": b"v", "partition": 0} | keys)
+                await producer.send("t", **dict[str, Any](value=b"v", partition=0) | keys)
             await producer.send_and_wait("t", b"after", partition=0)
             assert cluster.values(T0) == ([] if first else [b"before"]) + [b"after"]
 

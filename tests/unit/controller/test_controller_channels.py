@@ -34,8 +34,8 @@ class Peer:
     """A broker behind a fake connection. ``script`` says what happens to each request in turn."""
 
     def __init__(self) -> None:
-        self.got = []
-        self.script = []
+        self.got: list[Any] = []
+        self.script: list[Any] = []
         self.opened = 0
         self.gate = None
 
@@ -67,7 +67,8 @@ class Peer:
 def world(manual_clock: ManualClock) -> Any:
     @asynccontextmanager
     async def make() -> Any:
-        peer, put, metrics = Peer(), [], Metrics()
+        put: list[events.ControllerEvent] = []
+        peer, metrics = Peer(), Metrics()
         async with asyncio.TaskGroup() as tasks:
             made = ControllerChannels(
                 peer.connect, manual_clock, ControllerConfig(9), put.append, metrics

@@ -33,8 +33,8 @@ class Office:
     """An elector of broker 7 alone, whose call-backs only take notes."""
 
     def __init__(self, cluster: ClusterOfControllers, node: Any) -> None:
-        self.notes = []
-        self.events = []
+        self.notes: list[Any] = []
+        self.events: list[Any] = []
         self.context = ControllerContext()
         self.elector = ControllerElector(
             self.context,
@@ -123,7 +123,7 @@ async def test_a_broker_that_stops_while_it_is_elected_does_not_take_over(new_cl
             await asyncio.sleep(0)
             return won
 
-        node.store.register_controller_and_increment_epoch = win_and_stop
+        node.store.register_controller_and_increment_epoch = win_and_stop  # type: ignore[method-assign]  # the test intercepts it
         with capture_logs() as logs:
             controller.start(cluster.tasks)
             await cluster.settle()
@@ -191,7 +191,7 @@ class Writes:
     """How many requests a session writes with, and how many operations these carry."""
 
     def __init__(self, session: Any) -> None:
-        self.sizes = []
+        self.sizes: list[Any] = []
         self._multi = session.multi
         session.multi = self.multi
         for name in ("create", "set", "delete"):
@@ -269,7 +269,7 @@ async def test_the_next_connection_to_a_broker_goes_to_its_new_address(
             opened.append((broker.id, broker.endpoints[0].port))
             return await connect(broker)
 
-        cluster.brokers.connect = recorded
+        cluster.brokers.connect = recorded  # type: ignore[method-assign]  # the test intercepts it
         await cluster.start(1, 2)
         assert (2, 9092) in opened
         opened.clear()

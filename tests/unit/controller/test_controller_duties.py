@@ -226,11 +226,11 @@ async def test_every_broker_shows_all_metrics_and_only_the_controller_figures(
         assert told == [[1, 1, 2], [0, 0, 0]]
         cluster.zookeeper.delete("/controller")
         await cluster.settle()
-        told = [
+        both = [
             sum(c._metrics.snapshot()[f"kafka.controller:{name}"] for c in (first, second))
             for name in state
         ]
-        assert told == [1, 1, 2]
+        assert both == [1, 1, 2]
 
 
 async def test_the_imbalance_of_leaders_is_counted(new_cluster: NewCluster) -> None:

@@ -90,7 +90,7 @@ async def test_a_winner_that_is_gone_at_once_means_another_round(new_cluster: Ne
             node = await cluster.register(1)
             controller = cluster.make_controller(node)
             register = node.store.register_controller_and_increment_epoch
-            moved = []
+            moved: list[Any] = []
 
             async def beaten(broker_id: int, wall_ms: int) -> Any:
                 if not moved:
@@ -98,7 +98,7 @@ async def test_a_winner_that_is_gone_at_once_means_another_round(new_cluster: Ne
                     raise ControllerMoved("somebody was faster, and is gone")
                 return await register(broker_id, wall_ms)
 
-            node.store.register_controller_and_increment_epoch = beaten
+            node.store.register_controller_and_increment_epoch = beaten  # type: ignore[method-assign]  # the test intercepts it
             controller.start(cluster.tasks)
             await cluster.settle()
             assert controller.is_active

@@ -53,9 +53,11 @@ async def write_isr(
 async def unplug(cluster: ClusterOfControllers, broker_id: int) -> DirectSession:
     """Stop a broker's process and return its session, which lives on: nobody notices yet."""
     node = cluster.nodes.pop(broker_id)
+    task = node.controller._task
+    assert task is not None
     node.controller._running = False
-    node.controller._task.cancel()
-    await asyncio.wait([node.controller._task])
+    task.cancel()
+    await asyncio.wait([task])
     await node.controller._channels.shutdown()
     await node.controller._rebalance_timer.end_term()
     cluster.brokers.down.add(broker_id)

@@ -360,7 +360,7 @@ async def test_dead_replicas_are_ineligible_when_a_deletion_begins(new_cluster: 
             "t-0/2 ReplicaDeletionIneligible -> OfflineReplica",
         ]
         assert paths.topic("t") in cluster.zookeeper.nodes
-        assert await cluster.state(TopicPartition("t", 0)) is not None
+        assert await cluster.has_state(TopicPartition("t", 0))
 
 
 @pytest.mark.mission("DEL-4", "REA-13")

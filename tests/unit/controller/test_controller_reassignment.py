@@ -135,7 +135,7 @@ async def test_new_replicas_are_told_that_they_are_new(new_cluster: NewCluster) 
         cluster.brokers.take()
         await cluster.active.alter_partition_reassignments({tp: NEW})
         await cluster.settle()
-        first = {}
+        first: dict[Any, Any] = {}
         for broker, message in cluster.brokers.take():
             if type(message).__name__ == "LeaderAndIsrRequest":
                 first.setdefault(broker, message.topic_states[0].partition_states[0])

@@ -317,6 +317,6 @@ async def test_a_partition_that_never_had_a_leader_begins_with_who_is_alive(
     async with new_cluster() as cluster:
         await cluster.start(7, 1, 2)
         (tp,) = await cluster.create_topic("t", (8, 9))
-        assert await cluster.state(tp) is None
+        assert not await cluster.has_state(tp)
         assert await move(cluster, {tp: (2,)}) == [ErrorCode.NONE]
         assert in_zookeeper(cluster, tp) == ((2,), 2, (2,))

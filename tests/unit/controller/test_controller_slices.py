@@ -50,7 +50,7 @@ async def test_a_broker_with_many_partitions_dies(
         requests = in_short(cluster.brokers.take())
         to_lead = [told for kind, broker, told in requests if (kind, broker) == ("LeaderAndIsr", 1)]
         assert len(to_lead) > 3
-        last = {}
+        last: dict[Any, Any] = {}
         for told in to_lead:
             last |= told
         assert last == {str(tp): (await cluster.state(tp))[:2] for tp in partitions}
@@ -87,7 +87,7 @@ async def test_leaders_first_then_whoever_asks_then_the_isrs_of_others(
         left = [victim not in isr for isr in await isrs(cluster, partitions)]
         assert left == [replicas[0] == victim for replicas in LED_BY_ALL]
         (new,) = await cluster.create_topic("new", tuple(sorted(live)))
-        assert await cluster.state(new) is not None
+        assert await cluster.has_state(new)
         for waiting in (4, 2, 0):
             cluster.clock.advance(PAUSE_MS)
             await cluster.settle()

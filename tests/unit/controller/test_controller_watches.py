@@ -36,7 +36,7 @@ def test_what_a_watch_means(kind: Any, path: str, event: Any) -> None:
 
 @pytest.mark.mission("CFO-2")
 def test_watches_of_an_earlier_term_are_deaf() -> None:
-    put = []
+    put: list[Any] = []
     watches = Watches(put.append)
     watches.begin_term()
     first = watches.term
@@ -52,11 +52,13 @@ def test_watches_of_an_earlier_term_are_deaf() -> None:
 
 @pytest.mark.mission("CDU-11")
 def test_one_watch_on_controller_per_session() -> None:
-    put = []
+    put: list[Any] = []
     watches = Watches(put.append)
     first = watches.controller(1)
     assert watches.controller(1) is None
     second = watches.controller(2)  # the next session has no watch yet
+    assert first is not None
+    assert second is not None
     first(WatchEvent(K.DELETED, "/controller"))
     assert put == []
     second(WatchEvent(K.DELETED, "/controller"))

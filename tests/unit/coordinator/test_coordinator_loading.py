@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -163,7 +163,7 @@ def load(log: MemoryLog, events: RecordingLog, clock: PatientClock | None = None
     outcome: list[bool] = []
 
     async def whole() -> None:
-        outcome.append(await loader.load(0, shard, lambda: True))
+        outcome.append(await loader.load(0, cast(Any, shard), lambda: True))
 
     run(whole())
     assert outcome == [True]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,7 @@ def test_a_group_in_dump_log(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     log.write_bytes(b"".join(lab.log.batches))
     assert main(["dump-log", "--offsets-decoder", "--files", str(log)]) == 0
     lines = [line for line in capsys.readouterr().out.splitlines() if " key: " in line]
-    shown = [
+    shown: list[tuple[Any, Any]] = [
         (json.loads(key), payload if payload == "<DELETE>" else json.loads(payload))
         for key, payload in (line.split(" key: ")[1].split(" payload: ") for line in lines)
     ]

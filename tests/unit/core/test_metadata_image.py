@@ -194,7 +194,8 @@ changes = st.lists(
 @settings(max_examples=100, deadline=None)
 @given(changes)
 def test_equals_a_plain_dictionary_of_partitions(requests: Any) -> None:
-    image, twin = MetadataImage(), {}
+    image = MetadataImage()
+    twin: dict[Any, Any] = {}
     for states in requests:
         request = update(brokers=())
         for topic, index, leader in states:

@@ -13,4 +13,4 @@ def test_a_code_of_a_later_kafka_is_as_good_as_unknown() -> None:
 
 def test_what_is_no_code_is_refused() -> None:
     with pytest.raises(ValueError, match="NONE"):
-        ErrorCode("NONE")
+        ErrorCode("NONE")  # type: ignore[arg-type]  # a wrong type is what is tried

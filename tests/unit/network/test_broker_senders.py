@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from minikafka.network.broker_senders import BrokerSenderConfig, BrokerSenders
@@ -85,7 +86,7 @@ async def test_what_piles_up_goes_with_the_next_request(lab: Lab) -> None:
         assert senders.queued == 5
         for requests in range(2, 5):
             broker.answer()
-            await lab.until(lambda wanted=requests: len(broker.asked) == wanted)
+            await lab.until(partial(lambda wanted: len(broker.asked) == wanted, requests))
         broker.answer()
         await lab.until(lambda: len(ends.told) == 6)
         assert broker.asked == [["a"], ["b", "c", "d"], ["b"], ["b"]]

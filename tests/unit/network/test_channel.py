@@ -2,7 +2,8 @@
 
 import asyncio
 import struct
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import pytest
 
@@ -27,8 +28,8 @@ class Broker:
 
     def __init__(self, at_once: bool = True) -> None:
         self.at_once = at_once
-        self.headers = []
-        self.slots = []
+        self.headers: list[Any] = []
+        self.slots: list[Any] = []
 
     def __call__(self, connection: ServerConnection, frame: memoryview) -> None:
         header, _ = decode_request_header(frame)
@@ -51,7 +52,7 @@ async def open_channel(lab: Lab, server: Any, **config: Any) -> Channel:
     )
 
 
-def ask(channel: Channel, key: str = "k") -> asyncio.Future:
+def ask(channel: Channel, key: str = "k") -> asyncio.Future[Any]:
     return asyncio.ensure_future(channel.request(FindCoordinatorRequest(key=key), 3, 1000))
 
 
@@ -75,7 +76,7 @@ async def test_no_more_than_max_in_flight_are_sent(lab: Lab) -> None:
         await asyncio.sleep(0)
     assert len(broker.headers) == 2
     for number in range(4):
-        await lab.until(lambda n=number: len(broker.headers) > n)
+        await lab.until(partial(lambda n: len(broker.headers) > n, number))
         broker.answer(number)
         assert (await asks[number]).node_id == number
     channel.close()
@@ -105,6 +106,7 @@ class Slow(Broker):
         super().__call__(connection, frame)
         self.slots[-1].send(None)
         self.transport = connection._transport
+        assert self.transport is not None
         self.transport.pause_reading()
 
 
@@ -126,7 +128,9 @@ async def test_requests_without_reply_do_not_pile_up_where_nobody_reads(lab: Lab
     for _ in range(100):
         await asyncio.sleep(0)
     assert sent < 50
+    assert channel._transport is not None
     assert channel._transport.get_write_buffer_size() < 3_000_000
+    assert broker.transport is not None
     broker.transport.resume_reading()
     pouring[0].cancel()
     lab.clock.advance(1000)
@@ -252,7 +256,12 @@ async def test_a_connection_that_does_not_come_about_times_out(lab: Lab) -> None
 
     with pytest.raises(TimeoutError):
         await Channel.open(
-            Nowhere(), lab.clock, "h", 1, None, ChannelConfig(connection_setup_timeout_ms=1)
+            cast(Any, Nowhere()),
+            lab.clock,
+            "h",
+            1,
+            None,
+            ChannelConfig(connection_setup_timeout_ms=1),
         )
 
 

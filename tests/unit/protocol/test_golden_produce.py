@@ -138,7 +138,7 @@ def test_records_are_views_into_the_frame() -> None:
     assert isinstance(records, memoryview)
     assert records.obj is frame
     frame[frame.index(b"xyz")] = ord("X")
-    assert records == b"Xyz"
+    assert bytes(records) == b"Xyz"
 
 
 FLEXIBLE_REQUEST = """

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from minikafka.spark import java
 from minikafka.spark.java import JavaError, find_java_home, prepare_environment
 
 
@@ -30,7 +29,7 @@ def test_java_home_goes_before_the_path_unless_it_is_too_old(tmp_path: Path) -> 
 
 
 def test_no_java_is_said_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(java.importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     with pytest.raises(JavaError, match="no Java 17 or newer"):
         find_java_home({"PATH": str(tmp_path)}, tmp_path)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 import pytest
@@ -135,7 +136,7 @@ def test_replace_leaves_the_old_or_the_new_and_after_its_return_the_new() -> Non
         await host.world.clock.sleep(delay_us // 1000)
 
     for seed in SEEDS:
-        simulate(seed, lambda host, seed=seed: main(host, seed * 200))
+        simulate(seed, partial(lambda host, seed: main(host, seed * 200), seed=seed))
     assert found == {b"old", b"new"}
     found.clear()
     for seed in SEEDS:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 import pytest
@@ -183,7 +184,7 @@ def test_a_dialler_that_gives_up_leaves_nothing_behind() -> None:
 
     for delay_us in range(0, 3000, 150):
         lab = Lab(delay_us)
-        lab.run(lambda lab=lab, delay_us=delay_us: give_up_after(lab, delay_us))
+        lab.run(partial(lambda lab, delay_us: give_up_after(lab, delay_us), lab, delay_us))
 
 
 def test_names_and_ports_nobody_has() -> None:
@@ -234,7 +235,7 @@ def test_a_killed_process_is_closed_by_its_kernel() -> None:
 
     for seed in SEEDS:
         lab = Lab(seed)
-        lab.run(lambda lab=lab: main(lab))
+        lab.run(partial(lambda lab: main(lab), lab))
     assert heard == {"NoneType", "ConnectionResetError"}
 
 

@@ -1,7 +1,7 @@
 """Topics created on demand, here or by asking the controller."""
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -41,9 +41,9 @@ class Controller:
 def creation(admin: Admin, controller: Controller, is_controller: bool) -> AutoTopicCreation:
     return AutoTopicCreation(
         AutoTopicCreationConfig(),
-        admin,
+        cast(Any, admin),
         lambda: is_controller,
-        controller,  # type: ignore[arg-type]
+        controller,
     )
 
 
@@ -56,7 +56,8 @@ def creation(admin: Admin, controller: Controller, is_controller: bool) -> AutoT
     ],
 )
 async def test_the_controller_creates_and_answers_afterwards(outcome: Any, told: Any) -> None:
-    admin, answers = Admin(outcome), []
+    admin = Admin(outcome)
+    answers: list[Any] = []
     auto = creation(admin, Controller(), True)
     async with asyncio.TaskGroup() as tasks:
         auto.start(tasks)
@@ -74,7 +75,8 @@ async def test_the_controller_creates_and_answers_afterwards(outcome: Any, told:
 
 @pytest.mark.parametrize("failure", [None, TimeoutError(), ConnectionError()])
 async def test_others_ask_the_controller_and_answer_at_once(failure: Any) -> None:
-    controller, answers = Controller(failure), []
+    controller = Controller(failure)
+    answers: list[Any] = []
     auto = creation(Admin(None), controller, False)
     async with asyncio.TaskGroup() as tasks:
         auto.start(tasks)

@@ -171,7 +171,7 @@ async def test_levels_of_loggers_are_described_and_altered(lab: Lab) -> None:
     before = structlog.get_config()
     try:
         changes = [("controller", SET, "ERROR")]
-        asked = ((LOGGER, "1", changes), (LOGGER, "2", changes), (LOGGER, "", []))
+        asked: Any = ((LOGGER, "1", changes), (LOGGER, "2", changes), (LOGGER, "", []))
         answers = await lab.increment(*asked)
         assert [code for code, _ in fate(answers)] == [
             ErrorCode.NONE,

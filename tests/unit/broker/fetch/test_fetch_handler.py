@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -189,6 +190,7 @@ async def test_a_diverging_epoch_is_named_and_nothing_recorded() -> None:
         node.produce("c", acks=1)
         answers = node.fetch(3, replica_id=2, last_fetched_epoch=2, current_leader_epoch=4)
         assert error_of(answers) is ErrorCode.NONE
+        assert answers[0].diverging_epoch is not None
         assert (answers[0].diverging_epoch.epoch, answers[0].diverging_epoch.end_offset) == (1, 2)
         assert node.partition().followers[2].log_end_offset == -1
         ahead = node.fetch(3, replica_id=2, last_fetched_epoch=5)
@@ -212,7 +214,7 @@ async def test_consumers_may_read_from_a_follower_from_version_11_on() -> None:
         assert values_in(waiting[0].records) == ["b"]
 
 
-def wanting(*partitions: int, max_bytes: int = 1 << 20, **fields: int) -> FetchRequest:
+def wanting(*partitions: int, max_bytes: int = 1 << 20, **fields: Any) -> FetchRequest:
     return FetchRequest(
         max_wait_ms=0,
         min_bytes=1,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 from minikafka.broker.metadata.coordinators import (
     NOT_AVAILABLE,
     CoordinatorLookup,
@@ -33,7 +35,10 @@ class Lab:
         self.assigned: list[int | Exception | None] = []  # what ZooKeeper says, in turn
         self.clock = Clock()
         self.sizes = InternalTopicSizes(
-            {GROUP_METADATA_TOPIC: configured}, self.cache.contains_topic, self._read, self.clock
+            {GROUP_METADATA_TOPIC: configured},
+            self.cache.contains_topic,
+            self._read,
+            cast(Any, self.clock),
         )
         self.lookup = CoordinatorLookup(self.cache, {GROUP: GROUP_METADATA_TOPIC}, self.sizes)
 

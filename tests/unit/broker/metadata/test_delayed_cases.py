@@ -51,7 +51,7 @@ def expirations(node: Node, kind: str) -> int:
     return int(node.metrics.snapshot()[EXPIRES.format(kind)])
 
 
-def ask(node: Node, *wanted: FetchPartition, **limits: int) -> list[dict[int, Any]]:
+def ask(node: Node, *wanted: FetchPartition, **limits: Any) -> list[dict[int, Any]]:
     """A consumer's Fetch of several partitions; the list gets the answer by partition."""
     answers: list[dict[int, Any]] = []
     request = FetchRequest(
@@ -213,6 +213,7 @@ class TestDelayedFetch:
             await cluster.clock.advance(2_000)
             assert error_of(diverging) is ErrorCode.NONE
             found = diverging[0].diverging_epoch
+            assert found is not None
             assert (found.epoch, found.end_offset) == (0, 1)
             assert diverging[0].records == b""
 
@@ -271,7 +272,8 @@ class TestDelayedProduce:
     async def test_case_c_1_replicated_but_too_few_are_in_sync_by_then(self) -> None:
         async with ReplicaCluster([1]) as cluster:
             await cluster.elect(1, isr=[1, 2], replicas=[1, 2, 3])
-            leader, told = cluster[1], []
+            leader = cluster[1]
+            told: list[Any] = []
             leader.produce("a", acks=1)
             leader.fetch(1, replica_id=2)
             append = LogAppendInfo(0, 0, 0, -1, -1, -1, 0, 1)

@@ -164,7 +164,7 @@ class TestWaiting:
             assert reaper.name == "ExpirationReaper-1-DeleteRecords"
             assert reaper.purgatory.name == "DeleteRecords"
             assert reaper.purgatory.purge_interval == 1
-            others = (
+            others: tuple[Any, ...] = (
                 cluster[1].replicas.purgatories.produce,
                 cluster[1].replicas.purgatories.fetch,
             )

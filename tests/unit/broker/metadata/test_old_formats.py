@@ -138,7 +138,7 @@ async def test_records_for_which_a_batch_was_refused_are_named_from_version_8_on
 ) -> None:
     async with ReplicaCluster([1]) as cluster:
         node = await alone(cluster, cleanup_policy="compact")
-        rows = [(T0, key, b"v", []) for key in (b"k", None, b"k", None)]
+        rows: Any = [(T0, key, b"v", []) for key in (b"k", None, b"k", None)]
         answer = produce(node, build_batch(rows), version)
         assert answer.error_code == ErrorCode.INVALID_RECORD
         named = [error.batch_index for error in answer.record_errors]

@@ -142,7 +142,7 @@ async def test_shrinking_below_the_minimum_after_the_append_is_told() -> None:
         assert again == []
         node.fetch(2, replica_id=2)
         await cluster.clock.settle()
-        assert partition.state.isr.committed == (1, 2)
+        assert partition.state.isr.committed == (1, 2)  # type: ignore[comparison-overlap]  # changed since
         assert error_of(again) is ErrorCode.NONE
 
 
@@ -206,7 +206,8 @@ async def test_a_demoted_leader_answers_who_waits_on_it() -> None:
         produced = cluster[1].produce("a", timeout_ms=60_000)
         fetched = cluster[1].fetch(0, max_wait_ms=60_000, version=9)
         await cluster.clock.settle()
-        assert produced == fetched == []
+        assert produced == []
+        assert fetched == []
         await cluster.elect(2, isr=[2, 3], epoch=1)
         assert error_of(produced) is ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert error_of(fetched) is ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -60,7 +60,7 @@ def test_a_partition_is_removed_without_a_look_at_the_others(hosted: HostedParti
 
     class Watched(Partition):
         @property
-        def topic_id(self) -> UUID | None:  # type: ignore[override]
+        def topic_id(self) -> UUID | None:
             looks.append(self.topic_partition)
             return KEPT
 

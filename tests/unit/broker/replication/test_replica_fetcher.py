@@ -26,7 +26,16 @@ from minikafka.protocol.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from minikafka.protocol.records.builder import build_batch
-from tests.support.replicas import TOPIC, TOPIC_ID, TP, ReplicaCluster, batch, error_of
+from tests.support.replicas import (
+    TOPIC,
+    TOPIC_ID,
+    TP,
+    ReplicaCluster,
+    batch,
+    error_of,
+    failures,
+    fetch_state,
+)
 
 
 def fetches(cluster: ReplicaCluster, source: int) -> list[FetchRequest]:
@@ -44,6 +53,7 @@ async def test_many_partitions_travel_in_one_request_over_one_connection() -> No
         last = fetches(cluster, 2)[-1]
         assert [len(topic.partitions) for topic in last.topics] == [20, 2]
         assert len(cluster[2].replicas.fetchers) == 1
+        assert last.replica_state is not None
         assert (last.replica_state.replica_id, last.replica_state.replica_epoch) == (2, 102)
         produced = [
             cluster[1].produce("v", topic_partition=TP._replace(partition=i)) for i in (3, 9)
@@ -67,13 +77,15 @@ async def test_an_unreachable_leader_is_tried_again_and_again() -> None:
         cluster.freeze(1)
         await cluster.elect(1)
         await cluster.clock.advance(10_000)
-        state = cluster[2].replicas.fetchers.fetcher(1).state_of(TP)
+        state = fetch_state(cluster[2].replicas.fetchers, 1)
+        assert state is not None
         assert 10 < state.failures < 20
         cluster.thaw(1)
         cluster[1].produce("v", acks=1)
         await cluster.clock.advance(1_000)
         assert cluster[2].held() == ["v"]
-        state = cluster[2].replicas.fetchers.fetcher(1).state_of(TP)
+        state = fetch_state(cluster[2].replicas.fetchers, 1)
+        assert state is not None
         assert state.failures == 0
 
 
@@ -81,7 +93,8 @@ async def test_a_leader_that_has_not_heard_of_its_role_is_asked_again_soon() -> 
     async with ReplicaCluster([1, 2]) as cluster:
         await cluster.elect(1, isr=[1, 2], replicas=[1, 2], tell=[2])
         await cluster.clock.advance(10)
-        state = cluster[2].replicas.fetchers.fetcher(1).state_of(TP)
+        state = fetch_state(cluster[2].replicas.fetchers, 1)
+        assert state is not None
         assert state.failures == 1
         await cluster.elect(1, isr=[1, 2], replicas=[1, 2], tell=[1])
         produced = cluster[1].produce("v")
@@ -94,7 +107,7 @@ async def test_a_fenced_follower_waits_for_the_controller() -> None:
         await cluster.elect(1, isr=[1, 2], replicas=[1, 2])
         await cluster.elect(1, isr=[1, 2], replicas=[1, 2], epoch=1, tell=[1])
         await cluster.clock.advance(5_000)
-        assert cluster[2].replicas.fetchers.fetcher(1).state_of(TP) is None
+        assert fetch_state(cluster[2].replicas.fetchers, 1) is None
         asked = len(fetches(cluster, 2))
         await cluster.clock.advance(5_000)
         assert len(fetches(cluster, 2)) == asked
@@ -146,7 +159,7 @@ class Leader:
         self.cluster = cluster
         self.answers: list[Any] = []
         self.asked: list[FetchRequest] = []
-        cluster.nodes[1].handlers[FetchRequest.SPEC.api_key] = self.serve
+        cluster.nodes[1].handlers[ApiKey.FETCH] = self.serve
 
     def serve(self, context: Any, request: FetchRequest, reply: Any) -> None:
         self.asked.append(request)
@@ -195,7 +208,7 @@ async def test_records_out_of_order_stop_the_copy_until_the_controller_speaks() 
         await cluster.elect(1, isr=[1], replicas=[1, 2], epoch=1)
         await cluster.clock.advance(3_000)
         assert cluster[2].held() == ["v"]
-        assert cluster[2].replicas.fetchers.fetcher(1).state_of(TP) is None
+        assert fetch_state(cluster[2].replicas.fetchers, 1) is None
 
 
 async def test_an_empty_log_may_start_with_a_batch_that_begins_earlier() -> None:
@@ -308,7 +321,7 @@ async def test_several_fetchers_share_the_partitions_of_a_source() -> None:
 async def test_an_answer_for_a_partition_that_has_moved_on_is_dropped() -> None:
     async with ReplicaCluster([1, 2]) as cluster:
         replies: list[Any] = []
-        cluster[1].handlers[FetchRequest.SPEC.api_key] = lambda c, request, reply: replies.append(
+        cluster[1].handlers[ApiKey.FETCH] = lambda c, request, reply: replies.append(
             (request, reply)
         )
         await cluster.elect(1, isr=[1], replicas=[1, 2], epoch=1, partitions=[0, 1])
@@ -319,6 +332,7 @@ async def test_an_answer_for_a_partition_that_has_moved_on_is_dropped() -> None:
         reply(answer(records=batch("v"))(request.topics[0]))
         await cluster.clock.settle()
         assert cluster[2].held() == []
+        assert fetcher is not None
         assert fetcher.state_of(TP) is None
         assert len(fetcher) == 1
 
@@ -346,10 +360,12 @@ async def test_a_log_that_cannot_be_cut_stops_its_copy_and_not_the_broker() -> N
             ListOffsetsResponse(topics=[ListOffsetsTopicResponse(TOPIC, ends)])
         )
         segment = cluster[2].partition().log.segments.active
+        assert segment is not None
+        assert segment._handle is not None
         segment._handle.write(bytes(4), 8)  # the length of the first batch
         await cluster.clock.advance(2_000)
         assert leader.answers == []
-        assert cluster[2].replicas.fetchers.fetcher(1).state_of(TP) is None
+        assert fetch_state(cluster[2].replicas.fetchers, 1) is None
 
 
 async def test_without_a_session_partitions_with_data_go_to_the_end_of_the_line() -> None:
@@ -372,4 +388,4 @@ async def test_where_a_leader_is_comes_from_the_metadata_or_else_from_the_reques
         fetchers = cluster[2].replicas.fetchers
         fetchers.add(7, TopicPartition("x", 0), PartitionFetchState(None, 0, 0))
         await cluster.clock.advance(100)
-        assert fetchers.fetcher(7).state_of(TopicPartition("x", 0)).failures > 0
+        assert failures(fetchers, 7, TopicPartition("x", 0)) > 0

@@ -10,8 +10,9 @@ import pytest
 
 from minikafka.broker.replication.leader_session import ReplicaFetcherConfig
 from minikafka.kernel.errors import ErrorCode
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.messages.fetch import FetchRequest, PartitionData
-from tests.support.replicas import TP, ReplicaCluster, error_of
+from tests.support.replicas import TP, ReplicaCluster, error_of, failures
 
 # Of the batches of these tests, each answer brings one.
 SMALL = ReplicaFetcherConfig(replica_fetch_max_bytes=1)
@@ -98,7 +99,7 @@ async def test_partitions_that_are_in_sync_keep_the_others_from_it() -> None:
 
 def damage_third(cluster: ReplicaCluster, times: int = 1) -> None:
     """The leader answers for offset 2 with a bad batch."""
-    handler = cluster[1].handlers[FetchRequest.SPEC.api_key]
+    handler = cluster[1].handlers[ApiKey.FETCH]
     left = times
 
     def serve(context: Any, request: FetchRequest, reply: Any) -> None:
@@ -112,7 +113,7 @@ def damage_third(cluster: ReplicaCluster, times: int = 1) -> None:
 
         handler(context, request, answered)
 
-    cluster[1].handlers[FetchRequest.SPEC.api_key] = serve
+    cluster[1].handlers[ApiKey.FETCH] = serve
 
 
 def begins_at(data: PartitionData) -> int:
@@ -140,7 +141,7 @@ async def test_a_new_leader_epoch_amid_it(latency_ms: int) -> None:
             await cluster.elect(1, isr=[1], replicas=[1, 2], epoch=epoch)
         await cluster.clock.advance(2_000)
         assert cluster[2].held() == values(30)
-        assert cluster[2].replicas.fetchers.fetcher(1).state_of(TP).failures == 0
+        assert failures(cluster[2].replicas.fetchers, 1, TP) == 0
 
 
 @pytest.mark.parametrize("latency_ms", [0, 3])
@@ -164,7 +165,7 @@ async def test_an_answer_that_never_comes_is_waited_for_no_longer_than_any_other
         await cluster.clock.advance(50)
         cluster.freeze(1)
         await cluster.clock.advance(2_500)
-        assert cluster[2].replicas.fetchers.fetcher(1).state_of(TP).failures > 0
+        assert failures(cluster[2].replicas.fetchers, 1, TP) > 0
         cluster.thaw(1)
         await cluster.clock.advance(2_000)
         assert cluster[2].held() == values(30)

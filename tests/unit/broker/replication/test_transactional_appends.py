@@ -37,7 +37,7 @@ PID = 7
 
 def batch(value: str, sequence: int = 0, producer_id: int = PID, **fields: Any) -> bytearray:
     fields = {"transactional": True, **fields}
-    records = [(NOW, None, value.encode(), [])]
+    records: Any = [(NOW, None, value.encode(), [])]
     return bytearray(
         build_batch(
             records,

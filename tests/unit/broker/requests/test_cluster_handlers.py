@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Collection
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -56,7 +56,8 @@ def through_codec(message: Any, version: int) -> Any:
 def answer(handler: Any, request: Any, version: int) -> Any:
     replies: list[Any] = []
     handler(context(version), through_codec(request, version), replies.append)
-    return through_codec(*replies, version)
+    (reply,) = replies
+    return through_codec(reply, version)
 
 
 # -- FindCoordinator
@@ -104,7 +105,7 @@ class Creation:
 @pytest.mark.parametrize("version", range(7))
 def test_the_first_request_for_a_coordinator_creates_the_internal_topic(version: int) -> None:
     request, creation = coordinator_request(version, "g"), Creation()
-    handler = FindCoordinatorHandler(Lookup(GROUP_METADATA_TOPIC), creation)
+    handler = FindCoordinatorHandler(cast(Any, Lookup(GROUP_METADATA_TOPIC)), cast(Any, creation))
     response = answer(handler, request, version)
     assert creation.created == [GROUP_METADATA_TOPIC]
     assert errors_of(response, version) == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
@@ -118,7 +119,9 @@ def test_the_first_request_for_a_coordinator_creates_the_internal_topic(version:
 def test_unknown_kinds_of_coordinators(version: int) -> None:
     for key_type, error in ((2, ErrorCode.COORDINATOR_NOT_AVAILABLE), (9, ErrorCode(42))):
         request = coordinator_request(version, "g", key_type=key_type)
-        response = answer(FindCoordinatorHandler(Lookup(), Creation()), request, version)
+        response = answer(
+            FindCoordinatorHandler(cast(Any, Lookup()), cast(Any, Creation())), request, version
+        )
         expected = error if version >= 6 else ErrorCode.INVALID_REQUEST
         assert errors_of(response, version) == [expected]
 
@@ -127,7 +130,7 @@ def test_unknown_kinds_of_coordinators(version: int) -> None:
 def test_a_coordinator_is_looked_up_by_listener(version: int) -> None:
     lookup, creation = Lookup(), Creation()
     keys = ["g", "h"] if version >= 4 else ["g"]
-    handler = FindCoordinatorHandler(lookup, creation)
+    handler = FindCoordinatorHandler(cast(Any, lookup), cast(Any, creation))
     response = answer(handler, coordinator_request(version, *keys), version)
     assert lookup.asked == [(CoordinatorType.GROUP, key, "OUT") for key in keys]
     places = response.coordinators if version >= 4 else [response]
@@ -190,11 +193,13 @@ async def describe(
         1,
         cache_with(update({"a": [partition_state(0, 1)], "broken": [partition_state(0, 1)]})),
         ConfigEntries(DynamicBrokerConfig(config), BROKER_CONFIG, TOPIC_CONFIG),
-        TopicConfigs,
+        cast(Any, TopicConfigs),
         BrokerLoggers(1),
     )
     request = through_codec(DescribeConfigsRequest(list(resources), **fields), version)
-    return through_codec(await handler(context(version), request), version)
+    response: DescribeConfigsResponse
+    response = through_codec(await handler(context(version), request), version)
+    return response
 
 
 async def entries(

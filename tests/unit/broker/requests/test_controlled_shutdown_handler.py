@@ -1,6 +1,6 @@
 """ControlledShutdown: what the controller says, on the wire."""
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -17,7 +17,7 @@ from minikafka.protocol.messages.controlled_shutdown import (
 class Controller:
     def __init__(self, result: Any) -> None:
         self.result = result
-        self.asked = []
+        self.asked: list[Any] = []
 
     async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> Any:
         self.asked.append((broker_id, broker_epoch))
@@ -30,13 +30,17 @@ class Controller:
 async def test_what_the_broker_still_leads() -> None:
     controller = Controller([TopicPartition("t", 3)])
     handler = ControlledShutdownHandler(controller)
-    response = await handler(None, ControlledShutdownRequest(broker_id=2, broker_epoch=77))
+    response = await handler(
+        cast(Any, None), ControlledShutdownRequest(broker_id=2, broker_epoch=77)
+    )
     assert controller.asked == [(2, 77)]
     assert response == ControlledShutdownResponse(remaining_partitions=[RemainingPartition("t", 3)])
 
 
 async def test_a_refusal() -> None:
     handler = ControlledShutdownHandler(Controller(KafkaError(ErrorCode.STALE_BROKER_EPOCH)))
-    response = await handler(None, ControlledShutdownRequest(broker_id=2, broker_epoch=1))
+    response = await handler(
+        cast(Any, None), ControlledShutdownRequest(broker_id=2, broker_epoch=1)
+    )
     assert response.error_code == ErrorCode.STALE_BROKER_EPOCH
     assert response.remaining_partitions == []

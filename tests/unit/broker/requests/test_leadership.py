@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from errno import ENOSPC
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -29,7 +30,7 @@ from minikafka.protocol.messages.stop_replica import (
 from tests.support.replicas import TOPIC, TOPIC_ID, TP, Node, ReplicaCluster, error_of
 
 
-def stop(delete: bool = True, epoch: int = -1, **fields: int) -> StopReplicaRequest:
+def stop(delete: bool = True, epoch: int = -1, **fields: Any) -> StopReplicaRequest:
     return StopReplicaRequest(
         controller_epoch=fields.pop("controller_epoch", 1),
         topic_states=[StopReplicaTopicState(TOPIC, [StopReplicaPartitionState(0, epoch, delete)])],

@@ -59,7 +59,7 @@ def ask(
     """One question on listener OUT, through the codec both ways."""
     answers: list[MetadataResponse] = []
     if names is None:
-        topics = [] if version == 0 else None
+        topics: Any = [] if version == 0 else None
     else:
         topics = [MetadataRequestTopic(name=t) if isinstance(t, str) else t for t in names]
     request = decode(
@@ -192,7 +192,7 @@ def test_nothing_is_created_when_the_client_or_the_broker_does_not_want_it() -> 
 
 @pytest.mark.parametrize("version", range(8, 13))
 def test_authorized_operations_are_all_when_asked_for(version: int) -> None:
-    fields = {"include_topic_authorized_operations": True}
+    fields: dict[str, Any] = {"include_topic_authorized_operations": True}
     if version <= 10:
         fields["include_cluster_authorized_operations"] = True
     response = ask(version, ["a"], **fields)

@@ -30,7 +30,7 @@ async def test_one_fetch_may_replicate_offsets_and_the_marker_that_ends_them(
 ) -> None:
     """The marker goes to other partitions too, and is told of when the first one is looked at."""
     async with ReplicaCluster([1, 2]) as cluster:
-        replicated = {"isr": [1, 2], "replicas": [1, 2]}
+        replicated: dict[str, Any] = {"isr": [1, 2], "replicas": [1, 2]}
         await cluster.elect(1, **replicated)
         await cluster.elect(1, **replicated, topic=GROUP_METADATA_TOPIC, topic_id=UUID(int=5))
         replicas = cluster[1].replicas

@@ -69,7 +69,9 @@ class Lab:
 def _topic(
     name: str, count: int, assignments: Sequence[Sequence[int]] | None = None
 ) -> CreatePartitionsTopic:
-    told = assignments and [CreatePartitionsAssignment(list(a)) for a in assignments]
+    told = None
+    if assignments is not None:
+        told = [CreatePartitionsAssignment(list(a)) for a in assignments]
     return CreatePartitionsTopic(name, count, told)
 
 

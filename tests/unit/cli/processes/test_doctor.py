@@ -23,7 +23,7 @@ def test_it_looks_at_all_that_is_needed(capsys: pytest.CaptureFixture[str]) -> N
 def test_what_is_missing_comes_with_how_to_get_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doctor.importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     monkeypatch.setattr("sys.path", [str(tmp_path)])
     monkeypatch.setattr("minikafka.cli.processes.embedded_zookeeper.DEBIAN_JARS", tmp_path)
     rows = {row.what: row for row in doctor.examine({"PATH": str(tmp_path)})}

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from minikafka.cli.processes import embedded_zookeeper
 from minikafka.cli.processes.embedded_zookeeper import (
     MAIN_CLASS,
     NEEDED_JARS,
@@ -93,7 +92,7 @@ def test_java_home_comes_before_the_path(tmp_path: Path) -> None:
 def test_without_java_one_line_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(embedded_zookeeper.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ZookeeperError, match=r"no Java .* pip install '\.\[java\]'"):
         find_java({"PATH": str(tmp_path)})
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
 from functools import partial
+from typing import cast
 
 import pytest
 
@@ -39,7 +40,9 @@ async def sent(
     with pytest.raises((ConfigError, KafkaError)) as caught:
         async with Producer(world, client, config) as producer:
             await send_lines(producer, chunks(lines), "t", None, read)
-    return cluster.partitions[TopicPartition("t", 0)].end, caught.value
+    return cluster.partitions[TopicPartition("t", 0)].end, cast(
+        ConfigError | KafkaError, caught.value
+    )
 
 
 @jumping

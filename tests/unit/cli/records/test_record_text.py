@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import pytest
 
 from minikafka.cli.client_properties import with_properties
@@ -36,7 +38,7 @@ def test_headers_stand_before_the_key() -> None:
     whole = {"parse.key": "true", "parse.headers": "true", "key.separator": "|"}
     line = b"a:1,b:x:y,c:\tkey|value\n"
     headers = [("a", b"1"), ("b", b"x:y"), ("c", b"")]
-    assert parse_line(line, whole) == OutgoingRecord(b"value", b"key", headers)
+    assert parse_line(line, whole) == OutgoingRecord(b"value", b"key", cast(Any, headers))
     other = {
         "parse.headers": "true",
         "headers.delimiter": " ",
@@ -79,7 +81,7 @@ def test_json_goes_there_and_back(record: ConsumerRecord) -> None:
     line = json_line(record)
     assert line.endswith(b"}\n")
     assert parse_json_line(line) == OutgoingRecord(
-        record.value, record.key, record.headers, record.partition, record.timestamp
+        record.value, record.key, cast(Any, record.headers), record.partition, record.timestamp
     )
 
 

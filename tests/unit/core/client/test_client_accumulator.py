@@ -440,7 +440,10 @@ def test_closing_takes_what_is_in_flight_and_what_is_queued() -> None:
 )
 def test_tokens_leave_once_each_in_order_of_their_partition(steps: Any) -> None:
     acc: Accumulator[int] = Accumulator(AccumulatorConfig(batch_size=BATCH_OVERHEAD_BYTES + 300))
-    in_flight, sent, put_in, now = {}, {A: [], B: []}, {A: [], B: []}, 0
+    in_flight: dict[Any, Any] = {}
+    sent: dict[Any, list[Any]] = {A: [], B: []}
+    put_in: dict[Any, list[Any]] = {A: [], B: []}
+    now = 0
     for step, tp in steps:
         now += 10
         if step == "put":

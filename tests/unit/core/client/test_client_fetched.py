@@ -19,7 +19,7 @@ from minikafka.protocol.records.record import Record
 TP = TopicPartition("t", 3)
 
 
-def batch(base_offset: int, *values: bytes, **more: int | bool) -> bytes:
+def batch(base_offset: int, *values: bytes, **more: Any) -> bytes:
     records = [(1_000 + i, b"k", value, [("h", None)]) for i, value in enumerate(values)]
     return build_batch(records, base_offset=base_offset, **more)
 

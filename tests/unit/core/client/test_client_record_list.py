@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -48,7 +50,7 @@ def as_plain(data: bytes, start: int = 0) -> list[tuple[object, ...]]:
     skip=st.integers(0, 3),
 )
 @settings(max_examples=120, deadline=None)
-def test_both_decoders_agree(rows: list, gaps: list[int], base: int, skip: int) -> None:
+def test_both_decoders_agree(rows: list[Any], gaps: list[int], base: int, skip: int) -> None:
     plain = build_batch(rows, base_offset=base, leader_epoch=4)
     offset, compacted = base, []
     for row, gap in zip(rows, gaps, strict=False):
@@ -76,7 +78,7 @@ def test_records_whose_length_takes_one_byte_or_two(size: int) -> None:
 
 @given(rows=rows)
 @settings(max_examples=60, deadline=None)
-def test_what_a_producer_encodes_is_what_the_builder_builds(rows: list) -> None:
+def test_what_a_producer_encodes_is_what_the_builder_builds(rows: list[Any]) -> None:
     batch: ProducerBatch[int] = ProducerBatch(TP, 0)
     for number, row in enumerate(rows):
         batch.append(row, number, 1)
@@ -87,6 +89,8 @@ def test_what_a_producer_encodes_is_what_the_builder_builds(rows: list) -> None:
 @pytest.mark.parametrize("size", range(4_070, 4_100))
 def test_a_producer_encodes_sizes_around_the_end_of_its_table(size: int) -> None:
     content = b"x" * size
+    row: Any
+    each: Any
     for row in ((0, content, None, []), (0, None, content, []), (size, b"k", b"v", [])):
         batch: ProducerBatch[int] = ProducerBatch(TP, 0)
         for number, each in enumerate([(0, None, None, []), row]):
@@ -95,7 +99,7 @@ def test_a_producer_encodes_sizes_around_the_end_of_its_table(size: int) -> None
 
 
 def test_a_producer_encodes_more_records_than_its_table_has() -> None:
-    rows = [(0, None, b"v", [])] * 4_100
+    rows: Any = [(0, None, b"v", [])] * 4_100
     batch: ProducerBatch[int] = ProducerBatch(TP, 0)
     for number, row in enumerate(rows):
         batch.append(row, number, 1)
@@ -137,7 +141,7 @@ def test_bytes_after_the_last_record_are_an_error() -> None:
 @given(rows=rows, at=st.floats(0, 0.999), byte=st.integers(0, 255), cut=st.integers(0, 3))
 @settings(max_examples=150, deadline=None)
 def test_broken_bytes_are_an_error_or_other_records(
-    rows: list, at: float, byte: int, cut: int
+    rows: list[Any], at: float, byte: int, cut: int
 ) -> None:
     data = bytearray(build_batch(rows))
     place = 61 + int(at * (len(data) - 61))

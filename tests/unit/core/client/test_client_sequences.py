@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
@@ -345,7 +346,7 @@ def play(dice: random.Random) -> None:
     told: set[int] = set()
     failed: set[int] = set()
     for number in range(20):
-        record = (0, None, b"%d" % number, [])
+        record: Any = (0, None, b"%d" % number, [])
         accumulator.append(TP, record, record_size_bytes(record), number, 0)
     flying: list[tuple[ProducerBatch[int], ErrorCode]] = []
     for step in range(400):

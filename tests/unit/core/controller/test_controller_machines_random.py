@@ -37,7 +37,7 @@ STEPS = st.one_of(
 def test_random_walks(new_cluster: type[Cluster], steps: Any) -> None:
     cluster = new_cluster().brokers(1, 2, 3)
     partitions = cluster.topic("t", (1, 2, 3), (2, 3, 1))
-    leaders = {}
+    leaders: dict[Any, Any] = {}
     ever_online = set()
     for kind, *what in steps:
         if kind == "brokers":
@@ -60,9 +60,9 @@ def test_random_walks(new_cluster: type[Cluster], steps: Any) -> None:
         else:
             target, broker = what
             replicas = [cluster.replica(tp, broker) for tp in partitions]
-            for outcome in cluster.move_replicas(replicas, target):
-                for change in outcome.changes:
-                    assert change.before in REPLICA_PREDECESSORS[change.after]
+            for moved in cluster.move_replicas(replicas, target):
+                for step in moved.changes:
+                    assert step.before in REPLICA_PREDECESSORS[step.after]
         for request in cluster.sent():
             assert request.broker_id in cluster.context.brokers
         for tp, state in cluster.znodes.items():

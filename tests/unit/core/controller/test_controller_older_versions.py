@@ -148,7 +148,7 @@ class Old:
     """A broker of Kafka 2.0, and the requests that it got."""
 
     def __init__(self) -> None:
-        self.got = []
+        self.got: list[Any] = []
         self.closed = False
 
     async def request(self, message: Any, version: int, timeout_ms: int) -> Any:

@@ -1,5 +1,6 @@
 """One request per broker and kind; what the requests carry; an unsent batch is refused."""
 
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -136,7 +137,8 @@ def test_a_leader_without_the_inter_broker_listener_has_no_address(cluster: Clus
     (tp,) = cluster.topic("t", (2, 1))
     state = cluster.led(tp, 2, (2, 1))
     cluster.batch.add_leader_and_isr((1,), tp, state, cluster.context.assignment(tp), False)
-    assert cluster.sent()[0].message.live_leaders == []
+    message: Any = cluster.sent()[0].message
+    assert message.live_leaders == []
 
 
 @pytest.mark.mission("CTX-6", "CDU-9")
@@ -145,6 +147,8 @@ def test_the_contents(cluster: Cluster) -> None:
     cluster.context.set_assignment(tp, ReplicaAssignment((1, 2, 4), adding=(4,), removing=(2,)))
     state = cluster.led(tp, 2, (2, 1), leader_epoch=3, zk_version=7)
     cluster.batch.add_leader_and_isr((1,), tp, state, cluster.context.assignment(tp), False)
+    leader_and_isr: Any
+    metadata: Any
     leader_and_isr, metadata = (r.message for r in cluster.sent() if r.broker_id == 1)
     (topic,) = leader_and_isr.topic_states
     (partition,) = topic.partition_states
@@ -180,7 +184,8 @@ def test_brokers_are_described_with_every_listener(cluster: Cluster) -> None:
     )
     cluster.batch.add_update_metadata((7,), ())
     (request,) = cluster.sent()
-    (broker,) = request.message.live_brokers
+    message: Any = request.message
+    (broker,) = message.live_brokers
     assert broker.rack == "r1"
     assert [(e.host, e.port, e.listener, e.security_protocol) for e in broker.endpoints] == [
         ("in", 1, "PLAINTEXT", 0),
@@ -199,7 +204,8 @@ def test_partitions_of_doomed_topics_are_marked_and_leaderless_ones_left_out(
     cluster.context.topics_to_be_deleted.add("t")
     cluster.batch.add_update_metadata((1,), (doomed, never))
     (request,) = cluster.sent()
-    (partition,) = request.message.topic_states[0].partition_states
+    message: Any = request.message
+    (partition,) = message.topic_states[0].partition_states
     assert (partition.leader, partition.leader_epoch, partition.isr) == (-2, 0, [1, 2])
 
 
@@ -210,6 +216,8 @@ def test_every_request_encodes_at_the_newest_version(cluster: Cluster) -> None:
     cluster.batch.add_leader_and_isr((1, 2), tp, state, cluster.context.assignment(tp), True)
     cluster.batch.add_stop_replica((1,), tp, delete=True)
     for request in cluster.sent():
-        _, newest = version_range(request.message.SPEC.api_key)
+        api_key = request.message.SPEC.api_key
+        assert api_key is not None
+        _, newest = version_range(api_key)
         data = encode(request.message, newest)
         assert encode(decode(type(request.message), newest, data), newest) == data

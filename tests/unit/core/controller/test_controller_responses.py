@@ -66,14 +66,16 @@ def test_leader_and_isr_and_update_metadata() -> None:
 def test_only_deletions_are_answered() -> None:
     assert response_event(1, stop_replica(False, False), stopped(0, 0)) is None
     event = response_event(1, stop_replica(True, False), stopped(56, 0))
+    assert isinstance(event, events.TopicDeletionStopReplicaResponseReceived)
     assert event.partition_errors == {A: ErrorCode.KAFKA_STORAGE_ERROR}
     assert (event.broker_id, event.controller_epoch, event.error) == (1, 5, ErrorCode.NONE)
 
 
 @pytest.mark.mission("RSM-15")
 @pytest.mark.parametrize("error", [ErrorCode.STALE_BROKER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR])
-def test_a_refusal_of_the_whole_request_is_one_of_every_deletion(error) -> None:
+def test_a_refusal_of_the_whole_request_is_one_of_every_deletion(error: Any) -> None:
     event = response_event(1, stop_replica(True, True), stopped(error=error))
+    assert isinstance(event, events.TopicDeletionStopReplicaResponseReceived)
     assert event.error is error
     assert event.partition_errors == {A: error, B: error}
 
@@ -81,6 +83,7 @@ def test_a_refusal_of_the_whole_request_is_one_of_every_deletion(error) -> None:
 @pytest.mark.mission("RSM-14", "RSM-15")
 def test_a_deletion_that_the_response_does_not_name_has_no_result() -> None:
     event = response_event(1, stop_replica(True, True), stopped(0))
+    assert isinstance(event, events.TopicDeletionStopReplicaResponseReceived)
     assert event.partition_errors == {A: ErrorCode.NONE}
 
 

@@ -75,5 +75,5 @@ def test_a_new_replica_goes_to_another_broker() -> None:
 
 def test_partitions_that_lack_nothing_count_when_preferred_leaders_are_spread() -> None:
     whole, lacking = [(1, 2)] * 2, [(1,)] * 4
-    found = missing_replicas(context([1, 2], whole + lacking), {TOPIC: 2})
+    found = missing_replicas(context([1, 2], [*whole, *lacking]), {TOPIC: 2})
     assert Counter(replicas[0] for replicas in (*whole, *found.values())) == {1: 3, 2: 3}

@@ -2,7 +2,7 @@
 
 from collections.abc import Generator
 from dataclasses import asdict
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -123,7 +123,7 @@ def test_a_compressed_batch_that_keeps_all_is_not_compressed_again() -> None:
 
 
 def test_the_latest_time_is_that_of_the_records_left() -> None:
-    three = [(NOW + 9, b"a", b"1", []), (NOW + 5, b"b", b"2", []), (NOW + 3, b"c", b"3", [])]
+    three: Any = [(NOW + 9, b"a", b"1", []), (NOW + 5, b"b", b"2", []), (NOW + 3, b"c", b"3", [])]
     latest = {b"a": 99, b"b": 1, b"c": 2}
     (batch,) = cleaned(build_batch(three), latest=latest)
     assert batch.max_timestamp == NOW + 5
@@ -313,12 +313,12 @@ def passes(data: list[RecordBatch]) -> list[Generator[None, None, object]]:
 
 def test_both_passes_pause_now_and_then() -> None:
     """After 128 records, or batches and bytes that take as long."""
-    record = (NOW, b"k", b"v", [])
+    record: Any = (NOW, b"k", b"v", [])
     for work in passes(parsed(build_batch([record] * 1280))):
         assert pauses(work) == 10
     for work in passes(parsed(*(build_batch([record]) for _ in range(220)))):
         assert pauses(work) == 10  # a batch is worth six records
-    large = [(NOW, b"k", bytes(64 * 8192), [])]
+    large: Any = [(NOW, b"k", bytes(64 * 8192), [])]
     for work in passes(parsed(*(build_batch(large) for _ in range(20)))):
         assert pauses(work) == 10
     for work in passes(parsed(build_batch([record] * 90))):

@@ -122,7 +122,7 @@ def test_a_batch_of_which_nothing_is_wanted_takes_no_place() -> None:
     emptied = bytearray(build_batch(ROWS, base_offset=5)[:61])
     emptied[8:12] = (61 - 12).to_bytes(4, "big")
     emptied[57:61] = bytes(4)
-    assert [r.offset for r in converted(emptied + wanted, max_bytes=100)] == [8]
+    assert [r.offset for r in converted(bytes(emptied) + wanted, max_bytes=100)] == [8]
 
 
 def test_a_time_that_old_formats_cannot_tell_is_damage() -> None:

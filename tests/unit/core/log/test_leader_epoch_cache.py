@@ -44,7 +44,9 @@ def test_the_latest_epoch_is_the_last_one_until_all_are_forgotten() -> None:
     epochs = cache((1, 10), (2, 20), (5, 30))
     assert epochs.latest_epoch == 5
     epochs.clear()
-    assert (epochs.entries, epochs.latest_epoch) == ([], None)
+    assert list(epochs.entries) == []
+    latest: int | None = epochs.latest_epoch
+    assert latest is None
 
 
 def test_contradicted_entries_are_dropped() -> None:

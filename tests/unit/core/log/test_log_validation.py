@@ -158,7 +158,7 @@ def test_compacted_topics_need_keys() -> None:
 @pytest.mark.parametrize("source", [Compression.NONE, Compression.LZ4])
 def test_topics_may_want_their_own_codec(name: str, source: Compression) -> None:
     config = replace(CONFIG, compression_type=name)
-    fields = {"producer_id": 4, "producer_epoch": 1, "base_sequence": 9}
+    fields: dict[str, Any] = {"producer_id": 4, "producer_epoch": 1, "base_sequence": 9}
     data = batch(5, compression=source, **fields)
     accepted = leader_batch(data, config, AppendOrigin.CLIENT, NOW)
     assert accepted.compression.name.lower() == name.replace("uncompressed", "none")

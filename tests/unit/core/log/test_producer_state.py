@@ -1,6 +1,7 @@
 """Idempotent producers: sequences, duplicates, epochs, expiration, snapshots."""
 
 import struct
+from typing import Any
 
 import pytest
 from crc32c import crc32c
@@ -29,7 +30,7 @@ CLIENT, COORDINATOR = AppendOrigin.CLIENT, AppendOrigin.COORDINATOR
 
 
 def batch(
-    sequence: int, count: int = 1, epoch: int = 0, at_ms: int = 1000, **fields: bool
+    sequence: int, count: int = 1, epoch: int = 0, at_ms: int = 1000, **fields: Any
 ) -> RecordBatch:
     data = build_batch(
         [(at_ms, None, b"", [])] * count,

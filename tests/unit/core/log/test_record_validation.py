@@ -182,7 +182,11 @@ def test_levels_of_recompression() -> None:
         sizes = [
             accepted(
                 data,
-                replace(CONFIG, compression_type=codec, **{f"compression_{codec}_level": level}),
+                replace(
+                    CONFIG,
+                    compression_type=codec,
+                    **dict[str, Any]({f"compression_{codec}_level": level}),
+                ),
             ).size_bytes
             for level in (low, high)
         ]

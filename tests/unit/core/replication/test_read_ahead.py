@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from minikafka.core.replication.fetch_state import PartitionFetchState
@@ -17,7 +19,7 @@ def records(first: int, *counts: int, leader_epoch: int = 3) -> bytes:
     """Batches of so many records each, from offset ``first`` on."""
     parts = []
     for count in counts:
-        rows = [(1, None, b"v", []) for _ in range(count)]
+        rows: Any = [(1, None, b"v", []) for _ in range(count)]
         parts.append(build_batch(rows, base_offset=first, leader_epoch=leader_epoch))
         first += count
     return b"".join(parts)

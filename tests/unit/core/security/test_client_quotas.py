@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -216,7 +217,7 @@ def matches_plainly(
 @pytest.mark.mission("SEC-2")
 @pytest.mark.parametrize("strict", [False, True])
 def test_filters(strict: bool) -> None:
-    filters = [[]]
+    filters: Any = [[]]
     filters += [[(kind, *row)] for kind in ("user", "client-id", "ip") for row in COMPONENTS]
     filters += [
         [("client-id", *a), ("user", *b)] for a, b in itertools.product(COMPONENTS, COMPONENTS)

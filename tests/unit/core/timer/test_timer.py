@@ -4,6 +4,9 @@ import gc
 import heapq
 import sys
 from collections.abc import Callable
+from functools import partial
+from types import FrameType
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -11,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 import minikafka.core.timer as timer_module
-from minikafka.core.timer import Timer, TimerTaskEntry
+from minikafka.core.timer import Timer, TimerTaskEntry, TimingWheel
 
 
 def wake_ups(timer: Timer[str]) -> list[tuple[int, list[str]]]:
@@ -126,7 +129,7 @@ def lines_run(call: Callable[[], object]) -> int:
     A garbage collection that falls into the call may run callbacks of others: they do not count."""
     count = 0
 
-    def trace(frame: memoryview, event, arg):
+    def trace(frame: FrameType, event: Any, arg: Any) -> Any:
         nonlocal count
         if frame.f_code.co_filename != TIMER_SOURCE:
             return None
@@ -143,6 +146,14 @@ def lines_run(call: Callable[[], object]) -> int:
     return count
 
 
+def add_into(timer: Timer[str], entries: list[TimerTaskEntry[str]]) -> None:
+    entries.append(timer.add("y", 30_500))
+
+
+def advance_into(timer: Timer[str], now_ms: int, out: list[str]) -> None:
+    out.extend(timer.advance(now_ms))
+
+
 @pytest.mark.mission("TW-1", "TW-25")
 def test_adding_and_cancelling_cost_the_same_however_many_timers_there_are() -> None:
     costs = []
@@ -151,8 +162,8 @@ def test_adding_and_cancelling_cost_the_same_however_many_timers_there_are() -> 
         for i in range(population):
             timer.add("x", 1 + i * 7919 % 60_000)
         entry: list[TimerTaskEntry[str]] = []
-        adding = lines_run(lambda timer=timer, entry=entry: entry.append(timer.add("y", 30_500)))
-        cancelling = lines_run(lambda timer=timer, entry=entry: timer.cancel(entry[0]))
+        adding = lines_run(partial(add_into, timer, entry))
+        cancelling = lines_run(partial(timer.cancel, entry[0]))
         costs.append((adding, cancelling))
     assert costs[0] == costs[1]
     assert all(cost > 0 for cost in costs[0])
@@ -249,7 +260,7 @@ class WheelAgainstHeap(RuleBasedStateMachine):
 
     @invariant()
     def queue_is_bounded_and_consistent(self) -> None:
-        wheel = self.timer.wheel
+        wheel: TimingWheel[int] | None = self.timer.wheel
         used = 0
         while wheel is not None:
             for slot, bucket in enumerate(wheel.buckets):
@@ -285,7 +296,7 @@ def test_a_clock_that_jumped_far_ahead_costs_no_empty_ticks() -> None:
         timer.add("a", 19)
         timer.add("b", 450)
         out: list[str] = []
-        costs.append(lines_run(lambda t=timer, o=out, ms=away_ms: o.extend(t.advance(ms))))
+        costs.append(lines_run(partial(advance_into, timer, away_ms, out)))
         assert out == ["a", "b"]
         assert timer.wheel.current_time_ms == away_ms
         assert timer.next_expiration_ms() is None

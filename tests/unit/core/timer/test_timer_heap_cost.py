@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ class Counted(int):
 
 def comparisons(population: int) -> tuple[int, int]:
     """For the dearest push, of what expires first of all, and for taking it out again."""
-    queue = ExpirationQueue()
+    queue: Any = ExpirationQueue()
     for order in range(population):
         expiration = Counted(1_000 + order * 7919 % population)
         queue.push(SimpleNamespace(expiration_ms=expiration, order=order))

@@ -22,7 +22,8 @@ def wheel_at(start_ms: int, tick_ms: int = 1, wheel_size: int = 20) -> TimingWhe
 
 def place(timer: Timer[str], entry: TimerTaskEntry[str]) -> tuple[int, int, int] | None:
     """(level, slot, the bucket's expiration) of an entry; None once it is out."""
-    level, wheel = 1, timer.wheel
+    level = 1
+    wheel: TimingWheel[str] | None = timer.wheel
     while wheel is not None:
         for slot, bucket in enumerate(wheel.buckets):
             if entry.bucket is bucket:

@@ -234,9 +234,9 @@ def test_end_txn_without_an_open_transaction(state: S, committed: bool, answer: 
 
 def test_a_transaction_begins_with_its_first_partition() -> None:
     begun_at_50 = facts(state=S.COMPLETE_COMMIT, start_ms=1).with_partitions(frozenset({P0}), 50)
-    assert (begun_at_50.start_ms, begun_at_50.partitions) == (50, {P0})
+    assert (begun_at_50.start_ms, begun_at_50.partitions) == (50, frozenset({P0}))
     wider = begun_at_50.with_partitions(frozenset({P1}), 60)
-    assert (wider.start_ms, wider.last_update_ms, wider.partitions) == (50, 60, {P0, P1})
+    assert (wider.start_ms, wider.last_update_ms, wider.partitions) == (50, 60, frozenset({P0, P1}))
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,11 @@ def test_a_transaction_is_decided_and_then_complete(
     committed: bool, prepared: S, complete: S
 ) -> None:
     decided = facts(state=S.ONGOING, partitions=frozenset({P0})).ended(committed, 60)
-    assert (decided.state, decided.partitions, decided.last_update_ms) == (prepared, {P0}, 60)
+    assert (decided.state, decided.partitions, decided.last_update_ms) == (
+        prepared,
+        frozenset({P0}),
+        60,
+    )
     done = decided.completed(70)
     assert (done.state, done.partitions, done.last_update_ms) == (complete, frozenset(), 70)
 

@@ -1,5 +1,7 @@
 """Record batch headers: a batch written by hand, CRC vectors, what is refused, stamping."""
 
+from typing import Any
+
 import pytest
 from crc32c import crc32c
 from hypothesis import given
@@ -60,7 +62,7 @@ GOLDEN = (
 )
 
 
-def message(value: bytes = b"v", timestamp: int = 1000) -> tuple[int, None, bytes, list]:
+def message(value: bytes = b"v", timestamp: int = 1000) -> tuple[int, None, bytes, list[Any]]:
     return timestamp, None, value, []
 
 

@@ -1,5 +1,7 @@
 """Records in and out of batches, codecs, control records, malformed payloads."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -41,7 +43,7 @@ def batch_of(payload: bytes, count: int, attributes: int = 0) -> bytes:
 
 
 @given(messages=messages, codec=st.sampled_from(Compression), base=st.integers(0, 2**62))
-def test_what_goes_in_comes_out(messages: list, codec: Compression, base: int) -> None:
+def test_what_goes_in_comes_out(messages: list[Any], codec: Compression, base: int) -> None:
     built = build_batch(messages, base_offset=base, compression=codec)
     (batch,) = parse_batches(built)
     assert crc_is_valid(batch)
@@ -162,7 +164,7 @@ def test_other_control_records_are_no_markers() -> None:
 
 
 @pytest.mark.parametrize("pair", [(None, None), (b"\x00\x00\x00", b""), (b"\x00\x00\x00\x01", b"")])
-def test_a_cut_marker_is_corrupt(pair: tuple) -> None:
+def test_a_cut_marker_is_corrupt(pair: tuple[bytes, bytes]) -> None:
     with pytest.raises(CorruptRecordError):
         decode_end_txn_marker(Record(0, 0, *pair, []))
 

@@ -1,6 +1,7 @@
 """Looking over records: its twin is the decoder."""
 
 from contextlib import suppress
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -26,7 +27,7 @@ def payload(*records: bytes) -> bytes:
 
 @given(rows=rows)
 @settings(max_examples=80)
-def test_it_sees_what_the_decoder_sees(rows: list) -> None:
+def test_it_sees_what_the_decoder_sees(rows: list[Any]) -> None:
     records = []
     offset = -1
     for step, *message in rows:

@@ -24,7 +24,7 @@ from minikafka.spark.pipeline.graph import (
 from minikafka.spark.pipeline.tables import create_statement, quoted
 
 
-def no_sql(*_: Any) -> None:
+def no_sql(*_: Any) -> Any:
     raise AssertionError("no file is SQL")
 
 
@@ -37,7 +37,9 @@ def test_pyspark_registers_definitions_by_the_known_internal_interface() -> None
     elements = GraphElements(no_sql)
     with graph_element_registration_context(elements):
         dp.temporary_view(name="view")(frame)
-        dp.table(name="table", partition_cols=["day"], format="orc")(frame)
+        dp.table(  # type: ignore[call-overload]  # PySpark's overloads lack ``format``
+            name="table", partition_cols=["day"], format="orc"
+        )(frame)
         dp.materialized_view(name="totals", comment="it's all")(frame)
         dp.create_sink("sink", "minikafka", {"topic": "t"})
         dp.append_flow(target="sink", name="flow", spark_conf={"a": "b"})(frame)

@@ -76,7 +76,7 @@ def encoded(parts: list[tuple[list[Any], Compression]]) -> bytes:
 @pytest.mark.mission("SPK-1")
 def test_equal_to_the_plain_decoder(parts: list[Any], start: int, size: int) -> None:
     buffer = encoded(parts)
-    expected = [tuple(record) for record in decode_records(buffer)]
+    expected: list[tuple[Any, ...]] = [tuple(record) for record in decode_records(buffer)]
     assert [plain(row) for row in rows(buffer)] == expected
     wanted = Slice("t", 0, start, start + size)
     inside = [record for record in expected if start <= record[0] < start + size]
@@ -87,7 +87,7 @@ def test_equal_to_the_plain_decoder(parts: list[Any], start: int, size: int) -> 
 @pytest.mark.parametrize("codec", Compression)
 def test_long_batches_of_equal_and_of_odd_sizes(sizes: tuple[int, ...], codec: Compression) -> None:
     dice = random.Random(len(sizes))
-    records = [
+    records: Any = [
         (1000 + n, b"%d" % n if n % 3 else None, dice.randbytes(dice.choice(sizes)), [])
         for n in range(700)
     ]

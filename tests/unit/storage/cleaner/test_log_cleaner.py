@@ -15,6 +15,7 @@ from minikafka.protocol.records.builder import build_batch
 from minikafka.storage.checkpoints import CLEANER_OFFSET, decode_offsets
 from minikafka.storage.cleaner.log_cleaner import LogCleanerConfig
 from minikafka.storage.directories.log_manager import LogManager, LogManagerConfig
+from minikafka.storage.log.segment import LogSegment
 from minikafka.storage.log.unified_log import LogConfig, UnifiedLog
 from tests.support.compaction import committed_records, latest
 from tests.support.logs import NOW
@@ -120,7 +121,8 @@ async def test_one_damaged_log_does_not_stop_the_others(lab: Lab) -> None:
     a, b = await lab.log(A, 60), await lab.log(B)
     metrics = Metrics()
     lab.cleaner.register(metrics)
-    file = lab.files.open(a.segments.base_offsets and a.segments.first.path)  # type: ignore[union-attr]
+    assert a.segments.first is not None
+    file = lab.files.open(a.segments.first.path)
     file.write(b"\xff", 200)
     while await lab.cleaner.clean_filthiest():
         pass
@@ -177,7 +179,7 @@ def when_reading(
 ) -> None:
     """Call ``act`` while the cleaner waits for its ``nth`` read of a segment."""
     count = 0
-    read = type(log.segments.first).read_cold
+    read = LogSegment.read_cold
 
     async def slow(segment: Any, length: int, position: int) -> bytes:
         nonlocal count
@@ -272,13 +274,11 @@ async def test_pausing_ends_it_and_keeps_it_away(lab: Lab, monkeypatch: pytest.M
     log = await lab.log(A)
     async with asyncio.TaskGroup() as tasks:
         pauses: list[asyncio.Task[None]] = []
-        when_reading(
-            lab,
-            monkeypatch,
-            log,
-            2,
-            lambda: pauses.append(tasks.create_task(lab.cleaner.pause(A))) or asyncio.sleep(0),
-        )
+
+        async def pause() -> None:
+            pauses.append(tasks.create_task(lab.cleaner.pause(A)))
+
+        when_reading(lab, monkeypatch, log, 2, pause)
         await lab.cleaner.clean_filthiest()
     assert log.cleaned_offset is None
     assert not await lab.cleaner.clean_filthiest()
@@ -307,7 +307,7 @@ async def test_throttled_by_bytes_a_second(monkeypatch: pytest.MonkeyPatch) -> N
     lab = Lab(io_max_bytes_per_second=1000.0)
     await lab.manager.start()
     log = await lab.log(A)
-    read = type(log.segments.first).read_cold
+    read = LogSegment.read_cold
 
     async def slow(segment: Any, length: int, position: int) -> bytes:
         lab.clock.now_ms += 100

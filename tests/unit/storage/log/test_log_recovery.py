@@ -1,6 +1,7 @@
 """Logs that were not closed: torn tails at every byte, flipped bits, missing and stale files."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from minikafka.storage.names import file_name
 from tests.support.logs import DIRECTORY, batch, batches_of, load, new_log, values_of
 from tests.support.memory_files import MemoryFiles
 
-CONFIG = {"index_interval_bytes": 100, "segment_bytes": 600}
+CONFIG: dict[str, Any] = {"index_interval_bytes": 100, "segment_bytes": 600}
 VALUES = [bytes([65 + n]) * (5 + 7 * n) for n in range(5)]
 
 

@@ -178,7 +178,7 @@ def test_a_follower_divides_what_segments_were_larger_for() -> None:
     assert info.size_bytes == sum(map(len, batches))
     assert log.segments.base_offsets == [0, 2, 3]
     assert log.log_end_offset == 5
-    assert [log.read(n, 1, 5, True).records + b"" for n in range(5)] == batches
+    assert [bytes(log.read(n, 1, 5, True).records) for n in range(5)] == batches
 
 
 def test_a_follower_takes_batches_as_they_are() -> None:
@@ -190,7 +190,7 @@ def test_a_follower_takes_batches_as_they_are() -> None:
     assert (info.max_timestamp, info.offset_of_max_timestamp) == (50, 3)
     assert info.leader_epoch == 2
     assert log.epochs.cache.entries == [(1, 3), (2, 4)]
-    assert log.read(4, 1000, 6, True).records + b"" == data[len(batch(b"a")) :]
+    assert bytes(log.read(4, 1000, 6, True).records) == data[len(batch(b"a")) :]
 
 
 def test_a_follower_may_be_sent_nothing() -> None:

@@ -1,10 +1,12 @@
 """Reading: bounds, sizes, whole batches, places remembered, times, cold reads, truncation."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.ports import Buffer
 from minikafka.protocol.records.batch import parse_batches
 from minikafka.protocol.records.compression import Compression
 from minikafka.storage.log.unified_log import LogHome, NoHome, UnifiedLog
@@ -15,13 +17,14 @@ SIZE = len(batch(bytes(50)))
 
 
 def log_of(count: int = 10, home: LogHome | None = None, **config: int) -> UnifiedLog:
-    log = new_log(home=home, **{"index_interval_bytes": 200, **config})
+    settings: dict[str, Any] = {"index_interval_bytes": 200, **config}
+    log = new_log(home=home, **settings)
     for n in range(count):
         log.append_as_leader(batch(bytes([n]) * 50, at_ms=NOW + n), 0, NOW)
     return log
 
 
-def offsets(records: bytes) -> list[int]:
+def offsets(records: Buffer) -> list[int]:
     return [b.base_offset for b in parse_batches(records)]
 
 
