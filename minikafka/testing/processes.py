@@ -82,7 +82,11 @@ class ClusterProcesses:
                 command, stdout=subprocess.PIPE, stderr=stderr, text=True, start_new_session=True
             )
         assert self._up.stdout is not None
-        found = READY.match(self._up.stdout.readline())
+        try:
+            found = READY.match(self._up.stdout.readline())
+        except BaseException:  # Ctrl-C, too: nobody else would stop it
+            self.stop()
+            raise
         if found is None:
             self.stop()
             return False

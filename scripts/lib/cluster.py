@@ -77,11 +77,14 @@ class Cluster:
             stderr = stack.enter_context(self.stderr.open("wb")) if self.stderr else None
             self._up = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True)
         assert self._up.stdout is not None
-        line = self._up.stdout.readline()
-        match = READY.match(line)
-        if not match:
+        try:
+            line = self._up.stdout.readline()
+            match = READY.match(line)
+            if not match:
+                raise RuntimeError(f"the cluster did not start: {line or 'no output'}")
+        except BaseException:  # Ctrl-C, too: nobody else would stop it
             self.stop()
-            raise RuntimeError(f"the cluster did not start: {line or 'no output'}")
+            raise
         self.seconds_to_ready = time.monotonic() - started
         self.bootstrap, self.zookeeper = match.groups()
         return self
@@ -114,7 +117,7 @@ class Cluster:
         self._restarted.append(process)
 
     def stop(self) -> None:
-        """Stop everything in order; whoever hangs is killed."""
+        """Stop everything in order; kill what hangs."""
         processes: list[subprocess.Popen[Any]] = list(self._restarted)
         if self._up:
             processes.append(self._up)

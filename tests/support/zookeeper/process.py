@@ -88,8 +88,8 @@ def running_zookeeper(port: int | None = None) -> Iterator[ZookeeperProcess]:
     """A server on a temporary directory, gone afterwards."""
     with tempfile.TemporaryDirectory(prefix="zookeeper-") as folder:
         server = ZookeeperProcess(Path(folder), port)
-        server.start()
         try:
+            server.start()
             yield server
         finally:
             server.kill()

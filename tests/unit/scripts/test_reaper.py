@@ -1,0 +1,103 @@
+"""The reaper of scripts: nothing that a command starts survives it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import psutil
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+
+# A process in a session of its own that ignores signals, and below it an orphan of the same kind.
+STUBBORN = """
+import os, signal, sys, time
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    signal.signal(number, signal.SIG_IGN)
+os.setsid()
+child = os.fork()
+if not child and sys.argv[1] == "orphan":
+    print(os.getpid(), flush=True)
+    time.sleep(600)
+if sys.argv[1] == "orphan":
+    sys.exit()
+print(os.getpid(), flush=True)
+time.sleep(600)
+"""
+COMMAND = """
+import subprocess, sys, time
+for kind in ("orphan", "child"):
+    subprocess.Popen([sys.executable, "-c", sys.argv[1], kind])
+print("started", flush=True)
+if sys.argv[2] == "wait":
+    time.sleep(600)
+while not sys.stdin.readline():
+    pass
+sys.exit(3)
+"""
+
+
+def reaper(*options: str, then: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [
+            *(sys.executable, "-m", "scripts.lib.reaper", *options),
+            *(sys.executable, "-c", COMMAND, STUBBORN, then),
+        ],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def started(process: subprocess.Popen[str]) -> list[int]:
+    """The pids of those in sessions of their own."""
+    assert process.stdout is not None
+    lines = [process.stdout.readline().strip() for _ in range(4)]
+    return [int(line) for line in lines if line != "started"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux gives orphans to a subreaper")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_command_leaves_no_process(number: signal.Signals) -> None:
+    with reaper(then="wait") as process:
+        pids = started(process)
+        assert len(pids) == 3
+        assert all(psutil.pid_exists(pid) for pid in pids)
+        process.send_signal(number)
+        assert process.wait(60) != 0
+        assert not any(psutil.pid_exists(pid) for pid in pids)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux gives orphans to a subreaper")
+def test_a_finished_command_leaves_no_process_and_its_status_is_kept() -> None:
+    with reaper(then="end") as process:
+        pids = started(process)
+        assert process.stdin is not None
+        process.stdin.write("now\n")
+        process.stdin.flush()
+        assert process.wait(60) == 3
+        assert not any(psutil.pid_exists(pid) for pid in pids)
+        assert process.stderr is not None
+        assert "ending what was left running" in process.stderr.read()
+
+
+def test_temporary_files_go_with_the_command() -> None:
+    make = "import tempfile; print(tempfile.mkdtemp(), flush=True)"
+    done = subprocess.run(
+        [sys.executable, "-m", "scripts.lib.reaper", "--own-temporary", sys.executable, "-c", make],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    made = Path(done.stdout.strip())
+    assert made.parent.parent == Path(tempfile.gettempdir())
+    assert not made.parent.exists()
+    assert os.environ.get("TMPDIR", "") != str(made.parent)
