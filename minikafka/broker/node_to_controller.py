@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from minikafka.broker.metadata.cache import MetadataCache
+from minikafka.core.backoff import ExponentialBackoff
 from minikafka.kernel.events import EventLog, event_log
 from minikafka.kernel.ports import Clock, Entropy, Network
-from minikafka.network.backoff import ExponentialBackoff
 from minikafka.network.channel import Channel, ChannelConfig
 from minikafka.protocol.schema import Message
 
@@ -125,7 +125,7 @@ class NodeToController:
             except (ConnectionError, TimeoutError) as error:
                 self._log.info("controller_not_reached", error=str(error), attempts=attempts + 1)
                 self._disconnect()
-            await self._clock.sleep(self._backoff.delay_ms(attempts, self._entropy))
+            await self._clock.sleep(self._backoff.delay_ms(attempts, self._entropy.random()))
             attempts += 1
 
     async def _connect(self, timeout_ms: int) -> Channel:

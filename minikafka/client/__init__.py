@@ -7,19 +7,19 @@ from minikafka.client.consumer.consumer import (
     Consumer,
     ConsumerConfig,
     ConsumerRecord,
-    OffsetAndMetadata,
     RebalanceListener,
 )
 from minikafka.client.consumer.truncation import LogTruncationError
-from minikafka.client.group_offsets import GroupMetadata
-from minikafka.client.offsets import (
+from minikafka.client.producer.producer import Producer, ProducerConfig, RecordMetadata
+from minikafka.client.serialization import RecordDeserializationError
+from minikafka.core.client.offsets import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     MAX_TIMESTAMP,
+    GroupMetadata,
+    OffsetAndMetadata,
     OffsetAndTimestamp,
 )
-from minikafka.client.producer.producer import Producer, ProducerConfig, RecordMetadata
-from minikafka.client.serialization import RecordDeserializationError
 
 __all__ = [
     "EARLIEST_TIMESTAMP",

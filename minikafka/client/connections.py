@@ -8,11 +8,11 @@ from functools import partial
 from typing import Any
 
 from minikafka.client.config import ClientConfig, parse_bootstrap_servers
-from minikafka.core.client.answers import choose_version
+from minikafka.core.backoff import ExponentialBackoff
+from minikafka.core.client.calls import choose_version
 from minikafka.core.client.cluster_view import Node
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import World
-from minikafka.network.backoff import ExponentialBackoff
 from minikafka.network.channel import Channel, ChannelConfig
 from minikafka.protocol.messages.api_versions import ApiVersionsRequest
 from minikafka.protocol.schema import Message
@@ -98,10 +98,10 @@ class Connections:
         node_id: int,
         message: Message,
         *,
-        at_most: int | None = None,
+        highest_version: int | None = None,
         timeout_ms: int | None = None,
     ) -> Any:
-        """The answer, in the highest version that both sides speak, not above ``at_most``.
+        """The answer, in the highest version that both sides speak, not above ``highest_version``.
         ``timeout_ms`` (else ``request_timeout_ms``) includes connecting, if we are not connected.
 
         Raises KafkaError: NETWORK_EXCEPTION (not connected, or connection lost: the request may
@@ -110,7 +110,9 @@ class Connections:
         clock = self._world.clock
         deadline_ms = clock.monotonic_ms() + (timeout_ms or self._config.request_timeout_ms)
         try:
-            channel, version = await self._channel_for(node_id, message, at_most, deadline_ms)
+            channel, version = await self._channel_for(
+                node_id, message, highest_version, deadline_ms
+            )
             left_ms = max(1, deadline_ms - clock.monotonic_ms())
             answer = await channel.request(message, version, left_ms)
         except OSError as error:
@@ -206,7 +208,7 @@ class Connections:
         return (link.failures > 0, not link.is_open, link.failures)
 
     async def _channel_for(
-        self, node_id: int, message: Message, at_most: int | None, deadline_ms: int
+        self, node_id: int, message: Message, highest_version: int | None, deadline_ms: int
     ) -> tuple[Channel, int]:
         link = self._link(node_id)
         if link is None:
@@ -217,7 +219,9 @@ class Connections:
         spec = message.SPEC
         assert spec.api_key is not None
         version = choose_version(
-            (spec.versions.first, spec.versions.last), link.versions.get(spec.api_key), at_most
+            (spec.versions.first, spec.versions.last),
+            link.versions.get(spec.api_key),
+            highest_version,
         )
         if version is None:
             raise KafkaError(
@@ -265,7 +269,7 @@ class Connections:
         try:
             channel = await self._open(link)
         except OSError:
-            delay_ms = self._backoff.delay_ms(link.failures, self._world.entropy)
+            delay_ms = self._backoff.delay_ms(link.failures, self._world.entropy.random())
             link.failures += 1
             link.retry_at_ms = clock.monotonic_ms() + delay_ms
             raise

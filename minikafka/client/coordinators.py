@@ -1,59 +1,59 @@
-"""Who coordinates a group or a transactional id; asking that broker, over all changes."""
+"""Calls to the coordinators of groups and of transactional ids."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from minikafka.client.session import ClusterSession, raise_for
-from minikafka.kernel.errors import ErrorCode
-from minikafka.protocol.messages.find_coordinator import FindCoordinatorRequest
-from minikafka.protocol.schema import Message
+from minikafka.client.session import ClusterSession
+from minikafka.core.client.calls import CoordinatorCall, CoordinatorKey
+from minikafka.core.client.coordinator_calls import find_coordinator
+from minikafka.core.client.errors import LOST_COORDINATOR
+from minikafka.kernel.errors import KafkaError
 
-T = TypeVar("T")
-
-GROUP, TRANSACTION = 0, 1  # the types of coordinators
-ONE_KEY_VERSION = 3  # later ones name several keys, with no gain here
+R = TypeVar("R")
 
 
-async def find_coordinator(
-    session: ClusterSession, key: str, deadline_ms: int, kind: int = GROUP
+class Coordinators:
+    """The coordinators that one client has found; each is looked up again when it is lost."""
+
+    def __init__(self, session: ClusterSession) -> None:
+        self._session = session
+        self._found: dict[CoordinatorKey, int] = {}
+
+    async def call(self, call: CoordinatorCall[R], deadline_ms: int) -> R:
+        """Carry out a call, retrying retriable errors until the deadline. Raises KafkaError."""
+
+        async def attempt() -> R:
+            try:
+                node_id = await self.find(call.coordinator, deadline_ms)
+                return await self._session.call(node_id, call, deadline_ms)
+            except KafkaError as error:
+                if error.code in LOST_COORDINATOR:
+                    self._found.pop(call.coordinator, None)
+                raise
+
+        return await self._session.retrying(attempt, deadline_ms)
+
+    async def find_retrying(self, key: CoordinatorKey, deadline_ms: int) -> int:
+        """Return the coordinator's broker id, retrying until the deadline. Raises KafkaError."""
+        return await self._session.retrying(lambda: self.find(key, deadline_ms), deadline_ms)
+
+    async def find(self, key: CoordinatorKey, deadline_ms: int) -> int:
+        """Return the coordinator's broker id. One attempt; raises KafkaError."""
+        if key not in self._found:
+            self._found[key] = await look_up_coordinator(self._session, key, deadline_ms)
+        return self._found[key]
+
+
+async def look_up_coordinator(
+    session: ClusterSession, key: CoordinatorKey, deadline_ms: int
 ) -> int:
-    """The broker that any broker names, once its address is known. Raises KafkaError; to be
-    retried."""
-    answer = await session.connections.request(
-        session.connections.any_node(),
-        FindCoordinatorRequest(key, kind),
-        at_most=ONE_KEY_VERSION,
-        timeout_ms=session.timeout_ms(deadline_ms),
-    )
-    raise_for(ErrorCode(answer.error_code), answer.error_message)
-    broker_id = int(answer.node_id)
+    """Ask any broker for the coordinator, and wait until the metadata hold its address. One
+    attempt; raises KafkaError."""
+    call = find_coordinator(key)
+    node = await session.call(session.connections.any_node(), call, deadline_ms)
     return await session.metadata.wait_until(
-        lambda view: broker_id if broker_id in view.nodes else None,
+        lambda view: node.id if node.id in view.nodes else None,
         session.remaining_ms(deadline_ms),
-        f"broker {broker_id}",
+        f"broker {node.id}",
     )
-
-
-async def request_coordinator(
-    session: ClusterSession,
-    group_id: str,
-    message: Message,
-    deadline_ms: int,
-    read: Callable[[Any], T],
-    at_most: int | None = None,
-) -> T:
-    """What ``read`` makes of the coordinator's answer; it raises KafkaError for an error in it, and
-    what is retriable is asked again of whoever coordinates then."""
-
-    async def attempt() -> T:
-        broker_id = await find_coordinator(session, group_id, deadline_ms)
-        timeout_ms = session.timeout_ms(deadline_ms)
-        return read(
-            await session.connections.request(
-                broker_id, message, at_most=at_most, timeout_ms=timeout_ms
-            )
-        )
-
-    return await session.retrying(attempt, deadline_ms)

@@ -9,13 +9,12 @@ from typing import TypeVar
 from minikafka.client.config import ClientConfig
 from minikafka.client.connections import Connections
 from minikafka.client.waiting import wait_for_event
-from minikafka.core.client.answers import STALE_METADATA
-from minikafka.core.client.cluster_view import ClusterView, TopicView, merge
+from minikafka.core.backoff import ExponentialBackoff
+from minikafka.core.client.cluster_view import ClusterView, TopicView, merge, metadata_request
+from minikafka.core.client.errors import STALE_METADATA
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import World
-from minikafka.network.backoff import ExponentialBackoff
-from minikafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 T = TypeVar("T")
 
@@ -151,17 +150,17 @@ class Metadata:
                 self._needed.set()
             else:
                 failures = 0
-            delay_ms = self._backoff.delay_ms(max(0, failures - 1), self._world.entropy)
+            delay_ms = self._backoff.delay_ms(max(0, failures - 1), self._world.entropy.random())
             await wait_for_event(self._urgent, delay_ms)
 
     async def _update(self) -> None:
         names, everything = sorted(self._topics), self._all_topics
-        request = MetadataRequest(
-            topics=None if everything else [MetadataRequestTopic(name=name) for name in names],
-            allow_auto_topic_creation=self._config.allow_auto_create_topics and not everything,
+        request = metadata_request(
+            None if everything else names,
+            self._config.allow_auto_create_topics and not everything,
         )
-        answer = await self._connections.request_any(request)
-        self.view = merge(self.view, answer, () if everything else self._topics)
+        response = await self._connections.request_any(request)
+        self.view = merge(self.view, response, () if everything else self._topics)
         self.knows_all = everything
         self._connections.set_nodes(self.view.nodes)
         self._last_error = None

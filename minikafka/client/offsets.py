@@ -1,43 +1,18 @@
-"""Looks up offsets by timestamp, at whichever brokers lead the partitions."""
+"""Looks up offsets by timestamp at the leaders of the partitions."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping
-from typing import NamedTuple, TypeAlias
 
 from minikafka.client.session import ClusterSession
-from minikafka.core.client.positions import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-from minikafka.kernel.cluster import CONSUMER_REPLICA_ID, TopicPartition
+from minikafka.core.client import list_offsets_call
+from minikafka.core.client.calls import raise_gravest
+from minikafka.core.client.cluster_view import group_by_leader
+from minikafka.core.client.list_offsets_call import ListedOffsets
+from minikafka.core.client.offsets import OffsetAndTimestamp
+from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.kernel.grouping import grouped
-from minikafka.protocol.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
-
-__all__ = [
-    "EARLIEST_TIMESTAMP",
-    "LATEST_TIMESTAMP",
-    "MAX_TIMESTAMP",
-    "OffsetAndTimestamp",
-    "list_offsets",
-    "look_up_once",
-]
-
-MAX_TIMESTAMP = -3
-
-
-class OffsetAndTimestamp(NamedTuple):
-    """``offset`` -1: no record is as late as the timestamp asked for."""
-
-    offset: int
-    timestamp: int
-    leader_epoch: int
-
-
-Found: TypeAlias = dict[TopicPartition, OffsetAndTimestamp]
 
 
 async def list_offsets(
@@ -45,56 +20,55 @@ async def list_offsets(
     timestamps: Mapping[TopicPartition, int],
     deadline_ms: int,
     isolation_level: int = 0,
-) -> Found:
-    """The first offset at or after each timestamp (or EARLIEST, LATEST, MAX_TIMESTAMP).
+) -> dict[TopicPartition, OffsetAndTimestamp]:
+    """Return the first offset at or after each timestamp (or EARLIEST, LATEST, MAX_TIMESTAMP).
 
-    Raises KafkaError for what is not retriable, and when the deadline passes.
+    Raises KafkaError for final errors, and when the deadline passes.
     """
-    found: Found = {}
+    found: dict[TopicPartition, OffsetAndTimestamp] = {}
 
     async def attempt() -> None:
         missing = {tp: at for tp, at in timestamps.items() if tp not in found}
         await _wait_for_a_leader(session, missing, deadline_ms)
-        answers, errors = await look_up_once(session, missing, deadline_ms, isolation_level)
-        found.update(answers)
-        if errors:
-            raise next((error for error in errors if not error.code.retriable), errors[0])
+        listed = await list_offsets_once(session, missing, deadline_ms, isolation_level)
+        found.update(listed.found)
+        raise_gravest(listed.errors)
 
     await session.retrying(attempt, deadline_ms)
     return found
 
 
-async def look_up_once(
+async def list_offsets_once(
     session: ClusterSession,
     timestamps: Mapping[TopicPartition, int],
     deadline_ms: int,
     isolation_level: int,
-) -> tuple[Found, list[KafkaError]]:
-    """Ask every leader that is known, once. What is missing is explained by the errors."""
-    by_leader: dict[int, dict[TopicPartition, int]] = {}
-    errors: list[KafkaError] = []
-    for tp in sorted(timestamps):
-        leader = session.metadata.view.leaders.get(tp)
-        if leader is None:
-            errors.append(KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, str(tp)))
-        else:
-            by_leader.setdefault(leader, {})[tp] = timestamps[tp]
-    found: Found = {}
-    for answers, failed in await asyncio.gather(
-        *(
-            _ask(session, leader, wanted, isolation_level, deadline_ms)
-            for leader, wanted in sorted(by_leader.items())
-        )
+) -> ListedOffsets:
+    """Send one request to each known leader. ``errors`` explain what was not found."""
+    view = session.metadata.view
+    groups = group_by_leader(timestamps, view.leaders)
+    found: dict[TopicPartition, OffsetAndTimestamp] = {}
+    errors = [KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, str(tp)) for tp in groups.leaderless]
+
+    async def request(leader: int, wanted: Mapping[TopicPartition, int]) -> ListedOffsets:
+        try:
+            call = list_offsets_call.list_offsets(wanted, view, isolation_level)
+            return await session.call(leader, call, deadline_ms)
+        except KafkaError as error:
+            return ListedOffsets({}, [error])
+
+    for listed in await asyncio.gather(
+        *(request(*row) for row in sorted(groups.by_leader.items()))
     ):
-        found.update(answers)
-        errors.extend(failed)
-    return found, errors
+        found.update(listed.found)
+        errors.extend(listed.errors)
+    return ListedOffsets(found, errors)
 
 
 async def _wait_for_a_leader(
     session: ClusterSession, partitions: Collection[TopicPartition], deadline_ms: int
 ) -> None:
-    """Of any of them. Raises KafkaError."""
+    """Wait until any of the partitions has a leader. Raises KafkaError."""
     if not partitions:
         return
     session.metadata.add_topics({tp.topic for tp in partitions})
@@ -103,46 +77,3 @@ async def _wait_for_a_leader(
         session.remaining_ms(deadline_ms),
         f"leader of {next(iter(partitions))}",
     )
-
-
-async def _ask(
-    session: ClusterSession,
-    leader: int,
-    timestamps: Mapping[TopicPartition, int],
-    isolation_level: int,
-    deadline_ms: int,
-) -> tuple[Found, list[KafkaError]]:
-    """The answers of one broker, and what went wrong."""
-    rows: list[tuple[str, ListOffsetsPartition]] = []
-    for tp, timestamp in timestamps.items():
-        view = session.metadata.view.partition(tp)
-        row = ListOffsetsPartition(
-            partition_index=tp.partition,
-            current_leader_epoch=-1 if view is None else view.leader_epoch,
-            timestamp=timestamp,
-        )
-        rows.append((tp.topic, row))
-    request = ListOffsetsRequest(
-        replica_id=CONSUMER_REPLICA_ID,
-        isolation_level=isolation_level,
-        topics=[
-            ListOffsetsTopic(name=name, partitions=of_topic)
-            for name, of_topic in grouped(rows).items()
-        ],
-    )
-    try:
-        timeout_ms = min(session.config.request_timeout_ms, session.remaining_ms(deadline_ms))
-        answer = await session.connections.request(leader, request, timeout_ms=timeout_ms)
-    except KafkaError as error:
-        return {}, [error]
-    found: Found = {}
-    errors: list[KafkaError] = []
-    for topic in answer.topics:
-        for row in topic.partitions:
-            tp = TopicPartition(topic.name, row.partition_index)
-            code = ErrorCode(row.error_code)
-            if code is ErrorCode.NONE:
-                found[tp] = OffsetAndTimestamp(row.offset, row.timestamp, row.leader_epoch)
-            else:
-                errors.append(KafkaError(code, str(tp)))
-    return found, errors

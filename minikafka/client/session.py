@@ -1,4 +1,4 @@
-"""What every kind of client is built on: connections, metadata, and retries until a deadline."""
+"""The session that producer, consumer and admin client share: connections, metadata, retries."""
 
 from __future__ import annotations
 
@@ -12,24 +12,26 @@ from typing import Any, Self, TypeVar
 from minikafka.client.config import ClientConfig
 from minikafka.client.connections import Connections
 from minikafka.client.metadata import Metadata
+from minikafka.core.backoff import ExponentialBackoff
+from minikafka.core.client.calls import Call
 from minikafka.core.client.cluster_view import ClusterView
-from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.core.client.errors import Retries
+from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.ports import World
-from minikafka.network.backoff import ExponentialBackoff
 from minikafka.protocol.schema import Message
 
 T = TypeVar("T")
 
 
 class ClusterSession:
-    """One client's dealings with one cluster."""
+    """The connections and the metadata of one client of one cluster."""
 
     def __init__(self, world: World, config: ClientConfig) -> None:
         self.world = world
         self.config = config
         self.connections = Connections(world, config)
         self.metadata = Metadata(world, self.connections, config)
-        self.backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
         self.metadata.start(tasks)
@@ -42,7 +44,7 @@ class ClusterSession:
         await self.connections.wait_closed()
 
     def deadline_ms(self, timeout_ms: int | None = None) -> int:
-        """The end of ``timeout_ms`` from now, or of ``default_api_timeout_ms``."""
+        """Return the time ``timeout_ms`` (else ``default_api_timeout_ms``) from now."""
         if timeout_ms is None:
             timeout_ms = self.config.default_api_timeout_ms
         return self.world.clock.monotonic_ms() + timeout_ms
@@ -51,26 +53,51 @@ class ClusterSession:
         return max(1, deadline_ms - self.world.clock.monotonic_ms())
 
     def timeout_ms(self, deadline_ms: int) -> int:
-        """Of a request: ``request_timeout_ms``, but not beyond the deadline."""
+        """Return a request's time-out: ``request_timeout_ms``, but not beyond the deadline."""
         return min(self.config.request_timeout_ms, self.remaining_ms(deadline_ms))
 
+    def backoff_ms(self, failures: int) -> int:
+        """Return how long to wait before the next attempt, after ``failures`` failures before."""
+        return self._backoff.delay_ms(failures, self.world.entropy.random())
+
     async def retrying(self, attempt: Callable[[], Awaitable[T]], deadline_ms: int) -> T:
-        """What ``attempt`` returns; retriable KafkaErrors are tried again until the deadline."""
-        failures = 0
+        """Return the result of ``attempt``, repeating it after retriable KafkaErrors until the
+        deadline. Raises the last error."""
+        clock, retries = self.world.clock, Retries(self._backoff)
         while True:
             try:
                 return await attempt()
             except KafkaError as error:
-                delay_ms = self.backoff.delay_ms(failures, self.world.entropy)
-                late = self.world.clock.monotonic_ms() + delay_ms >= deadline_ms
-                if late or not error.code.retriable:
+                draw = self.world.entropy.random()
+                delay_ms = retries.next_delay_ms(
+                    error.code, clock.monotonic_ms(), deadline_ms, draw
+                )
+                if delay_ms is None:
                     raise
                 self.metadata.note_error(error.code)
-            failures += 1
-            await self.world.clock.sleep(delay_ms)
+            await clock.sleep(delay_ms)
+
+    async def call(self, node_id: int, call: Call[T], deadline_ms: int) -> T:
+        """Carry out a call to a broker once. Raises KafkaError."""
+        return await self.call_within(node_id, call, self.timeout_ms(deadline_ms))
+
+    async def call_within(self, node_id: int, call: Call[T], timeout_ms: int) -> T:
+        """As ``call``, with a time-out of its own. Raises KafkaError."""
+        response = await self.connections.request(
+            node_id, call.request, highest_version=call.highest_version, timeout_ms=timeout_ms
+        )
+        return call.read(response)
+
+    async def call_any(self, call: Call[T], deadline_ms: int) -> T:
+        """Carry out a call to any broker, perhaps to several at once, once. Raises KafkaError."""
+        response = await self.connections.request_any(
+            call.request, timeout_ms=self.timeout_ms(deadline_ms)
+        )
+        return call.read(response)
 
     async def request_any(self, message: Message, deadline_ms: int) -> Any:
-        """The answer of any broker, of several perhaps. Raises KafkaError."""
+        """Return the response of any broker, retrying until the deadline. Several brokers may get
+        the request. Raises KafkaError."""
 
         async def attempt() -> Any:
             return await self.connections.request_any(
@@ -80,7 +107,7 @@ class ClusterSession:
         return await self.retrying(attempt, deadline_ms)
 
     async def request_controller(self, message: Message, deadline_ms: int) -> Any:
-        """One answer of the controller, whoever that is now. Raises KafkaError; to be retried."""
+        """Send a request to the current controller, once. Raises KafkaError."""
 
         def known(view: ClusterView) -> int | None:
             return view.controller_id if view.controller_id in view.nodes else None
@@ -94,7 +121,7 @@ class ClusterSession:
 
 
 class Client(ABC):
-    """A client as an ``async with`` block, or by ``start`` in a task group of the caller's."""
+    """A client: an ``async with`` block, or ``start`` in a task group of the caller's."""
 
     def __init__(self, world: World, config: ClientConfig) -> None:
         self.session = ClusterSession(world, config)
@@ -102,14 +129,14 @@ class Client(ABC):
 
     @abstractmethod
     async def start(self, tasks: asyncio.TaskGroup) -> None:
-        """Begin. Returns without waiting for a broker."""
+        """Start the tasks. Returns without waiting for a broker."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Finish what was promised, end the tasks, hang up. Idempotent."""
+        """Finish accepted work, end the tasks, close the connections. Idempotent."""
 
     async def abort(self) -> None:
-        """As ``close``, without finishing anything."""
+        """End the tasks and close the connections without finishing accepted work."""
         await self.close()
 
     async def __aenter__(self) -> Self:
@@ -125,7 +152,7 @@ class Client(ABC):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Cancelled while it closes, it leaves nothing running."""
+        """Close, or abort after an exception. When cancelled meanwhile, no task is left running."""
         assert self._stack is not None
         try:
             if error is None:
@@ -140,9 +167,3 @@ class Client(ABC):
             await self._stack.aclose()
             raise
         await self._stack.aclose()
-
-
-def raise_for(code: ErrorCode, message: str | None = None) -> None:
-    """Raise KafkaError unless ``code`` is NONE."""
-    if code is not ErrorCode.NONE:
-        raise KafkaError(code, message)

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any, Final, NamedTuple, TypeVar
 from uuid import UUID
 
-from minikafka.core.client.answers import STALE_METADATA
+from minikafka.core.client.errors import STALE_METADATA
 from minikafka.kernel.cluster import CONSUMER_REPLICA_ID, INTERNAL_TOPICS, ZERO_UUID, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.grouping import grouped
@@ -139,7 +139,7 @@ class Cluster:
     def request_any(
         self,
         message: Message,
-        at_most: int | None = None,
+        highest_version: int | None = None,
         useful: Callable[[Any], bool] = lambda _: True,
     ) -> Any:
         """The first answer of a broker that is ``useful``. Raises the last KafkaError.
@@ -150,7 +150,7 @@ class Cluster:
         known = [*self._connections, *self._addresses.values(), *self.options.bootstrap_servers]
         for address in sorted(dict.fromkeys(known), key=self._distance):
             try:
-                answer = self._open(address).request(message, at_most)
+                answer = self._open(address).request(message, highest_version)
             except KafkaError as error:
                 failure = error
             else:

@@ -9,7 +9,7 @@ import sys
 from collections import deque
 from typing import Any, Final
 
-from minikafka.core.client.answers import choose_version
+from minikafka.core.client.calls import choose_version
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.buffer import DecodeError
 from minikafka.protocol.headers import RequestHeader, decode_response, encode_request
@@ -61,12 +61,14 @@ class Connection:
             raise KafkaError(code, f"{self.peer} tells no versions")
         self._versions = {r.api_key: (r.min_version, r.max_version) for r in answer.api_keys}
 
-    def version_for(self, message: Message, at_most: int | None = None) -> int:
+    def version_for(self, message: Message, highest_version: int | None = None) -> int:
         """Raises KafkaError UNSUPPORTED_VERSION."""
         spec = message.SPEC
         assert spec.api_key is not None
         version = choose_version(
-            (spec.versions.first, spec.versions.last), self._versions.get(spec.api_key), at_most
+            (spec.versions.first, spec.versions.last),
+            self._versions.get(spec.api_key),
+            highest_version,
         )
         if version is None:
             raise KafkaError(
@@ -75,19 +77,19 @@ class Connection:
             )
         return version
 
-    def send(self, message: Message, at_most: int | None = None) -> None:
-        """Send in the highest version that both sides speak, not above ``at_most``."""
-        self._send(message, self.version_for(message, at_most))
+    def send(self, message: Message, highest_version: int | None = None) -> None:
+        """Send in the highest version that both sides speak, not above ``highest_version``."""
+        self._send(message, self.version_for(message, highest_version))
 
     def send_and_forget(self, message: Message) -> None:
         """What has no answer: Produce with acks=0."""
         self._send(message, self.version_for(message))
         self._waiting.pop()
 
-    def request(self, message: Message, at_most: int | None = None) -> Any:
+    def request(self, message: Message, highest_version: int | None = None) -> Any:
         """Send and take the answer; nothing else may be in flight."""
         assert not self._waiting, "answers are awaited"
-        self.send(message, at_most)
+        self.send(message, highest_version)
         return self.receive()
 
     def receive(self) -> Any:

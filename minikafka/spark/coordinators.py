@@ -27,14 +27,16 @@ class Coordinators:
         self._coordinators: dict[tuple[CoordinatorKind, str], int] = {}
 
     def ask(
-        self, kind: CoordinatorKind, key: str, request: Message, at_most: int | None = None
+        self, kind: CoordinatorKind, key: str, request: Message, highest_version: int | None = None
     ) -> Any:
         """The answer, rid of errors. Asked again while a coordinator moves or is busy, for at most
         ``delivery.timeout.ms``; raises KafkaError then, or at once for what does not pass."""
 
         def once() -> Any:
             try:
-                answer = self._cluster.connection(self._find(kind, key)).request(request, at_most)
+                answer = self._cluster.connection(self._find(kind, key)).request(
+                    request, highest_version
+                )
                 for code in _codes(answer):
                     if code is not ErrorCode.NONE:
                         raise KafkaError(code, key)

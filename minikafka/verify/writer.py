@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from minikafka.client.session import ClusterSession, raise_for
+from minikafka.client.session import ClusterSession
+from minikafka.core.client.calls import raise_for
+from minikafka.core.client.transaction_calls import new_producer_id
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.protocol.messages.init_producer_id import InitProducerIdRequest
 from minikafka.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -52,10 +53,8 @@ async def ask_for_identity(session: ClusterSession, deadline_ms: int) -> Identit
     """A new producer id. Raises KafkaError."""
 
     async def attempt() -> Identity:
-        request = InitProducerIdRequest(transactional_id=None)
-        answer = await session.request_any(request, deadline_ms)
-        raise_for(ErrorCode(answer.error_code))
-        return Identity(answer.producer_id, answer.producer_epoch)
+        given = await session.call_any(new_producer_id(), deadline_ms)
+        return Identity(given.producer_id, given.epoch)
 
     return await session.retrying(attempt, deadline_ms)
 

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from minikafka.client import Admin, Consumer
-from minikafka.client.coordinators import request_coordinator
+from minikafka.client.coordinators import Coordinators
+from minikafka.core.client.calls import Call, CoordinatorCall
+from minikafka.core.client.group_calls import group_key
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from minikafka.protocol.messages.offset_commit import OffsetCommitRequest
-from minikafka.protocol.schema import Message
 from minikafka.simulator.cluster import SimCluster
 from tests.support.sim_groups import TOPIC, Reader, simulated, until_shared, write
 
@@ -25,15 +26,15 @@ class LosesCommits:
 
     def __init__(self, consumer: Consumer, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
         assert consumer._group is not None
-        self._ask = consumer._group.member.ask
+        self._call = consumer._group.member.call
         self.left = count
-        monkeypatch.setattr(consumer._group.member, "ask", self)
+        monkeypatch.setattr(consumer._group.member, "call", self)
 
-    async def __call__(self, message: Message, *args: Any, **keys: Any) -> Any:
-        if isinstance(message, OffsetCommitRequest) and self.left:
+    async def __call__(self, call: Call[Any], timeout_ms: int) -> Any:
+        if isinstance(call.request, OffsetCommitRequest) and self.left:
             self.left -= 1
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "lost")
-        return await self._ask(message, *args, **keys)
+        return await self._call(call, timeout_ms)
 
 
 async def committed(consumer: Consumer) -> int:
@@ -123,7 +124,8 @@ def test_who_learns_of_its_end_while_it_gives_up_partitions_is_assigned_new_ones
                 reader.records += await consumer.poll(500)
             session = admin.session
             leave = LeaveGroupRequest("g", members=[MemberIdentity("", "me")])
-            await request_coordinator(session, "g", leave, session.deadline_ms(), lambda _: None)
+            call = CoordinatorCall(leave, lambda _: None, coordinator=group_key("g"))
+            await Coordinators(session).call(call, session.deadline_ms())
             consumer.subscribe([TOPIC], listener=reader.heard)  # gives "u" up, at least
             await write(cluster, 8, 8)
             for _ in range(60):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from minikafka.client import Producer
-from minikafka.client.producer.transactions import TransactionState
+from minikafka.client.producer.transaction_manager import TransactionManagerState
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.messages.end_txn import EndTxnRequest
 from minikafka.protocol.messages.init_producer_id import InitProducerIdRequest
@@ -126,7 +126,7 @@ def test_a_commit_that_is_refused_for_good() -> None:
             refused = await code_of(producer.commit_transaction())
             assert not refused.retriable
             assert producer._transactions is not None
-            assert producer._transactions.state is TransactionState.FATAL
+            assert producer._transactions.state is TransactionManagerState.FATAL
             assert await code_of(producer.abort_transaction()) is refused
         assert await committed(cluster, "t") == []
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TypeAlias
 
 from minikafka.cli.groups.group_text import parse_reset_csv
+from minikafka.client import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from minikafka.client.admin.admin import Admin
-from minikafka.client.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import KafkaError

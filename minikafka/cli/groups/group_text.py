@@ -8,7 +8,8 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from minikafka.client.admin.groups import GroupDescription, GroupListing, GroupOffset
+from minikafka.client import OffsetAndMetadata
+from minikafka.client.admin.groups import GroupDescription, GroupListing
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.grouping import grouped
@@ -41,7 +42,7 @@ class LagRow(NamedTuple):
 
 def lag_rows(
     group: GroupDescription,
-    committed: Mapping[TopicPartition, GroupOffset],
+    committed: Mapping[TopicPartition, OffsetAndMetadata],
     ends: Mapping[TopicPartition, int],
 ) -> list[LagRow]:
     """Those that members own, whose members own most first; then what is committed besides."""

@@ -18,8 +18,9 @@ from minikafka.cli.groups.group_reset import (
     planned_in_file,
 )
 from minikafka.cli.groups.group_timeline import last_evictions, show_timeline
+from minikafka.client import OffsetAndMetadata
 from minikafka.client.admin.admin import Admin
-from minikafka.client.admin.groups import GroupDescription, GroupOffset
+from minikafka.client.admin.groups import GroupDescription
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import ErrorCode, KafkaError
@@ -221,7 +222,7 @@ async def _commit(admin: Admin, group_id: str, offsets: Offsets) -> int:
     """The number of partitions that were refused."""
     if not offsets:
         return 0
-    wanted = {partition: GroupOffset(offset) for partition, offset in offsets.items()}
+    wanted = {partition: OffsetAndMetadata(offset) for partition, offset in offsets.items()}
     outcomes = await admin.alter_group_offsets(group_id, wanted)
     refused = {partition: error for partition, error in outcomes.items() if error is not None}
     for partition, error in refused.items():

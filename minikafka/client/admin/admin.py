@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 from uuid import UUID
 
+from minikafka.client.admin.broker_calls import server_timeout_ms
 from minikafka.client.admin.configs import ConfigAdmin
 from minikafka.client.admin.groups import GroupAdmin
 from minikafka.client.admin.log_dirs import (
@@ -19,9 +20,11 @@ from minikafka.client.admin.placement import PlacementAdmin
 from minikafka.client.admin.record_deletion import DeletionOutcome, delete_records
 from minikafka.client.admin.transactions import TransactionAdmin
 from minikafka.client.config import ClientConfig
-from minikafka.client.offsets import OffsetAndTimestamp, list_offsets
-from minikafka.client.session import Client, raise_for
-from minikafka.core.client.cluster_view import Node, TopicView, topic_view
+from minikafka.client.offsets import list_offsets
+from minikafka.client.session import Client
+from minikafka.core.client.calls import error_of, raise_for
+from minikafka.core.client.cluster_view import Node, TopicView, metadata_request, topic_view
+from minikafka.core.client.offsets import OffsetAndTimestamp
 from minikafka.kernel.cluster import ZERO_UUID, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import World
@@ -39,7 +42,6 @@ from minikafka.protocol.messages.create_topics import (
 )
 from minikafka.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from minikafka.protocol.messages.describe_cluster import DescribeClusterRequest
-from minikafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 __all__ = ["Admin", "ClusterDescription", "CreatedTopic", "NewTopic"]
 
@@ -120,7 +122,7 @@ class Admin(Client, ConfigAdmin, PlacementAdmin, GroupAdmin, TransactionAdmin):
         async def attempt() -> None:
             request = CreateTopicsRequest(
                 topics=[_creatable(topic) for topic in waiting.values()],
-                timeout_ms=self._server_timeout_ms(deadline_ms),
+                timeout_ms=server_timeout_ms(self.session, deadline_ms),
                 validate_only=validate_only,
             )
             answer = await self.session.request_controller(request, deadline_ms)
@@ -159,13 +161,11 @@ class Admin(Client, ConfigAdmin, PlacementAdmin, GroupAdmin, TransactionAdmin):
             request = DeleteTopicsRequest(
                 topics=[DeleteTopicState(name=name) for name in waiting],
                 topic_names=list(waiting),
-                timeout_ms=self._server_timeout_ms(deadline_ms),
+                timeout_ms=server_timeout_ms(self.session, deadline_ms),
             )
             answer = await self.session.request_controller(request, deadline_ms)
             for row in answer.responses:
-                code = ErrorCode(row.error_code)
-                failed = code is not ErrorCode.NONE
-                outcomes[row.name or ""] = KafkaError(code, row.error_message) if failed else None
+                outcomes[row.name or ""] = error_of(row.error_code, row.error_message)
             _drop_settled(waiting, outcomes)
 
         await self._until_settled(attempt, waiting, outcomes, deadline_ms)
@@ -195,14 +195,12 @@ class Admin(Client, ConfigAdmin, PlacementAdmin, GroupAdmin, TransactionAdmin):
         async def attempt() -> None:
             request = CreatePartitionsRequest(
                 [_growth(name, count, told.get(name)) for name, count in waiting.items()],
-                self._server_timeout_ms(deadline_ms),
+                server_timeout_ms(self.session, deadline_ms),
                 validate_only,
             )
             answer = await self.session.request_controller(request, deadline_ms)
             for row in answer.results:
-                code = ErrorCode(row.error_code)
-                failed = code is not ErrorCode.NONE
-                outcomes[row.name] = KafkaError(code, row.error_message) if failed else None
+                outcomes[row.name] = error_of(row.error_code, row.error_message)
             _drop_settled(waiting, outcomes)
 
         await self._until_settled(attempt, waiting, outcomes, deadline_ms)
@@ -251,7 +249,7 @@ class Admin(Client, ConfigAdmin, PlacementAdmin, GroupAdmin, TransactionAdmin):
             if error.code is not ErrorCode.UNSUPPORTED_VERSION:  # brokers before 2.8
                 raise
             return await self._describe_cluster_by_metadata(deadline_ms)
-        raise_for(ErrorCode(answer.error_code), answer.error_message)
+        raise_for(answer.error_code, answer.error_message)
         nodes = sorted(Node(b.broker_id, b.host, b.port, b.rack) for b in answer.brokers)
         return ClusterDescription(answer.cluster_id, answer.controller_id, tuple(nodes))
 
@@ -310,21 +308,12 @@ class Admin(Client, ConfigAdmin, PlacementAdmin, GroupAdmin, TransactionAdmin):
         except KafkaError as error:
             outcomes.update(dict.fromkeys(waiting, error))
 
-    def _server_timeout_ms(self, deadline_ms: int) -> int:
-        """Shorter than ours, so that the broker's answer comes before we give up."""
-        remaining_ms = self.session.remaining_ms(deadline_ms)
-        return max(1, min(self.session.config.request_timeout_ms, remaining_ms) * 9 // 10)
-
     async def _topics(self, names: list[str] | None, deadline_ms: int) -> list[TopicView]:
-        wanted = None if names is None else [MetadataRequestTopic(name=name) for name in names]
-        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
-        answer = await self.session.request_any(request, deadline_ms)
+        answer = await self.session.request_any(metadata_request(names), deadline_ms)
         return sorted((topic_view(row) for row in answer.topics), key=lambda topic: topic.name)
 
     async def _describe_cluster_by_metadata(self, deadline_ms: int) -> ClusterDescription:
-        answer = await self.session.request_any(
-            MetadataRequest(topics=[], allow_auto_topic_creation=False), deadline_ms
-        )
+        answer = await self.session.request_any(metadata_request([]), deadline_ms)
         nodes = sorted(Node(b.node_id, b.host, b.port, b.rack) for b in answer.brokers)
         return ClusterDescription(answer.cluster_id, answer.controller_id, tuple(nodes))
 
@@ -359,7 +348,6 @@ def _growth(name: str, count: int, told: list[list[int]] | None) -> CreatePartit
 
 
 def _created(row: CreatableTopicResult) -> CreateOutcome:
-    code = ErrorCode(row.error_code)
-    if code is not ErrorCode.NONE:
-        return KafkaError(code, row.error_message)
-    return CreatedTopic(row.name, row.topic_id, row.num_partitions, row.replication_factor)
+    return error_of(row.error_code, row.error_message) or CreatedTopic(
+        row.name, row.topic_id, row.num_partitions, row.replication_factor
+    )

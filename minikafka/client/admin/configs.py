@@ -1,39 +1,77 @@
-"""The admin client's half that describes and alters configuration."""
+"""The admin client's calls about configuration: describe and alter."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from enum import IntEnum
+from typing import TypeVar
 
-from minikafka.client.session import ClusterSession, raise_for
-from minikafka.core.config_resources import AlterOperation, ConfigSource, ResourceType
+from minikafka.client.session import ClusterSession
+from minikafka.core.client.calls import Call, raise_for
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.messages.alter_configs import (
     AlterableConfig,
     AlterConfigsRequest,
     AlterConfigsResource,
+    AlterConfigsResponse,
 )
 from minikafka.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
 )
 from minikafka.protocol.messages.incremental_alter_configs import (
     IncrementalAlterableConfig,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
+    IncrementalAlterConfigsResponse,
 )
-from minikafka.protocol.schema import Message
 
-# Answers that say nothing of the resource.
-_ASK_AGAIN = (ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NETWORK_EXCEPTION)
+R = TypeVar("R")
+
+# Errors that are retried. Others are final even if the table calls them retriable.
+_NOT_ABOUT_THE_RESOURCE = (
+    ErrorCode.NOT_CONTROLLER,
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.NETWORK_EXCEPTION,
+)
 CLUSTER_DEFAULT = ""  # the name that stands for all brokers
+
+
+class ResourceType(IntEnum):
+    """Kafka's ``ConfigResource.Type``."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+
+
+class ConfigSource(IntEnum):
+    """The source of a value."""
+
+    UNKNOWN = 0
+    DYNAMIC_TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+    DYNAMIC_BROKER_LOGGER_CONFIG = 6
+
+
+class AlterOperation(IntEnum):
+    """Kafka's ``AlterConfigOp.OpType``."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigValue:
-    """One setting. ``synonyms``: what counts, what would count without it, and so on."""
+    """One setting. ``synonyms``: its values by source, from the effective one downwards."""
 
     name: str
     value: str | None
@@ -45,7 +83,7 @@ class ConfigValue:
 
 @dataclass(frozen=True, slots=True)
 class ConfigAlteration:
-    """What is to become of one setting."""
+    """A change of one setting."""
 
     name: str
     value: str | None
@@ -65,28 +103,29 @@ class ConfigAdmin:
         *,
         timeout_ms: int | None = None,
     ) -> dict[str, ConfigValue]:
-        """All settings (or those asked for) of a topic, a broker, or with CLUSTER_DEFAULT of all
-        brokers. Raises KafkaError, BROKER_NOT_AVAILABLE where no broker has that id."""
+        """Return all settings, or those of ``keys``, of a topic, a broker, or with CLUSTER_DEFAULT
+        of all brokers. Raises KafkaError, BROKER_NOT_AVAILABLE where no broker has that id."""
         wanted = None if keys is None else list(keys)
         request = DescribeConfigsRequest(
             [DescribeConfigsResource(resource_type, name, wanted)], include_synonyms=True
         )
-        result = await self._ask_for(resource_type, name, request, timeout_ms)
-        return {row.name: _value(row) for row in result.configs}
+        call = Call(request, _described)
+        return await self._call_for_resource(resource_type, name, call, timeout_ms)
 
     async def topic_configs(
         self, names: Iterable[str], *, timeout_ms: int | None = None
     ) -> dict[str, dict[str, str]]:
-        """What each topic has set otherwise than Kafka's defaults. Raises KafkaError."""
+        """Return the settings of each topic that differ from Kafka's defaults. Raises
+        KafkaError."""
         resources = [
             DescribeConfigsResource(ResourceType.TOPIC, name, configuration_keys=None)
             for name in names
         ]
         request = DescribeConfigsRequest(resources=resources)
-        answer = await self.session.request_any(request, self.session.deadline_ms(timeout_ms))
+        response = await self.session.request_any(request, self.session.deadline_ms(timeout_ms))
         found: dict[str, dict[str, str]] = {}
-        for result in answer.results:
-            raise_for(ErrorCode(result.error_code), result.error_message)
+        for result in response.results:
+            raise_for(result.error_code, result.error_message)
             found[result.resource_name] = {
                 row.name: row.value or ""
                 for row in result.configs
@@ -97,8 +136,8 @@ class ConfigAdmin:
     async def broker_configs(
         self, broker_id: int, keys: Iterable[str], *, timeout_ms: int | None = None
     ) -> dict[str, str | None]:
-        """Settings of one broker, as it tells itself; what it does not know is not there. Raises
-        KafkaError, BROKER_NOT_AVAILABLE where no broker has that id."""
+        """Return settings of one broker, without those that it does not know. Raises KafkaError,
+        BROKER_NOT_AVAILABLE where no broker has that id."""
         found = await self.describe_configs(
             ResourceType.BROKER, str(broker_id), keys, timeout_ms=timeout_ms
         )
@@ -113,13 +152,13 @@ class ConfigAdmin:
         validate_only: bool = False,
         timeout_ms: int | None = None,
     ) -> None:
-        """Replace all that a topic or broker is configured with: what is not named is forgotten.
-        Raises KafkaError, INVALID_CONFIG with the reason."""
+        """Replace all dynamic settings of a topic or broker: those not named are removed. Raises
+        KafkaError, INVALID_CONFIG with the reason."""
         settings = [AlterableConfig(key, value) for key, value in configs.items()]
         request = AlterConfigsRequest(
             [AlterConfigsResource(resource_type, name, settings)], validate_only
         )
-        await self._ask_for(resource_type, name, request, timeout_ms)
+        await self._call_for_resource(resource_type, name, Call(request, _altered), timeout_ms)
 
     async def incremental_alter_configs(
         self,
@@ -136,42 +175,40 @@ class ConfigAdmin:
         request = IncrementalAlterConfigsRequest(
             [IncrementalAlterConfigsResource(resource_type, name, rows)], validate_only
         )
-        await self._ask_for(resource_type, name, request, timeout_ms)
+        await self._call_for_resource(resource_type, name, Call(request, _altered), timeout_ms)
 
     # -- inside
 
-    async def _ask_for(
+    async def _call_for_resource(
         self,
         resource_type: ResourceType,
         name: str,
-        request: Message,
+        call: Call[R],
         timeout_ms: int | None,
-    ) -> Any:
-        """The result for the one resource, of who can answer for it: a broker for itself, anybody
-        for the rest. What it says of the resource is final. Raises KafkaError."""
+    ) -> R:
+        """Carry out a call at a broker that can: a broker's own settings at that broker, all others
+        at any. Its errors about the resource are final. Raises KafkaError."""
         session = self.session
         deadline_ms = session.deadline_ms(timeout_ms)
         broker_id: int | None = None
         if resource_type is not ResourceType.TOPIC and name != CLUSTER_DEFAULT:
             broker_id = await self._known_broker(name, deadline_ms)
 
-        async def attempt() -> Any:
-            connections = session.connections
-            node = connections.any_node() if broker_id is None else broker_id
+        async def attempt() -> R | KafkaError:
+            node = session.connections.any_node() if broker_id is None else broker_id
             if broker_id is not None and broker_id not in session.metadata.view.nodes:
                 raise _no_such_broker(name, session.metadata.view.nodes)  # it has gone meanwhile
-            remaining_ms = min(session.config.request_timeout_ms, session.remaining_ms(deadline_ms))
-            answer = await connections.request(node, request, timeout_ms=remaining_ms)
-            describes = isinstance(request, DescribeConfigsRequest)
-            (result,) = answer.results if describes else answer.responses
-            code = ErrorCode(result.error_code)
-            if code in _ASK_AGAIN:
-                raise KafkaError(code, result.error_message)
-            return result
+            try:
+                return await session.call(node, call, deadline_ms)
+            except KafkaError as error:
+                if error.code in _NOT_ABOUT_THE_RESOURCE:
+                    raise
+                return error
 
-        result = await session.retrying(attempt, deadline_ms)
-        raise_for(ErrorCode(result.error_code), result.error_message)
-        return result
+        outcome = await session.retrying(attempt, deadline_ms)
+        if isinstance(outcome, KafkaError):
+            raise outcome
+        return outcome
 
     async def _known_broker(self, name: str, deadline_ms: int) -> int:
         nodes = await self.session.metadata.wait_until(
@@ -188,6 +225,17 @@ def _no_such_broker(name: str, nodes: Iterable[int]) -> KafkaError:
     return KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"no broker {name}, there are {there}")
 
 
+def _described(response: DescribeConfigsResponse) -> dict[str, ConfigValue]:
+    (result,) = response.results
+    raise_for(result.error_code, result.error_message)
+    return {row.name: _value(row) for row in result.configs}
+
+
+def _altered(response: AlterConfigsResponse | IncrementalAlterConfigsResponse) -> None:
+    (result,) = response.responses
+    raise_for(result.error_code, result.error_message)
+
+
 def _value(row: DescribeConfigsResourceResult) -> ConfigValue:
     return ConfigValue(
         row.name,
@@ -200,5 +248,5 @@ def _value(row: DescribeConfigsResourceResult) -> ConfigValue:
 
 
 def _source(number: int) -> ConfigSource:
-    """Brokers of another time may know more sources (and of old times, none)."""
+    """Return the source; newer brokers may know more sources, and old ones none."""
     return ConfigSource(number) if number in list(ConfigSource) else ConfigSource.UNKNOWN

@@ -1,34 +1,33 @@
-"""The log directories of brokers: asking what lies in them, moving replicas between them."""
+"""The admin client's calls about log directories: describe them, move replicas between them."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-from minikafka.client.session import ClusterSession, raise_for
+from minikafka.client.admin.broker_calls import call_broker
+from minikafka.client.session import ClusterSession
+from minikafka.core.client.calls import Call, error_of, numbers_by_topic, raise_for
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.kernel.grouping import grouped
 from minikafka.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopic,
 )
 from minikafka.protocol.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
 )
-from minikafka.protocol.schema import Message
-
-__all__ = ["LogDirDescription", "ReplicaInfo", "alter_replica_log_dirs", "describe_log_dirs"]
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaInfo:
-    """``offset_lag``: of the log behind the high watermark, or of a future log, on its way to this
-    directory, behind the current one; -1 when it is not known."""
+    """A replica in a log directory. ``offset_lag``: how far the log is behind the high watermark,
+    or a future log, which moves to this directory, behind the current one; -1 if it is not
+    known."""
 
     size_bytes: int
     offset_lag: int
@@ -38,7 +37,7 @@ class ReplicaInfo:
 @dataclass(frozen=True, slots=True)
 class LogDirDescription:
     """``error`` is KAFKA_STORAGE_ERROR for a directory that is offline. Sizes of the volume are -1
-    where the broker does not tell them."""
+    if the broker does not send them."""
 
     error: ErrorCode
     replicas: Mapping[TopicPartition, ReplicaInfo] = field(default_factory=dict)
@@ -49,17 +48,15 @@ class LogDirDescription:
 async def describe_log_dirs(
     session: ClusterSession, broker_ids: Iterable[int], deadline_ms: int
 ) -> dict[int, dict[str, LogDirDescription]]:
-    """By broker and path. Raises KafkaError."""
+    """Return the log directories by broker and path. Raises KafkaError."""
     ids = sorted(broker_ids)
-    request = DescribeLogDirsRequest(topics=None)
-    answers = await asyncio.gather(*(_ask(session, b, request, deadline_ms) for b in ids))
-    return {
-        broker_id: _descriptions(answer) for broker_id, answer in zip(ids, answers, strict=True)
-    }
+    call = Call(DescribeLogDirsRequest(topics=None), _descriptions)
+    found = await asyncio.gather(*(call_broker(session, b, call, deadline_ms) for b in ids))
+    return dict(zip(ids, found, strict=True))
 
 
-def _descriptions(answer: DescribeLogDirsResponse) -> dict[str, LogDirDescription]:
-    raise_for(ErrorCode(answer.error_code))
+def _descriptions(response: DescribeLogDirsResponse) -> dict[str, LogDirDescription]:
+    raise_for(response.error_code)
     return {
         row.log_dir: LogDirDescription(
             ErrorCode(row.error_code),
@@ -73,7 +70,7 @@ def _descriptions(answer: DescribeLogDirsResponse) -> dict[str, LogDirDescriptio
             row.total_bytes,
             row.usable_bytes,
         )
-        for row in answer.results
+        for row in response.results
     }
 
 
@@ -83,35 +80,30 @@ async def alter_replica_log_dirs(
     paths: Mapping[TopicPartition, str],
     deadline_ms: int,
 ) -> dict[TopicPartition, KafkaError | None]:
-    """None for replicas whose move has begun, or that are there already. Raises KafkaError."""
-    dirs = grouped((path, topic_partition) for topic_partition, path in paths.items())
+    """Move replicas to other log directories. The outcome is None for replicas whose move has
+    begun, or that are there already. Raises KafkaError."""
+    by_path: dict[str, list[TopicPartition]] = {}
+    for replica, path in paths.items():
+        by_path.setdefault(path, []).append(replica)
     request = AlterReplicaLogDirsRequest(
         dirs=[
             AlterReplicaLogDir(
-                path, [AlterReplicaLogDirTopic(*of_topic) for of_topic in grouped(moved).items()]
+                path,
+                [
+                    AlterReplicaLogDirTopic(topic, numbers)
+                    for topic, numbers in numbers_by_topic(replicas).items()
+                ],
             )
-            for path, moved in dirs.items()
+            for path, replicas in by_path.items()
         ]
     )
-    answer = await _ask(session, broker_id, request, deadline_ms)
+    return await call_broker(session, broker_id, Call(request, _altered), deadline_ms)
+
+
+def _altered(response: AlterReplicaLogDirsResponse) -> dict[TopicPartition, KafkaError | None]:
     outcomes: dict[TopicPartition, KafkaError | None] = {}
-    for topic in answer.results:
+    for topic in response.results:
         for row in topic.partitions:
-            code = ErrorCode(row.error_code)
-            failed = code is not ErrorCode.NONE
             replica = TopicPartition(topic.topic_name, row.partition_index)
-            outcomes[replica] = KafkaError(code, str(replica)) if failed else None
+            outcomes[replica] = error_of(row.error_code, str(replica))
     return outcomes
-
-
-async def _ask(session: ClusterSession, broker_id: int, request: Message, deadline_ms: int) -> Any:
-    async def attempt() -> Any:
-        await session.metadata.wait_until(
-            lambda view: broker_id if broker_id in view.nodes else None,
-            session.remaining_ms(deadline_ms),
-            f"broker {broker_id}",
-        )
-        timeout_ms = min(session.config.request_timeout_ms, session.remaining_ms(deadline_ms))
-        return await session.connections.request(broker_id, request, timeout_ms=timeout_ms)
-
-    return await session.retrying(attempt, deadline_ms)

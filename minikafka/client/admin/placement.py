@@ -1,14 +1,15 @@
-"""The admin client's part that moves replicas and has leaders elected."""
+"""The admin client's calls about placement: reassign replicas, elect leaders."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
-from minikafka.client.session import ClusterSession, raise_for
+from minikafka.client.admin.broker_calls import server_timeout_ms
+from minikafka.client.session import ClusterSession
+from minikafka.core.client.calls import error_of, numbers_by_topic, raise_for, rows_by_topic
 from minikafka.kernel.cluster import ElectionType, ReplicaAssignment, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.kernel.grouping import grouped
 from minikafka.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -24,7 +25,8 @@ PlacementOutcomes: TypeAlias = dict[TopicPartition, KafkaError | None]
 
 
 class PlacementAdmin:
-    """Asked of the controller, until ``timeout_ms`` over retriable errors. Raises KafkaError."""
+    """``Admin`` inherits this. Calls go to the controller, are retried until ``timeout_ms`` after
+    retriable errors, and raise KafkaError."""
 
     session: ClusterSession
 
@@ -35,26 +37,31 @@ class PlacementAdmin:
         *,
         timeout_ms: int | None = None,
     ) -> PlacementOutcomes:
-        """None for each partition that was given a leader. Without ``partitions`` all are meant,
-        and those that need no election have no outcome."""
+        """Elect leaders. The outcome is None for each partition that got a new one. Without
+        ``partitions`` all are elected, and those that need no election have no outcome."""
         deadline_ms = self.session.deadline_ms(timeout_ms)
         topics = None
         if partitions is not None:
-            by_topic = grouped(partitions)
-            topics = [ElectLeadersTopic(*of_topic) for of_topic in by_topic.items()]
+            topics = [
+                ElectLeadersTopic(t, numbers) for t, numbers in numbers_by_topic(partitions).items()
+            ]
 
         async def attempt() -> PlacementOutcomes:
-            request = ElectLeadersRequest(election_type, topics, self._wait_ms(deadline_ms))
-            answer = await self.session.request_controller(request, deadline_ms)
-            raise_for(ErrorCode(answer.error_code))
+            request = ElectLeadersRequest(
+                election_type, topics, server_timeout_ms(self.session, deadline_ms)
+            )
+            response = await self.session.request_controller(request, deadline_ms)
+            raise_for(response.error_code)
             outcomes = {
-                TopicPartition(topic.topic, row.partition_id): _outcome(row)
-                for topic in answer.replica_election_results
+                TopicPartition(topic.topic, row.partition_id): error_of(
+                    row.error_code, row.error_message
+                )
+                for topic in response.replica_election_results
                 for row in topic.partition_result
             }
             for error in outcomes.values():
                 if error is not None and error.code is ErrorCode.NOT_CONTROLLER:
-                    raise error  # to be tried again, at whoever is
+                    raise error  # retried at the current controller
             return outcomes
 
         return await self.session.retrying(attempt, deadline_ms)
@@ -65,27 +72,31 @@ class PlacementAdmin:
         *,
         timeout_ms: int | None = None,
     ) -> PlacementOutcomes:
-        """Move partitions to the replicas given, the preferred leader first; None gives up what is
-        under way. None as outcome: it has begun, and ``list_partition_reassignments`` tells when
-        it is done."""
+        """Move partitions to the given replicas, the preferred leader first; None cancels a
+        reassignment. The outcome None means that it has begun; ``list_partition_reassignments``
+        shows when it is done."""
         deadline_ms = self.session.deadline_ms(timeout_ms)
-        rows = (
-            (topic, ReassignablePartition(index, None if replicas is None else list(replicas)))
-            for (topic, index), replicas in targets.items()
+        rows = rows_by_topic(
+            (tp, ReassignablePartition(tp.partition, None if to is None else list(to)))
+            for tp, to in targets.items()
         )
-        topics = [ReassignableTopic(*of_topic) for of_topic in grouped(rows).items()]
+        topics = [ReassignableTopic(name, partitions) for name, partitions in rows.items()]
 
         async def attempt() -> PlacementOutcomes:
-            request = AlterPartitionReassignmentsRequest(self._wait_ms(deadline_ms), topics)
-            answer = await self.session.request_controller(request, deadline_ms)
-            raise_for(ErrorCode(answer.error_code), answer.error_message)
+            request = AlterPartitionReassignmentsRequest(
+                server_timeout_ms(self.session, deadline_ms), topics
+            )
+            response = await self.session.request_controller(request, deadline_ms)
+            raise_for(response.error_code, response.error_message)
             found = {
-                TopicPartition(topic.name, row.partition_index): _outcome(row)
-                for topic in answer.responses
+                TopicPartition(topic.name, row.partition_index): error_of(
+                    row.error_code, row.error_message
+                )
+                for topic in response.responses
                 for row in topic.partitions
             }
-            silence = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "no answer")
-            return {tp: found.get(tp, silence) for tp in targets}
+            missing = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "not in the response")
+            return {tp: found.get(tp, missing) for tp in targets}
 
         return await self.session.retrying(attempt, deadline_ms)
 
@@ -95,38 +106,27 @@ class PlacementAdmin:
         *,
         timeout_ms: int | None = None,
     ) -> dict[TopicPartition, ReplicaAssignment]:
-        """Those of ``partitions`` (without: of all) that are on the move."""
+        """Return the reassignments of ``partitions``, or of all, that are in progress."""
         deadline_ms = self.session.deadline_ms(timeout_ms)
         topics = None
         if partitions is not None:
-            by_topic = grouped(partitions)
-            topics = [ListReassignmentsTopic(*of_topic) for of_topic in by_topic.items()]
+            topics = [
+                ListReassignmentsTopic(t, numbers)
+                for t, numbers in numbers_by_topic(partitions).items()
+            ]
 
         async def attempt() -> dict[TopicPartition, ReplicaAssignment]:
-            request = ListPartitionReassignmentsRequest(self._wait_ms(deadline_ms), topics)
-            answer = await self.session.request_controller(request, deadline_ms)
-            raise_for(ErrorCode(answer.error_code), answer.error_message)
+            request = ListPartitionReassignmentsRequest(
+                server_timeout_ms(self.session, deadline_ms), topics
+            )
+            response = await self.session.request_controller(request, deadline_ms)
+            raise_for(response.error_code, response.error_message)
             return {
                 TopicPartition(topic.name, row.partition_index): ReplicaAssignment(
                     tuple(row.replicas), tuple(row.adding_replicas), tuple(row.removing_replicas)
                 )
-                for topic in answer.topics
+                for topic in response.topics
                 for row in topic.partitions
             }
 
         return await self.session.retrying(attempt, deadline_ms)
-
-    def _wait_ms(self, deadline_ms: int) -> int:
-        """How long the controller may wait: shorter than we do, so that we hear of it."""
-        remaining_ms = self.session.remaining_ms(deadline_ms)
-        return max(1, min(self.session.config.request_timeout_ms, remaining_ms) * 9 // 10)
-
-
-class _Row(Protocol):
-    error_code: int
-    error_message: str | None
-
-
-def _outcome(row: _Row) -> KafkaError | None:
-    code = ErrorCode(row.error_code)
-    return None if code is ErrorCode.NONE else KafkaError(code, row.error_message)

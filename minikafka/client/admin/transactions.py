@@ -1,28 +1,39 @@
-"""The admin client's part for transactions: listed, described, producers seen, one aborted."""
+"""The admin client's calls about transactions: list, describe, abort, and producers' states."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from minikafka.client.coordinators import TRANSACTION, find_coordinator
-from minikafka.client.session import ClusterSession, raise_for
+from minikafka.client.admin.broker_calls import call_every_broker, outcomes_of
+from minikafka.client.coordinators import look_up_coordinator
+from minikafka.client.session import ClusterSession
+from minikafka.core.client.calls import Call, CoordinatorKey, CoordinatorType, raise_for
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
-from minikafka.protocol.messages.describe_transactions import DescribeTransactionsRequest
-from minikafka.protocol.messages.list_transactions import ListTransactionsRequest
+from minikafka.kernel.errors import KafkaError
+from minikafka.protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    TopicRequest,
+)
+from minikafka.protocol.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+)
+from minikafka.protocol.messages.list_transactions import (
+    ListedTransaction,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+)
 from minikafka.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
 )
-from minikafka.protocol.schema import Message
 
-K = TypeVar("K")
-T = TypeVar("T")
+R = TypeVar("R")
 
 NO_TRANSACTION = -1  # where an open transaction would have its start
 
@@ -65,7 +76,8 @@ class ProducerDescription:
 
 
 class TransactionAdmin:
-    """Asked of coordinators and leaders, until ``timeout_ms`` over retriable errors."""
+    """``Admin`` inherits this. Calls go to coordinators and leaders, and are retried until
+    ``timeout_ms`` after retriable errors."""
 
     session: ClusterSession
 
@@ -77,28 +89,23 @@ class TransactionAdmin:
         *,
         timeout_ms: int | None = None,
     ) -> list[TransactionListing]:
-        """Those of all brokers, by id. Raises KafkaError."""
+        """Return the transactions of all brokers, by transactional id. Raises KafkaError."""
+
+        def read(response: ListTransactionsResponse) -> list[ListedTransaction]:
+            raise_for(response.error_code)
+            return response.transaction_states
+
         deadline_ms = self.session.deadline_ms(timeout_ms)
         request = ListTransactionsRequest(sorted(states), sorted(producer_ids), longer_than_ms)
-        brokers = await self.session.metadata.wait_until(
-            lambda view: view.nodes or None, self.session.remaining_ms(deadline_ms), "the brokers"
-        )
-
-        async def ask(broker_id: int) -> list[TransactionListing]:
-            async def attempt() -> list[TransactionListing]:
-                answer = await self._request(broker_id, request, deadline_ms)
-                raise_for(ErrorCode(answer.error_code))
-                return [
-                    TransactionListing(
-                        row.transactional_id, broker_id, row.producer_id, row.transaction_state
-                    )
-                    for row in answer.transaction_states
-                ]
-
-            return await self.session.retrying(attempt, deadline_ms)
-
-        found = await asyncio.gather(*(ask(broker_id) for broker_id in sorted(brokers)))
-        return sorted((row for rows in found for row in rows), key=lambda row: row.transactional_id)
+        found = await call_every_broker(self.session, Call(request, read), deadline_ms)
+        listings = [
+            TransactionListing(
+                row.transactional_id, broker_id, row.producer_id, row.transaction_state
+            )
+            for broker_id, rows in found.items()
+            for row in rows
+        ]
+        return sorted(listings, key=lambda listing: listing.transactional_id)
 
     async def describe_transactions(
         self, transactional_ids: Iterable[str], *, timeout_ms: int | None = None
@@ -107,99 +114,93 @@ class TransactionAdmin:
 
         async def describe(transactional_id: str) -> TransactionDescription:
             async def attempt() -> TransactionDescription:
-                broker_id = await find_coordinator(
-                    self.session, transactional_id, deadline_ms, TRANSACTION
-                )
-                request = DescribeTransactionsRequest([transactional_id])
-                (row,) = (await self._request(broker_id, request, deadline_ms)).transaction_states
-                raise_for(ErrorCode(row.error_code), transactional_id)
-                return TransactionDescription(
-                    transactional_id,
-                    broker_id,
-                    row.transaction_state,
-                    row.transaction_timeout_ms,
-                    row.transaction_start_time_ms,
-                    row.producer_id,
-                    row.producer_epoch,
-                    tuple(
-                        TopicPartition(topic.topic, index)
-                        for topic in row.topics
-                        for index in topic.partitions
-                    ),
-                )
+                key = CoordinatorKey(CoordinatorType.TRANSACTION, transactional_id)
+                broker_id = await look_up_coordinator(self.session, key, deadline_ms)
+                call = _describe_transaction(transactional_id, broker_id)
+                return await self.session.call(broker_id, call, deadline_ms)
 
             return await self.session.retrying(attempt, deadline_ms)
 
-        return await _outcomes(describe, transactional_ids)
+        return await outcomes_of(describe, transactional_ids)
 
     async def describe_producers(
         self, partitions: Iterable[TopicPartition], *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, list[ProducerDescription] | KafkaError]:
-        """As the leaders know them."""
+        """Return the producers that the leaders of the partitions know."""
         deadline_ms = self.session.deadline_ms(timeout_ms)
 
-        async def describe(where: TopicPartition) -> list[ProducerDescription]:
-            async def attempt() -> list[ProducerDescription]:
-                request = DescribeProducersRequest([TopicRequest(where.topic, [where.partition])])
-                leader = await self._leader(where, deadline_ms)
-                answer = await self._request(leader, request, deadline_ms)
-                row = answer.topics[0].partitions[0]
-                raise_for(ErrorCode(row.error_code), str(where))
-                return [
-                    ProducerDescription(
-                        each.producer_id,
-                        each.producer_epoch,
-                        each.last_sequence,
-                        each.last_timestamp,
-                        each.coordinator_epoch,
-                        each.current_txn_start_offset,
-                    )
-                    for each in row.active_producers
-                ]
+        async def describe(partition: TopicPartition) -> list[ProducerDescription]:
+            return await self._call_leader(partition, _describe_producers(partition), deadline_ms)
 
-            return await self.session.retrying(attempt, deadline_ms)
-
-        return await _outcomes(describe, partitions)
+        return await outcomes_of(describe, partitions)
 
     async def abort_transaction(
         self,
-        where: TopicPartition,
+        partition: TopicPartition,
         producer_id: int,
         producer_epoch: int,
         coordinator_epoch: int,
         *,
         timeout_ms: int | None = None,
     ) -> None:
-        """Write the end of a transaction that hangs in one partition, which no coordinator knows.
-        Raises KafkaError."""
-        deadline_ms = self.session.deadline_ms(timeout_ms)
-        topics = [WritableTxnMarkerTopic(where.topic, [where.partition])]
+        """Write an abort marker for a transaction that is open in one partition and that no
+        coordinator knows. Raises KafkaError."""
+
+        def read(response: WriteTxnMarkersResponse) -> None:
+            row = response.markers[0].topics[0].partitions[0]
+            raise_for(row.error_code, str(partition))
+
+        topics = [WritableTxnMarkerTopic(partition.topic, [partition.partition])]
         marker = WritableTxnMarker(producer_id, producer_epoch, False, topics, coordinator_epoch)
+        call = Call(WriteTxnMarkersRequest([marker]), read)
+        await self._call_leader(partition, call, self.session.deadline_ms(timeout_ms))
 
-        async def attempt() -> None:
-            leader = await self._leader(where, deadline_ms)
-            answer = await self._request(leader, WriteTxnMarkersRequest([marker]), deadline_ms)
-            row = answer.markers[0].topics[0].partitions[0]
-            raise_for(ErrorCode(row.error_code), str(where))
+    async def _call_leader(self, partition: TopicPartition, call: Call[R], deadline_ms: int) -> R:
+        async def attempt() -> R:
+            remaining_ms = self.session.remaining_ms(deadline_ms)
+            leader = await self.session.metadata.leader(partition, remaining_ms)
+            return await self.session.call(leader, call, deadline_ms)
 
-        await self.session.retrying(attempt, deadline_ms)
+        return await self.session.retrying(attempt, deadline_ms)
 
-    async def _leader(self, where: TopicPartition, deadline_ms: int) -> int:
-        return await self.session.metadata.leader(where, self.session.remaining_ms(deadline_ms))
 
-    async def _request(self, broker_id: int, message: Message, deadline_ms: int) -> Any:
-        timeout_ms = self.session.remaining_ms(deadline_ms)
-        return await self.session.connections.request(
-            broker_id, message, timeout_ms=min(timeout_ms, self.session.config.request_timeout_ms)
+def _describe_transaction(transactional_id: str, broker_id: int) -> Call[TransactionDescription]:
+    def read(response: DescribeTransactionsResponse) -> TransactionDescription:
+        (row,) = response.transaction_states
+        raise_for(row.error_code, transactional_id)
+        return TransactionDescription(
+            transactional_id,
+            broker_id,
+            row.transaction_state,
+            row.transaction_timeout_ms,
+            row.transaction_start_time_ms,
+            row.producer_id,
+            row.producer_epoch,
+            tuple(
+                TopicPartition(topic.topic, index)
+                for topic in row.topics
+                for index in topic.partitions
+            ),
         )
 
+    return Call(DescribeTransactionsRequest([transactional_id]), read)
 
-async def _outcomes(ask: Callable[[K], Awaitable[T]], keys: Iterable[K]) -> dict[K, T | KafkaError]:
-    async def outcome(key: K) -> T | KafkaError:
-        try:
-            return await ask(key)
-        except KafkaError as error:
-            return error
 
-    wanted = list(dict.fromkeys(keys))
-    return dict(zip(wanted, await asyncio.gather(*map(outcome, wanted)), strict=True))
+def _describe_producers(partition: TopicPartition) -> Call[list[ProducerDescription]]:
+    def read(response: DescribeProducersResponse) -> list[ProducerDescription]:
+        row = response.topics[0].partitions[0]
+        raise_for(row.error_code, str(partition))
+        return [
+            ProducerDescription(
+                each.producer_id,
+                each.producer_epoch,
+                each.last_sequence,
+                each.last_timestamp,
+                each.coordinator_epoch,
+                each.current_txn_start_offset,
+            )
+            for each in row.active_producers
+        ]
+
+    request = DescribeProducersRequest([TopicRequest(partition.topic, [partition.partition])])
+    return Call(request, read)

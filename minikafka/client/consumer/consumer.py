@@ -10,23 +10,21 @@ from minikafka.client.config import ClientConfig
 from minikafka.client.consumer.config import ConsumerConfig
 from minikafka.client.consumer.fetcher import Fetcher, FetcherConfig
 from minikafka.client.consumer.group_consumer import GroupConsumer
+from minikafka.client.consumer.group_offsets import CommitFailedError
 from minikafka.client.consumer.subscription import RebalanceListener, TopicSubscription
-from minikafka.client.group_offsets import (
-    CommitFailedError,
-    GroupMetadata,
-    OffsetAndMetadata,
-    with_metadata,
-)
-from minikafka.client.offsets import (
-    EARLIEST_TIMESTAMP,
-    LATEST_TIMESTAMP,
-    OffsetAndTimestamp,
-    list_offsets,
-)
+from minikafka.client.offsets import list_offsets
 from minikafka.client.serialization import record_deserializer
 from minikafka.client.session import Client
 from minikafka.client.waiting import wait_for_event
 from minikafka.core.client.fetched import ConsumerRecord
+from minikafka.core.client.offsets import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    GroupMetadata,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    with_metadata,
+)
 from minikafka.core.client.positions import Positions
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
@@ -37,7 +35,6 @@ __all__ = [
     "Consumer",
     "ConsumerConfig",
     "ConsumerRecord",
-    "OffsetAndMetadata",
     "RebalanceListener",
 ]
 

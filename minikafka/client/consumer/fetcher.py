@@ -9,11 +9,12 @@ from typing import Any
 
 from minikafka.client.consumer.fetch_requests import FetchLimits, FetchRequests
 from minikafka.client.consumer.truncation import TruncationCheck
-from minikafka.client.offsets import look_up_once
+from minikafka.client.offsets import list_offsets_once
 from minikafka.client.session import ClusterSession
 from minikafka.core.client.cluster_view import ClusterView
 from minikafka.core.client.fetched import Convert, FetchedChunk
-from minikafka.core.client.positions import LATEST_TIMESTAMP, Positions
+from minikafka.core.client.offsets import LATEST_TIMESTAMP
+from minikafka.core.client.positions import Positions
 from minikafka.core.client.read_replicas import ReadReplicas
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
@@ -153,10 +154,10 @@ class Fetcher:
         session, level = self._session, self._config.isolation_level
         try:
             deadline_ms = session.deadline_ms()
-            found, errors = await look_up_once(session, wanted, deadline_ms, level)
+            found, errors = await list_offsets_once(session, wanted, deadline_ms, level)
             # No record is as late as the timestamp: go on from the end.
             beyond = {tp: LATEST_TIMESTAMP for tp, answer in found.items() if answer.offset < 0}
-            ends, more_errors = await look_up_once(session, beyond, deadline_ms, level)
+            ends, more_errors = await list_offsets_once(session, beyond, deadline_ms, level)
             for tp, answer in (found | ends).items():
                 if answer.offset >= 0:
                     self._positions.resolve({tp: (wanted[tp], answer.offset)})
@@ -167,7 +168,7 @@ class Fetcher:
             if errors or more_errors:
                 failures = self._reset_failures.get(leader, 0)
                 self._reset_failures[leader] = failures + 1
-                delay_ms = session.backoff.delay_ms(failures, session.world.entropy)
+                delay_ms = session.backoff_ms(failures)
                 await session.world.clock.sleep(delay_ms)
             else:
                 self._reset_failures.pop(leader, None)
@@ -181,7 +182,7 @@ class Fetcher:
             response = await self._session.connections.request(
                 leader,
                 self._requests.build(leader, offsets, self._session.metadata.view),
-                at_most=_LAST_VERSION_WITH_NAMES,
+                highest_version=_LAST_VERSION_WITH_NAMES,
                 timeout_ms=self._session.config.request_timeout_ms + self._config.max_wait_ms,
             )
             rows = self._requests.answered(leader, response)
@@ -262,6 +263,6 @@ class Fetcher:
         session.metadata.note_error(code)
         failures = self._failures.get(leader, 0)
         self._failures[leader] = failures + 1
-        delay_ms = session.backoff.delay_ms(failures, session.world.entropy)
+        delay_ms = session.backoff_ms(failures)
         self._retry_at_ms[leader] = session.world.clock.monotonic_ms() + delay_ms
         session.world.clock.call_later(delay_ms, self.news.set)

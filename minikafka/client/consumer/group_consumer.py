@@ -8,11 +8,12 @@ from typing import Any
 
 from minikafka.client.consumer.config import ConsumerConfig
 from minikafka.client.consumer.group_member import GroupMember
+from minikafka.client.consumer.group_offsets import CommitFailedError, GroupOffsets
 from minikafka.client.consumer.subscription import RebalanceListener, TopicSubscription
-from minikafka.client.group_offsets import CommitFailedError, GroupOffsets, OffsetAndMetadata
 from minikafka.client.session import ClusterSession
 from minikafka.core.client.fetched import Place
 from minikafka.core.client.membership import GroupConfig, Membership
+from minikafka.core.client.offsets import OffsetAndMetadata
 from minikafka.core.client.positions import Positions
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import KafkaError
@@ -164,7 +165,7 @@ class GroupConsumer:
         except KafkaError as error:
             if not error.code.retriable:
                 self._error = error
-            delay_ms = session.backoff.delay_ms(self._lookup_failures, session.world.entropy)
+            delay_ms = session.backoff_ms(self._lookup_failures)
             self._lookup_failures += 1
             await session.world.clock.sleep(delay_ms)
         else:

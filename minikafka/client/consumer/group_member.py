@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from minikafka.client.connections import SECOND_CONNECTION
-from minikafka.client.coordinators import find_coordinator
+from minikafka.client.coordinators import look_up_coordinator
 from minikafka.client.session import ClusterSession
 from minikafka.client.waiting import end_task, wait_for_event
 from minikafka.core.client.assignors.wire import decode_assignment
+from minikafka.core.client.calls import Call
 from minikafka.core.client.cluster_view import ClusterView, partition_counts
-from minikafka.core.client.membership import LOST_COORDINATOR, Membership, MemberState, Next
+from minikafka.core.client.errors import LOST_COORDINATOR
+from minikafka.core.client.group_calls import group_key
+from minikafka.core.client.membership import Membership, MemberState, Next
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.buffer import DecodeError
-from minikafka.protocol.schema import Message
+
+R = TypeVar("R")
 
 JOIN_GRACE_MS = 5_000  # what a JoinGroup may take beyond the rebalance time-out
 LEAVE_TIMEOUT_MS = 5_000
@@ -202,7 +206,7 @@ class GroupMember:
                     return
                 if step is not Next.AT_ONCE:
                     session = self._session
-                    delay_ms = session.backoff.delay_ms(failures, session.world.entropy)
+                    delay_ms = session.backoff_ms(failures)
                     failures += 1
                     await session.world.clock.sleep(delay_ms)
         finally:
@@ -297,8 +301,8 @@ class GroupMember:
             timeout_ms = min(
                 self._session.config.request_timeout_ms, membership.config.session_timeout_ms
             )
-            answer = await self.ask(request, timeout_ms)
-            step = membership.on_heartbeat(ErrorCode(answer.error_code), request)
+            call = Call(request, lambda response: ErrorCode(response.error_code))
+            step = membership.on_heartbeat(await self.call(call, timeout_ms), request)
         except KafkaError as error:
             if error.code.retriable:
                 return False
@@ -328,32 +332,24 @@ class GroupMember:
             raise
         return self._session.connections.versions(node_id)
 
-    async def ask(
-        self, message: Message, timeout_ms: int | None = None, at_most: int | None = None
-    ) -> Any:
-        """The coordinator's answer. Raises KafkaError, and forgets a coordinator that is not
-        reached."""
+    async def call(self, call: Call[R], timeout_ms: int) -> R:
+        """Carry out a call to the group's coordinator once. Raises KafkaError; after some errors
+        the coordinator is looked up again by the next call."""
         node_id = await self._find()
         try:
-            return await self._session.connections.request(
-                node_id, message, at_most=at_most, timeout_ms=timeout_ms
-            )
+            return await self._session.call_within(node_id, call, timeout_ms)
         except KafkaError as error:
             if error.code in LOST_COORDINATOR:
                 self._coordinator = None
             raise
-
-    def forget_coordinator(self) -> None:
-        """It said that it is none."""
-        self._coordinator = None
 
     async def _find(self) -> int:
         async with self._finding:
             if self._coordinator is None:
                 session = self._session
                 deadline_ms = session.deadline_ms(session.config.request_timeout_ms)
-                group_id = self.membership.config.group_id
-                node_id = await find_coordinator(session, group_id, deadline_ms)
+                key = group_key(self.membership.config.group_id)
+                node_id = await look_up_coordinator(session, key, deadline_ms)
                 self._coordinator = node_id + SECOND_CONNECTION
             return self._coordinator
 

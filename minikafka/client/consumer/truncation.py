@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from minikafka.client.session import ClusterSession
+from minikafka.core.client.cluster_view import group_by_leader
 from minikafka.core.client.fetched import Place
 from minikafka.core.client.positions import Doubt, Positions
 from minikafka.kernel.cluster import CONSUMER_REPLICA_ID, TopicPartition
@@ -52,20 +53,14 @@ class TruncationCheck:
     async def run(self, doubts: Mapping[TopicPartition, Doubt], done: Callable[[], None]) -> None:
         """One round, ``is_running`` set before. What has no answer is asked again in the next."""
         try:
-            leaders = self._session.metadata.view.leaders
-            by_leader: dict[int, dict[TopicPartition, Doubt]] = {}
-            for tp, doubt in sorted(doubts.items()):
-                if tp in leaders:
-                    by_leader.setdefault(leaders[tp], {})[tp] = doubt
+            groups = group_by_leader(doubts, self._session.metadata.view.leaders)
             answered = 0
-            for leader, asked in by_leader.items():
+            for leader, asked in groups.by_leader.items():
                 answered += await self._ask(leader, asked)
             if answered == len(doubts):
                 self._failures = 0
             else:
-                delay_ms = self._session.backoff.delay_ms(
-                    self._failures, self._session.world.entropy
-                )
+                delay_ms = self._session.backoff_ms(self._failures)
                 self._failures += 1
                 self._session.metadata.request_update()
                 await self._session.world.clock.sleep(delay_ms)

@@ -9,10 +9,9 @@ from functools import partial
 from typing import NamedTuple, TypeAlias, cast
 
 from minikafka.client.config import ClientConfig
-from minikafka.client.group_offsets import GroupMetadata, OffsetAndMetadata, with_metadata
 from minikafka.client.producer.config import Partitioner, ProducerConfig
 from minikafka.client.producer.sender import Promise, RecordMetadata, Sender, SenderConfig
-from minikafka.client.producer.transactions import Transactions
+from minikafka.client.producer.transaction_manager import TransactionManager
 from minikafka.client.serialization import resolve_serializer, serialize
 from minikafka.client.session import Client
 from minikafka.client.waiting import wait_for_event
@@ -24,6 +23,7 @@ from minikafka.core.client.accumulator import (
     record_size_bytes,
 )
 from minikafka.core.client.cluster_view import ClusterView
+from minikafka.core.client.offsets import GroupMetadata, OffsetAndMetadata, with_metadata
 from minikafka.core.client.partitioner import (
     RoundRobinPartitions,
     StickyPartitions,
@@ -93,10 +93,10 @@ class Producer(Client):
             ),
             self._settled.set,
         )
-        self._transactions: Transactions | None = None
+        self._transactions: TransactionManager | None = None
         if self._config.transactional_id is not None:
             assert self.sender.sequences is not None
-            self._transactions = Transactions(
+            self._transactions = TransactionManager(
                 self.session,
                 self.sender.sequences,
                 self._config.transactional_id,
@@ -323,7 +323,7 @@ class Producer(Client):
         except KafkaError as failure:
             error.add_note(f"The transaction could not be aborted: {failure}")
 
-    def _of_transactions(self) -> Transactions:
+    def _of_transactions(self) -> TransactionManager:
         if self._transactions is None:
             raise RuntimeError("there are no transactions: transactional_id is not set")
         return self._transactions

@@ -1,4 +1,4 @@
-"""Sends the accumulator's batches to the leaders of their partitions, and settles their records."""
+"""Sends the accumulator's batches to the leaders, and completes the futures of their records."""
 
 from __future__ import annotations
 
@@ -7,28 +7,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from minikafka.client.session import ClusterSession, raise_for
-from minikafka.client.waiting import wait_for_event
+from minikafka.client.producer.transaction_manager import TransactionManager
+from minikafka.client.session import ClusterSession
+from minikafka.client.task_waits import wait_for_event
 from minikafka.core.client.accumulator import Accumulator, ProducerBatch
+from minikafka.core.client.produce_call import produce
 from minikafka.core.client.sequences import Sequences, Verdict
+from minikafka.core.client.transaction_calls import new_producer_id
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.kernel.grouping import grouped
-from minikafka.protocol.messages.init_producer_id import InitProducerIdRequest
-from minikafka.protocol.messages.produce import (
-    PartitionProduceData,
-    PartitionProduceResponse,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
+from minikafka.protocol.messages.produce import PartitionProduceResponse
 from minikafka.protocol.records.compression import Compression
 
 UNKNOWN_OFFSET = -1
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record went. ``offset`` is -1 with acks=0, which waits for no answer."""
+    """Where a record was written. ``offset`` is -1 with acks=0, which has no response."""
 
     topic: str
     partition: int
@@ -56,8 +51,7 @@ class SenderCounts:
 
 @dataclass(frozen=True, slots=True)
 class SenderConfig:
-    """``idempotent`` None: if the brokers can. ``transactional``: somebody else gets the producer
-    id, and hears of each batch that fails."""
+    """``idempotent`` None: if the brokers can."""
 
     acks: int
     compression: Compression
@@ -65,25 +59,28 @@ class SenderConfig:
     request_timeout_ms: int
     max_in_flight: int
     idempotent: bool | None
-    transactional: bool = False
 
 
 class Sender:
-    """One loop that looks what is ready, and one task per request in flight (per broker at most
-    ``max_in_flight``)."""
+    """Sends ready batches: one loop, and one task for each request in flight (at most
+    ``max_in_flight`` for a broker).
+
+    ``sequences`` is None for a producer that is not idempotent. With ``transactions`` the producer
+    id comes from there, and the failure of a batch goes there. ``on_settled`` is called after
+    batches were delivered or have failed.
+    """
 
     def __init__(
         self,
         session: ClusterSession,
         accumulator: Accumulator[Promise],
+        sequences: Sequences | None,
+        transactions: TransactionManager | None,
         config: SenderConfig,
         on_settled: Callable[[], None],
     ) -> None:
-        self.sequences: Sequences | None = None
-        if config.idempotent is not False:
-            self.sequences = Sequences(config.transactional)
-        self.on_failure: Callable[[KafkaError], None] | None = None
-        self.transactional_id: str | None = None
+        self.sequences = sequences
+        self._transactions = transactions
         self._aborting = False
         self.counts = SenderCounts()
         self._session = session
@@ -103,7 +100,7 @@ class Sender:
         self._loop_task = tasks.create_task(self._run(), name="Sender")
 
     async def close(self) -> None:
-        """End the tasks. What is still in flight or queued fails with NETWORK_EXCEPTION."""
+        """End the tasks. Batches in flight or queued fail with NETWORK_EXCEPTION."""
         running = [*self._requests]
         if self._loop_task is not None:
             running.append(self._loop_task)
@@ -120,10 +117,10 @@ class Sender:
                 self._fail(batch, error)
                 for promise in batch.tokens:
                     if not promise.cancelled():
-                        promise.exception()  # who gave the producer up need not look at each
+                        promise.exception()  # retrieved: the caller may ignore it
 
     async def drop(self, error: KafkaError) -> None:
-        """Fail what is not sent, and wait for the rest: a transaction is aborted."""
+        """Fail the batches that are not sent, and wait for the others: a transaction is aborted."""
         self._aborting = True
         try:
             for batch in self._accumulator.take_queued():
@@ -136,7 +133,7 @@ class Sender:
             self._aborting = False
 
     def wake(self) -> None:
-        """There is something new to look at."""
+        """Look for ready batches now."""
         self._wake.set()
 
     async def _run(self) -> None:
@@ -149,13 +146,13 @@ class Sender:
             await wait_for_event(self._wake, timeout_ms)
 
     def _send_what_is_ready(self) -> int | None:
-        """One pass. Returns when the next is due though nothing happens."""
+        """Send all batches that are ready. Returns when to look again if nothing happens before."""
         assert self._tasks is not None
         accumulator, metadata = self._accumulator, self._session.metadata
         now_ms = self._session.world.clock.monotonic_ms()
         self._expire(now_ms)
         if self.sequences is not None and not self.sequences.is_ready:
-            if not accumulator.is_empty and not self._config.transactional:
+            if not accumulator.is_empty and self._transactions is None:
                 self._want_producer_id()
             return accumulator.ready(now_ms, {}).next_ms
         ready = accumulator.ready(now_ms, metadata.view.leaders)
@@ -196,15 +193,13 @@ class Sender:
             self._producer_id_task = self._tasks.create_task(self._get_producer_id())
 
     async def _get_producer_id(self) -> None:
-        """Until there is one; batches expire meanwhile. Without brokers that can, and unless it was
-        asked for, the producer goes on without."""
-        request, failures = InitProducerIdRequest(None, 0), 0
-        session = self._session
+        """Get a producer id, retrying without end; batches expire meanwhile. Where brokers have
+        none to give, and idempotence was not demanded, the producer goes on without."""
+        session, failures = self._session, 0
         try:
             while True:
                 try:
-                    answer = await session.connections.request_any(request)
-                    raise_for(ErrorCode(answer.error_code))
+                    given = await session.call_any(new_producer_id(), session.deadline_ms())
                 except KafkaError as error:
                     if not error.code.retriable:
                         self._no_producer_id(error)
@@ -212,9 +207,9 @@ class Sender:
                     session.metadata.note_error(error.code)
                 else:
                     if self.sequences is not None:
-                        self.sequences.set_producer(answer.producer_id, answer.producer_epoch)
+                        self.sequences.set_producer(given.producer_id, given.epoch)
                     return
-                delay_ms = session.backoff.delay_ms(failures, session.world.entropy)
+                delay_ms = session.backoff_ms(failures)
                 failures += 1
                 await session.world.clock.sleep(delay_ms)
         finally:
@@ -232,15 +227,15 @@ class Sender:
     # -- requests
 
     async def _deliver(self, leader: int, batches: Sequence[Batch]) -> None:
-        """One request from sending to settling. Cancelled, it leaves its batches to ``close``."""
+        """Send one request and complete its batches. When cancelled, ``close`` completes them."""
         try:
-            answers = await self._request(leader, batches)
+            responses = await self._request(leader, batches)
         except KafkaError as error:
             for batch in batches:
                 self._refused(batch, error)
         else:
             for batch in batches:
-                self._settle(batch, answers[batch.topic_partition])
+                self._settle(batch, responses[batch.topic_partition])
         finally:
             self._in_flight[leader] -= 1
             self.wake()
@@ -248,48 +243,43 @@ class Sender:
     async def _request(
         self, leader: int, batches: Sequence[Batch]
     ) -> dict[TopicPartition, PartitionProduceResponse]:
-        """The answer per partition. Raises KafkaError when there is none."""
+        """Send one request and return the outcome of each partition. Raises KafkaError."""
         config, counts = self._config, self.counts
-        rows: list[tuple[str, PartitionProduceData]] = []
-        for batch in batches:
-            topic, partition = batch.topic_partition
-            data = batch.build(config.compression, config.compression_level, config.transactional)
-            counts.bytes_sent += len(data)
-            rows.append((topic, PartitionProduceData(partition, data)))
-        request = ProduceRequest(
-            transactional_id=self.transactional_id,
-            acks=config.acks,
-            timeout_ms=config.request_timeout_ms,
-            topic_data=[TopicProduceData(*of_topic) for of_topic in grouped(rows).items()],
+        transactional = self._transactions is not None
+        built = [
+            batch.build(config.compression, config.compression_level, transactional)
+            for batch in batches
+        ]
+        counts.bytes_sent += sum(map(len, built))
+        call = produce(
+            zip((batch.topic_partition for batch in batches), built, strict=True),
+            config.acks,
+            config.request_timeout_ms,
+            None if self._transactions is None else self._transactions.transactional_id,
         )
         counts.requests += 1
         counts.batches += len(batches)
         connections = self._session.connections
         if config.acks == 0:
-            await connections.send(leader, request)
+            await connections.send(leader, call.request)
             nothing = PartitionProduceResponse(base_offset=UNKNOWN_OFFSET)
             return {batch.topic_partition: nothing for batch in batches}
-        response: ProduceResponse = await connections.request(leader, request)
-        answers = {
-            TopicPartition(topic.name, row.index): row
-            for topic in response.responses
-            for row in topic.partition_responses
-        }
-        silence = PartitionProduceResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+        outcomes = call.read(await connections.request(leader, call.request))
+        missing = PartitionProduceResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
         return {
-            batch.topic_partition: answers.get(batch.topic_partition, silence) for batch in batches
+            batch.topic_partition: outcomes.get(batch.topic_partition, missing) for batch in batches
         }
 
-    def _settle(self, batch: Batch, answer: PartitionProduceResponse) -> None:
-        code = ErrorCode(answer.error_code)
+    def _settle(self, batch: Batch, response: PartitionProduceResponse) -> None:
+        code = ErrorCode(response.error_code)
         if code is ErrorCode.NONE:
             if self.sequences is not None:
                 self.sequences.acknowledged(batch)
-            self._delivered(batch, answer.base_offset, answer.log_append_time_ms)
+            self._delivered(batch, response.base_offset, response.log_append_time_ms)
         elif code is ErrorCode.MESSAGE_TOO_LARGE and self._accumulator.split(batch):
             return
         else:
-            text = answer.error_message or str(batch.topic_partition)
+            text = response.error_message or str(batch.topic_partition)
             self._refused(batch, KafkaError(code, text))
 
     def _refused(self, batch: Batch, error: KafkaError) -> None:
@@ -327,11 +317,11 @@ class Sender:
 
     def _fail(self, batch: Batch, error: KafkaError) -> None:
         self.counts.failed += batch.record_count
-        if self.on_failure is not None:
-            self.on_failure(error)
+        if self._transactions is not None:
+            self._transactions.note_failure(error)
         for promise in batch.tokens:
             if not promise.done():
                 promise.set_exception(error)
-                if self.on_failure is not None:
-                    promise.exception()  # the transaction's end tells it
+                if self._transactions is not None:
+                    promise.exception()  # the end of the transaction raises it
         self._on_settled()

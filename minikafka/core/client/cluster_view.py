@@ -1,14 +1,22 @@
-"""What a client believes about the cluster: brokers, topics, leaders; and how news are merged."""
+"""A client's view of the cluster: brokers, topics and leaders, merged from Metadata responses."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Generic, NamedTuple, TypeVar
 from uuid import UUID
 
 from minikafka.kernel.cluster import NO_EPOCH, NO_LEADER, ZERO_UUID, TopicPartition
 from minikafka.kernel.errors import ErrorCode
+from minikafka.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
+
+V = TypeVar("V")
 
 
 class Node(NamedTuple):
@@ -42,13 +50,13 @@ class TopicView:
 
     @property
     def available(self) -> list[int]:
-        """Partitions that have a leader."""
+        """The numbers of the partitions that have a leader."""
         return [number for number, view in self.partitions.items() if view.leader != NO_LEADER]
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """A value: every piece of news makes a new one. ``version`` counts them."""
+    """The cluster after ``version`` Metadata responses. Each response makes a new view."""
 
     version: int = 0
     cluster_id: str | None = None
@@ -62,49 +70,17 @@ class ClusterView:
         return None if topic is None else topic.partitions.get(topic_partition.partition)
 
 
-class _BrokerRow(Protocol):
-    node_id: int
-    host: str
-    port: int
-    rack: str | None
+def metadata_request(
+    topics: Iterable[str] | None, allow_auto_topic_creation: bool = False
+) -> MetadataRequest:
+    """Ask any broker for the brokers and for these topics; None: for all topics."""
+    return MetadataRequest(
+        topics=None if topics is None else [MetadataRequestTopic(name=name) for name in topics],
+        allow_auto_topic_creation=allow_auto_topic_creation,
+    )
 
 
-class _PartitionRow(Protocol):
-    error_code: int
-    partition_index: int
-    leader_id: int
-    leader_epoch: int
-    replica_nodes: list[int]
-    isr_nodes: list[int]
-    offline_replicas: list[int]
-
-
-class _TopicRow(Protocol):
-    error_code: int
-    topic_id: UUID
-    is_internal: bool
-
-    @property
-    def name(self) -> str | None: ...
-
-    @property
-    def partitions(self) -> Iterable[_PartitionRow]: ...
-
-
-class MetadataAnswer(Protocol):
-    """The fields of a MetadataResponse that count here."""
-
-    cluster_id: str | None
-    controller_id: int
-
-    @property
-    def brokers(self) -> Iterable[_BrokerRow]: ...
-
-    @property
-    def topics(self) -> Iterable[_TopicRow]: ...
-
-
-def topic_view(row: _TopicRow) -> TopicView:
+def topic_view(row: MetadataResponseTopic) -> TopicView:
     """One topic of a MetadataResponse."""
     partitions = {
         view.partition: view
@@ -126,18 +102,21 @@ def topic_view(row: _TopicRow) -> TopicView:
     )
 
 
-def merge(old: ClusterView, answer: MetadataAnswer, wanted: Iterable[str]) -> ClusterView:
-    """The view after a MetadataResponse: its brokers replace the old ones, its topics those of the
-    same name; other topics that are still ``wanted`` stay.
+def merge(old: ClusterView, response: MetadataResponse, wanted: Iterable[str]) -> ClusterView:
+    """Return the view after a MetadataResponse: its brokers replace the old ones, its topics those
+    of the same name; other topics that are still ``wanted`` stay.
 
-    A partition whose leader epoch is older than the one known keeps the old view: a broker that
-    lags must not send us back (KIP-320). A topic made anew under its name starts afresh.
+    A partition with an older leader epoch than the known one is not replaced: the broker that sent
+    it lags behind (KIP-320). A topic that was deleted and created again has another id, and
+    replaces the old one.
     """
     topics = {name: old.topics[name] for name in wanted if name in old.topics}
-    for row in answer.topics:
+    for row in response.topics:
         new = topic_view(row)
         topics[new.name] = _newer(old.topics.get(new.name), new)
-    nodes = {row.node_id: Node(row.node_id, row.host, row.port, row.rack) for row in answer.brokers}
+    nodes = {
+        row.node_id: Node(row.node_id, row.host, row.port, row.rack) for row in response.brokers
+    }
     leaders = {
         TopicPartition(name, view.partition): view.leader
         for name, topic in topics.items()
@@ -146,8 +125,8 @@ def merge(old: ClusterView, answer: MetadataAnswer, wanted: Iterable[str]) -> Cl
     }
     return ClusterView(
         version=old.version + 1,
-        cluster_id=answer.cluster_id,
-        controller_id=answer.controller_id,
+        cluster_id=response.cluster_id,
+        controller_id=response.controller_id,
         nodes=dict(sorted(nodes.items())),
         topics=dict(sorted(topics.items())),
         leaders=leaders,
@@ -159,14 +138,34 @@ def _newer(old: TopicView | None, new: TopicView) -> TopicView:
         return new
     partitions = dict(new.partitions)
     for number, known in old.partitions.items():
-        told = partitions.get(number)
-        if told is not None and NO_EPOCH != told.leader_epoch < known.leader_epoch:
+        received = partitions.get(number)
+        if received is not None and NO_EPOCH != received.leader_epoch < known.leader_epoch:
             partitions[number] = known
     return TopicView(new.name, new.topic_id, new.is_internal, new.error, partitions)
 
 
+class LeaderGroups(NamedTuple, Generic[V]):
+    """Partitions with their values by the broker to ask, and those that nobody leads."""
+
+    by_leader: dict[int, dict[TopicPartition, V]]
+    leaderless: list[TopicPartition]
+
+
+def group_by_leader(
+    values: Mapping[TopicPartition, V], leaders: Mapping[TopicPartition, int]
+) -> LeaderGroups[V]:
+    """Group partitions by their leaders, in the order of partitions."""
+    groups: LeaderGroups[V] = LeaderGroups({}, [])
+    for tp in sorted(values):
+        if tp in leaders:
+            groups.by_leader.setdefault(leaders[tp], {})[tp] = values[tp]
+        else:
+            groups.leaderless.append(tp)
+    return groups
+
+
 def partition_counts(view: ClusterView, topics: Iterable[str]) -> dict[str, int]:
-    """Of each topic; 0 for one that is not there."""
+    """Return the number of partitions of each topic; 0 for a topic that does not exist."""
     known = {topic: view.topics.get(topic) for topic in topics}
     return {
         topic: 0 if row is None or row.error is not ErrorCode.NONE else len(row.partitions)

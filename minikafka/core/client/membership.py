@@ -12,6 +12,7 @@ from minikafka.core.client.assignors.wire import (
     encode_assignment,
     encode_subscription,
 )
+from minikafka.core.client.errors import LOST_COORDINATOR
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.messages.consumer_protocol import PROTOCOL_TYPE
@@ -65,16 +66,6 @@ class Next(Enum):
     LATER = auto()  # the same step again, after a backoff
     JOIN_AGAIN = auto()
     OTHER_COORDINATOR = auto()  # find out who coordinates, then again
-
-
-LOST_COORDINATOR = frozenset(
-    {
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.NOT_COORDINATOR,
-        ErrorCode.NETWORK_EXCEPTION,
-        ErrorCode.REQUEST_TIMED_OUT,
-    }
-)
 
 
 class Membership:

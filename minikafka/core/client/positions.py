@@ -11,9 +11,6 @@ from minikafka.core.client.fetched import ConsumerRecord, FetchedChunk, Place
 from minikafka.kernel.cluster import NO_EPOCH, TopicPartition
 from minikafka.kernel.errors import KafkaError
 
-LATEST_TIMESTAMP = -1
-EARLIEST_TIMESTAMP = -2
-
 # Per partition: what is being handed out, and what is fetched meanwhile.
 MAX_CHUNKS = 2
 

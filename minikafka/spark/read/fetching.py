@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from minikafka.core.client.answers import STALE_METADATA
+from minikafka.core.client.errors import STALE_METADATA
 from minikafka.kernel.cluster import CONSUMER_REPLICA_ID
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.messages.fetch import (

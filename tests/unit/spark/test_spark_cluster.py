@@ -104,7 +104,7 @@ def brokers(monkeypatch: pytest.MonkeyPatch) -> Brokers:
         def close(self) -> None:
             self.is_open = False
 
-        def request(self, message: Any, at_most: int | None = None) -> Any:
+        def request(self, message: Any, highest_version: int | None = None) -> Any:
             try:
                 return there.answer(self.host, message)
             except KafkaError:

@@ -15,8 +15,9 @@ from minikafka.cli.groups import group_text as text
 from minikafka.cli.groups import groups
 from minikafka.cli.groups.group_reset import datetime_ms, duration_ms
 from minikafka.cli.groups.group_timeline import parse, show_timeline
-from minikafka.client.admin.groups import GroupDescription, GroupMember, GroupOffset, assigned
-from minikafka.coordinator.group_facts import all_group_facts, group_facts
+from minikafka.client import OffsetAndMetadata
+from minikafka.client.admin.groups import GroupDescription, MemberDescription, assigned
+from minikafka.coordinator.group_facts import group_facts
 from minikafka.core.client.cluster_view import Node
 from minikafka.kernel import events
 from minikafka.kernel.cluster import TopicPartition
@@ -32,18 +33,24 @@ A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b",
 NODE = Node(1, "host", 9092)
 
 
-def group(*members: GroupMember) -> GroupDescription:
+def group(*members: MemberDescription) -> GroupDescription:
     return GroupDescription("g", "Stable", "consumer", "range", members, NODE)
 
 
-def member(name: str, *partitions: TopicPartition, instance: str | None = None) -> GroupMember:
-    return GroupMember(name, instance, "client", "/1.2.3.4", partitions)
+def member(
+    name: str, *partitions: TopicPartition, instance: str | None = None
+) -> MemberDescription:
+    return MemberDescription(name, instance, "client", "/1.2.3.4", partitions)
 
 
 def test_lag_of_owned_and_of_forsaken_partitions() -> None:
     rows = text.lag_rows(
         group(member("idle"), member("m1", B0), member("m2", A0, A1)),
-        {A0: GroupOffset(3), B0: GroupOffset(9), TopicPartition("c", 0): GroupOffset(1)},
+        {
+            A0: OffsetAndMetadata(3),
+            B0: OffsetAndMetadata(9),
+            TopicPartition("c", 0): OffsetAndMetadata(1),
+        },
         {A0: 10, A1: 5, B0: 9},
     )
     assert [(row.partition, row.current, row.end, row.lag, row.member_id) for row in rows] == [
@@ -189,12 +196,12 @@ def test_groups_and_evictions_in_a_table() -> None:
     lab.stable("a", "b")
     lab.commit({("t", 0): 1}, group_id="other")
     lab.clock.advance(10_000)
-    shown = json.loads(json.dumps(all_group_facts(lab.coordinator, 10)))
+    shown = json.loads(json.dumps(group_facts(lab.shards, 10)))
     ((columns, rows),) = group_tables(shown)
     assert shown["num_groups"] == len(rows) == 2
     by_name = [dict(zip(columns, row, strict=True)) for row in rows]
     assert by_name[0]["last_eviction"].startswith("b: session timed out (")
     assert [(row["group"], row["offsets"]) for row in by_name] == [("g", 0), ("other", 1)]
-    alone = group_facts(lab.coordinator, 10, "other")
+    alone = group_facts(lab.shards, 10, "other")
     assert [row["group"] for row in alone["groups"]] == ["other"]
-    assert group_facts(lab.coordinator, 10, "nobody")["groups"] == []
+    assert group_facts(lab.shards, 10, "nobody")["groups"] == []

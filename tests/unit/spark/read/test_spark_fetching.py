@@ -60,7 +60,7 @@ class FakeConnection:
         self._broker = broker
         self._offset = 0
 
-    def send(self, request: Any, at_most: int) -> None:
+    def send(self, request: Any, highest_version: int) -> None:
         self._offset = request.topics[0].partitions[0].fetch_offset
 
     def receive(self) -> FetchResponse:

@@ -1,0 +1,71 @@
+"""The ways in which admin calls reach brokers: one broker, every broker, many subjects at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar
+
+from minikafka.client.session import ClusterSession
+from minikafka.core.client.calls import Call
+from minikafka.kernel.errors import KafkaError
+
+K = TypeVar("K")
+R = TypeVar("R")
+
+
+async def call_broker(
+    session: ClusterSession, broker_id: int, call: Call[R], deadline_ms: int
+) -> R:
+    """Carry out a call to one broker as soon as its address is known, retrying retriable errors
+    until the deadline. Raises KafkaError."""
+
+    async def attempt() -> R:
+        await session.metadata.wait_until(
+            lambda view: view.nodes.get(broker_id),
+            session.remaining_ms(deadline_ms),
+            f"broker {broker_id}",
+        )
+        return await session.call(broker_id, call, deadline_ms)
+
+    return await session.retrying(attempt, deadline_ms)
+
+
+async def call_every_broker(
+    session: ClusterSession, call: Call[R], deadline_ms: int
+) -> dict[int, R]:
+    """Carry out a call to every broker, and return the results by broker id. Raises KafkaError."""
+    nodes = await session.metadata.wait_until(
+        lambda view: view.nodes or None, session.remaining_ms(deadline_ms), "the brokers"
+    )
+    broker_ids = sorted(nodes)
+
+    async def one(broker_id: int) -> R:
+        return await session.retrying(
+            lambda: session.call(broker_id, call, deadline_ms), deadline_ms
+        )
+
+    found = await asyncio.gather(*map(one, broker_ids))
+    return dict(zip(broker_ids, found, strict=True))
+
+
+async def outcomes_of(
+    look_up: Callable[[K], Awaitable[R]], keys: Iterable[K]
+) -> dict[K, R | KafkaError]:
+    """Run ``look_up`` for all keys at the same time; the outcome of each is its result or its
+    KafkaError."""
+
+    async def outcome(key: K) -> R | KafkaError:
+        try:
+            return await look_up(key)
+        except KafkaError as error:
+            return error
+
+    wanted = list(dict.fromkeys(keys))
+    return dict(zip(wanted, await asyncio.gather(*map(outcome, wanted)), strict=True))
+
+
+def server_timeout_ms(session: ClusterSession, deadline_ms: int) -> int:
+    """Return the time-out to put into a request: shorter than the client's own, so that the
+    broker's response arrives before the client gives up."""
+    return max(1, session.timeout_ms(deadline_ms) * 9 // 10)

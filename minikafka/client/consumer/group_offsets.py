@@ -1,0 +1,143 @@
+"""The offsets of a consumer's group: committing them, and fetching what was committed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from minikafka.client.consumer.group_member import GroupMember
+from minikafka.client.session import ClusterSession
+from minikafka.core.client.assignors.model import NO_GENERATION
+from minikafka.core.client.group_calls import STABLE_OFFSETS_VERSION, offset_commit, offset_fetch
+from minikafka.core.client.membership import MemberState, Next
+from minikafka.core.client.offsets import GroupMetadata, OffsetAndMetadata
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.protocol.api_keys import ApiKey
+
+
+class CommitFailedError(KafkaError):
+    """The group has rebalanced without this consumer: other members have its partitions, and may
+    have read what was to be committed. Kafka: CommitFailedException, RebalanceInProgressException.
+    """
+
+
+class GroupOffsets:
+    """Commits and fetches through the coordinator of one group.
+
+    ``is_member`` says whether the group assigns the partitions. Otherwise commits carry no
+    generation, as those of consumers with assigned partitions do.
+    """
+
+    def __init__(
+        self, session: ClusterSession, member: GroupMember, is_member: Callable[[], bool]
+    ) -> None:
+        self.commits = 0
+        self._session = session
+        self._member = member
+        self._is_member = is_member
+
+    async def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], deadline_ms: int
+    ) -> None:
+        """Commit all offsets in one request, retrying until the deadline.
+
+        Raises CommitFailedError when the group has rebalanced, KafkaError for other errors.
+        """
+        if offsets:
+            committer = self._committer()
+            await self._session.retrying(
+                lambda: self._commit(offsets, committer, deadline_ms), deadline_ms
+            )
+            self.commits += 1
+
+    async def commit_existing(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], deadline_ms: int
+    ) -> None:
+        """As ``commit``, for partitions that are about to be revoked. A deleted partition must not
+        hold up the rebalance: once the coordinator has refused one as unknown, those that are not
+        in the metadata either are left out."""
+        remaining = dict(offsets)
+        committer = self._committer()
+
+        async def attempt() -> None:
+            try:
+                if remaining:
+                    await self._commit(remaining, committer, deadline_ms)
+            except KafkaError as error:
+                if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    view = self._session.metadata.view
+                    for tp in [tp for tp in remaining if view.partition(tp) is None]:
+                        del remaining[tp]
+                raise
+
+        await self._session.retrying(attempt, deadline_ms)
+        self.commits += bool(remaining)
+
+    async def commit_once(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], deadline_ms: int
+    ) -> None:
+        """As ``commit``, in a single attempt: a caller that does not wait may commit more before a
+        second attempt would arrive."""
+        if offsets:
+            await self._commit(offsets, self._committer(), deadline_ms)
+            self.commits += 1
+
+    def _committer(self) -> GroupMetadata:
+        """Return who commits now. Raises CommitFailedError when a member has lost its generation.
+
+        All attempts of one commit carry the generation of the first. Kafka's
+        ``ConsumerCoordinator`` takes the current one for each attempt, but does not join in
+        between. Here a join may end between two attempts, and with it the ownership.
+        """
+        membership = self._member.membership
+        group = membership.config
+        if not self._is_member():
+            return GroupMetadata(group.group_id)
+        if membership.generation == NO_GENERATION or membership.state is MemberState.UNJOINED:
+            raise CommitFailedError(
+                ErrorCode.UNKNOWN_MEMBER_ID, "this consumer is no member of its group now"
+            )
+        return GroupMetadata(
+            group.group_id, membership.generation, membership.member_id, group.group_instance_id
+        )
+
+    async def _commit(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        committer: GroupMetadata,
+        deadline_ms: int,
+    ) -> None:
+        """One attempt. Raises CommitFailedError, KafkaError."""
+        if self._committer() != committer:
+            raise CommitFailedError(ErrorCode.ILLEGAL_GENERATION, "the group has rebalanced")
+        membership = self._member.membership
+        errors = await self._member.call(
+            offset_commit(committer, offsets), self._session.remaining_ms(deadline_ms)
+        )
+        for tp, error in errors.items():
+            if error is None:
+                continue
+            if committer.generation == NO_GENERATION:
+                raise error
+            if membership.on_commit(error.code, committer.generation) is Next.JOIN_AGAIN:
+                raise CommitFailedError(error.code, f"{tp}: the group has rebalanced")
+            raise error
+
+    async def committed(
+        self, partitions: Iterable[TopicPartition], deadline_ms: int
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """Return the committed offsets; None where nothing is committed. Raises KafkaError."""
+        wanted = sorted(partitions)
+        group_id = self._member.membership.config.group_id
+
+        async def attempt() -> dict[TopicPartition, OffsetAndMetadata | None]:
+            call = offset_fetch(group_id, wanted, await self._knows_stable_offsets())
+            found = await self._member.call(call, self._session.timeout_ms(deadline_ms))
+            return {tp: found.get(tp) for tp in wanted}
+
+        return await self._session.retrying(attempt, deadline_ms) if wanted else {}
+
+    async def _knows_stable_offsets(self) -> bool:
+        """Whether the coordinator can leave out offsets of transactions that are still open."""
+        versions = await self._member.coordinator_versions()
+        return versions.get(ApiKey.OFFSET_FETCH, (0, 0))[1] >= STABLE_OFFSETS_VERSION

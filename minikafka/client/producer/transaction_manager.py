@@ -1,0 +1,188 @@
+"""The transactions of one producer: its epoch, partitions, offsets and ends (KIP-98, KIP-447)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from enum import Enum, auto
+from typing import TypeVar
+
+from minikafka.client.coordinators import Coordinators
+from minikafka.client.session import ClusterSession
+from minikafka.core.client.calls import CoordinatorCall, CoordinatorKey, CoordinatorType
+from minikafka.core.client.errors import FATAL_TO_PRODUCER
+from minikafka.core.client.offsets import GroupMetadata, OffsetAndMetadata
+from minikafka.core.client.sequences import Sequences
+from minikafka.core.client.transaction_calls import (
+    EPOCH_BUMP_VERSION,
+    NO_PRODUCER,
+    ProducerIdAndEpoch,
+    TransactionalProducer,
+    add_offsets_to_txn,
+    add_partitions_to_txn,
+    end_txn,
+    init_producer_id,
+    txn_offset_commit,
+)
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.protocol.api_keys import ApiKey
+
+R = TypeVar("R")
+
+
+class TransactionManagerState(Enum):
+    """Kafka's ``TransactionManager.State``."""
+
+    UNINITIALIZED = auto()
+    READY = auto()
+    IN_TRANSACTION = auto()
+    COMMITTING = auto()  # perhaps it is committed: nothing but the commit may be tried again
+    ABORTING = auto()
+    FATAL = auto()  # another producer has the transactional id, or the id may not be used
+
+
+class TransactionManager:
+    """The transactions of one transactional id. ``failure`` is why the open transaction can only be
+    aborted."""
+
+    def __init__(
+        self,
+        session: ClusterSession,
+        sequences: Sequences,
+        transactional_id: str,
+        transaction_timeout_ms: int,
+    ) -> None:
+        self.state = TransactionManagerState.UNINITIALIZED
+        self.failure: KafkaError | None = None
+        self._session = session
+        self._sequences = sequences
+        self._id = transactional_id
+        self._timeout_ms = transaction_timeout_ms
+        self._fatal: KafkaError | None = None
+        self._partitions: set[TopicPartition] = set()
+        self._has_offsets = False
+        self._turn = asyncio.Lock()  # AddPartitionsToTxn and EndTxn must not overtake each other
+        self._coordinators = Coordinators(session)
+
+    # -- the application's calls. All raise KafkaError; INVALID_TXN_STATE for the wrong moment.
+
+    async def initialize(self) -> None:
+        """Get the producer id. The producer that had the transactional id before is fenced, and
+        what it left open is aborted."""
+        self._check(TransactionManagerState.UNINITIALIZED)
+        await self._get_producer_id()
+        self.state = TransactionManagerState.READY
+
+    def begin(self) -> None:
+        self._check(TransactionManagerState.READY)
+        self.state = TransactionManagerState.IN_TRANSACTION
+        self.failure = None
+
+    async def admit(self, partition: TopicPartition) -> None:
+        """Add a partition to the transaction before the first record is appended for it."""
+        self._check_open()
+        if partition in self._partitions:
+            return
+        async with self._turn:
+            self._check_open()
+            if partition in self._partitions:
+                return
+            await self._call(add_partitions_to_txn(self._producer, [partition]))
+            self._partitions.add(partition)
+
+    async def send_offsets(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
+    ) -> None:
+        """Commit offsets with the transaction."""
+        self._check_open()
+        await self._call(add_offsets_to_txn(self._producer, group.group_id))
+        self._has_offsets = True
+        await self._call(txn_offset_commit(self._producer, group, offsets))
+
+    async def end(self, commit: bool) -> None:
+        """Commit or abort, after all records are settled. A transaction that failed is never
+        committed. When it is cancelled or gets no response, it has to be repeated with the same
+        ``commit``."""
+        ending = TransactionManagerState.COMMITTING if commit else TransactionManagerState.ABORTING
+        async with self._turn:
+            self._check(TransactionManagerState.IN_TRANSACTION, ending)
+            if self.state is TransactionManagerState.IN_TRANSACTION and commit and self.failure:
+                raise self.failure
+            self.state = ending
+            if self._partitions or self._has_offsets:
+                await self._call(end_txn(self._producer, commit))
+                self._partitions.clear()
+                self._has_offsets = False
+            if self.failure is not None:
+                await self._get_producer_id()  # nobody knows which sequences brokers have seen
+            self.failure = None
+            self.state = TransactionManagerState.READY
+
+    def note_failure(self, error: KafkaError) -> None:
+        """Note that a batch was not delivered."""
+        if self._is_ending or self.state is TransactionManagerState.IN_TRANSACTION:
+            self.failure = self.failure or error
+
+    @property
+    def may_abort(self) -> bool:
+        return self.state in (
+            TransactionManagerState.IN_TRANSACTION,
+            TransactionManagerState.ABORTING,
+        )
+
+    @property
+    def _is_ending(self) -> bool:
+        return self.state in (TransactionManagerState.COMMITTING, TransactionManagerState.ABORTING)
+
+    # -- inside
+
+    @property
+    def _producer(self) -> TransactionalProducer:
+        return TransactionalProducer(self._id, self._sequences.producer_id, self._sequences.epoch)
+
+    def _check(self, *allowed: TransactionManagerState) -> None:
+        if self._fatal is not None:
+            raise self._fatal
+        if self.state not in allowed:
+            names = " or ".join(each.name for each in allowed)
+            raise KafkaError(ErrorCode.INVALID_TXN_STATE, f"{self.state.name}, not {names}")
+
+    def _check_open(self) -> None:
+        self._check(TransactionManagerState.IN_TRANSACTION)
+        if self.failure is not None:
+            raise self.failure
+
+    async def _get_producer_id(self) -> None:
+        """Get any producer id the first time; later the next epoch of the same id, unless another
+        producer has taken the transactional id."""
+        sequences, connections = self._sequences, self._session.connections
+        key = CoordinatorKey(CoordinatorType.TRANSACTION, self._id)
+        node_id = await self._coordinators.find_retrying(key, self._session.deadline_ms())
+        await connections.connect(node_id)
+        last = connections.versions(node_id).get(ApiKey.INIT_PRODUCER_ID, (0, 0))[1]
+        current = NO_PRODUCER
+        if last >= EPOCH_BUMP_VERSION:
+            current = ProducerIdAndEpoch(sequences.producer_id, sequences.epoch)
+        given = await self._call(init_producer_id(self._id, self._timeout_ms, current))
+        sequences.set_producer(given.producer_id, given.epoch)
+
+    async def _call(self, call: CoordinatorCall[R]) -> R:
+        """Carry out a call, retried until ``default_api_timeout_ms``."""
+        try:
+            return await self._coordinators.call(call, self._session.deadline_ms())
+        except KafkaError as error:
+            self._note_error(error)
+            raise
+
+    def _note_error(self, error: KafkaError) -> None:
+        """Change the state as Kafka's TransactionManager does. When EndTxn is refused, only one
+        error still allows an abort; when it gets no response, it may have been carried out."""
+        code, committing = error.code, self.state is TransactionManagerState.COMMITTING
+        if committing and code is ErrorCode.TRANSACTION_ABORTABLE:
+            self.state = TransactionManagerState.IN_TRANSACTION
+            self.note_failure(error)
+        elif code in FATAL_TO_PRODUCER or (self._is_ending and not code.retriable):
+            self.state, self._fatal = TransactionManagerState.FATAL, error
+        elif not self._is_ending:
+            self.note_failure(error)

@@ -1,0 +1,92 @@
+"""The error table of all clients: what a client does after an error code, and when it retries."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from minikafka.core.backoff import ExponentialBackoff
+from minikafka.kernel.errors import ErrorCode
+
+# After these errors the client refreshes its metadata: the request went to the wrong broker, or the
+# broker is not there. Kafka: ``InvalidMetadataException``, and what ``NetworkClient`` does after a
+# disconnect or a time-out.
+STALE_METADATA: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.LISTENER_NOT_FOUND,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.NOT_CONTROLLER,
+        ErrorCode.BROKER_NOT_AVAILABLE,
+        ErrorCode.REQUEST_TIMED_OUT,
+    }
+)
+
+# After these errors the client looks the coordinator up again.
+LOST_COORDINATOR: Final = frozenset(
+    {
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.REQUEST_TIMED_OUT,
+    }
+)
+
+# Errors in a partition's row that concern the coordinator as a whole.
+COORDINATOR_ERRORS: Final = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+
+# After these errors a transactional producer is of no more use: another producer has the
+# transactional id, or the id may not be used. Kafka: ``TransactionManager``'s ``fatalError``.
+FATAL_TO_PRODUCER: Final = frozenset(
+    {
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode.UNSUPPORTED_VERSION,
+    }
+)
+
+# The transaction before is still being completed, which takes some milliseconds. Kafka:
+# ``TransactionManager.ADD_PARTITIONS_RETRY_BACKOFF_MS``.
+CONCURRENT_TRANSACTIONS_BACKOFF_MS: Final = 20
+
+
+class Retries:
+    """The attempts of one operation: whether and when to try again after each failure.
+
+    Retriable are the errors that ``ErrorCode.retriable`` marks, as in Kafka's ``Errors``.
+    """
+
+    def __init__(self, backoff: ExponentialBackoff) -> None:
+        self._backoff = backoff
+        self._failures = 0
+
+    def next_delay_ms(
+        self, code: ErrorCode, now_ms: int, deadline_ms: int, draw: float
+    ) -> int | None:
+        """Count a failed attempt and return the delay before the next one.
+
+        None when the error is final or the deadline passes before the next attempt. ``draw`` is a
+        random number from 0 up to, not including, 1.
+        """
+        delay_ms = self._backoff.delay_ms(self._failures, draw)
+        if code is ErrorCode.CONCURRENT_TRANSACTIONS:
+            delay_ms = min(delay_ms, CONCURRENT_TRANSACTIONS_BACKOFF_MS)
+        self._failures += 1
+        if not code.retriable or now_ms + delay_ms >= deadline_ms:
+            return None
+        return delay_ms

@@ -1,0 +1,113 @@
+"""The calls that commit and fetch the offsets of a group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, TypeAlias
+
+from minikafka.core.client.calls import (
+    CoordinatorCall,
+    CoordinatorKey,
+    CoordinatorType,
+    error_of,
+    numbers_by_topic,
+    raise_for,
+    raise_gravest,
+    rows_by_topic,
+)
+from minikafka.core.client.errors import COORDINATOR_ERRORS
+from minikafka.core.client.offsets import GroupMetadata, OffsetAndMetadata
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.errors import KafkaError
+from minikafka.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from minikafka.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+    OffsetFetchResponse,
+)
+
+# OffsetFetch can leave out the offsets of open transactions from this version on (KIP-447).
+STABLE_OFFSETS_VERSION: Final = 7
+
+_ONE_GROUP_VERSION: Final = 7  # of OffsetFetch; later versions name several groups in a request
+
+PartitionErrors: TypeAlias = dict[TopicPartition, KafkaError | None]
+
+
+def group_key(group_id: str) -> CoordinatorKey:
+    """Return what a group's coordinator is looked up by."""
+    return CoordinatorKey(CoordinatorType.GROUP, group_id)
+
+
+def offset_commit(
+    group: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+) -> CoordinatorCall[PartitionErrors]:
+    """Commit offsets. The result is the error of each partition, or None; errors of the coordinator
+    as a whole are raised."""
+
+    def read(response: OffsetCommitResponse) -> PartitionErrors:
+        errors: PartitionErrors = {}
+        for topic in response.topics:
+            for row in topic.partitions:
+                tp = TopicPartition(topic.name, row.partition_index)
+                errors[tp] = error_of(row.error_code, str(tp))
+        raise_gravest(e for e in errors.values() if e is not None and e.code in COORDINATOR_ERRORS)
+        return errors
+
+    rows = (
+        (
+            tp,
+            OffsetCommitRequestPartition(
+                tp.partition, at.offset, at.leader_epoch, committed_metadata=at.metadata
+            ),
+        )
+        for tp, at in sorted(offsets.items())
+    )
+    request = OffsetCommitRequest(
+        group_id=group.group_id,
+        generation_id_or_member_epoch=group.generation,
+        member_id=group.member_id,
+        group_instance_id=group.group_instance_id,
+        topics=[
+            OffsetCommitRequestTopic(name, found) for name, found in rows_by_topic(rows).items()
+        ],
+    )
+    return CoordinatorCall(request, read, coordinator=group_key(group.group_id))
+
+
+def offset_fetch(
+    group_id: str, partitions: Iterable[TopicPartition] | None, require_stable: bool
+) -> CoordinatorCall[dict[TopicPartition, OffsetAndMetadata]]:
+    """Fetch what the group has committed of ``partitions``, or None for all of them.
+
+    Partitions without a committed offset are not in the result. ``require_stable`` refuses offsets
+    that an open transaction may replace; it needs ``STABLE_OFFSETS_VERSION``.
+    """
+
+    def read(response: OffsetFetchResponse) -> dict[TopicPartition, OffsetAndMetadata]:
+        raise_for(response.error_code, group_id)
+        rows = [
+            (TopicPartition(topic.name, row.partition_index), row)
+            for topic in response.topics
+            for row in topic.partitions
+        ]
+        raise_gravest(error_of(row.error_code, str(tp)) for tp, row in rows)
+        return {
+            tp: OffsetAndMetadata(
+                row.committed_offset, row.metadata or "", row.committed_leader_epoch
+            )
+            for tp, row in sorted(rows, key=lambda found: found[0])
+            if row.committed_offset >= 0
+        }
+
+    topics = None
+    if partitions is not None:
+        by_topic = numbers_by_topic(sorted(partitions))
+        topics = [OffsetFetchRequestTopic(name, numbers) for name, numbers in by_topic.items()]
+    request = OffsetFetchRequest(group_id, topics, require_stable=require_stable)
+    return CoordinatorCall(request, read, _ONE_GROUP_VERSION, coordinator=group_key(group_id))

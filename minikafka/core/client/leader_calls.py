@@ -1,0 +1,98 @@
+"""The calls to the leaders of partitions that every kind of client makes: Produce, ListOffsets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from minikafka.core.client.calls import Call, error_of, rows_by_topic
+from minikafka.core.client.cluster_view import ClusterView
+from minikafka.core.client.offsets import OffsetAndTimestamp
+from minikafka.kernel.cluster import CONSUMER_REPLICA_ID, NO_EPOCH, TopicPartition
+from minikafka.kernel.errors import KafkaError
+from minikafka.protocol.buffer import Buffer
+from minikafka.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from minikafka.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+
+
+def produce(
+    batches: Iterable[tuple[TopicPartition, Buffer]],
+    acks: int,
+    timeout_ms: int,
+    transactional_id: str | None = None,
+) -> Call[dict[TopicPartition, PartitionProduceResponse]]:
+    """Append one batch of records to each of some partitions of one leader.
+
+    With ``acks`` 0 there is no response.
+    """
+    topics = rows_by_topic((tp, PartitionProduceData(tp.partition, data)) for tp, data in batches)
+    request = ProduceRequest(
+        transactional_id=transactional_id,
+        acks=acks,
+        timeout_ms=timeout_ms,
+        topic_data=[TopicProduceData(name, rows) for name, rows in topics.items()],
+    )
+    return Call(request, _produced)
+
+
+def _produced(response: ProduceResponse) -> dict[TopicPartition, PartitionProduceResponse]:
+    return {
+        TopicPartition(topic.name, row.index): row
+        for topic in response.responses
+        for row in topic.partition_responses
+    }
+
+
+class ListedOffsets(NamedTuple):
+    """The offsets that were found, and the errors of the other partitions."""
+
+    found: dict[TopicPartition, OffsetAndTimestamp]
+    errors: list[KafkaError]
+
+
+def list_offsets(
+    timestamps: Mapping[TopicPartition, int], view: ClusterView, isolation_level: int
+) -> Call[ListedOffsets]:
+    """Look up the first offset at or after each timestamp, for partitions of one leader.
+
+    A partition that ``view`` knows is asked for in its leader epoch, so that an old leader refuses.
+    """
+
+    def read(response: ListOffsetsResponse) -> ListedOffsets:
+        found: dict[TopicPartition, OffsetAndTimestamp] = {}
+        errors: list[KafkaError] = []
+        for topic in response.topics:
+            for row in topic.partitions:
+                tp = TopicPartition(topic.name, row.partition_index)
+                error = error_of(row.error_code, str(tp))
+                if error is None:
+                    found[tp] = OffsetAndTimestamp(row.offset, row.timestamp, row.leader_epoch)
+                else:
+                    errors.append(error)
+        return ListedOffsets(found, errors)
+
+    def epoch(tp: TopicPartition) -> int:
+        known = view.partition(tp)
+        return NO_EPOCH if known is None else known.leader_epoch
+
+    topics = rows_by_topic(
+        (tp, ListOffsetsPartition(tp.partition, epoch(tp), timestamp))
+        for tp, timestamp in timestamps.items()
+    )
+    request = ListOffsetsRequest(
+        replica_id=CONSUMER_REPLICA_ID,
+        isolation_level=isolation_level,
+        topics=[ListOffsetsTopic(name, rows) for name, rows in topics.items()],
+    )
+    return Call(request, read)

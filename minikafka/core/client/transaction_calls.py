@@ -1,0 +1,175 @@
+"""The calls of producers to transaction coordinators, and TxnOffsetCommit (KIP-98, KIP-447)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from minikafka.core.client.calls import (
+    Call,
+    CoordinatorCall,
+    CoordinatorKey,
+    CoordinatorType,
+    error_of,
+    numbers_by_topic,
+    raise_for,
+    raise_gravest,
+    rows_by_topic,
+)
+from minikafka.core.client.offsets import GroupMetadata, OffsetAndMetadata
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.protocol.messages.add_offsets_to_txn import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+)
+from minikafka.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+)
+from minikafka.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from minikafka.protocol.messages.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+from minikafka.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
+from minikafka.protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+
+# InitProducerId takes a producer id and an epoch to raise from this version on (KIP-360).
+EPOCH_BUMP_VERSION: Final = 3
+
+_CLIENTS_VERSION: Final = 3  # of AddPartitionsToTxn; later versions are for brokers
+_BEFORE_KIP_890: Final = 4  # of the others; later versions change epochs and errors
+_NO_TRANSACTION_TIMEOUT_MS: Final = 60_000  # any: the broker ignores it
+
+
+class ProducerIdAndEpoch(NamedTuple):
+    """Kafka's class of that name."""
+
+    producer_id: int = NO_PRODUCER_ID
+    epoch: int = NO_PRODUCER_EPOCH
+
+
+NO_PRODUCER: Final = ProducerIdAndEpoch()
+
+
+class TransactionalProducer(NamedTuple):
+    """A transactional id with the producer id and the epoch that its coordinator has given."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+
+
+def new_producer_id() -> Call[ProducerIdAndEpoch]:
+    """Ask any broker for the id of an idempotent producer without transactions."""
+    return Call(InitProducerIdRequest(None, _NO_TRANSACTION_TIMEOUT_MS), _producer_id)
+
+
+def init_producer_id(
+    transactional_id: str, timeout_ms: int, current: ProducerIdAndEpoch
+) -> CoordinatorCall[ProducerIdAndEpoch]:
+    """Begin a new epoch of a transactional id, which fences the producer that had it and aborts
+    what that one left open.
+
+    ``current`` goes on to its next epoch, unless another producer has taken the transactional id.
+    It is ``NO_PRODUCER`` for a new producer, and for brokers that do not know
+    ``EPOCH_BUMP_VERSION``.
+    """
+    request = InitProducerIdRequest(transactional_id, timeout_ms, *current)
+    return CoordinatorCall(
+        request, _producer_id, _BEFORE_KIP_890, coordinator=_transaction(transactional_id)
+    )
+
+
+def _producer_id(response: InitProducerIdResponse) -> ProducerIdAndEpoch:
+    raise_for(response.error_code, "no producer id")
+    return ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
+
+
+def add_partitions_to_txn(
+    producer: TransactionalProducer, partitions: Iterable[TopicPartition]
+) -> CoordinatorCall[None]:
+    """Add partitions to the transaction, before the first record is sent to them."""
+
+    def read(response: AddPartitionsToTxnResponse) -> None:
+        raise_gravest(
+            error_of(row.partition_error_code, f"{topic.name}-{row.partition_index}")
+            for topic in response.results_by_topic_v3_and_below
+            for row in topic.results_by_partition
+        )
+
+    request = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=producer.transactional_id,
+        v3_and_below_producer_id=producer.producer_id,
+        v3_and_below_producer_epoch=producer.epoch,
+        v3_and_below_topics=[
+            AddPartitionsToTxnTopic(name, numbers)
+            for name, numbers in numbers_by_topic(sorted(partitions)).items()
+        ],
+    )
+    key = _transaction(producer.transactional_id)
+    return CoordinatorCall(request, read, _CLIENTS_VERSION, coordinator=key)
+
+
+def add_offsets_to_txn(producer: TransactionalProducer, group_id: str) -> CoordinatorCall[None]:
+    """Add a group to the transaction, before its offsets are committed in it."""
+
+    def read(response: AddOffsetsToTxnResponse) -> None:
+        raise_for(response.error_code, f"adding group {group_id}")
+
+    request = AddOffsetsToTxnRequest(*producer, group_id)
+    key = _transaction(producer.transactional_id)
+    return CoordinatorCall(request, read, _BEFORE_KIP_890, coordinator=key)
+
+
+def txn_offset_commit(
+    producer: TransactionalProducer,
+    group: GroupMetadata,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+) -> CoordinatorCall[None]:
+    """Give the group's coordinator offsets that count when the transaction commits."""
+
+    def read(response: TxnOffsetCommitResponse) -> None:
+        raise_gravest(
+            error_of(row.error_code, f"{topic.name}-{row.partition_index}")
+            for topic in response.topics
+            for row in topic.partitions
+        )
+
+    rows = (
+        (tp, TxnOffsetCommitRequestPartition(tp.partition, at.offset, at.leader_epoch, at.metadata))
+        for tp, at in sorted(offsets.items())
+    )
+    request = TxnOffsetCommitRequest(
+        producer.transactional_id,
+        group.group_id,
+        producer.producer_id,
+        producer.epoch,
+        group.generation,
+        group.member_id,
+        group.group_instance_id,
+        [TxnOffsetCommitRequestTopic(name, found) for name, found in rows_by_topic(rows).items()],
+    )
+    key = CoordinatorKey(CoordinatorType.GROUP, group.group_id)
+    return CoordinatorCall(request, read, _BEFORE_KIP_890, coordinator=key)
+
+
+def end_txn(producer: TransactionalProducer, committed: bool) -> CoordinatorCall[None]:
+    """Commit or abort the transaction."""
+
+    def read(response: EndTxnResponse) -> None:
+        raise_for(response.error_code, "commit" if committed else "abort")
+
+    request = EndTxnRequest(*producer, committed)
+    key = _transaction(producer.transactional_id)
+    return CoordinatorCall(request, read, _BEFORE_KIP_890, coordinator=key)
+
+
+def _transaction(transactional_id: str) -> CoordinatorKey:
+    return CoordinatorKey(CoordinatorType.TRANSACTION, transactional_id)

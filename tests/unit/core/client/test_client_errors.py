@@ -1,0 +1,81 @@
+"""What a client makes of error codes and of the versions that a broker offers."""
+
+from __future__ import annotations
+
+import pytest
+
+from minikafka.core.backoff import ExponentialBackoff
+from minikafka.core.client.calls import choose_version
+from minikafka.core.client.errors import STALE_METADATA, Retries
+from minikafka.kernel.errors import ErrorCode
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "highest_version", "version"),
+    [
+        ((0, 5), (3, 9), None, 5),
+        ((0, 9), (3, 5), None, 5),
+        ((0, 5), (3, 9), 4, 4),
+        ((0, 5), (3, 9), 7, 5),
+        ((0, 5), (3, 9), 2, None),
+        ((5, 9), (0, 5), None, 5),
+        ((6, 9), (0, 5), None, None),
+        ((0, 5), (6, 9), None, None),
+        ((0, 5), None, None, None),
+    ],
+)
+def test_the_highest_version_that_both_speak(
+    ours: tuple[int, int],
+    theirs: tuple[int, int] | None,
+    highest_version: int | None,
+    version: int | None,
+):
+    assert choose_version(ours, theirs, highest_version) == version
+
+
+def test_the_errors_after_which_a_client_refreshes_its_metadata():
+    """The codes of Kafka's InvalidMetadataException, and those of a broker that is not there."""
+    assert {code.name for code in STALE_METADATA} == {
+        "BROKER_NOT_AVAILABLE",
+        "FENCED_LEADER_EPOCH",
+        "INCONSISTENT_TOPIC_ID",
+        "KAFKA_STORAGE_ERROR",
+        "LEADER_NOT_AVAILABLE",
+        "LISTENER_NOT_FOUND",
+        "NETWORK_EXCEPTION",
+        "NOT_CONTROLLER",
+        "NOT_LEADER_OR_FOLLOWER",
+        "REPLICA_NOT_AVAILABLE",
+        "REQUEST_TIMED_OUT",
+        "UNKNOWN_LEADER_EPOCH",
+        "UNKNOWN_TOPIC_ID",
+        "UNKNOWN_TOPIC_OR_PARTITION",
+    }
+
+
+NO_JITTER = ExponentialBackoff(100, 1000, jitter=0)
+
+
+def test_retriable_errors_are_retried_ever_later_until_the_deadline():
+    retries = Retries(NO_JITTER)
+    code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert [retries.next_delay_ms(code, 0, 10_000, 0) for _ in range(3)] == [100, 200, 400]
+    assert retries.next_delay_ms(code, 9_200, 10_000, 0) is None  # 800 ms on is the deadline
+
+
+@pytest.mark.parametrize("code", [ErrorCode.PRODUCER_FENCED, ErrorCode.UNSUPPORTED_VERSION])
+def test_a_final_error_is_not_retried(code: ErrorCode):
+    assert Retries(NO_JITTER).next_delay_ms(code, 0, 10_000, 0) is None
+
+
+def test_a_transaction_that_is_being_completed_is_waited_for_in_short_steps():
+    """As Kafka's TransactionManager does for AddPartitionsToTxn: it is a matter of milliseconds."""
+    retries = Retries(NO_JITTER)
+    code = ErrorCode.CONCURRENT_TRANSACTIONS
+    assert [retries.next_delay_ms(code, 0, 10_000, 0) for _ in range(3)] == [20, 20, 20]
+    assert retries.next_delay_ms(ErrorCode.NOT_COORDINATOR, 0, 10_000, 0) == 800
+
+
+def test_the_backoff_may_be_shorter_than_that_step():
+    retries = Retries(ExponentialBackoff(5, 5, jitter=0))
+    assert retries.next_delay_ms(ErrorCode.CONCURRENT_TRANSACTIONS, 0, 10_000, 0) == 5
