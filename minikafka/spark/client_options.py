@@ -28,6 +28,7 @@ class ClientOptions:
     api_timeout_ms: int = 60_000
     first_contact_timeout_ms: int = 10_000  # how long a cluster is asked that has never answered
     retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 1_000
     acks: int = -1
     compression: str = "none"
     max_request_size: int = 1_048_576
@@ -72,6 +73,7 @@ _NUMBERS: Final = {
     "connection_setup_timeout_ms": "socket.connection.setup.timeout.ms",
     "api_timeout_ms": "default.api.timeout.ms",
     "retry_backoff_ms": "retry.backoff.ms",
+    "retry_backoff_max_ms": "retry.backoff.max.ms",
     "max_request_size": "max.request.size",
     "delivery_timeout_ms": "delivery.timeout.ms",
 }

@@ -22,9 +22,9 @@ _LARGEST_FRAME: Final = (1 << 31) - 1
 _MAX_CORRELATION_ID: Final = (1 << 31) - 1
 
 
-class Connection:
-    """Requests out, answers in, in that order. Every failure is a KafkaError NETWORK_EXCEPTION or
-    REQUEST_TIMED_OUT, after which the connection is closed."""
+class BlockingConnection:
+    """Requests and their responses in the same order. Every failure is a KafkaError
+    NETWORK_EXCEPTION or REQUEST_TIMED_OUT, after which the connection is closed."""
 
     def __init__(self, host: str, port: int, options: ClientOptions) -> None:
         self.peer = f"{host}:{port}"
@@ -32,7 +32,7 @@ class Connection:
         self._options = options
         self._socket: socket.socket | None = None
         self._versions: dict[int, tuple[int, int]] = {}
-        self._waiting: deque[tuple[type[Message], int, int]] = deque()  # bound: its users'
+        self._waiting: deque[tuple[type[Message], int, int]] = deque()  # its users bound it
         self._next_correlation_id = 0
 
     @property
@@ -54,12 +54,12 @@ class Connection:
         except OSError as error:
             raise self._failure(error, "cannot connect to") from error
         self._send(ApiVersionsRequest(), 0)  # every broker answers version 0
-        answer = self.receive()
-        code = ErrorCode(answer.error_code)
+        response = self.receive()
+        code = ErrorCode(response.error_code)
         if code is not ErrorCode.NONE:
             self.close()
-            raise KafkaError(code, f"{self.peer} tells no versions")
-        self._versions = {r.api_key: (r.min_version, r.max_version) for r in answer.api_keys}
+            raise KafkaError(code, f"{self.peer} sent no API versions")
+        self._versions = {r.api_key: (r.min_version, r.max_version) for r in response.api_keys}
 
     def version_for(self, message: Message, highest_version: int | None = None) -> int:
         """Raises KafkaError UNSUPPORTED_VERSION."""
@@ -78,32 +78,33 @@ class Connection:
         return version
 
     def send(self, message: Message, highest_version: int | None = None) -> None:
-        """Send in the highest version that both sides speak, not above ``highest_version``."""
+        """Send in the highest version that both sides know, at most ``highest_version``."""
         self._send(message, self.version_for(message, highest_version))
 
     def send_and_forget(self, message: Message) -> None:
-        """What has no answer: Produce with acks=0."""
+        """Send a request that has no response: Produce with acks=0."""
         self._send(message, self.version_for(message))
         self._waiting.pop()
 
     def request(self, message: Message, highest_version: int | None = None) -> Any:
-        """Send and take the answer; nothing else may be in flight."""
-        assert not self._waiting, "answers are awaited"
+        """Send a request and return the response; nothing else may be in flight."""
+        assert not self._waiting, "other requests are in flight"
         self.send(message, highest_version)
         return self.receive()
 
     def receive(self) -> Any:
-        """The answer to the oldest request. Records in it are views that own their memory."""
+        """Return the response to the oldest request; records in it are views that own their memory.
+        Raises KafkaError."""
         if not self._waiting:
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, f"the connection to {self.peer} is gone")
-        answer_class, version, expected = self._waiting.popleft()
+        response_class, version, expected = self._waiting.popleft()
         try:
             (size,) = _SIZE.unpack(self._read(_SIZE.size))
             if not 4 <= size <= _LARGEST_FRAME:
                 raise OSError(f"a frame of {size} bytes")
-            correlation_id, message = decode_response(answer_class, version, self._read(size))
+            correlation_id, message = decode_response(response_class, version, self._read(size))
             if correlation_id != expected:
-                raise OSError(f"answer {correlation_id} to request {expected}")
+                raise OSError(f"response {correlation_id} to request {expected}")
         except (OSError, DecodeError) as error:
             raise self._failure(error, "lost") from error
         return message
@@ -130,7 +131,7 @@ class Connection:
             raise self._failure(error, "lost") from error
 
     def _read(self, size: int) -> memoryview:
-        assert self._socket is not None, "closed while an answer is awaited"
+        assert self._socket is not None, "closed while a response is awaited"
         view = memoryview(bytearray(size))
         filled = 0
         while filled < size:
@@ -143,7 +144,7 @@ class Connection:
     def _failure(self, error: Exception, what: str) -> KafkaError:
         self.close()
         if isinstance(error, TimeoutError):
-            return KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"{self.peer} does not answer")
+            return KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"{self.peer} does not respond")
         return KafkaError(ErrorCode.NETWORK_EXCEPTION, f"{what} {self.peer}: {error}")
 
 

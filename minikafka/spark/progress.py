@@ -18,17 +18,14 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
+from minikafka.core.client.calls import raise_gravest
+from minikafka.core.client.group_calls import offset_commit
+from minikafka.core.client.offsets import GroupMetadata, with_metadata
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import KafkaError
-from minikafka.kernel.grouping import grouped
-from minikafka.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
 from minikafka.spark.client_options import client_options
 from minikafka.spark.cluster import Cluster
-from minikafka.spark.coordinators import CoordinatorKind, Coordinators
+from minikafka.spark.coordinators import Coordinators
 from minikafka.spark.failure_text import cause_of
 from minikafka.spark.read.offsets import LATEST, Offsets, offsets_of
 
@@ -178,13 +175,6 @@ def _kafka_offsets(value: Any) -> Offsets:
 
 
 def commit_offsets(cluster: Cluster, group: str, offsets: Offsets) -> None:
-    """To a group without members. Raises KafkaError."""
-    topics = grouped(
-        (topic, OffsetCommitRequestPartition(partition_index=partition, committed_offset=offset))
-        for (topic, partition), offset in sorted(offsets.items())
-    )
-    request = OffsetCommitRequest(
-        group_id=group,
-        topics=[OffsetCommitRequestTopic(name=t, partitions=rows) for t, rows in topics.items()],
-    )
-    Coordinators(cluster).ask(CoordinatorKind.GROUP, group, request)
+    """Commit offsets for a group without members. Raises KafkaError."""
+    call = offset_commit(GroupMetadata(group), with_metadata(offsets))
+    raise_gravest(Coordinators(cluster).call(call).values())

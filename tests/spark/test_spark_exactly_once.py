@@ -14,7 +14,6 @@ pa = pytest.importorskip("pyarrow")
 
 from minikafka.kernel.errors import ErrorCode, KafkaError  # noqa: E402
 from minikafka.spark.cluster import Cluster as SparkCluster  # noqa: E402
-from minikafka.spark.write.coordination import Transactions  # noqa: E402
 from minikafka.spark.write.exactly_once import (  # noqa: E402
     PlanChangedError,
     Task,
@@ -23,6 +22,7 @@ from minikafka.spark.write.exactly_once import (  # noqa: E402
     commit_batch,
     write_task,
 )
+from minikafka.spark.write.sink_transactions import SinkTransactions  # noqa: E402
 from minikafka.spark.write.write_options import WriteOptions, write_options  # noqa: E402
 
 pytestmark = [
@@ -81,7 +81,7 @@ def test_nothing_is_seen_before_the_driver_commits(query: Query) -> None:
 def test_a_batch_that_is_run_again_as_a_whole_writes_nothing(query: Query) -> None:
     query.run(0)
     again = query.run(0)
-    assert all(result.marker is not None and result.identity is None for result in again)
+    assert all(result.marker is not None and result.producer is None for result in again)
     assert query.committed() == expected(1)
     query.run(1)
     assert query.committed() == expected(2)
@@ -96,14 +96,14 @@ def test_a_driver_dies_before_any_commit(query: Query) -> None:
 
 def test_a_driver_dies_between_two_commits(query: Query) -> None:
     with SparkCluster(query.options.client) as cluster:
-        transactions = Transactions(cluster)
+        transactions = SinkTransactions(cluster)
         first, _ = query.write(0, 0), query.write(0, 1)
-        from minikafka.spark.write.coordination import Marker
+        from minikafka.spark.write.sink_transactions import Marker
 
         marker = Marker(query.topic, 0, 2, first.rows, query.options.plan)
-        assert first.identity is not None
-        transactions.mark(first.identity, first.task.name, first.topic, marker)
-        transactions.end(first.identity, committed=True)
+        assert first.producer is not None
+        transactions.mark(first.producer, first.task.name, first.topic, marker)
+        transactions.end(first.producer, committed=True)
     again = query.run(0)
     assert [result.marker is None for result in again] == [False, True]
     assert query.committed() == expected(1)
@@ -130,12 +130,12 @@ def test_where_nobody_answers_a_batch_is_given_up_in_one_time_out(
     """Not in one for each of its tasks."""
     asked = []
 
-    def end(self: Transactions, identity: object, committed: bool) -> None:
-        asked.append(identity)
+    def end(self: SinkTransactions, producer: object, committed: bool) -> None:
+        asked.append(producer)
         raise KafkaError(ErrorCode.NETWORK_EXCEPTION)
 
     results = [replace(query.write(0, 0), task=Task(query.topic, 0, n)) for n in range(12)]
-    monkeypatch.setattr(Transactions, "end", end)
+    monkeypatch.setattr(SinkTransactions, "end", end)
     abort_batch(results, query.options)
     assert len(asked) <= 4  # at a time
 

@@ -7,11 +7,16 @@ from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from minikafka.client.consumer.fetch_requests import FetchLimits, FetchRequests
 from minikafka.client.consumer.truncation import TruncationCheck
 from minikafka.client.offsets import list_offsets_once
 from minikafka.client.session import ClusterSession
 from minikafka.core.client.cluster_view import ClusterView
+from minikafka.core.client.fetch_requests import (
+    FETCH_VERSION,
+    FetchLimits,
+    FetchRequests,
+    is_fetched_again,
+)
 from minikafka.core.client.fetched import Convert, FetchedChunk
 from minikafka.core.client.offsets import LATEST_TIMESTAMP
 from minikafka.core.client.positions import Positions
@@ -19,9 +24,6 @@ from minikafka.core.client.read_replicas import ReadReplicas
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.messages.fetch import PartitionData
-
-# From version 13 on topics go by id, which brokers before 2.8 do not have.
-_LAST_VERSION_WITH_NAMES = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +184,7 @@ class Fetcher:
             response = await self._session.connections.request(
                 leader,
                 self._requests.build(leader, offsets, self._session.metadata.view),
-                highest_version=_LAST_VERSION_WITH_NAMES,
+                highest_version=FETCH_VERSION,
                 timeout_ms=self._session.config.request_timeout_ms + self._config.max_wait_ms,
             )
             rows = self._requests.answered(leader, response)
@@ -252,7 +254,7 @@ class Fetcher:
             return  # a follower may be behind, or ahead in deletions: the leader knows
         if code is ErrorCode.OFFSET_OUT_OF_RANGE and self._config.reset_timestamp is not None:
             self._positions.reset(tp, self._config.reset_timestamp)
-        elif code.retriable:
+        elif is_fetched_again(code):
             self._session.metadata.note_error(code)
         else:
             self._error = KafkaError(code, f"{tp} at offset {offset}")

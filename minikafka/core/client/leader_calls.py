@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from minikafka.core.client.calls import Call, error_of, rows_by_topic
 from minikafka.core.client.cluster_view import ClusterView
@@ -25,13 +25,16 @@ from minikafka.protocol.messages.produce import (
     TopicProduceData,
 )
 
+# The result is the outcome of each partition.
+ProduceCall: TypeAlias = Call[dict[TopicPartition, PartitionProduceResponse]]
+
 
 def produce(
     batches: Iterable[tuple[TopicPartition, Buffer]],
     acks: int,
     timeout_ms: int,
     transactional_id: str | None = None,
-) -> Call[dict[TopicPartition, PartitionProduceResponse]]:
+) -> ProduceCall:
     """Append one batch of records to each of some partitions of one leader.
 
     With ``acks`` 0 there is no response.

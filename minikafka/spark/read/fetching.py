@@ -5,19 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from minikafka.core.client.errors import STALE_METADATA
-from minikafka.kernel.cluster import CONSUMER_REPLICA_ID
-from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.protocol.messages.fetch import (
-    FetchPartition,
-    FetchRequest,
-    FetchTopic,
-    PartitionData,
+from minikafka.core.client.calls import raise_for
+from minikafka.core.client.cluster_view import ClusterView
+from minikafka.core.client.fetch_requests import (
+    FETCH_VERSION,
+    FetchLimits,
+    FetchPosition,
+    fetch_request,
+    fetched_partitions,
+    is_fetched_again,
 )
+from minikafka.kernel.cluster import NO_EPOCH
+from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.protocol.messages.fetch import FetchRequest, PartitionData
 from minikafka.spark.cluster import Cluster, pause
-from minikafka.spark.connection import Connection
+from minikafka.spark.connection import BlockingConnection
 from minikafka.spark.read.decode import Slice, decode_to_arrow, next_offset
 from minikafka.spark.read.offsets import EARLIEST, LATEST
 from minikafka.spark.read.planning import ADVICE_FAIL, DataLossError, OffsetRange
@@ -25,8 +29,6 @@ from minikafka.world.real.wall_clock import WallClock
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_HIGHEST_BY_NAME: Final = 12  # later versions name topics by their ids
 
 
 class RangeReader:
@@ -49,10 +51,19 @@ class RangeReader:
         self._wanted = wanted
         self._partition = wanted.topic_partition
         self._slice = Slice(*wanted)
+        options = cluster.options
+        self._limits = FetchLimits(
+            options.fetch_max_wait_ms,
+            1,
+            options.fetch_max_bytes,
+            options.max_partition_fetch_bytes,
+            int(options.read_committed),
+        )
         self._fail_on_data_loss = fail_on_data_loss
         self._poll_timeout_ms = poll_timeout_ms
         self._clock = WallClock()
         self._progress_at_ms = 0
+        self._failures = 0  # since then
 
     def read(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Raises DataLossError, KafkaError."""
@@ -68,14 +79,15 @@ class RangeReader:
             except KafkaError as error:
                 if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
                     self._skip_what_is_gone()
-                elif error.code in STALE_METADATA and not self._is_stuck():
+                elif is_fetched_again(error.code) and not self._is_stuck():
                     self._cluster.topics.pop(self._partition.topic, None)
-                    pause(self._cluster.options.retry_backoff_ms)
+                    pause(self._cluster.backoff_ms(self._failures))
+                    self._failures += 1
                 else:
                     raise
 
     def _leader(self) -> int | None:
-        """None when the partition is not there, and does not come."""
+        """Return the leader's broker id; None for a partition that does not exist."""
         try:
             return self._cluster.retrying(
                 lambda: self._cluster.leader(self._partition), f"reading {self._partition}"
@@ -85,21 +97,23 @@ class RangeReader:
                 return None
             raise
 
-    def _read_from(self, connection: Connection, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        connection.send(self._request(), _HIGHEST_BY_NAME)
+    def _read_from(
+        self, connection: BlockingConnection, schema: pa.Schema
+    ) -> Iterator[pa.RecordBatch]:
+        connection.send(self._request(), FETCH_VERSION)
         while True:
-            data = self._answer(connection)
+            data = self._receive(connection)
             records = data.records if data.records is not None else memoryview(b"")
             following = next_offset(records, self.position)
             if following > self.position:
-                self._progress_at_ms = self._clock.monotonic_ms()
+                self._progress_at_ms, self._failures = self._clock.monotonic_ms(), 0
             elif self._is_stuck():
                 self._give_up()
                 return
             self.position = following
             done = following >= self._wanted.end
             if not done:
-                connection.send(self._request(), _HIGHEST_BY_NAME)
+                connection.send(self._request(), FETCH_VERSION)
             aborted = [(each.producer_id, each.first_offset)
                        for each in data.aborted_transactions or ()]  # fmt: skip
             for rows in decode_to_arrow(
@@ -111,30 +125,19 @@ class RangeReader:
                 return
 
     def _request(self) -> FetchRequest:
-        options = self._cluster.options
-        partition = FetchPartition(
-            partition=self._partition.partition,
-            fetch_offset=self.position,
-            partition_max_bytes=options.max_partition_fetch_bytes,
-        )
-        return FetchRequest(
-            replica_id=CONSUMER_REPLICA_ID,
-            max_wait_ms=options.fetch_max_wait_ms,
-            min_bytes=1,
-            max_bytes=options.fetch_max_bytes,
-            isolation_level=int(options.read_committed),
-            topics=[FetchTopic(topic=self._partition.topic, partitions=[partition])],
-        )
+        known = ClusterView(topics=self._cluster.topics).partition(self._partition)
+        epoch = NO_EPOCH if known is None else known.leader_epoch
+        position = FetchPosition(epoch, self.position)
+        return fetch_request(self._limits, [(self._partition, position)])
 
-    def _answer(self, connection: Connection) -> PartitionData:
-        answer = connection.receive()
-        code = ErrorCode(answer.error_code)
-        if code is ErrorCode.NONE:
-            data: PartitionData = answer.responses[0].partitions[0]
-            code = ErrorCode(data.error_code)
-            if code is ErrorCode.NONE:
-                return data
-        raise KafkaError(code, f"fetching {self._partition} at {self.position}")
+    def _receive(self, connection: BlockingConnection) -> PartitionData:
+        """Return the row of the partition. Raises KafkaError."""
+        response = connection.receive()
+        where = f"fetching {self._partition} at {self.position}"
+        raise_for(response.error_code, where)
+        ((_, row),) = fetched_partitions(response)
+        raise_for(row.error_code, where)
+        return row
 
     def _is_stuck(self) -> bool:
         return self._clock.monotonic_ms() - self._progress_at_ms >= self._poll_timeout_ms

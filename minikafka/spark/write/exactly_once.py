@@ -24,11 +24,12 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from minikafka.core.client.transaction_calls import TransactionalProducer
 from minikafka.kernel.errors import KafkaError
-from minikafka.spark.cluster import ASK_AGAIN, Cluster
-from minikafka.spark.write.coordination import Marker, Transactions
-from minikafka.spark.write.producing import Identity, Producing
+from minikafka.spark.cluster import Cluster
+from minikafka.spark.write.producing import Producing
 from minikafka.spark.write.sending import send_rows
+from minikafka.spark.write.sink_transactions import Marker, SinkTransactions
 from minikafka.spark.write.write_options import WriteOptions
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class TaskResult:
 
     task: Task
     rows: int = 0
-    identity: Identity | None = None
+    producer: TransactionalProducer | None = None
     topic: str = ""
     marker: Marker | None = None
 
@@ -75,26 +76,26 @@ class TaskResult:
 def write_task(batches: Iterator[pa.RecordBatch], options: WriteOptions, task: Task) -> TaskResult:
     """Step 1. Raises PlanChangedError, WriteError, KafkaError."""
     with Cluster(options.client) as cluster:
-        transactions = Transactions(cluster)
+        transactions = SinkTransactions(cluster)
         first = next((batch for batch in batches if batch.num_rows), None)
         if first is None:
             return TaskResult(task)
-        identity = transactions.begin(task.name, options.transaction_timeout_ms)
+        producer = transactions.begin(task.name, options.transaction_timeout_ms)
         marker = transactions.marker(task.name)
         if marker is not None and marker.batch >= task.batch:
             _check_marker(marker, options, task)
             for _ in batches:
                 pass
             return TaskResult(task, marker.rows, marker=marker)
-        with closing(Producing(cluster, identity, options.batch_bytes)) as producing:
+        with closing(Producing(cluster, producer, options.batch_bytes)) as producing:
             topics = send_rows(
                 _with_first(first, batches),
                 options.topic,
                 cluster,
                 producing,
-                lambda partitions: transactions.add_partitions(identity, partitions),
+                lambda partitions: transactions.add_partitions(producer, partitions),
             )
-            return TaskResult(task, producing.records, identity, min(topics))
+            return TaskResult(task, producing.records, producer, min(topics))
 
 
 def _with_first(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -130,40 +131,46 @@ def commit_batch(results: Sequence[TaskResult], options: WriteOptions) -> None:
     for result in results:
         if result.marker is not None:
             _check_count(result.marker, results)
-    pending = [result for result in results if result.identity is not None]
+    pending = [result for result in results if result.producer is not None]
 
     def marker_of(result: TaskResult) -> Marker:
         task = result.task
         return Marker(task.query, task.batch, len(results), result.rows, options.plan)
 
-    def commit(transactions: Transactions, identity: Identity, result: TaskResult) -> None:
-        transactions.mark(identity, result.task.name, result.topic, marker_of(result))
-        transactions.end(identity, committed=True)
+    def commit(
+        transactions: SinkTransactions, producer: TransactionalProducer, result: TaskResult
+    ) -> None:
+        transactions.mark(producer, result.task.name, result.topic, marker_of(result))
+        transactions.end(producer, committed=True)
 
-    def commit_first(transactions: Transactions, identity: Identity, result: TaskResult) -> None:
+    def commit_first(
+        transactions: SinkTransactions, producer: TransactionalProducer, result: TaskResult
+    ) -> None:
         known = transactions.marker(result.task.whole)
         if known is None or known.batch < result.task.batch:
-            transactions.mark(identity, result.task.whole, result.topic, marker_of(result))
+            transactions.mark(producer, result.task.whole, result.topic, marker_of(result))
         else:
             _check_marker(known, options, result.task)
             _check_count(known, results)
-        commit(transactions, identity, result)
+        commit(transactions, producer, result)
 
     _for_each_open(commit_first, pending[:1], options)
     _for_each_open(commit, pending[1:], options)
 
 
 def abort_batch(results: Sequence[TaskResult], options: WriteOptions) -> None:
-    """As far as it goes: what stays open is aborted by the next attempt, or by its time-out. Where
-    nobody answers, it is not tried for each."""
+    """Abort what is open, as far as the brokers respond: the rest is aborted by the next attempt or
+    by its time-out."""
     patience_ms = min(options.client.delivery_timeout_ms, options.client.first_contact_timeout_ms)
 
-    def abort(transactions: Transactions, identity: Identity, _: TaskResult) -> None:
+    def abort(
+        transactions: SinkTransactions, producer: TransactionalProducer, _: TaskResult
+    ) -> None:
         try:
-            transactions.end(identity, committed=False)
+            transactions.end(producer, committed=False)
         except KafkaError as error:
-            if error.code in ASK_AGAIN:
-                raise
+            if error.code.retriable:
+                raise  # no broker responds: the others would not be aborted either
 
     with suppress(KafkaError):
         client = replace(options.client, delivery_timeout_ms=patience_ms)
@@ -171,18 +178,18 @@ def abort_batch(results: Sequence[TaskResult], options: WriteOptions) -> None:
 
 
 def _for_each_open(
-    act: Callable[[Transactions, Identity, TaskResult], None],
+    act: Callable[[SinkTransactions, TransactionalProducer, TaskResult], None],
     results: Sequence[TaskResult],
     options: WriteOptions,
 ) -> None:
-    """``act`` on every open transaction: several at a time, for each waits for its coordinators."""
-    pending = [(each.identity, each) for each in results if each.identity is not None]
+    """Run ``act`` on every open transaction, in several threads: each waits for coordinators."""
+    pending = [(each.producer, each) for each in results if each.producer is not None]
 
     def take_turns(lane: int) -> None:
         with Cluster(options.client) as cluster:
-            transactions = Transactions(cluster)
-            for identity, result in pending[lane::_LANES]:
-                act(transactions, identity, result)
+            transactions = SinkTransactions(cluster)
+            for producer, result in pending[lane::_LANES]:
+                act(transactions, producer, result)
 
     lanes = min(len(pending), _LANES)
     if lanes:

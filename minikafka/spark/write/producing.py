@@ -1,26 +1,24 @@
-"""Writes Arrow columns to partitions: idempotent, every batch sent again until it is in."""
+"""Writes Arrow columns to partitions, idempotent, retrying each batch until it is acknowledged."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from minikafka.core.client.errors import STALE_METADATA
+from minikafka.core.client.produce_call import ProduceCall, produce
+from minikafka.core.client.transaction_calls import (
+    ProducerIdAndEpoch,
+    TransactionalProducer,
+    new_producer_id,
+)
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.kernel.grouping import grouped
-from minikafka.protocol.messages.init_producer_id import InitProducerIdRequest
-from minikafka.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    TopicProduceData,
-)
-from minikafka.protocol.records.batch import NO_SEQUENCE
+from minikafka.protocol.records.batch import NO_PRODUCER_ID, NO_SEQUENCE
 from minikafka.protocol.records.compression import Compression
 from minikafka.spark.cluster import Cluster, pause
-from minikafka.spark.connection import Connection
+from minikafka.spark.connection import BlockingConnection
 from minikafka.spark.read.offsets import names
 from minikafka.spark.write.encode import EncodedBatch, ProducerStamp, encode_batches
 from minikafka.world.real.wall_clock import WallClock
@@ -28,71 +26,52 @@ from minikafka.world.real.wall_clock import WallClock
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_AGAIN: Final = STALE_METADATA | {
-    ErrorCode.NOT_ENOUGH_REPLICAS,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-}
 _REQUEST_BYTES: Final = 8 * 1024 * 1024
-_NO_TRANSACTION_TIMEOUT_MS: Final = 60_000
 
 
-@dataclass(frozen=True)
-class Identity:
-    """Of a producer: as InitProducerId gave it, or nothing for acks other than all."""
-
-    stamp: ProducerStamp = field(default_factory=ProducerStamp)
-    transactional_id: str | None = None
-
-    @property
-    def is_idempotent(self) -> bool:
-        return self.stamp.producer_id >= 0
-
-
-def idempotent_identity(cluster: Cluster) -> Identity:
-    """A fresh producer id. Raises KafkaError."""
-
-    def ask() -> Identity:
-        answer = cluster.request_any(
-            InitProducerIdRequest(
-                transactional_id=None, transaction_timeout_ms=_NO_TRANSACTION_TIMEOUT_MS
-            )
-        )
-        code = ErrorCode(answer.error_code)
-        if code is not ErrorCode.NONE:
-            raise KafkaError(code, "no producer id")
-        return Identity(ProducerStamp(answer.producer_id, answer.producer_epoch))
-
-    return cluster.retrying(ask, "InitProducerId")
+def idempotent_producer(cluster: Cluster) -> ProducerIdAndEpoch:
+    """Get a new producer id. Raises KafkaError."""
+    return cluster.retrying(lambda: cluster.call_any(new_producer_id()), "InitProducerId")
 
 
 class Producing:
-    """Batches of many partitions. One request per broker is under way at a time, with at most one
+    """A producer for one task. One request per broker is in flight at a time, with at most one
     batch of each partition, so that batches of a partition stay in order when one is sent again.
 
-    ``add`` queues, ``settle`` sends so much that the rest is under way while the caller makes more,
-    ``flush`` waits for all. Errors are KafkaErrors: after ``delivery.timeout.ms`` without progress,
-    or at once for what will not pass. ``close`` at the end."""
+    ``add`` queues rows, ``settle`` leaves at most the requests in flight while the caller makes
+    more rows, ``flush`` waits for all. They raise KafkaErrors: final ones at once, retriable ones
+    after ``delivery.timeout.ms`` without progress. Call ``close`` at the end."""
 
-    def __init__(self, cluster: Cluster, identity: Identity, batch_bytes: int) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        producer: TransactionalProducer | ProducerIdAndEpoch,
+        batch_bytes: int,
+    ) -> None:
         self.records = 0
         self._cluster = cluster
         self._options = cluster.options
-        self._identity = identity
+        self._transactional_id: str | None = None
+        if isinstance(producer, TransactionalProducer):
+            self._transactional_id = producer.transactional_id
+        self._stamp = ProducerStamp(
+            producer.producer_id, producer.epoch, self._transactional_id is not None
+        )
         self._batch_bytes = batch_bytes
         self._compression = Compression[cluster.options.compression.upper()]
         self._sequences: dict[TopicPartition, int] = {}
         self._queues: dict[TopicPartition, deque[EncodedBatch]] = {}
-        self._connections: dict[int, Connection] = {}
-        self._asked: dict[int, list[TopicPartition]] = {}
+        self._connections: dict[int, BlockingConnection] = {}
+        self._in_flight: dict[int, tuple[ProduceCall, list[TopicPartition]]] = {}
         self._clock = WallClock()
 
     def add(self, partition: TopicPartition, columns: Mapping[str, pa.Array]) -> None:
         """Encode rows and queue them."""
-        first = 0 if self._identity.is_idempotent else NO_SEQUENCE
+        first = NO_SEQUENCE if self._stamp.producer_id == NO_PRODUCER_ID else 0
         for batch in encode_batches(
             columns,
             self._cluster.now_ms(),
-            self._identity.stamp,
+            self._stamp,
             self._sequences.get(partition, first),
             self._compression,
             self._batch_bytes,
@@ -108,12 +87,12 @@ class Producing:
             self.records += batch.record_count
 
     def settle(self) -> None:
-        """Until each partition has one batch at most, which is under way."""
+        """Send until each partition has at most one batch left, which is in flight."""
         self._send_until(lambda: all(len(queue) <= 1 for queue in self._queues.values()))
         self._dispatch()
 
     def flush(self) -> None:
-        """Until everything is in."""
+        """Send until every batch is acknowledged."""
         self._send_until(lambda: not self._queues)
 
     def close(self) -> None:
@@ -123,34 +102,36 @@ class Producing:
 
     def _send_until(self, reached: Callable[[], bool]) -> None:
         timeout_ms = self._options.delivery_timeout_ms
-        deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        deadline_ms, failures = self._clock.monotonic_ms() + timeout_ms, 0
         while not reached():
             before = self._left()
             self._dispatch()
             self._collect()
             if self._left() < before:
-                deadline_ms = self._clock.monotonic_ms() + timeout_ms
+                deadline_ms, failures = self._clock.monotonic_ms() + timeout_ms, 0
             elif self._clock.monotonic_ms() >= deadline_ms:
                 raise KafkaError(
                     ErrorCode.REQUEST_TIMED_OUT,
                     f"nothing could be written to {names(self._queues)} for {timeout_ms} ms",
                 )
             else:
-                pause(self._options.retry_backoff_ms)
+                pause(self._cluster.backoff_ms(failures))
+                failures += 1
 
     def _left(self) -> int:
         return sum(map(len, self._queues.values()))
 
     def _dispatch(self) -> None:
-        under_way = {each for partitions in self._asked.values() for each in partitions}
-        idle = [partition for partition in self._queues if partition not in under_way]
-        by_leader = grouped((self._leader(partition), partition) for partition in idle)
+        under_way = {each for _, partitions in self._in_flight.values() for each in partitions}
+        by_leader: dict[int, list[TopicPartition]] = {}
+        for partition in [each for each in self._queues if each not in under_way]:
+            by_leader.setdefault(self._leader(partition), []).append(partition)
         for leader, partitions in by_leader.items():
-            if leader not in self._asked:
+            if leader not in self._in_flight:
                 try:
                     self._request(leader, partitions)
                 except KafkaError as error:
-                    self._note(error)
+                    self._note_error(error)
 
     def _leader(self, partition: TopicPartition) -> int:
         return self._cluster.retrying(
@@ -161,64 +142,57 @@ class Producing:
 
     def _request(self, leader: int, partitions: list[TopicPartition]) -> None:
         size = 0
-        rows: list[tuple[str, PartitionProduceData]] = []
-        taken: list[TopicPartition] = []
+        taken: dict[TopicPartition, memoryview] = {}
         for partition in partitions:
             data = self._queues[partition][0].data
             if taken and size + len(data) > _REQUEST_BYTES:
                 break
             size += len(data)
-            taken.append(partition)
-            row = PartitionProduceData(index=partition.partition, records=memoryview(data))
-            rows.append((partition.topic, row))
-        request = ProduceRequest(
-            transactional_id=self._identity.transactional_id,
-            acks=self._options.acks,
-            timeout_ms=self._options.request_timeout_ms,
-            topic_data=[
-                TopicProduceData(name=topic, partition_data=of_topic)
-                for topic, of_topic in grouped(rows).items()
-            ],
+            taken[partition] = memoryview(data)
+        options = self._options
+        call = produce(
+            taken.items(), options.acks, options.request_timeout_ms, self._transactional_id
         )
         connection = self._connections.get(leader)
         if connection is None or not connection.is_open:
             connection = self._connections[leader] = self._cluster.new_connection(leader)
-        if self._options.acks == 0:
-            connection.send_and_forget(request)
+        if options.acks == 0:
+            connection.send_and_forget(call.request)
             for partition in taken:
-                self._is_in(partition)
+                self._delivered(partition)
         else:
-            connection.send(request)
-            self._asked[leader] = taken
+            connection.send(call.request)
+            self._in_flight[leader] = (call, list(taken))
 
     def _collect(self) -> None:
-        for leader in list(self._asked):
-            del self._asked[leader]
+        for leader in list(self._in_flight):
+            call, _ = self._in_flight.pop(leader)
             try:
-                answer = self._connections[leader].receive()
+                rows = call.read(self._connections[leader].receive())
             except KafkaError as error:
-                self._note(error)
+                self._note_error(error)
                 continue
-            for topic in answer.responses:
-                for row in topic.partition_responses:
-                    partition = TopicPartition(topic.name, row.index)
-                    code = ErrorCode(row.error_code)
-                    if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
-                        self._is_in(partition)
-                    else:
-                        self._note(KafkaError(code, _explain(partition, code, row.error_message)))
+            for partition, row in rows.items():
+                code = ErrorCode(row.error_code)
+                if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+                    self._delivered(partition)
+                else:
+                    text = _explain(partition, code, row.error_message)
+                    self._note_error(KafkaError(code, text))
 
-    def _is_in(self, partition: TopicPartition) -> None:
+    def _delivered(self, partition: TopicPartition) -> None:
         queue = self._queues[partition]
         queue.popleft()
         if not queue:
             del self._queues[partition]
 
-    def _note(self, error: KafkaError) -> None:
-        """What passes is sent again, to the leader of then; the rest is the caller's."""
-        if error.code not in _AGAIN:
+    def _note_error(self, error: KafkaError) -> None:
+        """Raise a final error. After a retriable one the batches are sent again, to the current
+        leader."""
+        if not error.code.retriable:
             raise error
-        self._cluster.topics.clear()
+        if error.code in STALE_METADATA:
+            self._cluster.topics.clear()
 
 
 def _explain(partition: TopicPartition, code: ErrorCode, message: str | None) -> str:

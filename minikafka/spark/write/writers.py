@@ -13,6 +13,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
+from minikafka.core.client.transaction_calls import NO_PRODUCER
 from minikafka.spark.cluster import Cluster
 from minikafka.spark.gc_tuning import spare_the_collector
 from minikafka.spark.write.exactly_once import (
@@ -22,7 +23,7 @@ from minikafka.spark.write.exactly_once import (
     commit_batch,
     write_task,
 )
-from minikafka.spark.write.producing import Identity, Producing, idempotent_identity
+from minikafka.spark.write.producing import Producing, idempotent_producer
 from minikafka.spark.write.sending import send_rows
 from minikafka.spark.write.write_options import WriteOptions
 
@@ -46,8 +47,8 @@ def write_at_least_once(batches: Iterator[pa.RecordBatch], options: WriteOptions
     """All rows to their topics; how many. A task that fails half-way and is run again writes its
     rows again. Raises WriteError, KafkaError."""
     with Cluster(options.client) as cluster:
-        identity = idempotent_identity(cluster) if options.client.acks == -1 else Identity()
-        with closing(Producing(cluster, identity, options.batch_bytes)) as producing:
+        producer = idempotent_producer(cluster) if options.client.acks == -1 else NO_PRODUCER
+        with closing(Producing(cluster, producer, options.batch_bytes)) as producing:
             send_rows(batches, options.topic, cluster, producing, lambda _: None)
             return producing.records
 

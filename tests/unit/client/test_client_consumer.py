@@ -239,6 +239,9 @@ async def test_final_errors_are_told() -> None:
         cluster.fail(ApiKey.FETCH, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         consumer.assign([T0])
         assert await error_of(consumer.poll()) is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        # Though its code is retriable. Kafka: FetchCollector.handleInitializeErrors.
+        cluster.fail(ApiKey.FETCH, ErrorCode.CORRUPT_MESSAGE)
+        assert await error_of(consumer.poll()) is ErrorCode.CORRUPT_MESSAGE
         cluster.fail(ApiKey.LIST_OFFSETS, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         consumer.seek_to_end()
         assert await error_of(consumer.poll()) is ErrorCode.TOPIC_AUTHORIZATION_FAILED

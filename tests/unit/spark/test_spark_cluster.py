@@ -41,7 +41,9 @@ class Brokers:
         self.views: dict[str, dict[str, int] | None] = {"a": {"t": 2}, "b": {"t": 2}}
         self.leader = 1
         self.dead: set[str] = set()
+        self.leader_epoch = 4
         self.asked: list[str] = []
+        self.listed: list[ListOffsetsRequest] = []
         self.passed_ms = 0.0
         self.hang_ms = 0
 
@@ -51,6 +53,7 @@ class Brokers:
             self.passed_ms += self.hang_ms
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"{host} does not answer")
         if isinstance(message, ListOffsetsRequest):
+            self.listed.append(message)
             return ListOffsetsResponse(
                 topics=[
                     ListOffsetsTopicResponse(
@@ -80,7 +83,11 @@ class Brokers:
                     name=name,
                     error_code=0 if name in (view or {}) else int(unknown),
                     partitions=[
-                        MetadataResponsePartition(partition_index=number, leader_id=self.leader)
+                        MetadataResponsePartition(
+                            partition_index=number,
+                            leader_id=self.leader,
+                            leader_epoch=self.leader_epoch,
+                        )
                         for number in range((view or {}).get(name, 0))
                     ],
                 )
@@ -118,7 +125,7 @@ def brokers(monkeypatch: pytest.MonkeyPatch) -> Brokers:
     def pause(milliseconds: int) -> None:
         there.passed_ms += milliseconds
 
-    monkeypatch.setattr(module, "Connection", FakeConnection)
+    monkeypatch.setattr(module, "BlockingConnection", FakeConnection)
     monkeypatch.setattr(module, "WallClock", FakeClock)
     monkeypatch.setattr(module, "pause", pause)
     return there
@@ -196,8 +203,35 @@ def test_a_cluster_that_has_never_answered_is_not_asked_for_long(brokers: Broker
     cluster = cluster_of()
     with pytest.raises(KafkaError, match=r"does not answer \(servers: a:1,b:1\)"):
         cluster.partitions(Subscription(topics=("t",)))
-    assert 10_000 <= brokers.passed_ms < 11_000
+    assert 8_000 <= brokers.passed_ms < 10_000  # no attempt begins after the time-out
     brokers.passed_ms = 0
     with pytest.raises(KafkaError):
         cluster_of(default_api_timeout_ms="500").partitions(Subscription(topics=("t",)))
     assert brokers.passed_ms < 1000
+
+
+def test_offsets_are_asked_for_in_the_leader_epoch_that_is_known(brokers: Brokers) -> None:
+    """As Kafka's consumer does: a leader of an older epoch refuses."""
+    assert cluster_of().list_offsets(dict.fromkeys(partitions(2), -1)) == dict.fromkeys(
+        partitions(2), END
+    )
+    (request,) = brokers.listed
+    (topic,) = request.topics
+    assert [row.current_leader_epoch for row in topic.partitions] == [4, 4]
+
+
+def test_retries_come_ever_later(brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in Kafka's clients: retry.backoff.ms, doubled up to retry.backoff.max.ms (KIP-580)."""
+    pauses: list[int] = []
+
+    def pause(milliseconds: int) -> None:
+        pauses.append(milliseconds)
+        brokers.passed_ms += milliseconds
+
+    monkeypatch.setattr(module, "pause", pause)
+    brokers.dead = {"a", "b"}
+    with pytest.raises(KafkaError):
+        cluster_of(retry_backoff_max_ms="400").partitions(Subscription(topics=("t",)))
+    near = [100, 200, 400, 400]
+    assert all(0.8 * want <= got <= 1.2 * want for got, want in zip(pauses, near, strict=False))
+    assert max(pauses) <= 400

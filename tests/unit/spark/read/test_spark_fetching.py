@@ -9,6 +9,7 @@ import pytest
 
 pa = pytest.importorskip("pyarrow")
 
+from minikafka.core.client.cluster_view import PartitionView, TopicView  # noqa: E402
 from minikafka.kernel.errors import ErrorCode, KafkaError  # noqa: E402
 from minikafka.protocol.messages.fetch import (  # noqa: E402
     FetchableTopicResponse,
@@ -35,6 +36,8 @@ class FakeBroker:
         self.end = end
         self.at_end: int | None = None  # what it says its end is, if not the truth
         self.lost: deque[bool] = deque()
+        self.errors: deque[ErrorCode] = deque()  # of the partition, in the next responses
+        self.epochs: list[int] = []  # of the leader, as requests name them
         self.passed_ms = 0.0
         self.topics: dict[str, Any] = {}
         self.options = ClientOptions(())
@@ -44,6 +47,9 @@ class FakeBroker:
 
     def retrying(self, ask: Any, what: str) -> Any:
         return ask()
+
+    def backoff_ms(self, failures: int) -> int:
+        return 0
 
     def list_offsets(self, timestamps: Any) -> Any:
         return dict.fromkeys(timestamps, self.end if self.at_end is None else self.at_end)
@@ -61,7 +67,9 @@ class FakeConnection:
         self._offset = 0
 
     def send(self, request: Any, highest_version: int) -> None:
-        self._offset = request.topics[0].partitions[0].fetch_offset
+        (row,) = request.topics[0].partitions
+        self._offset = row.fetch_offset
+        self._broker.epochs.append(row.current_leader_epoch)
 
     def receive(self) -> FetchResponse:
         if self._broker.lost and self._broker.lost.popleft():
@@ -72,7 +80,8 @@ class FakeConnection:
         else:
             self._broker.passed_ms += 30_000
             records = b""
-        data = PartitionData(partition_index=0, records=memoryview(records))
+        code = self._broker.errors.popleft() if self._broker.errors else ErrorCode.NONE
+        data = PartitionData(partition_index=0, error_code=code, records=memoryview(records))
         return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[data])])
 
     def close(self) -> None:
@@ -123,3 +132,28 @@ def test_spark_may_take_its_time_between_two_batches_of_rows(broker: FakeBroker)
         seen += rows.column(0).to_pylist()
         broker.passed_ms += 10 * TIMEOUT_MS
     assert seen == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [ErrorCode.OFFSET_NOT_AVAILABLE, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_TOPIC_ID],
+)
+def test_a_retriable_error_of_the_partition_is_fetched_over(
+    broker: FakeBroker, code: ErrorCode
+) -> None:
+    """OFFSET_NOT_AVAILABLE: a new leader does not know its high watermark yet."""
+    broker.errors = deque([code, code])
+    assert offsets(reader_of(broker, 4, fail_on_data_loss=True)) == [0, 1, 2, 3]
+
+
+def test_a_batch_that_the_broker_finds_corrupt_is_reported(broker: FakeBroker) -> None:
+    broker.errors = deque([ErrorCode.CORRUPT_MESSAGE])
+    with pytest.raises(KafkaError, match="CORRUPT_MESSAGE: fetching t-0 at 0"):
+        offsets(reader_of(broker, 4, fail_on_data_loss=True))
+
+
+def test_a_fetch_names_the_leader_epoch_that_is_known(broker: FakeBroker) -> None:
+    """A leader of an older epoch would otherwise serve what was cut since."""
+    broker.topics["t"] = TopicView("t", partitions={0: PartitionView(0, 1, leader_epoch=5)})
+    assert offsets(reader_of(broker, 4, fail_on_data_loss=True)) == [0, 1, 2, 3]
+    assert broker.epochs == [5, 5]
