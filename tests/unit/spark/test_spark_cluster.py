@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -235,3 +236,10 @@ def test_retries_come_ever_later(brokers: Brokers, monkeypatch: pytest.MonkeyPat
     near = [100, 200, 400, 400]
     assert all(0.8 * want <= got <= 1.2 * want for got, want in zip(pauses, near, strict=False))
     assert max(pauses) <= 400
+
+
+def test_a_cluster_that_is_not_connected_can_be_sent_to_another_process() -> None:
+    """Spark pickles the stream reader, which holds one, for its tasks."""
+    there = pickle.loads(pickle.dumps(cluster_of()))
+    assert there.options == cluster_of().options
+    assert there.backoff_ms(0) in range(80, 121)
