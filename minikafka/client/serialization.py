@@ -12,7 +12,7 @@ from minikafka.kernel.errors import ErrorCode, KafkaError
 
 
 class Serializer(Protocol):
-    """Kafka's interface, for a serializer that has to know the topic."""
+    """Kafka's interface, for a serializer that has to know the topic. ``data`` may be None."""
 
     def serialize(self, topic: str, data: Any, /) -> bytes | None: ...
 
@@ -64,13 +64,18 @@ def check_serialization(key: str, given: object, method: str) -> None:
 
 
 def resolve_serializer(given: AnySerializer | None) -> Serialize | None:
-    """Return one function of the topic and the data."""
+    """Return one function of the topic and the data.
+
+    Kafka's ``KafkaProducer`` calls a serializer for null, too, and so are objects with Kafka's
+    interface here. Functions of the data alone, like ``str.encode``, are not called for None: a
+    record without a key keeps none, and a tombstone stays one.
+    """
     if given is None:
         return None
     method: Serialize | None = getattr(given, "serialize", None)
     if method is not None:
         return method
-    return lambda topic, data: given(data)  # type: ignore[operator]
+    return lambda topic, data: None if data is None else given(data)  # type: ignore[operator]
 
 
 def _resolve_deserializer(given: AnyDeserializer | None) -> Deserialize | None:
@@ -83,13 +88,9 @@ def _resolve_deserializer(given: AnyDeserializer | None) -> Deserialize | None:
 
 
 def serialize(function: Serialize, key: str, topic: str, data: object) -> bytes | None:
-    """Serialize what is not None: a record without a key keeps none, and a tombstone stays one.
-
-    Raises what the serializer raises, and TypeError when it returns no bytes. ``key`` is the name
-    of the configuration key, for the message.
+    """Serialize a key or a value. Raises what the serializer raises, and TypeError when it returns
+    neither bytes nor None. ``key`` is the name of the configuration key, for the message.
     """
-    if data is None:
-        return None
     try:
         return as_bytes(function(topic, data))
     except Exception as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, Protocol, TypeAlias
+from typing import Final, Literal, Protocol, SupportsIndex, TypeAlias
 
 from minikafka.client.config import check_least
 from minikafka.client.serialization import AnySerializer, check_serialization
@@ -13,7 +13,9 @@ from minikafka.protocol.records.compression import Compression
 MAX_IDEMPOTENT_IN_FLIGHT: Final = 5  # as many batches of a partition as a broker remembers
 
 # (topic, serialized key and value, count of partitions, those with a leader) -> partition
-PartitionFunction: TypeAlias = Callable[[str, bytes | None, bytes | None, int, Sequence[int]], int]
+PartitionFunction: TypeAlias = Callable[
+    [str, bytes | None, bytes | None, int, Sequence[int]], SupportsIndex
+]
 
 
 class BatchAwarePartitioner(Protocol):
@@ -27,7 +29,7 @@ class BatchAwarePartitioner(Protocol):
         partition_count: int,
         available: Sequence[int],
         /,
-    ) -> int: ...
+    ) -> SupportsIndex: ...
 
     def on_new_batch(
         self, topic: str, partition_count: int, available: Sequence[int], previous: int, /

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import operator
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import NamedTuple, TypeAlias, cast
+from typing import NamedTuple, SupportsIndex, TypeAlias, cast
 
 from minikafka.client.config import ClientConfig
 from minikafka.client.producer.config import Partitioner, ProducerConfig
@@ -420,11 +421,16 @@ def _has(route: _Route, partition: int | None) -> bool:
     return partition is None or 0 <= partition < len(route.partitions)
 
 
-def _checked(chosen: int, count: int) -> int:
-    """Raises ValueError for a partition that is not there."""
-    if not isinstance(chosen, int) or not 0 <= chosen < count:
+def _checked(chosen: SupportsIndex, count: int) -> int:
+    """Return a partitioner's choice, any integer type, as an int. Raises ValueError for a partition
+    that does not exist."""
+    try:
+        partition = operator.index(chosen)
+    except TypeError:
+        partition = -1
+    if not 0 <= partition < count:
         raise ValueError(f"the partitioner chose {chosen!r} of {count} partitions")
-    return chosen
+    return partition
 
 
 def _call_back(callback: DeliveryCallback, promise: asyncio.Future[RecordMetadata]) -> None:

@@ -162,6 +162,19 @@ async def test_a_partitioner_without_the_hook_is_asked_once_a_record() -> None:
         assert asked == [("t", b"k", b"v", 3, [0, 1, 2])] * 4
 
 
+class Index:
+    """An integer of another type, as numpy's are."""
+
+    def __index__(self) -> int:
+        return 2
+
+
+@jumping
+async def test_a_partitioner_may_choose_with_any_integer_type():
+    async with producing(partitions=3, partitioner=lambda *_: Index()) as (producer, _):
+        assert await partitions_of(producer, 1, b"k") == [2]
+
+
 @pytest.mark.parametrize("wrong", [3, -1, 1.0, None])
 def test_a_partitioner_that_chooses_what_is_not_there(wrong: object) -> None:
     @jumping

@@ -56,7 +56,7 @@ class Steps:
 
 @pytest.mark.mission("PAR-9")
 @jumping
-async def test_metadata_then_serializers_then_the_partitioner_then_the_buffer() -> None:
+async def test_metadata_then_serializers_then_the_partitioner_then_the_buffer():
     steps = Steps()
     async with producing(**steps.keys, linger_ms=500) as (producer, cluster):
         free = producer.metrics()["buffer-available-bytes"]
@@ -79,7 +79,7 @@ async def test_metadata_then_serializers_then_the_partitioner_then_the_buffer() 
 
 @pytest.mark.mission("PAR-9", "CFG-5")
 @jumping
-async def test_nothing_is_serialized_for_a_topic_that_does_not_come() -> None:
+async def test_nothing_is_serialized_for_a_topic_that_does_not_come():
     steps = Steps()
     async with producing(**steps.keys, max_block_ms=3_000) as (producer, _):
         loop = asyncio.get_running_loop()
@@ -91,7 +91,7 @@ async def test_nothing_is_serialized_for_a_topic_that_does_not_come() -> None:
 
 @pytest.mark.mission("PAR-9", "CFG-5")
 @jumping
-async def test_metadata_and_room_in_the_buffer_share_max_block_ms() -> None:
+async def test_metadata_and_room_in_the_buffer_share_max_block_ms():
     async with producing(max_block_ms=5_000, buffer_memory=300) as (producer, cluster):
         cluster.fail(ApiKey.PRODUCE, *[ErrorCode.NOT_ENOUGH_REPLICAS] * 1_000)
         await producer.send("t", b"x" * 200, partition=0)  # the buffer is full from here on
@@ -104,9 +104,7 @@ async def test_metadata_and_room_in_the_buffer_share_max_block_ms() -> None:
 
 @pytest.mark.mission("PAR-9")
 @jumping
-async def test_the_size_is_checked_once_the_record_is_serialized_and_before_it_is_appended() -> (
-    None
-):
+async def test_the_size_is_checked_once_the_record_is_serialized_and_before_it_is_appended():
     steps = Steps()
     async with producing(**steps.keys, max_request_size=1_000) as (producer, cluster):
         free = producer.metrics()["buffer-available-bytes"]
@@ -130,9 +128,7 @@ async def test_the_size_is_checked_once_the_record_is_serialized_and_before_it_i
         ({"buffer_memory": 1_000, "max_request_size": 900}, "max.request.size 900"),
     ],
 )
-def test_a_record_larger_than_a_request_or_the_buffer_is_refused_at_once(
-    keys: Any, bound: str
-) -> None:
+def test_a_record_larger_than_a_request_or_the_buffer_is_refused_at_once(keys: Any, bound: str):
     @jumping
     async def scenario() -> None:
         async with producing(**keys) as (producer, cluster):
@@ -155,7 +151,7 @@ def test_a_record_larger_than_a_request_or_the_buffer_is_refused_at_once(
 
 @pytest.mark.mission("PAR-12")
 @jumping
-async def test_nulls_are_not_serialized() -> None:
+async def test_functions_are_not_called_for_nulls():
     steps = Steps()
     async with producing(**steps.keys) as (producer, cluster):
         await producer.send_and_wait("t", None, None)
@@ -173,7 +169,7 @@ class OfTopic:
 
 @pytest.mark.mission("PAR-12")
 @jumping
-async def test_a_serializer_with_kafkas_interface_gets_the_topic() -> None:
+async def test_a_serializer_with_kafkas_interface_gets_the_topic():
     async with producing(value_serializer=OfTopic()) as (producer, cluster):
         await producer.send_and_wait("t", 5, b"bytes", partition=0)
         (record,) = cluster.partitions[TopicPartition("t", 0)].records()
@@ -182,8 +178,27 @@ async def test_a_serializer_with_kafkas_interface_gets_the_topic() -> None:
             await producer.send("t", 5, "text")  # without a serializer
 
 
+@pytest.mark.mission("PAR-12")
 @jumping
-async def test_what_a_serializer_raises_reaches_the_caller() -> None:
+async def test_a_serializer_with_kafkas_interface_is_called_for_nulls():
+    """KafkaProducer.doSend calls it for null; a tombstone is then the serializer's choice."""
+    taken: list[Any] = []
+
+    class NullIsNone:
+        def serialize(self, topic: str, data: Any) -> bytes | None:
+            taken.append(data)
+            return None if data is None else b"data"
+
+    keys = {"key_serializer": OfTopic(), "value_serializer": NullIsNone()}
+    async with producing(**keys) as (producer, cluster):
+        await producer.send_and_wait("t", None, None, partition=0)
+        (record,) = cluster.partitions[TopicPartition("t", 0)].records()
+        assert (record.key, record.value) == (b"t/None", None)
+        assert taken == [None]
+
+
+@jumping
+async def test_what_a_serializer_raises_reaches_the_caller():
     async with producing(value_serializer=str.encode, key_serializer=len) as (producer, cluster):
         with pytest.raises(TypeError) as caught:
             await producer.send("t", 5)
@@ -196,6 +211,6 @@ async def test_what_a_serializer_raises_reaches_the_caller() -> None:
 
 
 @pytest.mark.parametrize("name", ["key_serializer", "value_serializer"])
-def test_a_serializer_is_a_function_or_has_kafkas_method(name: str) -> None:
+def test_a_serializer_is_a_function_or_has_kafkas_method(name: str):
     with pytest.raises(ValueError, match=name.replace("_", ".") + " must be a function .* not 3"):
         ProducerConfig(**{name: 3})  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Partitions that moved while a sticky assignment was balanced, so that none moves for nothing."""
+"""Partitions that moved while a sticky assignment was balanced, to avoid unnecessary moves."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from minikafka.kernel.cluster import TopicPartition
 class PartitionMovements:
     """Net movements from member to member, by topic.
 
-    Partitions of one topic are as good as each other: where one went from A to B, another need not
-    come from B to A; the first goes home instead. Kafka: ``PartitionMovements``.
+    Partitions of one topic are interchangeable: where one moved from A to B, another one need not
+    move from B to A; the first one moves back instead. Kafka: ``PartitionMovements``.
     """
 
     def __init__(self) -> None:
@@ -17,8 +17,14 @@ class PartitionMovements:
         self._by_way: dict[tuple[str, str, str], dict[TopicPartition, None]] = {}
 
     def best_to_move(self, partition: TopicPartition, source: str, target: str) -> TopicPartition:
-        """What to move from ``source`` to ``target``: one that came the other way, if there is."""
-        came = self._by_way.get((partition.topic, target, source))
+        """Return what to move to ``target``: ``partition``, which ``source`` has, or another.
+
+        The other is one that went from ``target`` to the first owner of ``partition``, if any:
+        moved home, it does not change places with ``partition``. The first owner is ``source``,
+        unless ``partition`` has moved before. Kafka: ``getTheActualPartitionToBeMoved``.
+        """
+        first_owner, _ = self._moved.get(partition, (source, target))
+        came = self._by_way.get((partition.topic, target, first_owner))
         return next(iter(came)) if came else partition
 
     def record(self, partition: TopicPartition, source: str, target: str) -> None:
@@ -37,5 +43,5 @@ class PartitionMovements:
 
     @property
     def is_sticky(self) -> bool:
-        """No two partitions of a topic changed places."""
+        """Whether no two partitions of a topic changed places."""
         return not any((topic, b, a) in self._by_way for topic, a, b in self._by_way)

@@ -118,9 +118,9 @@ class GeneralAssignment:
         """Move partitions from a member that has at least two more than another that could take
         them, until there is no such pair.
 
-        Every move makes the loads more equal, so this ends, and the result is better than what was
-        before. Kafka compares balance scores and reverts, because its moves may take a partition
-        from a third member (``getTheActualPartitionToBeMoved``).
+        Every move makes the loads more equal, or leaves them as equal and undoes an earlier move.
+        So this ends, and the result is better than what was before: Kafka's comparison of balance
+        scores is not needed.
         """
         again = True
         while again:
@@ -131,8 +131,19 @@ class GeneralAssignment:
                 source = self.current_partition_consumer[tp]
                 target = self._better_for(tp, source)
                 if target is not None:
-                    self._move(self.partition_movements.best_to_move(tp, source, target), target)
+                    self._move(self._best_to_move(tp, source, target), target)
                     again = True
+
+    def _best_to_move(self, tp: TopicPartition, source: str, target: str) -> TopicPartition:
+        """Return the partition whose move home makes up for the move of ``tp``, or ``tp``.
+
+        A third member that is not more loaded than ``target`` gives none away. In Kafka it does,
+        after which the loop need not end.
+        """
+        best = self.partition_movements.best_to_move(tp, source, target)
+        owner = self.current_partition_consumer[best]
+        more_loaded = len(self.current_assignment[owner]) > len(self.current_assignment[target])
+        return best if more_loaded else tp
 
     def _better_for(self, tp: TopicPartition, source: str) -> str | None:
         """Return the member to move ``tp`` to: the one that had it in the generation before, else
