@@ -7,14 +7,10 @@ from dataclasses import dataclass
 
 from minikafka.client.session import ClusterSession
 from minikafka.core.client.calls import raise_for
+from minikafka.core.client.leader_calls import produce
 from minikafka.core.client.transaction_calls import new_producer_id
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    TopicProduceData,
-)
 from minikafka.protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 from minikafka.protocol.records.builder import build_batch
 from minikafka.verify.history import IN_DOUBT, SOMEWHERE, RecordId, Written
@@ -150,16 +146,8 @@ class Writer:
 
         async def attempt() -> int:
             leader = await session.metadata.leader(tp, session.remaining_ms(deadline_ms))
-            data = TopicProduceData(
-                tp.topic, [PartitionProduceData(tp.partition, memoryview(batch))]
-            )
-            request = ProduceRequest(
-                acks=ACKS_ALL, timeout_ms=config.request_timeout_ms, topic_data=[data]
-            )
-            answer = await session.connections.request(
-                leader, request, timeout_ms=config.request_timeout_ms
-            )
-            row = answer.responses[0].partition_responses[0]
+            call = produce([(tp, memoryview(batch))], ACKS_ALL, config.request_timeout_ms)
+            row = (await session.call_within(leader, call, config.request_timeout_ms))[tp]
             code = ErrorCode(row.error_code)
             if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
                 return SOMEWHERE

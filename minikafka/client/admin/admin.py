@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 from uuid import UUID
 
 from minikafka.client.admin.broker_calls import server_timeout_ms
@@ -31,6 +31,7 @@ from minikafka.kernel.ports import World
 from minikafka.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
+    CreatePartitionsResponse,
     CreatePartitionsTopic,
 )
 from minikafka.protocol.messages.create_topics import (
@@ -39,17 +40,25 @@ from minikafka.protocol.messages.create_topics import (
     CreatableTopicConfig,
     CreatableTopicResult,
     CreateTopicsRequest,
+    CreateTopicsResponse,
 )
-from minikafka.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from minikafka.protocol.messages.delete_topics import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
 from minikafka.protocol.messages.describe_cluster import DescribeClusterRequest
+from minikafka.protocol.schema import Message
 
 __all__ = ["Admin", "ClusterDescription", "CreatedTopic", "NewTopic"]
 
+R = TypeVar("R")
+
 BROKER_DEFAULT = -1
 
-# What the controller says of single topics that we try again. Other errors are final even if the
-# table calls them retriable: a topic to delete that does not exist, say.
-_TRY_AGAIN = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.THROTTLING_QUOTA_EXCEEDED})
+# Errors of single topics that are retried. Others are final even if the table calls them retriable,
+# for example UNKNOWN_TOPIC_OR_PARTITION for a topic to be deleted.
+_RETRIED = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.THROTTLING_QUOTA_EXCEEDED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,27 +120,21 @@ class Admin(Client, ConfigAdmin, PlacementAdmin, GroupAdmin, TransactionAdmin):
         validate_only: bool = False,
         timeout_ms: int | None = None,
     ) -> dict[str, CreateOutcome]:
-        """Create topics at the controller. Leaders may come a little later: ``wait_for_topic``.
+        """Create topics. Their partitions may get leaders a little later: ``wait_for_topic``.
 
-        When an answer was lost, the retry may say TOPIC_ALREADY_EXISTS of a topic we made.
+        When a response was lost, the retry may find a topic that the first attempt has created:
+        TOPIC_ALREADY_EXISTS.
         """
-        outcomes: dict[str, CreateOutcome] = {}
-        waiting = {topic.name: topic for topic in topics}
-        deadline_ms = self.session.deadline_ms(timeout_ms)
+        wanted = {topic.name: topic for topic in topics}
 
-        async def attempt() -> None:
-            request = CreateTopicsRequest(
-                topics=[_creatable(topic) for topic in waiting.values()],
-                timeout_ms=server_timeout_ms(self.session, deadline_ms),
-                validate_only=validate_only,
-            )
-            answer = await self.session.request_controller(request, deadline_ms)
-            for row in answer.topics:
-                outcomes[row.name] = _created(row)
-            _drop_settled(waiting, outcomes)
+        def request(names: Sequence[str], server_timeout_ms: int) -> Message:
+            rows = [_creatable(wanted[name]) for name in names]
+            return CreateTopicsRequest(rows, server_timeout_ms, validate_only)
 
-        await self._until_settled(attempt, waiting, outcomes, deadline_ms)
-        return outcomes
+        def read(response: CreateTopicsResponse) -> dict[str, CreateOutcome]:
+            return {row.name: _created(row) for row in response.topics}
+
+        return await self._change_topics(wanted, request, read, timeout_ms)
 
     async def create_topic(
         self,
@@ -152,24 +155,22 @@ class Admin(Client, ConfigAdmin, PlacementAdmin, GroupAdmin, TransactionAdmin):
     async def delete_topics(
         self, names: Iterable[str], *, timeout_ms: int | None = None
     ) -> dict[str, KafkaError | None]:
-        """Delete topics at the controller; None for those that are gone or going."""
-        outcomes: dict[str, KafkaError | None] = {}
-        waiting = dict.fromkeys(names)
-        deadline_ms = self.session.deadline_ms(timeout_ms)
+        """Delete topics. The outcome is None for topics that are deleted or being deleted."""
 
-        async def attempt() -> None:
-            request = DeleteTopicsRequest(
-                topics=[DeleteTopicState(name=name) for name in waiting],
-                topic_names=list(waiting),
-                timeout_ms=server_timeout_ms(self.session, deadline_ms),
+        def request(names: Sequence[str], server_timeout_ms: int) -> Message:
+            return DeleteTopicsRequest(
+                topics=[DeleteTopicState(name=name) for name in names],
+                topic_names=list(names),
+                timeout_ms=server_timeout_ms,
             )
-            answer = await self.session.request_controller(request, deadline_ms)
-            for row in answer.responses:
-                outcomes[row.name or ""] = error_of(row.error_code, row.error_message)
-            _drop_settled(waiting, outcomes)
 
-        await self._until_settled(attempt, waiting, outcomes, deadline_ms)
-        return outcomes
+        def read(response: DeleteTopicsResponse) -> dict[str, KafkaError | None]:
+            return {
+                row.name or "": error_of(row.error_code, row.error_message)
+                for row in response.responses
+            }
+
+        return await self._change_topics(names, request, read, timeout_ms)
 
     async def delete_topic(self, name: str, *, timeout_ms: int | None = None) -> None:
         """Delete one topic. Raises KafkaError."""
@@ -185,26 +186,20 @@ class Admin(Client, ConfigAdmin, PlacementAdmin, GroupAdmin, TransactionAdmin):
         validate_only: bool = False,
         timeout_ms: int | None = None,
     ) -> dict[str, KafkaError | None]:
-        """Let topics grow to so many partitions in all; ``assignments`` are the brokers of the new
-        ones, by topic. None for those that have grown."""
-        outcomes: dict[str, KafkaError | None] = {}
-        told = {t: [list(p) for p in new] for t, new in (assignments or {}).items()}
-        waiting = dict(counts)
-        deadline_ms = self.session.deadline_ms(timeout_ms)
+        """Add partitions, so that each topic has so many in all. ``assignments`` are the replicas
+        of the new partitions, by topic. The outcome is None for topics that have grown."""
+        replicas = {t: [list(p) for p in new] for t, new in (assignments or {}).items()}
 
-        async def attempt() -> None:
-            request = CreatePartitionsRequest(
-                [_growth(name, count, told.get(name)) for name, count in waiting.items()],
-                server_timeout_ms(self.session, deadline_ms),
-                validate_only,
-            )
-            answer = await self.session.request_controller(request, deadline_ms)
-            for row in answer.results:
-                outcomes[row.name] = error_of(row.error_code, row.error_message)
-            _drop_settled(waiting, outcomes)
+        def request(names: Sequence[str], server_timeout_ms: int) -> Message:
+            rows = [_growth(name, counts[name], replicas.get(name)) for name in names]
+            return CreatePartitionsRequest(rows, server_timeout_ms, validate_only)
 
-        await self._until_settled(attempt, waiting, outcomes, deadline_ms)
-        return outcomes
+        def read(response: CreatePartitionsResponse) -> dict[str, KafkaError | None]:
+            return {
+                row.name: error_of(row.error_code, row.error_message) for row in response.results
+            }
+
+        return await self._change_topics(counts, request, read, timeout_ms)
 
     async def list_topics(
         self, include_internal: bool = False, *, timeout_ms: int | None = None
@@ -295,18 +290,41 @@ class Admin(Client, ConfigAdmin, PlacementAdmin, GroupAdmin, TransactionAdmin):
 
     # -- inside
 
-    async def _until_settled(
+    async def _change_topics(
         self,
-        attempt: Callable[[], Awaitable[None]],
-        waiting: Mapping[str, object],
-        outcomes: MutableMapping[str, Any],
-        deadline_ms: int,
-    ) -> None:
-        """Repeat ``attempt``; whatever is unsettled at the end has its error as outcome."""
+        names: Iterable[str],
+        request: Callable[[Sequence[str], int], Message],
+        read: Callable[[Any], Mapping[str, R | KafkaError]],
+        timeout_ms: int | None,
+    ) -> dict[str, R | KafkaError]:
+        """Send requests to the controller until each topic has a final outcome.
+
+        ``request`` builds one for topics and a time-out of the broker, ``read`` returns the
+        outcomes in its response.
+        """
+        deadline_ms = self.session.deadline_ms(timeout_ms)
+        outcomes: dict[str, R | KafkaError] = {}
+        remaining = list(dict.fromkeys(names))
+
+        async def attempt() -> None:
+            message = request(remaining, server_timeout_ms(self.session, deadline_ms))
+            response = await self.session.request_controller(message, deadline_ms)
+            found = read(response)
+            for name in list(remaining):
+                missing = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "not in the response")
+                outcomes[name] = outcome = found.get(name, missing)
+                if not (isinstance(outcome, KafkaError) and outcome.code in _RETRIED):
+                    remaining.remove(name)
+            for name in remaining:
+                outcome = outcomes[name]
+                assert isinstance(outcome, KafkaError)
+                raise outcome
+
         try:
             await self.session.retrying(attempt, deadline_ms)
         except KafkaError as error:
-            outcomes.update(dict.fromkeys(waiting, error))
+            outcomes.update(dict.fromkeys(remaining, error))
+        return outcomes
 
     async def _topics(self, names: list[str] | None, deadline_ms: int) -> list[TopicView]:
         answer = await self.session.request_any(metadata_request(names), deadline_ms)
@@ -316,17 +334,6 @@ class Admin(Client, ConfigAdmin, PlacementAdmin, GroupAdmin, TransactionAdmin):
         answer = await self.session.request_any(metadata_request([]), deadline_ms)
         nodes = sorted(Node(b.node_id, b.host, b.port, b.rack) for b in answer.brokers)
         return ClusterDescription(answer.cluster_id, answer.controller_id, tuple(nodes))
-
-
-def _drop_settled(waiting: MutableMapping[str, Any], outcomes: MutableMapping[str, Any]) -> None:
-    """Leave in ``waiting`` what has to be tried again; raises KafkaError when there is any."""
-    for name in list(waiting):
-        outcome = outcomes.get(name, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "no answer"))
-        outcomes[name] = outcome
-        if not (isinstance(outcome, KafkaError) and outcome.code in _TRY_AGAIN):
-            del waiting[name]
-    if waiting:
-        raise outcomes[next(iter(waiting))]
 
 
 def _creatable(topic: NewTopic) -> CreatableTopic:
@@ -342,8 +349,8 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
     )
 
 
-def _growth(name: str, count: int, told: list[list[int]] | None) -> CreatePartitionsTopic:
-    assignments = None if told is None else [CreatePartitionsAssignment(b) for b in told]
+def _growth(name: str, count: int, replicas: list[list[int]] | None) -> CreatePartitionsTopic:
+    assignments = None if replicas is None else [CreatePartitionsAssignment(b) for b in replicas]
     return CreatePartitionsTopic(name, count, assignments)
 
 

@@ -31,6 +31,7 @@ from minikafka.core.client.partitioner import (
     partition_for_key,
 )
 from minikafka.core.client.record_checks import as_bytes, as_headers, check_timestamp
+from minikafka.core.client.sequences import Sequences
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import World
@@ -80,9 +81,19 @@ class Producer(Client):
             )
         )
         self._settled = asyncio.Event()
+        transactional_id = self._config.transactional_id
+        sequences = None if idempotent is False else Sequences(transactional_id is not None)
+        self._transactions: TransactionManager | None = None
+        if transactional_id is not None:
+            assert sequences is not None
+            self._transactions = TransactionManager(
+                self.session, sequences, transactional_id, self._config.transaction_timeout_ms
+            )
         self.sender = Sender(
             self.session,
             self._accumulator,
+            sequences,
+            self._transactions,
             SenderConfig(
                 acks=self._config.acks,
                 compression=self._config.compression,
@@ -90,21 +101,9 @@ class Producer(Client):
                 request_timeout_ms=config.request_timeout_ms,
                 max_in_flight=in_flight,
                 idempotent=idempotent,
-                transactional=self._config.transactional_id is not None,
             ),
             self._settled.set,
         )
-        self._transactions: TransactionManager | None = None
-        if self._config.transactional_id is not None:
-            assert self.sender.sequences is not None
-            self._transactions = TransactionManager(
-                self.session,
-                self.sender.sequences,
-                self._config.transactional_id,
-                self._config.transaction_timeout_ms,
-            )
-            self.sender.on_failure = self._transactions.note_failure
-            self.sender.transactional_id = self._config.transactional_id
         self._sticky = StickyPartitions()
         self._turns = RoundRobinPartitions()
         named = isinstance(self._config.partitioner, str)

@@ -57,7 +57,7 @@ class TransactionManager:
         self.failure: KafkaError | None = None
         self._session = session
         self._sequences = sequences
-        self._id = transactional_id
+        self.transactional_id = transactional_id
         self._timeout_ms = transaction_timeout_ms
         self._fatal: KafkaError | None = None
         self._partitions: set[TopicPartition] = set()
@@ -139,7 +139,9 @@ class TransactionManager:
 
     @property
     def _producer(self) -> TransactionalProducer:
-        return TransactionalProducer(self._id, self._sequences.producer_id, self._sequences.epoch)
+        return TransactionalProducer(
+            self.transactional_id, self._sequences.producer_id, self._sequences.epoch
+        )
 
     def _check(self, *allowed: TransactionManagerState) -> None:
         if self._fatal is not None:
@@ -157,14 +159,14 @@ class TransactionManager:
         """Get any producer id the first time; later the next epoch of the same id, unless another
         producer has taken the transactional id."""
         sequences, connections = self._sequences, self._session.connections
-        key = CoordinatorKey(CoordinatorType.TRANSACTION, self._id)
+        key = CoordinatorKey(CoordinatorType.TRANSACTION, self.transactional_id)
         node_id = await self._coordinators.find_retrying(key, self._session.deadline_ms())
         await connections.connect(node_id)
         last = connections.versions(node_id).get(ApiKey.INIT_PRODUCER_ID, (0, 0))[1]
         current = NO_PRODUCER
         if last >= EPOCH_BUMP_VERSION:
             current = ProducerIdAndEpoch(sequences.producer_id, sequences.epoch)
-        given = await self._call(init_producer_id(self._id, self._timeout_ms, current))
+        given = await self._call(init_producer_id(self.transactional_id, self._timeout_ms, current))
         sequences.set_producer(given.producer_id, given.epoch)
 
     async def _call(self, call: CoordinatorCall[R]) -> R:
