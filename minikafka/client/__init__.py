@@ -1,4 +1,9 @@
-"""A Kafka client over any World: producer, consumer, admin."""
+"""The asyncio Kafka client over any World: producer, consumer, admin.
+
+Applications use it through ``minikafka.aio``; the command line, the node's tools and the simulator
+import it directly. Start reading at ``session.py``: connections, metadata and retries, which the
+three clients share. What they decide is in ``core/client``.
+"""
 
 from minikafka.client.admin.admin import Admin, ClusterDescription, CreatedTopic, NewTopic
 from minikafka.client.config import ClientConfig

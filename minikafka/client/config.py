@@ -25,8 +25,8 @@ _LEAST: Final = {
 class ClientConfig:
     """Kafka's client keys in snake case, with Kafka's defaults.
 
-    ``bootstrap_servers`` is ``host1:port1,host2:port2``. Raises ValueError for values that cannot
-    be.
+    ``bootstrap_servers`` is ``host1:port1,host2:port2``. Raises ValueError for invalid
+    values.
     """
 
     bootstrap_servers: str = "localhost:9092"
@@ -47,7 +47,8 @@ class ClientConfig:
 
 
 def check_least(config: object, least: Mapping[str, int]) -> None:
-    """Whether these are whole numbers, and not below. Raises ValueError in Kafka's names."""
+    """Check that fields are whole numbers and not below their bounds. Raises ValueError with
+    Kafka's names."""
     for name, bound in least.items():
         value = getattr(config, name)
         if not isinstance(value, int) or value < bound:
@@ -56,7 +57,7 @@ def check_least(config: object, least: Mapping[str, int]) -> None:
 
 
 def parse_bootstrap_servers(text: str) -> list[tuple[str, int]]:
-    """``"a:1,b:2"`` as pairs. IPv6 hosts stand in brackets. Raises ValueError."""
+    """Parse ``"a:1,b:2"`` into pairs. IPv6 hosts stand in brackets. Raises ValueError."""
     servers: list[tuple[str, int]] = []
     for part in text.split(","):
         server = part.strip()

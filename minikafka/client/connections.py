@@ -1,4 +1,4 @@
-"""The connections of one client: opened when needed, one per broker, versions agreed on each."""
+"""The connections of one client: one for each broker, opened when needed, with its API versions."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from minikafka.network.channel import Channel, ChannelConfig
 from minikafka.protocol.messages.api_versions import ApiVersionsRequest
 from minikafka.protocol.schema import Message
 
-# Every broker answers version 0, and any other version that it does not know in version 0's form.
+# Every broker knows version 0, and uses its form to respond to versions that it does not know.
 _API_VERSIONS_VERSION = 0
-ASK_ANOTHER_AFTER_MS = 1_000  # a frozen broker takes connections, and never answers
+NEXT_BROKER_AFTER_MS = 1_000  # a frozen broker accepts connections and never responds
 
 
 class _Link:
-    """What is known of one broker address, connected or not."""
+    """One broker address, connected or not."""
 
     def __init__(self, host: str, port: int) -> None:
         self.host = host
@@ -53,9 +53,9 @@ SECOND_CONNECTION = 1 << 31
 class Connections:
     """Sends requests to brokers by their ids.
 
-    Bootstrap servers have the ids -1, -2, ... A failed connection is tried again after a backoff.
-    Brokers answer in the order of the requests, so that a JoinGroup that waits for others would
-    hold up all that is behind it: coordinators are asked over a second connection.
+    Bootstrap servers have the ids -1, -2, ... A failed connection is opened again after a backoff.
+    A broker responds in the order of the requests, so a JoinGroup, which waits for other members,
+    would delay all requests behind it: group coordinators have a second connection.
     """
 
     def __init__(self, world: World, config: ClientConfig) -> None:
@@ -73,11 +73,11 @@ class Connections:
             for number, (host, port) in enumerate(parse_bootstrap_servers(config.bootstrap_servers))
         }
         self._links: dict[int, _Link] = {}
-        self._openings: set[asyncio.Task[Channel]] = set()  # one of a link at most
+        self._openings: set[asyncio.Task[Channel]] = set()  # at most one for each link
         self._closed = False
 
     def set_nodes(self, nodes: Mapping[int, Node]) -> None:
-        """The brokers that exist now. Who is gone, or lives elsewhere, is disconnected."""
+        """Set the brokers that exist now. Those that are gone, or have moved, are disconnected."""
         for broker_id, link in list(self._links.items()):
             node = nodes.get(broker_id % SECOND_CONNECTION)
             if node is None or (node.host, node.port) != (link.host, link.port):
@@ -87,10 +87,10 @@ class Connections:
                 self._links[broker_id] = _Link(node.host, node.port)
 
     def any_node(self) -> int:
-        """A broker to ask what any broker can answer: one whose last attempt did not fail rather
-        than one whose did, a connected one rather than another; dice among equals."""
+        """Return a broker for a request that any broker can respond to. Brokers whose last attempt
+        did not fail are preferred, then connected ones; equals are chosen at random."""
         node_id = self._best_node(())
-        assert node_id is not None, "there is a bootstrap server at least"
+        assert node_id is not None, "there is at least one bootstrap server"
         return node_id
 
     async def request(
@@ -101,11 +101,11 @@ class Connections:
         highest_version: int | None = None,
         timeout_ms: int | None = None,
     ) -> Any:
-        """The answer, in the highest version that both sides speak, not above ``highest_version``.
-        ``timeout_ms`` (else ``request_timeout_ms``) includes connecting, if we are not connected.
+        """Send a request and return the response, in the highest version that both sides know, at
+        most ``highest_version``. ``timeout_ms`` (else ``request_timeout_ms``) includes connecting.
 
-        Raises KafkaError: NETWORK_EXCEPTION (not connected, or connection lost: the request may
-        have been carried out), REQUEST_TIMED_OUT, UNSUPPORTED_VERSION.
+        Raises KafkaError: NETWORK_EXCEPTION (no connection, or it was lost, in which case the
+        request may have been carried out), REQUEST_TIMED_OUT, UNSUPPORTED_VERSION.
         """
         clock = self._world.clock
         deadline_ms = clock.monotonic_ms() + (timeout_ms or self._config.request_timeout_ms)
@@ -114,15 +114,15 @@ class Connections:
                 node_id, message, highest_version, deadline_ms
             )
             left_ms = max(1, deadline_ms - clock.monotonic_ms())
-            answer = await channel.request(message, version, left_ms)
+            response = await channel.request(message, version, left_ms)
         except OSError as error:
             raise _as_kafka_error(error) from error
         self._note_failures(node_id, 0)
-        return answer
+        return response
 
     async def request_any(self, message: Message, *, timeout_ms: int | None = None) -> Any:
-        """The first answer of any broker: while one is silent, others are asked beside it. So only
-        for what may be asked twice. Raises KafkaError as ``request``: the first one."""
+        """Return the first response of any broker. While a broker is silent, others get the request
+        too, so it must be one that may be carried out twice. Raises the first KafkaError."""
         asked: dict[int, asyncio.Task[Any]] = {}
         try:
             while True:
@@ -133,13 +133,13 @@ class Connections:
                     )
                 await asyncio.wait(
                     asked.values(),
-                    timeout=None if node_id is None else ASK_ANOTHER_AFTER_MS / 1000,
+                    timeout=None if node_id is None else NEXT_BROKER_AFTER_MS / 1000,
                     return_when=asyncio.FIRST_COMPLETED,
                 )
                 for task in asked.values():
                     if task.done():
                         return task.result()
-                if node_id is not None:  # it is asked last from now on, until it answers something
+                if node_id is not None:  # it comes last from now on, until it responds
                     self._note_failures(node_id, 1)
         finally:
             for task in asked.values():
@@ -147,7 +147,7 @@ class Connections:
             await asyncio.gather(*asked.values(), return_exceptions=True)
 
     async def connect(self, node_id: int) -> None:
-        """Connect if we are not, so that ``versions`` are known. Raises KafkaError."""
+        """Connect if that is needed, so that ``versions`` are known. Raises KafkaError."""
         link = self._link(node_id)
         if link is None:
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, f"no address known of broker {node_id}")
@@ -157,7 +157,7 @@ class Connections:
             raise _as_kafka_error(error) from error
 
     async def send(self, node_id: int, message: Message) -> None:
-        """Send a request that has no answer. Raises KafkaError as ``request``."""
+        """Send a request that has no response. Raises KafkaError as ``request``."""
         try:
             deadline_ms = self._deadline_ms()
             channel, version = await self._channel_for(node_id, message, None, deadline_ms)
@@ -166,18 +166,18 @@ class Connections:
             raise _as_kafka_error(error) from error
 
     def versions(self, node_id: int) -> Mapping[int, tuple[int, int]]:
-        """What a broker said it speaks, by API key; empty before the first connection."""
+        """Return the version ranges of a broker by API key; empty before the first connection."""
         link = self._link(node_id)
         return {} if link is None else link.versions
 
     def close(self) -> None:
-        """Hang up on all. What is in flight fails with NETWORK_EXCEPTION."""
+        """Close all connections. Requests in flight fail with NETWORK_EXCEPTION."""
         self._closed = True
         for link in (*self._links.values(), *self._bootstrap.values()):
             link.close()
 
     async def wait_closed(self) -> None:
-        """After ``close``: until nobody tries to connect any more."""
+        """After ``close``, wait for the end of attempts to connect."""
         if self._openings:
             await asyncio.wait(self._openings)
 
@@ -234,8 +234,8 @@ class Connections:
         return self._world.clock.monotonic_ms() + self._config.request_timeout_ms
 
     async def _connect(self, link: _Link, deadline_ms: int) -> Channel:
-        """All that need this broker wait for the same attempt and share its outcome, each as long
-        as it can. Raises OSError."""
+        """Return the open channel, or wait for it until the deadline. All callers share one attempt
+        and its outcome. Raises OSError."""
         if link.is_open and link.channel is not None:
             return link.channel
         if self._closed:
@@ -248,20 +248,20 @@ class Connections:
         left_ms = max(1, deadline_ms - self._world.clock.monotonic_ms())
         await asyncio.wait([opening], timeout=left_ms / 1000)
         if not opening.done():
-            link.failures = max(1, link.failures)  # others are asked rather, until it is open
+            link.failures = max(1, link.failures)  # other brokers are preferred until it is open
             raise TimeoutError(f"{link.host}:{link.port}: no connection within {left_ms} ms")
         if opening.cancelled():
-            raise ConnectionError(f"{link.host}:{link.port}: closed by us")
+            raise ConnectionError(f"{link.host}:{link.port}: closed by this client")
         return opening.result()
 
     def _note_opened(self, link: _Link, opening: asyncio.Task[Channel]) -> None:
         link.opening = None
         self._openings.discard(opening)
         if not opening.cancelled():
-            opening.exception()  # told to whoever still waits
+            opening.exception()  # retrieved; callers that still wait get it
 
     async def _reopen(self, link: _Link) -> Channel:
-        """Connect and learn the versions, not too soon after a failure. Raises OSError."""
+        """Wait for the backoff, connect and get the API versions. Raises OSError."""
         clock = self._world.clock
         wait_ms = link.retry_at_ms - clock.monotonic_ms()
         if wait_ms > 0:
@@ -288,16 +288,18 @@ class Connections:
             self._channel_config,
         )
         try:
-            answer = await channel.request(
+            response = await channel.request(
                 ApiVersionsRequest(), _API_VERSIONS_VERSION, config.request_timeout_ms
             )
-            code = ErrorCode(answer.error_code)
+            code = ErrorCode(response.error_code)
             if code is not ErrorCode.NONE:
-                raise ConnectionError(f"{channel.peer} tells no versions: {code.name}")
+                raise ConnectionError(f"{channel.peer} sent no API versions: {code.name}")
         except BaseException:
             channel.close()
             raise
-        link.versions = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
+        link.versions = {
+            row.api_key: (row.min_version, row.max_version) for row in response.api_keys
+        }
         return channel
 
 

@@ -1,4 +1,4 @@
-"""Keeps the client's view of the cluster fresh, and lets others wait for what they need in it."""
+"""Keeps a client's view of the cluster up to date, and lets callers wait for parts of it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from minikafka.client.config import ClientConfig
 from minikafka.client.connections import Connections
-from minikafka.client.waiting import wait_for_event
+from minikafka.client.task_waits import wait_for_event
 from minikafka.core.backoff import ExponentialBackoff
 from minikafka.core.client.cluster_view import ClusterView, TopicView, merge, metadata_request
 from minikafka.core.client.errors import STALE_METADATA
@@ -20,9 +20,9 @@ T = TypeVar("T")
 
 
 class Metadata:
-    """One task asks for metadata whenever someone needs it or it is old; never two at a time.
+    """A task that requests metadata whenever they are needed or old, one request at a time.
 
-    Between two requests lies at least the retry backoff, except for a topic that is new to us.
+    Requests are at least the retry backoff apart, except for a topic that is new to this client.
     """
 
     def __init__(self, world: World, connections: Connections, config: ClientConfig) -> None:
@@ -31,7 +31,7 @@ class Metadata:
         self._connections = connections
         self._config = config
         self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
-        self._topics: set[str] = set()  # those that the application named
+        self._topics: set[str] = set()  # those that the application uses
         self.knows_all = False  # whether the view shows every topic there is
         self._all_topics = False
         self._needed = asyncio.Event()
@@ -50,11 +50,11 @@ class Metadata:
             await asyncio.wait([self._task])
 
     def add_listener(self, listener: Callable[[], None]) -> None:
-        """Called after every update."""
+        """Call ``listener`` after every update."""
         self._listeners.append(listener)
 
     def add_topics(self, topics: Iterable[str]) -> None:
-        """Follow these topics from now on."""
+        """Request the metadata of these topics, too, from now on."""
         new = set(topics) - self._topics
         if new:
             self._topics |= new
@@ -62,27 +62,28 @@ class Metadata:
             self.request_update()
 
     def follow_all(self) -> None:
-        """Follow every topic there is, from now on."""
+        """Request the metadata of every topic from now on."""
         if not self._all_topics:
             self._all_topics = True
             self._urgent.set()
             self.request_update()
 
     def request_update(self) -> None:
-        """What we know is wrong or not enough."""
+        """Request metadata soon: the view is wrong or incomplete."""
         self._needed.set()
 
     def note_error(self, code: ErrorCode) -> None:
-        """An answer said ``code``: ask for an update if that is a sign of old metadata."""
+        """Request metadata if ``code``, an error in a response, is a sign of old metadata."""
         if code in STALE_METADATA:
             self.request_update()
 
     async def wait_until(
         self, found: Callable[[ClusterView], T | None], timeout_ms: int, what: str
     ) -> T:
-        """What ``found`` returns as soon as that is not None, now or after any update.
+        """Return what ``found`` returns for the view, as soon as that is not None.
 
-        Raises what it raises, and KafkaError when time runs out: the last error met on the way.
+        Raises what ``found`` raises, and KafkaError after the time-out, with the code of the last
+        failed request if there was one. ``what`` is for its message.
         """
         try:
             async with asyncio.timeout(timeout_ms / 1000):
@@ -98,10 +99,10 @@ class Metadata:
             raise KafkaError(code, f"{what}: not known after {timeout_ms} ms") from cause
 
     async def topic(self, name: str, timeout_ms: int, partition: int | None = None) -> TopicView:
-        """A topic with its partitions, ``partition`` among them (a broker that has just started may
-        not know of all), created by the brokers if they do that.
+        """Return a topic as soon as its partitions are known, ``partition`` among them. Brokers may
+        create the topic; a broker that has just started may not know all partitions yet.
 
-        Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION after the time-out, others at once.
+        Raises KafkaError: retriable errors after the time-out, others at once.
         """
         self.add_topics([name])
 
@@ -122,7 +123,7 @@ class Metadata:
         return await self.wait_until(found, timeout_ms, what)
 
     async def leader(self, topic_partition: TopicPartition, timeout_ms: int) -> int:
-        """The broker that leads a partition. Raises KafkaError when there is none in time."""
+        """Return the broker id of a partition's leader. Raises KafkaError after the time-out."""
         self.add_topics([topic_partition.topic])
         return await self.wait_until(
             lambda view: view.leaders.get(topic_partition),
@@ -144,7 +145,7 @@ class Metadata:
             try:
                 await self._update()
             except KafkaError as error:
-                # No broker answered in time, or one did with an error: others may do better.
+                # No broker responded in time, or one did with an error. Another one may succeed.
                 self._last_error = error
                 failures += 1
                 self._needed.set()

@@ -53,7 +53,7 @@ class BlockingConnection:
             self._socket.settimeout(self._options.request_timeout_ms / 1000)
         except OSError as error:
             raise self._failure(error, "cannot connect to") from error
-        self._send(ApiVersionsRequest(), 0)  # every broker answers version 0
+        self._send(ApiVersionsRequest(), 0)  # every broker responses version 0
         response = self.receive()
         code = ErrorCode(response.error_code)
         if code is not ErrorCode.NONE:

@@ -239,14 +239,14 @@ class Admin(Client, ConfigAdmin, PlacementAdmin, GroupAdmin, TransactionAdmin):
         """Brokers, controller and id of the cluster. Raises KafkaError."""
         deadline_ms = self.session.deadline_ms(timeout_ms)
         try:
-            answer = await self.session.request_any(DescribeClusterRequest(), deadline_ms)
+            response = await self.session.request_any(DescribeClusterRequest(), deadline_ms)
         except KafkaError as error:
             if error.code is not ErrorCode.UNSUPPORTED_VERSION:  # brokers before 2.8
                 raise
             return await self._describe_cluster_by_metadata(deadline_ms)
-        raise_for(answer.error_code, answer.error_message)
-        nodes = sorted(Node(b.broker_id, b.host, b.port, b.rack) for b in answer.brokers)
-        return ClusterDescription(answer.cluster_id, answer.controller_id, tuple(nodes))
+        raise_for(response.error_code, response.error_message)
+        nodes = sorted(Node(b.broker_id, b.host, b.port, b.rack) for b in response.brokers)
+        return ClusterDescription(response.cluster_id, response.controller_id, tuple(nodes))
 
     async def list_offsets(
         self,
@@ -327,13 +327,13 @@ class Admin(Client, ConfigAdmin, PlacementAdmin, GroupAdmin, TransactionAdmin):
         return outcomes
 
     async def _topics(self, names: list[str] | None, deadline_ms: int) -> list[TopicView]:
-        answer = await self.session.request_any(metadata_request(names), deadline_ms)
-        return sorted((topic_view(row) for row in answer.topics), key=lambda topic: topic.name)
+        response = await self.session.request_any(metadata_request(names), deadline_ms)
+        return sorted((topic_view(row) for row in response.topics), key=lambda topic: topic.name)
 
     async def _describe_cluster_by_metadata(self, deadline_ms: int) -> ClusterDescription:
-        answer = await self.session.request_any(metadata_request([]), deadline_ms)
-        nodes = sorted(Node(b.node_id, b.host, b.port, b.rack) for b in answer.brokers)
-        return ClusterDescription(answer.cluster_id, answer.controller_id, tuple(nodes))
+        response = await self.session.request_any(metadata_request([]), deadline_ms)
+        nodes = sorted(Node(b.node_id, b.host, b.port, b.rack) for b in response.brokers)
+        return ClusterDescription(response.cluster_id, response.controller_id, tuple(nodes))
 
 
 def _creatable(topic: NewTopic) -> CreatableTopic:

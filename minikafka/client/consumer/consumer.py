@@ -1,4 +1,4 @@
-"""The consumer: records of partitions assigned by hand, or of topics shared with a group."""
+"""The consumer: records of partitions assigned by hand, or of topics shared within a group."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from minikafka.client.consumer.subscription import RebalanceListener, TopicSubsc
 from minikafka.client.offsets import list_offsets
 from minikafka.client.serialization import record_deserializer
 from minikafka.client.session import Client
-from minikafka.client.waiting import wait_for_event
+from minikafka.client.task_waits import wait_for_event
 from minikafka.core.client.fetched import ConsumerRecord
 from minikafka.core.client.offsets import (
     EARLIEST_TIMESTAMP,
@@ -42,12 +42,12 @@ __all__ = [
 class Consumer(Client):
     """Reads partitions. One task uses it at a time.
 
-    Everything happens in ``poll`` or by iterating: joining the group, the listener's calls,
-    automatic commits of what was handed out before. Beside that only fetches go ahead, within
-    bounds, and heartbeats; who does not poll for ``max_poll_interval_ms`` leaves the group.
+    Joining the group, the listener's calls and automatic commits of consumed records happen in
+    ``poll`` or iteration. Only fetches, within bounds, and heartbeats run besides. A consumer that
+    does not poll for ``max_poll_interval_ms`` leaves the group.
 
-    Leaving the ``async with`` block normally commits (with ``enable_auto_commit``) and leaves the
-    group; with an exception it leaves without a commit, so that the last records come again.
+    The end of the ``async with`` block commits (with ``enable_auto_commit``) and leaves the group;
+    after an exception it leaves without a commit, so that the last records are consumed again.
     """
 
     def __init__(
@@ -117,8 +117,8 @@ class Consumer(Client):
         pattern: str | re.Pattern[str] | None = None,
         listener: RebalanceListener | None = None,
     ) -> None:
-        """Share these topics, or all whose names match, with the group. Replaces an earlier
-        subscription. Raises RuntimeError without a group, or after ``assign``."""
+        """Share these topics, or all whose names match ``pattern``, with the group. Replaces an
+        earlier subscription. Raises RuntimeError without a group, or after ``assign``."""
         if self._group is None:
             raise RuntimeError("a subscription needs a group_id")
         if self._group.subscription is None and self._positions.assigned:
@@ -127,15 +127,15 @@ class Consumer(Client):
         self._group.subscribe(TopicSubscription.to(topics, pattern, excluding), listener)
 
     async def unsubscribe(self) -> None:
-        """Give all partitions up; leave the group if there was a subscription. Raises what the
+        """Give all partitions up, and leave the group if there was a subscription. Raises what the
         listener raises."""
         if self._group is not None:
             await self._group.unsubscribe()
         self._positions.assign([], None)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these and no others. New ones start where the group has committed if there is a
-        group, else where ``auto_offset_reset`` says, unless one of the seeks is called; with "none"
+        """Replace the assignment. New partitions start at the group's committed offset if there is
+        one, otherwise as ``auto_offset_reset`` says, unless one of the seeks is called; with "none"
         a seek is needed. Raises RuntimeError after ``subscribe``."""
         if self._group is not None and self._group.subscription is not None:
             raise RuntimeError("the group assigns partitions; unsubscribe first")
@@ -145,8 +145,8 @@ class Consumer(Client):
         self.session.metadata.add_topics({tp.topic for tp in wanted})
 
     async def assign_topics(self, *topics: str) -> list[TopicPartition]:
-        """Assign every partition of these topics; returns them. Raises KafkaError when a topic is
-        not there within ``default_api_timeout_ms``."""
+        """Assign every partition of these topics, and return them. Raises KafkaError when a topic
+        is not found within ``default_api_timeout_ms``."""
         deadline_ms = self.session.deadline_ms()
         found: list[TopicPartition] = []
         for name in topics:
@@ -160,24 +160,24 @@ class Consumer(Client):
         return sorted(self._positions.assigned)
 
     def seek(self, topic_partition: TopicPartition, offset: int) -> None:
-        """Go on from ``offset``. Raises KeyError for a partition that is not assigned."""
+        """Continue at ``offset``. Raises KeyError for a partition that is not assigned."""
         self._positions.seek(topic_partition, offset)
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Go on from the first offset there is; of all assigned partitions when none is named."""
+        """Continue at the first offset; of all assigned partitions when none is named."""
         self._seek_to(EARLIEST_TIMESTAMP, partitions)
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Go on from the end as it is at the next poll."""
+        """Continue at the end of the log as of the next poll."""
         self._seek_to(LATEST_TIMESTAMP, partitions)
 
     def seek_to_timestamp(self, timestamp_ms: int, *partitions: TopicPartition) -> None:
-        """Go on from the first record that is as late; from the end when none is."""
+        """Continue at the first record of that time or later; at the end if there is none."""
         self._seek_to(timestamp_ms, partitions)
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Hand out no records of these until ``resume``. A rebalance that takes a partition away
-        forgets it."""
+        """Return no records of these partitions until ``resume``, or until a rebalance takes a
+        partition away."""
         for tp in partitions:
             self._positions.pause(tp)
 
@@ -191,7 +191,7 @@ class Consumer(Client):
         return sorted(self._positions.paused)
 
     async def position(self, topic_partition: TopicPartition) -> int:
-        """The offset of the next record. Raises KafkaError when it cannot be looked up in time."""
+        """Return the offset of the next record. Raises KafkaError when it is not found in time."""
         deadline_ms = self.session.deadline_ms()
         while (position := self._positions.position(topic_partition)) is None:
             if self._group is not None:
@@ -201,12 +201,12 @@ class Consumer(Client):
         return position
 
     def high_watermark(self, topic_partition: TopicPartition) -> int:
-        """As of the last fetch; -1 before it."""
+        """Return the high watermark as of the last fetch; -1 before it."""
         return self._positions.high_watermark(topic_partition)
 
     def lag(self, topic_partition: TopicPartition) -> int | None:
-        """How many offsets lie ahead, as of the last fetch: to the high watermark, or with
-        ``read_committed`` to the last stable offset. None before the first fetch. Raises KeyError.
+        """Return the number of offsets up to the high watermark, or with ``read_committed`` up to
+        the last stable offset, as of the last fetch. None before the first one. Raises KeyError.
         """
         position = self._positions.position(topic_partition)
         end = self._positions.high_watermark(topic_partition)
@@ -219,10 +219,10 @@ class Consumer(Client):
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None
     ) -> None:
-        """Commit these (the next offsets to consume), by default all that was handed out.
+        """Commit the next offsets to consume, by default those after all returned records.
 
-        Raises CommitFailedError when others have the partitions now, KafkaError for the rest,
-        RuntimeError without a group.
+        Raises CommitFailedError when other members have the partitions now, KafkaError for other
+        errors, RuntimeError without a group.
         """
         group = self._the_group()
         wanted = group.consumed() if offsets is None else with_metadata(offsets)
@@ -231,14 +231,15 @@ class Consumer(Client):
     async def committed(
         self, *partitions: TopicPartition
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group has committed, None where nothing is; of all assigned partitions when none
-        is named. Raises KafkaError, RuntimeError without a group."""
+        """Return what the group has committed, None where nothing is; of all assigned partitions
+        when none is named. Raises KafkaError, RuntimeError without a group."""
         wanted = partitions or self.assignment
         return await self._the_group().offsets.committed(wanted, self.session.deadline_ms())
 
     @property
     def group_metadata(self) -> GroupMetadata:
-        """Who this is in its group, for ``Producer.send_offsets_to_transaction``. RuntimeError."""
+        """Return this member, for ``Producer.send_offsets_to_transaction``. Raises RuntimeError
+        without a group."""
         member = self._the_group().member.membership
         group = member.config
         return GroupMetadata(
@@ -293,12 +294,12 @@ class Consumer(Client):
             await wait_for_event(news, left_ms)
 
     def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
-        """Record after record, for ever. A record counts as consumed when the next one is asked
-        for, or the loop is left. Raises as ``poll``."""
+        """Iterate over records without end. A record counts as consumed when the next one is
+        requested, or the loop is left. Raises as ``poll``."""
         return self
 
     async def __anext__(self) -> ConsumerRecord:
-        positions = self._positions  # its ``unread`` is another one after a rebalance
+        positions = self._positions  # a rebalance replaces its ``unread``
         if positions.unread and self._group is not None and self._group.commit_is_due:
             await self.poll(timeout_ms=0, max_records=0)
         while not positions.unread:
@@ -308,7 +309,7 @@ class Consumer(Client):
     async def read_to(
         self, end_offsets: Mapping[TopicPartition, int] | None = None
     ) -> AsyncIterator[ConsumerRecord]:
-        """Records up to, not including, the end offsets; by default those of now.
+        """Iterate over the records before the end offsets, by default the current ones.
 
         The positions end exactly there, unless the caller stops earlier. Raises as ``poll``.
         """
@@ -334,25 +335,26 @@ class Consumer(Client):
                 self._positions.seek(tp, end)
 
     async def end_offsets(self) -> dict[TopicPartition, int]:
-        """The ends of the assigned partitions: high watermarks, or last stable offsets with
+        """Return the ends of the assigned partitions: high watermarks, or last stable offsets with
         ``read_committed``. Raises KafkaError."""
         return await self._offsets(LATEST_TIMESTAMP)
 
     async def beginning_offsets(self) -> dict[TopicPartition, int]:
-        """The first offsets of the assigned partitions. Raises KafkaError."""
+        """Return the first offsets of the assigned partitions. Raises KafkaError."""
         return await self._offsets(EARLIEST_TIMESTAMP)
 
     async def offsets_for_times(
         self, timestamps_ms: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """The first record at or after each time; offset -1 where none is. Raises KafkaError."""
+        """Return the first record at or after each time; offset -1 without one. Raises
+        KafkaError."""
         return await list_offsets(
             self.session, timestamps_ms, self.session.deadline_ms(), self._isolation_level
         )
 
     async def _offsets(self, timestamp: int) -> dict[TopicPartition, int]:
         found = await self.offsets_for_times(dict.fromkeys(self.assignment, timestamp))
-        return {tp: answer.offset for tp, answer in sorted(found.items())}
+        return {tp: response.offset for tp, response in sorted(found.items())}
 
     def _seek_to(self, timestamp: int, partitions: Iterable[TopicPartition]) -> None:
         for tp in list(partitions) or self.assignment:
@@ -380,7 +382,7 @@ class Consumer(Client):
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"position of {tp}")
 
     def metrics(self) -> dict[str, int]:
-        """Counters since the start, and gauges; names as Kafka's where it has them."""
+        """Return counters since the start, and gauges, under Kafka's names where it has them."""
         found = {
             "records-consumed-total": self.records_consumed,
             "fetch-total": self._fetcher.fetches,

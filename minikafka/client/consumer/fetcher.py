@@ -1,4 +1,4 @@
-"""Keeps one long-poll fetch per leader going for the partitions whose records are used up."""
+"""Fetches from each leader, one long poll at a time, for partitions that have room for more."""
 
 from __future__ import annotations
 
@@ -11,16 +11,12 @@ from minikafka.client.consumer.truncation import TruncationCheck
 from minikafka.client.offsets import list_offsets_once
 from minikafka.client.session import ClusterSession
 from minikafka.core.client.cluster_view import ClusterView
-from minikafka.core.client.fetch_requests import (
-    FETCH_VERSION,
-    FetchLimits,
-    FetchRequests,
-    is_fetched_again,
-)
+from minikafka.core.client.fetch_request import FETCH_VERSION, FetchLimits, is_fetched_again
 from minikafka.core.client.fetched import Convert, FetchedChunk
 from minikafka.core.client.offsets import LATEST_TIMESTAMP
 from minikafka.core.client.positions import Positions
 from minikafka.core.client.read_replicas import ReadReplicas
+from minikafka.core.client.session_fetches import SessionFetches
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.messages.fetch import PartitionData
@@ -28,8 +24,8 @@ from minikafka.protocol.messages.fetch import PartitionData
 
 @dataclass(frozen=True, slots=True)
 class FetcherConfig:
-    """``reset_timestamp``: where to go on when an offset is out of range; None is an error then.
-    ``rack``: where the consumer is, so that a leader may send it to a replica nearby."""
+    """``reset_timestamp``: where to continue when an offset is out of range; None: raise the error.
+    ``rack``: the consumer's rack; leaders may send it to a replica in the same rack."""
 
     max_wait_ms: int
     min_bytes: int
@@ -42,7 +38,7 @@ class FetcherConfig:
 
 
 class Fetcher:
-    """Moves ``Positions`` on: looks up offsets, fetches, follows leaders. ``news`` is set whenever
+    """Fills ``Positions``: looks up offsets, fetches, follows leaders. ``news`` is set whenever
     there may be records to take, or an error to raise."""
 
     def __init__(
@@ -57,7 +53,7 @@ class Fetcher:
         self._session = session
         self._positions = positions
         self._config = config
-        self._requests = FetchRequests(
+        self._requests = SessionFetches(
             FetchLimits(
                 config.max_wait_ms,
                 config.min_bytes,
@@ -93,13 +89,13 @@ class Fetcher:
             await asyncio.wait(self._running)
 
     def take_error(self) -> KafkaError | None:
-        """What the application has to be told, once."""
+        """Return the error to raise to the application, once."""
         error = self._error or self._truncation.error
         self._error = self._truncation.error = None
         return error
 
     def advance(self) -> None:
-        """Start whatever can be started: a lookup of offsets, a fetch per leader."""
+        """Start lookups of offsets and fetches where none is in flight."""
         if self._closed:
             return
         view = self._session.metadata.view
@@ -120,7 +116,8 @@ class Fetcher:
             self._spawn(self._fetch(leader, offsets))
 
     def _advance_resets(self, view: ClusterView) -> None:
-        """A lookup per leader, each on its own: nobody waits for another's leader."""
+        """Start a lookup at each leader, each in a task: no partition waits for another's
+        leader."""
         by_leader: dict[int, dict[TopicPartition, int]] = {}
         for tp, timestamp in self._positions.to_reset().items():
             leader = view.leaders.get(tp)
@@ -152,17 +149,18 @@ class Fetcher:
         task.add_done_callback(self._running.discard)
 
     async def _reset(self, leader: int, wanted: Mapping[TopicPartition, int]) -> None:
-        """One attempt. What it does not find is looked up again after a backoff, for ever."""
+        """Look positions up once. What is not found is looked up again after a backoff, without
+        end."""
         session, level = self._session, self._config.isolation_level
         try:
             deadline_ms = session.deadline_ms()
             found, errors = await list_offsets_once(session, wanted, deadline_ms, level)
             # No record is as late as the timestamp: go on from the end.
-            beyond = {tp: LATEST_TIMESTAMP for tp, answer in found.items() if answer.offset < 0}
+            beyond = {tp: LATEST_TIMESTAMP for tp, response in found.items() if response.offset < 0}
             ends, more_errors = await list_offsets_once(session, beyond, deadline_ms, level)
-            for tp, answer in (found | ends).items():
-                if answer.offset >= 0:
-                    self._positions.resolve({tp: (wanted[tp], answer.offset)})
+            for tp, response in (found | ends).items():
+                if response.offset >= 0:
+                    self._positions.resolve({tp: (wanted[tp], response.offset)})
             for error in errors + more_errors:
                 session.metadata.note_error(error.code)
                 if not error.code.retriable:
@@ -195,28 +193,28 @@ class Fetcher:
             if not error.code.retriable:
                 self._error = error
         else:
-            arrived = self._take_in(leader, rows, offsets)
+            arrived = self._process(leader, rows, offsets)
         finally:
             for tp in offsets:
                 self._positions.fetch_done(tp)
             self._busy_leaders.discard(leader)
             self.news.set()
-            if arrived:  # go on while the application is busy, as far as the buffers allow
+            if arrived:  # fetch while the application is busy, as far as the buffers allow
                 self.advance()
 
-    def _take_in(
+    def _process(
         self,
         leader: int,
         rows: list[tuple[TopicPartition, PartitionData]],
         offsets: Mapping[TopicPartition, int],
     ) -> bool:
-        """Whether there is something new for the application."""
+        """Process the rows of a response. Returns whether records have arrived."""
         before_bytes = self._positions.buffered_bytes
         self.fetches += 1
         failed = False
         for tp, row in rows:
             offset = offsets.get(tp)
-            # Not what we asked for, or the application went elsewhere meanwhile.
+            # Not in the request, or the application has moved the position meanwhile.
             if offset is None or not self._positions.is_at(tp, offset):
                 continue
             code = ErrorCode(row.error_code)
@@ -251,7 +249,7 @@ class Fetcher:
     def _partition_failed(self, tp: TopicPartition, offset: int, code: ErrorCode) -> None:
         elsewhere = self._sources.clear([tp])
         if code is ErrorCode.OFFSET_OUT_OF_RANGE and elsewhere:
-            return  # a follower may be behind, or ahead in deletions: the leader knows
+            return  # a follower may be behind, or ahead in deletions; ask the leader
         if code is ErrorCode.OFFSET_OUT_OF_RANGE and self._config.reset_timestamp is not None:
             self._positions.reset(tp, self._config.reset_timestamp)
         elif is_fetched_again(code):
@@ -260,7 +258,7 @@ class Fetcher:
             self._error = KafkaError(code, f"{tp} at offset {offset}")
 
     def _back_off(self, leader: int, code: ErrorCode) -> None:
-        """Leave a broker alone for a while."""
+        """Send no fetch to a broker for the backoff."""
         session = self._session
         session.metadata.note_error(code)
         failures = self._failures.get(leader, 0)

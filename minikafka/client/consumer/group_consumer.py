@@ -1,4 +1,4 @@
-"""What a consumer with a group has beside one without: a membership, and commits."""
+"""The group part of a consumer: its membership, its committed offsets, automatic commits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ CLOSE_TIMEOUT_MS = 30_000
 
 
 class GroupConsumer:
-    """``subscription`` None: partitions are assigned by hand, and the group keeps their offsets."""
+    """``subscription`` is None while partitions are assigned by hand; then the group only keeps
+    offsets."""
 
     def __init__(
         self,
@@ -58,8 +59,8 @@ class GroupConsumer:
         self.member.start(tasks)
 
     async def close(self, commit: bool) -> None:
-        """With ``commit``, what was handed out is committed if ``enable_auto_commit`` is set, and
-        the listener hears of a revocation; else of a loss."""
+        """Leave the group. With ``commit``, commit consumed offsets if ``enable_auto_commit`` is
+        set, and notify the listener of a revocation; without, of a loss."""
         try:
             for task in list(self._running):
                 task.cancel()
@@ -85,7 +86,7 @@ class GroupConsumer:
         self._on_news()
 
     async def unsubscribe(self) -> None:
-        """Give everything up, and leave."""
+        """Give all partitions up, and leave the group."""
         if self.subscription is not None:
             await self.member.leave("the consumer unsubscribed")
             self.subscription = None
@@ -93,8 +94,8 @@ class GroupConsumer:
     # ---------------------------------------------------------------------------- every poll
 
     async def step(self) -> None:
-        """Membership, then lookups of committed offsets, then an automatic commit if one is due.
-        Raises as ``GroupMember.step``, and KafkaError of a lookup that cannot succeed."""
+        """Advance the membership, fetch committed offsets, start an automatic commit if one is due.
+        Raises as ``GroupMember.step``, and the KafkaError of a failed lookup."""
         if self._error is not None:
             error, self._error = self._error, None
             raise error
@@ -109,7 +110,7 @@ class GroupConsumer:
 
     @property
     def commit_is_due(self) -> bool:
-        """An automatic one, and none is under way."""
+        """Whether an automatic commit is due and none is in flight."""
         return (
             self._config.enable_auto_commit
             and not self._committing
@@ -117,7 +118,7 @@ class GroupConsumer:
         )
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """How far the application has come, by what was handed out to it."""
+        """Return the positions after the records that were returned to the application."""
         places = {tp: self._positions.place(tp) for tp in self._positions.assigned}
         return {
             tp: OffsetAndMetadata(place.offset, "", place.epoch)
@@ -126,8 +127,8 @@ class GroupConsumer:
         }
 
     async def _commit_beside(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """While the application goes on: so it is sent once, and what comes next in its place is
-        newer. Kafka: doAutoCommitOffsetsAsync."""
+        """Commit while the application continues. There is one attempt: the next commit is newer.
+        Kafka: doAutoCommitOffsetsAsync."""
         config = self._session.config
         pause_ms = self._config.auto_commit_interval_ms
         try:
@@ -142,7 +143,7 @@ class GroupConsumer:
             self._put_off_commit(pause_ms)
 
     async def _commit_consumed(self) -> None:
-        """The application waits for it: partitions are about to go."""
+        """Commit before partitions are revoked, if ``enable_auto_commit`` is set."""
         if not self._config.enable_auto_commit:
             return
         try:
@@ -156,7 +157,7 @@ class GroupConsumer:
         self._next_commit_ms = self._session.world.clock.monotonic_ms() + pause_ms
 
     async def _look_up(self) -> None:
-        """One attempt to find out what was committed; ``step`` begins the next."""
+        """Fetch committed offsets once; ``step`` starts the next attempt."""
         session, positions = self._session, self._positions
         wanted = positions.to_initialize()
         try:

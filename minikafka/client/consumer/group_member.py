@@ -1,4 +1,4 @@
-"""A consumer's part in its group: joins, beats, leaves. Decisions are ``Membership``'s."""
+"""Drives a ``Membership``: sends JoinGroup, SyncGroup, Heartbeat and LeaveGroup of a consumer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from minikafka.client.connections import SECOND_CONNECTION
 from minikafka.client.coordinators import look_up_coordinator
 from minikafka.client.session import ClusterSession
-from minikafka.client.waiting import end_task, wait_for_event
+from minikafka.client.task_waits import end_task, wait_for_event
 from minikafka.core.client.assignors.wire import decode_assignment
 from minikafka.core.client.calls import Call
 from minikafka.core.client.cluster_view import ClusterView, partition_counts
@@ -23,12 +23,13 @@ from minikafka.protocol.buffer import DecodeError
 
 R = TypeVar("R")
 
-JOIN_GRACE_MS = 5_000  # what a JoinGroup may take beyond the rebalance time-out
+JOIN_GRACE_MS = 5_000  # time-out of a JoinGroup beyond the rebalance time-out
 LEAVE_TIMEOUT_MS = 5_000
 
 
 class PartitionOwner(Protocol):
-    """The consumer, as its membership sees it."""
+    """The consumer as seen by its membership: its topics and partitions, and the listener's
+    calls."""
 
     def topics(self) -> frozenset[str]: ...
 
@@ -49,8 +50,8 @@ class _Joined(NamedTuple):
 
 
 class GroupMember:
-    """``step`` is called by every poll: whatever changes the partitions, or calls the application,
-    happens in there. JoinGroup and SyncGroup go on in a task between polls, heartbeats in another.
+    """Every poll calls ``step``: partitions change, and the listener is called, only there.
+    JoinGroup and SyncGroup run in a task between polls, heartbeats in another.
     """
 
     def __init__(
@@ -97,8 +98,8 @@ class GroupMember:
             await end_task(self._beat_task)
 
     async def leave(self, reason: str) -> None:
-        """Give everything up and say good-bye. A coordinator that cannot be asked is left alone:
-        the session ends there by itself."""
+        """Give all partitions up and leave the group. A coordinator that is not known gets no
+        LeaveGroup: the session times out there."""
         try:
             owned = self._owner.owned()
             if owned and self._owner.topics():
@@ -121,9 +122,9 @@ class GroupMember:
         self._last_poll_ms = self._now_ms()
 
     async def step(self) -> None:
-        """What is to be done now: partitions lost, given up, taken over; a join to begin. Does not
-        wait for brokers, but for the application's listener. Raises KafkaError when membership is
-        impossible, and what the listener raises."""
+        """Give up lost or revoked partitions, take over assigned ones, start a join if one is due.
+        Waits for the application's listener, but not for brokers. Raises KafkaError when membership
+        is impossible, and what the listener raises."""
         if self._error is not None:
             raise self._error
         membership = self.membership
@@ -135,11 +136,11 @@ class GroupMember:
                 await self._complete(joined.partitions)
         if membership.rejoin_needed and self._join_task is None and self._owner.knows_topics():
             await self._prepare()
-            await self._give_up_lost()  # a commit in there may have met the end of the generation
+            await self._give_up_lost()  # a commit in there may have found the generation lost
             self._begin_join()
 
     async def _give_up_lost(self) -> None:
-        """What an ended generation brought. A newer one that is there already stays."""
+        """Give up the partitions of a lost generation, unless a newer one has been joined."""
         if self.membership.lost:
             self.membership.lost = False
             owned = self._owner.owned()
@@ -147,7 +148,7 @@ class GroupMember:
                 await self._owner.give_up(owned, True)
 
     def _look_at_metadata(self) -> None:
-        """Join again when topics match that did not, or topics have grown."""
+        """Join again when other topics match the subscription, or topics have more partitions."""
         view = self._session.metadata.view
         if view.version == self._view_version:
             return
@@ -162,7 +163,8 @@ class GroupMember:
             membership.want_rejoin("partitions were added, or topics came or went")
 
     async def _prepare(self) -> None:
-        """Before joining: eager members give all back, cooperative ones what they want no more."""
+        """Give partitions up before joining: eager members all, cooperative ones those of topics
+        that are no longer subscribed."""
         owned = self._owner.owned()
         if self.membership.config.cooperative:
             topics = self._owner.topics()
@@ -188,7 +190,8 @@ class GroupMember:
         self._join_task = self._tasks.create_task(self._join(), name="join-group")
 
     async def _join(self) -> None:
-        """Until a generation is there, or the application has to be asked in between."""
+        """Join until a generation is reached, or the application's listener has to be called
+        before."""
         failures = 0
         try:
             while True:
@@ -215,7 +218,7 @@ class GroupMember:
             self._on_news()
 
     async def _join_once(self) -> Next:
-        """Raises KafkaError."""
+        """Send JoinGroup and SyncGroup once. Raises KafkaError."""
         membership, owner = self.membership, self._owner
         timeout_ms = membership.config.max_poll_interval_ms + JOIN_GRACE_MS
         timeout_ms = max(timeout_ms, self._session.config.request_timeout_ms)
@@ -224,16 +227,16 @@ class GroupMember:
         owned = owner.owned() if membership.config.cooperative else []
         request = membership.join_request(topics, owned, self._client_rack)
         try:
-            answer = await self._session.connections.request(
+            response = await self._session.connections.request(
                 node_id, request, timeout_ms=timeout_ms
             )
-            step = membership.on_join(answer)
+            step = membership.on_join(response)
             if step is not Next.GO_ON:
                 return step
             self._joined_topics = topics
             self._wake.set()  # from here on the coordinator waits for heartbeats
             shares = await self._assign() if membership.is_leader else None
-            answer = await self._session.connections.request(
+            response = await self._session.connections.request(
                 node_id, membership.sync_request(shares), timeout_ms=timeout_ms
             )
         except KafkaError:
@@ -242,13 +245,14 @@ class GroupMember:
                 membership.want_rejoin("the coordinator was not reached")
             raise
         generation = membership.generation
-        step = membership.on_sync(answer)
+        step = membership.on_sync(response)
         if step is Next.GO_ON:
-            self._joined = _Joined(generation, _decoded(decode_assignment, answer.assignment))
+            self._joined = _Joined(generation, _decoded(decode_assignment, response.assignment))
         return step
 
     async def _assign(self) -> dict[str, list[TopicPartition]]:
-        """The leader's work. Topics that nobody knows within a request's time are left out."""
+        """Assign partitions as the leader. Topics that stay unknown for a request's time-out are
+        left out."""
         membership, metadata = self.membership, self._session.metadata
         subscriptions = _decoded(lambda _: membership.subscriptions(), b"")
         topics = {topic for wanted in subscriptions.values() for topic in wanted.topics}
@@ -323,7 +327,7 @@ class GroupMember:
     # ---------------------------------------------------------------------------- coordinator
 
     async def coordinator_versions(self) -> Mapping[int, tuple[int, int]]:
-        """What it speaks, by API key. Raises KafkaError."""
+        """Return the coordinator's version ranges by API key. Raises KafkaError."""
         node_id = await self._find()
         try:
             await self._session.connections.connect(node_id)
@@ -357,8 +361,8 @@ class GroupMember:
         if self._coordinator is None:
             return
         versions = self._session.connections.versions(self._coordinator)
-        spoken = versions.get(ApiKey.LEAVE_GROUP, (0, 0))[1]
-        request = self.membership.leave_request(reason, spoken)
+        last = versions.get(ApiKey.LEAVE_GROUP, (0, 0))[1]
+        request = self.membership.leave_request(reason, last)
         if request is None:
             return
         try:
@@ -366,14 +370,14 @@ class GroupMember:
                 self._coordinator, request, timeout_ms=LEAVE_TIMEOUT_MS
             )
         except KafkaError:
-            return  # its session time-out tells the coordinator
+            return  # the session times out at the coordinator
 
     def _now_ms(self) -> int:
         return self._session.world.clock.monotonic_ms()
 
 
 def _decoded(decode: Callable[[Any], Any], data: Any) -> Any:
-    """Bytes of other members. Raises KafkaError for what is none of ours."""
+    """Decode bytes of other members. Raises KafkaError for malformed ones."""
     try:
         return decode(data)
     except DecodeError as error:

@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 
 from minikafka.client.consumer.group_member import GroupMember
 from minikafka.client.session import ClusterSession
-from minikafka.core.client.assignors.model import NO_GENERATION
 from minikafka.core.client.group_calls import STABLE_OFFSETS_VERSION, offset_commit, offset_fetch
 from minikafka.core.client.membership import MemberState, Next
-from minikafka.core.client.offsets import GroupMetadata, OffsetAndMetadata
+from minikafka.core.client.offsets import NO_GENERATION, GroupMetadata, OffsetAndMetadata
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.api_keys import ApiKey

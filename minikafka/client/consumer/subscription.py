@@ -1,4 +1,4 @@
-"""What a consumer subscribed to, and whom it tells when partitions come and go."""
+"""A consumer's subscription, and the listener that is notified of rebalances."""
 
 from __future__ import annotations
 
@@ -12,17 +12,20 @@ from minikafka.kernel.errors import ErrorCode
 
 
 class RebalanceListener:
-    """Override what you need. Called within ``poll`` (or iterating, or ``close``), so never beside
-    the code that handles records of the same consumer. Kafka: ``ConsumerRebalanceListener``."""
+    """Override the methods you need. They are called within ``poll`` (or iteration, or ``close``),
+    so never concurrently with the code that handles records of the same consumer. Kafka:
+    ``ConsumerRebalanceListener``."""
 
     async def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
-        """These are new; with cooperative strategies others stay. The place to ``seek``."""
+        """Called with new partitions; with cooperative strategies others are kept. The place to
+        ``seek``."""
 
     async def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
-        """These go to others once this returns: the last chance to commit."""
+        """Called with partitions that other members get once this returns: the last chance to
+        commit."""
 
     async def on_partitions_lost(self, partitions: list[TopicPartition]) -> None:
-        """These have gone already, to others perhaps: a commit would be refused."""
+        """Called with partitions that other members may have already: a commit would be refused."""
         await self.on_partitions_revoked(partitions)
 
 
@@ -48,7 +51,7 @@ class TopicSubscription:
         return cls(names, compiled, exclude_internal)
 
     def topics(self, view: ClusterView) -> frozenset[str]:
-        """As of now; a pattern follows the topics there are."""
+        """Return the subscribed topics that exist now, or the names."""
         if self.pattern is None:
             return self.names
         return frozenset(

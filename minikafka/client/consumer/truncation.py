@@ -1,4 +1,4 @@
-"""Asks new leaders whether they still have what was read: a log may have been cut (KIP-320)."""
+"""Checks positions with new leaders, whose logs may have been truncated below them (KIP-320)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from minikafka.core.client.fetched import Place
 from minikafka.core.client.positions import Doubt, Positions
 from minikafka.kernel.cluster import CONSUMER_REPLICA_ID, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.kernel.grouping import grouped
 from minikafka.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -22,7 +21,8 @@ _NO_SUCH_EPOCH = -1
 
 
 class LogTruncationError(KafkaError):
-    """Records that were handed out are no longer in the log, and ``auto.offset.reset`` is none.
+    """Records that were returned by ``poll`` are no longer in the log, and ``auto.offset.reset`` is
+    none.
 
     The position is where the log now differs from what was read. Kafka: LogTruncationException.
     """
@@ -37,9 +37,10 @@ class LogTruncationError(KafkaError):
 
 
 class TruncationCheck:
-    """One OffsetForLeaderEpoch per leader and round. ``error`` is for the application, once.
+    """Sends one OffsetForLeaderEpoch to each leader in a round. ``error`` is raised once to the
+    application.
 
-    With ``resets`` the consumer silently goes on from where the logs differ.
+    With ``resets`` the consumer silently continues from where the logs differ.
     """
 
     def __init__(self, session: ClusterSession, positions: Positions, resets: bool) -> None:
@@ -51,12 +52,13 @@ class TruncationCheck:
         self._failures = 0
 
     async def run(self, doubts: Mapping[TopicPartition, Doubt], done: Callable[[], None]) -> None:
-        """One round, ``is_running`` set before. What has no answer is asked again in the next."""
+        """Run one round; the caller sets ``is_running`` before. Partitions without a result are in
+        the next round."""
         try:
             groups = group_by_leader(doubts, self._session.metadata.view.leaders)
             answered = 0
             for leader, asked in groups.by_leader.items():
-                answered += await self._ask(leader, asked)
+                answered += await self._check(leader, asked)
             if answered == len(doubts):
                 self._failures = 0
             else:
@@ -68,17 +70,17 @@ class TruncationCheck:
             self.is_running = False
             done()
 
-    async def _ask(self, leader: int, asked: Mapping[TopicPartition, Doubt]) -> int:
-        """How many have been answered for good."""
-        topics = grouped(
-            (topic, OffsetForLeaderPartition(index, doubt.leader_epoch, doubt.place.epoch))
-            for (topic, index), doubt in asked.items()
-        )
+    async def _check(self, leader: int, asked: Mapping[TopicPartition, Doubt]) -> int:
+        """Send one request, and return how many partitions have a final result."""
+        topics: dict[str, list[OffsetForLeaderPartition]] = {}
+        for tp, doubt in asked.items():
+            row = OffsetForLeaderPartition(tp.partition, doubt.leader_epoch, doubt.place.epoch)
+            topics.setdefault(tp.topic, []).append(row)
         request = OffsetForLeaderEpochRequest(
             CONSUMER_REPLICA_ID, [OffsetForLeaderTopic(name, rows) for name, rows in topics.items()]
         )
         try:
-            answer = await self._session.connections.request(leader, request)
+            response = await self._session.connections.request(leader, request)
         except KafkaError as error:
             if error.code is ErrorCode.UNSUPPORTED_VERSION:
                 for tp in asked:
@@ -87,7 +89,7 @@ class TruncationCheck:
             self._session.metadata.note_error(error.code)
             return 0
         count = 0
-        for topic in answer.topics:
+        for topic in response.topics:
             for row in topic.partitions:
                 tp = TopicPartition(topic.topic, row.partition)
                 count += tp in asked and self._settle(tp, asked[tp], row)

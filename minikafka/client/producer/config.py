@@ -34,8 +34,8 @@ class BatchAwarePartitioner(Protocol):
     def on_new_batch(
         self, topic: str, partition_count: int, available: Sequence[int], previous: int, /
     ) -> None:
-        """The record would begin a batch of partition ``previous``, which the partitioner has just
-        chosen. It is asked once more for the same record, and that choice stands."""
+        """Note that the record would begin a batch of ``previous``, which was just chosen. The
+        partitioner is called again for the same record, and its second choice is taken."""
 
 
 Partitioner: TypeAlias = PartitionFunction | BatchAwarePartitioner
@@ -106,7 +106,8 @@ class ProducerConfig:
             raise ValueError("transactional.id must not be empty")
 
     def idempotent(self, max_in_flight: int) -> bool | None:
-        """None: if the brokers can. Raises ValueError for keys that exclude each other."""
+        """Return whether batches carry sequences; None: if the brokers can. Raises ValueError for
+        keys that exclude each other."""
         fits = self.acks == -1 and self.retries > 0 and max_in_flight <= MAX_IDEMPOTENT_IN_FLIGHT
         wanted = self.enable_idempotence or self.transactional_id is not None
         if wanted and (not fits or self.enable_idempotence is False):
@@ -122,7 +123,7 @@ class ProducerConfig:
 
 
 def _codec(codec: object) -> Compression:
-    """A codec by itself, or by its name in Kafka. Raises ValueError."""
+    """Return a codec given by itself or by its name in Kafka. Raises ValueError."""
     names = {known.name.lower(): known for known in Compression}
     if isinstance(codec, Compression):
         return codec
@@ -132,7 +133,7 @@ def _codec(codec: object) -> Compression:
 
 
 def _check_level(codec: Compression, level: object) -> None:
-    """Raises ValueError."""
+    """Check a compression level. Raises ValueError."""
     if level is None or codec not in _LEVELS or (codec is Compression.GZIP and level == -1):
         return
     least, most = _LEVELS[codec]

@@ -1,4 +1,4 @@
-"""The producer: records in, promises of their offsets out."""
+"""The producer: takes records, and returns futures of where they were written."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from minikafka.client.producer.sender import Promise, RecordMetadata, Sender, Se
 from minikafka.client.producer.transaction_manager import TransactionManager
 from minikafka.client.serialization import resolve_serializer, serialize
 from minikafka.client.session import Client
-from minikafka.client.waiting import wait_for_event
+from minikafka.client.task_waits import wait_for_event
 from minikafka.core.client.accumulator import (
     BATCH_OVERHEAD_BYTES,
     Accumulator,
@@ -46,15 +46,16 @@ DeliveryCallback: TypeAlias = Callable[[RecordMetadata | None, BaseException | N
 
 class _Route(NamedTuple):
     """A topic in one view of the cluster: all its partitions by number, and the numbers of those
-    with a leader. A partition that the view leaves out, between others, is there all the same."""
+    with a leader. A partition number that the view lacks between others counts as existing."""
 
     partitions: list[TopicPartition]
     available: list[int]
 
 
 class Producer(Client):
-    """In order per partition, and each record once: batches carry sequence numbers. Without
-    idempotence a partition has one batch on its way at a time, and a retry may double it.
+    """Writes records in order for each partition, and each once: batches carry sequence numbers.
+    Without idempotence a partition has one batch in flight at a time, and a retry may write it
+    twice.
 
     After ``start`` any number of tasks may send. Records of one partition keep the order of the
     calls of one task.
@@ -137,14 +138,14 @@ class Producer(Client):
         on_delivery: DeliveryCallback | None = None,
     ) -> asyncio.Future[RecordMetadata]:
         """Append a record to the buffer. The future holds where it was written, or a KafkaError;
-        ``on_delivery`` is called with the one or the other, and None for the other one. ``value``
-        and ``key`` are bytes or None, or what their serializers take.
+        ``on_delivery`` is called with (metadata, None) or (None, error). ``value`` and ``key`` are
+        bytes or None, or what their serializers take.
 
         The steps are those of Kafka's ``doSend``: wait for the topic's metadata, serialize, choose
-        the partition, check the size, append. Metadata and room in the buffer are waited for up to
-        ``max_block_ms`` together. Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, MESSAGE_TOO_LARGE,
-        REQUEST_TIMED_OUT (no room, or no such partition of a topic that is there). Raises TypeError
-        and ValueError for what cannot be a record, and whatever a serializer or partitioner raises.
+        the partition, check the size, append. The waits for metadata and for room in the buffer
+        take at most ``max_block_ms`` together. Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION,
+        MESSAGE_TOO_LARGE, REQUEST_TIMED_OUT (no room, or a partition that the topic lacks). Raises
+        TypeError and ValueError for invalid records, and what a serializer or partitioner raises.
         """
         if self._serialize_value is None and type(value) is not bytes:
             value = as_bytes(value)
@@ -185,15 +186,15 @@ class Producer(Client):
             await self._append(target, record, size_bytes, promise, block_ms)
         elif full:
             self.sender.wake()
-            await asyncio.sleep(0)  # or who sends in a loop would never let the sender run
+            await asyncio.sleep(0)  # a caller that sends in a loop would not let the sender run
         if on_delivery is not None:
             promise.add_done_callback(partial(_call_back, on_delivery))
         return promise
 
     async def _route(self, topic: str, partition: int | None) -> _Route:
-        """Raises KafkaError when the topic, or the partition, is not found in time."""
+        """Wait for the topic, and the partition. Raises KafkaError after ``max_block_ms``."""
         if partition is not None and partition < 0:
-            raise ValueError(f"there is no partition {partition}")
+            raise ValueError(f"partition {partition} does not exist")
         if self._closed:
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "the producer is closed")
         metadata = self.session.metadata
@@ -212,7 +213,7 @@ class Producer(Client):
         promise: Promise,
         block_ms: int,
     ) -> None:
-        """Begin a batch, once the buffer has room for it. Raises KafkaError."""
+        """Append to a new batch as soon as the buffer has room. Raises KafkaError."""
         if not self._accumulator.has_memory(size_bytes):
             await self._wait_for_memory(size_bytes, block_ms)
         if self._closed:
@@ -232,7 +233,7 @@ class Producer(Client):
         timestamp_ms: int | None = None,
         headers: Sequence[Header] = (),
     ) -> RecordMetadata:
-        """As ``send``, until the record is acknowledged. Raises KafkaError."""
+        """Send a record and wait until it is acknowledged. Raises KafkaError."""
         return await (
             await self.send(
                 topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
@@ -240,8 +241,8 @@ class Producer(Client):
         )
 
     async def flush(self) -> None:
-        """Send all that was handed over so far, and wait until it is settled, well or badly; also
-        what the caller has stopped waiting for."""
+        """Send all records appended so far, and wait until each is delivered or has failed, also
+        those whose futures were cancelled."""
         mark = self._accumulator.begin_flush()
         try:
             self.sender.wake()
@@ -252,8 +253,8 @@ class Producer(Client):
             self._accumulator.end_flush()
 
     async def close(self) -> None:
-        """Flush, then end. Each record is settled within its delivery time-out. Cancelled, it ends
-        as ``abort`` does."""
+        """Flush, then end. Each record is delivered or fails within its delivery time-out. When
+        cancelled, end as ``abort`` does."""
         if self._closed:
             return
         self._closed = True
@@ -263,7 +264,8 @@ class Producer(Client):
             await self.abort()
 
     async def abort(self) -> None:
-        """End now. What is not acknowledged fails with NETWORK_EXCEPTION, delivered or not."""
+        """End now. Records without acknowledgement fail with NETWORK_EXCEPTION, delivered or
+        not."""
         self._closed = True
         try:
             await self.sender.close()
@@ -273,7 +275,8 @@ class Producer(Client):
     # -- transactions. All raise KafkaError, RuntimeError without a ``transactional_id``.
 
     async def init_transactions(self) -> None:
-        """Once, before the first. Fences a producer that had the transactional id before."""
+        """Get the producer id, once, before the first transaction. Fences a producer that had the
+        transactional id before."""
         await self._of_transactions().initialize()
 
     def begin_transaction(self) -> None:
@@ -284,19 +287,19 @@ class Producer(Client):
         offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
         group: GroupMetadata | str,
     ) -> None:
-        """Commit these for the group with the transaction. ``group``: ``consumer.group_metadata``,
-        or the id of a group that nobody else can be a member of."""
+        """Commit offsets of the group with the transaction. ``group`` is
+        ``consumer.group_metadata``, or the id of a group that has no other members."""
         metadata = GroupMetadata(group) if isinstance(group, str) else group
         await self._of_transactions().send_offsets(with_metadata(offsets), metadata)
 
     async def commit_transaction(self) -> None:
-        """Raises what a record of the transaction failed with: then it can only be aborted. When no
-        answer comes in time, or it is cancelled, only the commit can be repeated."""
+        """Flush and commit. Raises the error of a failed record: then the transaction can only be
+        aborted. After a time-out or a cancellation only the commit can be repeated."""
         await self.flush()
         await self._of_transactions().end(commit=True)
 
     async def abort_transaction(self) -> None:
-        """Records that are not sent yet fail with INVALID_TXN_STATE."""
+        """Abort. Records that are not sent yet fail with INVALID_TXN_STATE."""
         transactions = self._of_transactions()
         await self.sender.drop(
             KafkaError(ErrorCode.INVALID_TXN_STATE, "the transaction was aborted")
@@ -305,8 +308,8 @@ class Producer(Client):
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
-        """``async with producer.transaction():`` commits, or aborts on an exception: unless that
-        came while it committed, for nobody knows then but who repeats ``commit_transaction``."""
+        """``async with producer.transaction():`` commits, or aborts after an exception. After one
+        during the commit it does neither: only ``commit_transaction``, repeated, can tell."""
         self.begin_transaction()
         try:
             yield
@@ -317,7 +320,7 @@ class Producer(Client):
             raise
 
     async def _abort_because_of(self, error: BaseException) -> None:
-        """What led here is what the application hears of, also when the abort fails."""
+        """Abort. When that fails, the application still gets ``error``, with a note."""
         try:
             await self.abort_transaction()
         except KafkaError as failure:
@@ -325,11 +328,11 @@ class Producer(Client):
 
     def _of_transactions(self) -> TransactionManager:
         if self._transactions is None:
-            raise RuntimeError("there are no transactions: transactional_id is not set")
+            raise RuntimeError("transactional_id is not set")
         return self._transactions
 
     def metrics(self) -> dict[str, int]:
-        """Counters since the start, and gauges; names as Kafka's where it has them."""
+        """Return counters since the start, and gauges, under Kafka's names where it has them."""
         counts = self.sender.counts
         return {
             "record-send-total": counts.records,
@@ -343,7 +346,7 @@ class Producer(Client):
         }
 
     async def _wait_for_memory(self, size_bytes: int, block_ms: int) -> None:
-        """Wait up to ``block_ms``, what is left of ``max_block_ms``. Raises KafkaError."""
+        """Wait for room in the buffer, up to ``block_ms``. Raises KafkaError."""
         begun_ms = self.session.world.clock.monotonic_ms()
         deadline_ms = begun_ms + block_ms
         try:
@@ -389,8 +392,8 @@ class Producer(Client):
     def _by_custom(
         self, route: _Route, key: bytes | None, value: bytes | None, size_bytes: int
     ) -> TopicPartition:
-        """Ask the application's partitioner; when the record would begin a batch there, call its
-        ``on_new_batch`` and ask once more (KIP-480). Raises ValueError."""
+        """Call the application's partitioner; when the record would begin a batch there, call its
+        ``on_new_batch`` and the partitioner again (KIP-480). Raises ValueError."""
         assert self._custom is not None
         partitions, available = route
         topic, count = partitions[0].topic, len(partitions)
@@ -403,7 +406,7 @@ class Producer(Client):
         return partitions[chosen]
 
     def _too_large(self, size_bytes: int) -> KafkaError:
-        """Kafka: RecordTooLargeException."""
+        """Return Kafka's RecordTooLargeException."""
         whole, config = size_bytes + BATCH_OVERHEAD_BYTES, self._config
         bound = f"max.request.size {config.max_request_size}"
         if whole <= config.max_request_size:
@@ -416,7 +419,7 @@ class Producer(Client):
 
 
 def _has(route: _Route, partition: int | None) -> bool:
-    """Whether the record's own choice, if it made one, is a partition of the route."""
+    """Whether the partition that the record names, if any, is one of the route."""
     return partition is None or 0 <= partition < len(route.partitions)
 
 

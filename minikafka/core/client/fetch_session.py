@@ -1,4 +1,4 @@
-"""The asking side of fetch sessions (KIP-227): what the next request to a leader has to name."""
+"""The client side of fetch sessions (KIP-227): what the next request to a leader has to name."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _GONE = (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.FETCH_SESSION_TOPIC_ID_
 
 
 class NextFetch(NamedTuple, Generic[R]):
-    """``named``: all partitions of a full request; of an incremental one those that are new or
-    asked for otherwise than before. ``forgotten``: those that leave the session."""
+    """``named``: all partitions of a full request; in an incremental one those that are new or have
+    changed. ``forgotten``: those that leave the session."""
 
     session_id: int
     session_epoch: int
@@ -31,7 +31,7 @@ class NextFetch(NamedTuple, Generic[R]):
 
 class FetchSessionHandler(Generic[R]):
     """The session with one leader (Kafka's FetchSessionHandler). One request at a time: ``build``
-    it, then ``answered`` or ``failed``.
+    it, then call ``answered`` or ``failed``.
 
     ``saved`` counts the partitions that incremental requests did not have to name."""
 
@@ -40,7 +40,7 @@ class FetchSessionHandler(Generic[R]):
         self._id = NO_SESSION
         self._epoch = INITIAL_EPOCH
         self._by_id = False
-        self._held: dict[PartitionKey, R] = {}  # what the leader knows, once it has the request
+        self._held: dict[PartitionKey, R] = {}  # the partitions in the session, after the request
 
     @property
     def session_id(self) -> int:
@@ -48,12 +48,12 @@ class FetchSessionHandler(Generic[R]):
 
     @property
     def names_all(self) -> bool:
-        """Whether the next request has to name all that is wanted: it begins a session."""
+        """Whether the next request is a full one, which begins a session."""
         return is_full(self._epoch)
 
     def build(self, wanted: Mapping[PartitionKey, R], by_id: bool) -> NextFetch[R]:
-        """The request for ``wanted``. A session holds topic names or ids, never both: when that
-        changes, the old one is closed."""
+        """Build the request for ``wanted``. A session holds topic names or ids, never both: when
+        that changes, the old session is closed."""
         if by_id != self._by_id:
             self._epoch = INITIAL_EPOCH
             self._by_id = by_id
@@ -69,8 +69,8 @@ class FetchSessionHandler(Generic[R]):
     def build_on(
         self, changed: Mapping[PartitionKey, R], forgotten: Collection[PartitionKey]
     ) -> NextFetch[R]:
-        """The next request of a session, for who knows what may be wanted otherwise than by the
-        last one (``changed``), and what not at all any more."""
+        """Build the next request of a session, for a caller that knows which partitions may have
+        ``changed`` since the last request, and which are ``forgotten``."""
         assert not self.names_all
         held = self._held
         named = {key: want for key, want in changed.items() if held.get(key) != want}
@@ -83,7 +83,7 @@ class FetchSessionHandler(Generic[R]):
     def answered(
         self, error: ErrorCode, session_id: int, partitions: Collection[PartitionKey]
     ) -> bool:
-        """Whether an answer with these partitions can be used. After one that cannot, and after
+        """Process a response, and return whether it can be used. After one that cannot, and after
         every error, the next request is a full one."""
         if error is not ErrorCode.NONE:
             if error in _GONE:
@@ -98,7 +98,7 @@ class FetchSessionHandler(Generic[R]):
         if not fits:
             self._epoch = INITIAL_EPOCH
             return False
-        if session_id == NO_SESSION:  # the leader has no slot for us, or put us out of ours
+        if session_id == NO_SESSION:  # the leader has no slot for the session, or has evicted it
             self._id, self._epoch = NO_SESSION, INITIAL_EPOCH
         elif full:
             self._id, self._epoch = session_id, next_epoch(INITIAL_EPOCH)
@@ -107,5 +107,5 @@ class FetchSessionHandler(Generic[R]):
         return True
 
     def failed(self) -> None:
-        """No answer came: nobody knows whether the leader has taken the request."""
+        """Note that no response came: the leader may or may not have processed the request."""
         self._epoch = INITIAL_EPOCH

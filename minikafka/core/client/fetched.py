@@ -1,4 +1,4 @@
-"""Records out of fetched bytes: whole batches in, what a consumer may see out."""
+"""Fetched batches, and the records in them that a consumer may see."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from minikafka.protocol.records.record import decode_batch
 
 __all__ = ["AbortedTransactions", "ConsumerRecord", "Convert", "FetchedChunk", "Place"]
 
-# What becomes of a record before the application gets it; raises KafkaError for one that cannot be.
+# Converts a record before the application gets it; raises KafkaError for one that cannot be.
 Convert: TypeAlias = Callable[[ConsumerRecord], ConsumerRecord]
 
 
@@ -59,11 +59,11 @@ def _is_abort(batch: RecordBatch) -> bool:
 
 
 class FetchedChunk:
-    """What one fetch brought of one partition. Batches are opened one by one, as they are taken.
+    """The batches of one partition in one fetch response. Each is decoded when it is reached.
 
-    Left out are records before ``start`` (a fetch returns whole batches), control records, and the
-    aborted transactions named. ``end`` is where the next fetch goes on: a torn last batch comes
-    again with it, and batches that show nothing are passed.
+    Records before ``start`` (a fetch returns whole batches), control records and records of the
+    aborted transactions are left out. ``end`` is the position of the next fetch: after the last
+    whole batch, also if no record in it is visible.
     """
 
     __slots__ = (
@@ -98,7 +98,7 @@ class FetchedChunk:
         self._ready: list[ConsumerRecord] = []  # of the batch that is open, from ``_at`` on
         self._at = 0
         self._batches: deque[RecordBatch] = deque()
-        self._error: KafkaError | None = None  # comes after the batches before it
+        self._error: KafkaError | None = None  # raised after the batches before it
         try:
             self._batches.extend(iterate_batches(data))
         except KafkaError as error:
@@ -111,10 +111,11 @@ class FetchedChunk:
         return not (self._ready or self._batches or self._error)
 
     def take(self, limit: int) -> tuple[list[ConsumerRecord], Place | None]:
-        """Up to ``limit`` records, and the place after them; None when all lay before the start.
+        """Return up to ``limit`` records and the place after them, None when all lay before the
+        start.
 
-        Raises CorruptRecordError (a KafkaError) for bytes that are no batches or fail their CRC,
-        and what ``convert`` raises, unless there are records before them to hand out first.
+        Raises CorruptRecordError (a KafkaError) for malformed batches and wrong CRCs, and what
+        ``convert`` raises, once all records before have been returned.
         """
         taken: list[ConsumerRecord] = []
         place: Place | None = None
@@ -159,7 +160,7 @@ class FetchedChunk:
         return converted
 
     def _open(self, batch: RecordBatch) -> Place | None:
-        """Make its records ready; the place behind it when it shows none."""
+        """Decode a batch. Returns the place after it when no record in it is visible."""
         if self._check_crcs and not crc_is_valid(batch):
             raise CorruptRecordError(
                 f"{self._tp}: the batch at offset {batch.base_offset} fails its CRC"

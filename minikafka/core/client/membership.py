@@ -1,4 +1,4 @@
-"""Membership in a group as its member sees it: what to ask next, and what an answer means."""
+"""The state of a group member: its requests, and what their responses change."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from minikafka.core.client.assignors.model import NO_GENERATION, Assignor, Subscription
+from minikafka.core.client.assignors.model import Assignor, Subscription
 from minikafka.core.client.assignors.wire import (
     decode_subscription,
     encode_assignment,
     encode_subscription,
 )
 from minikafka.core.client.errors import LOST_COORDINATOR
+from minikafka.core.client.offsets import NO_GENERATION
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.messages.consumer_protocol import PROTOCOL_TYPE
@@ -34,7 +35,7 @@ NO_MEMBER = ""
 
 @dataclass(frozen=True, slots=True)
 class GroupConfig:
-    """The consumer's keys of the same names; ``strategy`` by preference."""
+    """The consumer keys of the same names. ``strategy``: assignors in the order of preference."""
 
     group_id: str
     strategy: tuple[Assignor, ...]
@@ -53,24 +54,24 @@ class MemberState(Enum):
     """Kafka's ``AbstractCoordinator.MemberState``."""
 
     UNJOINED = auto()
-    JOINING = auto()  # JoinGroup is under way
-    SYNCING = auto()  # the generation is there, what is assigned is not yet
+    JOINING = auto()  # JoinGroup is in flight
+    SYNCING = auto()  # the generation is known, the assignment is not yet
     STABLE = auto()
 
 
 class Next(Enum):
-    """What an answer asks for."""
+    """What a member does after a response."""
 
     GO_ON = auto()
-    AT_ONCE = auto()  # the same step again
-    LATER = auto()  # the same step again, after a backoff
+    AT_ONCE = auto()  # repeat the request at once
+    LATER = auto()  # repeat the request after a backoff
     JOIN_AGAIN = auto()
-    OTHER_COORDINATOR = auto()  # find out who coordinates, then again
+    OTHER_COORDINATOR = auto()  # look the coordinator up, then repeat the request
 
 
 class Membership:
-    """One member. ``rejoin_needed`` says that it is to join at the next chance; ``lost`` that its
-    generation is over and with it all that it owned, which others may have by now."""
+    """One member. ``rejoin_needed``: it has to join again. ``lost``: its generation has ended, and
+    other members may own its partitions by now."""
 
     def __init__(self, config: GroupConfig) -> None:
         self.config = config
@@ -82,7 +83,9 @@ class Membership:
         self.rejoin_needed = True
         self.rejoin_reason = "the first time"
         self.lost = False
-        self.assigned: tuple[TopicPartition, ...] | None = None  # as the assignors remember it
+        self.assigned: tuple[TopicPartition, ...] | None = (
+            None  # for the assignors that remember it
+        )
         self._members: Sequence[tuple[str, str | None, bytes]] = ()
         self._last_generation = NO_GENERATION  # of ``assigned``
 
@@ -117,14 +120,14 @@ class Membership:
             reason=self.rejoin_reason[:255],
         )
 
-    def on_join(self, answer: JoinGroupResponse) -> Next:
-        """Raises KafkaError for what is final."""
-        code = ErrorCode(answer.error_code)
+    def on_join(self, response: JoinGroupResponse) -> Next:
+        """Process a response. Raises KafkaError for final errors."""
+        code = ErrorCode(response.error_code)
         if code is ErrorCode.NONE:
-            return self._joined(answer)
+            return self._joined(response)
         self.state = MemberState.UNJOINED
         if code is ErrorCode.MEMBER_ID_REQUIRED:
-            self.member_id = answer.member_id
+            self.member_id = response.member_id
             return Next.AT_ONCE
         if code is ErrorCode.UNKNOWN_MEMBER_ID:
             self.lose("an unknown member id")
@@ -133,27 +136,27 @@ class Membership:
             return Next.LATER
         return _next_of_lost(code)
 
-    def _joined(self, answer: JoinGroupResponse) -> Next:
+    def _joined(self, response: JoinGroupResponse) -> Next:
         names = {assignor.name: assignor for assignor in self.config.strategy}
-        assignor = names.get(answer.protocol_name or "")
-        if assignor is None or answer.protocol_type not in (None, PROTOCOL_TYPE):
+        assignor = names.get(response.protocol_name or "")
+        if assignor is None or response.protocol_type not in (None, PROTOCOL_TYPE):
             raise KafkaError(
                 ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
-                f"the group agreed on {answer.protocol_type or ''} {answer.protocol_name}",
+                f"the group agreed on {response.protocol_type or ''} {response.protocol_name}",
             )
         self.assignor = assignor
         self.state = MemberState.SYNCING
-        self.member_id = answer.member_id
-        self.generation = answer.generation_id
-        self.is_leader = answer.leader == answer.member_id and not answer.skip_assignment
+        self.member_id = response.member_id
+        self.generation = response.generation_id
+        self.is_leader = response.leader == response.member_id and not response.skip_assignment
         self._members = [
-            (row.member_id, row.group_instance_id, bytes(row.metadata)) for row in answer.members
+            (row.member_id, row.group_instance_id, bytes(row.metadata)) for row in response.members
         ]
         self.rejoin_needed = False
         return Next.GO_ON
 
     def subscriptions(self) -> dict[str, Subscription]:
-        """What all members said, for the leader. Raises DecodeError."""
+        """Return the subscriptions of all members, for the leader. Raises DecodeError."""
         return {
             member: decode_subscription(metadata, instance)
             for member, instance, metadata in self._members
@@ -162,7 +165,7 @@ class Membership:
     def sync_request(
         self, shares: Mapping[str, Sequence[TopicPartition]] | None = None
     ) -> SyncGroupRequest:
-        """``shares`` of all members, from the leader."""
+        """Build the request; the leader passes the ``shares`` of all members."""
         assert self.assignor is not None
         return SyncGroupRequest(
             group_id=self.config.group_id,
@@ -177,11 +180,11 @@ class Membership:
             ],
         )
 
-    def on_sync(self, answer: SyncGroupResponse) -> Next:
-        """Raises KafkaError for what is final."""
-        code = ErrorCode(answer.error_code)
+    def on_sync(self, response: SyncGroupResponse) -> Next:
+        """Process a response. Raises KafkaError for final errors."""
+        code = ErrorCode(response.error_code)
         if code is ErrorCode.NONE:
-            if self.state is not MemberState.SYNCING:  # lost while it was under way
+            if self.state is not MemberState.SYNCING:  # lost while the request was in flight
                 return Next.JOIN_AGAIN
             self.state = MemberState.STABLE
             return Next.GO_ON
@@ -195,7 +198,7 @@ class Membership:
         return _next_of_lost(code)
 
     def remember(self, assigned: Iterable[TopicPartition]) -> None:
-        """What this generation brought."""
+        """Remember the assignment of this generation."""
         self.assigned = tuple(sorted(assigned))
         self._last_generation = self.generation
 
@@ -212,10 +215,10 @@ class Membership:
             config.group_id, self.generation, self.member_id, config.group_instance_id
         )
 
-    def on_heartbeat(self, code: ErrorCode, asked: HeartbeatRequest) -> Next:
-        """``asked`` is what was answered: an answer to an older generation says nothing. Raises
-        KafkaError for what is final."""
-        if (asked.generation_id, asked.member_id) != (self.generation, self.member_id):
+    def on_heartbeat(self, code: ErrorCode, request: HeartbeatRequest) -> Next:
+        """Process the response to ``request``, which is ignored if its generation is an older one.
+        Raises KafkaError for final errors."""
+        if (request.generation_id, request.member_id) != (self.generation, self.member_id):
             return Next.GO_ON
         if code in (ErrorCode.NONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
             return Next.GO_ON
@@ -226,7 +229,7 @@ class Membership:
         return self._on_lost_generation(code)
 
     def on_commit(self, code: ErrorCode, generation: int) -> Next:
-        """A commit of ``generation`` was refused. Raises KafkaError for what is final."""
+        """Process the error of a commit in ``generation``. Raises KafkaError for final errors."""
         if code is ErrorCode.REBALANCE_IN_PROGRESS:
             self.want_rejoin("a commit met a rebalance")
             return Next.JOIN_AGAIN
@@ -248,7 +251,7 @@ class Membership:
             self.rejoin_reason = reason
 
     def lose(self, reason: str, keep_member_id: bool = False) -> None:
-        """The generation is over for this member."""
+        """End the generation for this member."""
         self.lost = self.lost or self.generation != NO_GENERATION
         self.state = MemberState.UNJOINED
         self.generation = NO_GENERATION
@@ -261,7 +264,8 @@ class Membership:
     # -- leaving
 
     def leave_request(self, reason: str, version: int) -> LeaveGroupRequest | None:
-        """None for who need not say good-bye: no member, or a static one, which comes again."""
+        """Build the request; None for a consumer that is no member, and for a static member, which
+        keeps its place."""
         if self.member_id == NO_MEMBER or self.config.group_instance_id is not None:
             return None
         if version < 3:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from minikafka.core.client.assignors.model import NO_GENERATION
 from minikafka.kernel.cluster import NO_EPOCH, TopicPartition
+
+NO_GENERATION: Final = -1  # of a group
 
 # Timestamps of ListOffsets that stand for the end, the start, and the highest timestamp of a log.
 LATEST_TIMESTAMP: Final = -1

@@ -137,7 +137,7 @@ class Positions:
     def initialize(
         self, topic_partition: TopicPartition, found: Place | None, reset_timestamp: int | None
     ) -> None:
-        """The answer to ``to_initialize``; None: nothing is committed. A late one is ignored."""
+        """The response to ``to_initialize``; None: nothing is committed. A late one is ignored."""
         state = self._states.get(topic_partition)
         if state is not None and state.committed_wanted:
             self._move(topic_partition, found, reset_timestamp if found is None else None)
@@ -178,7 +178,7 @@ class Positions:
         """A leader said where the epoch of the place ends in its log (None: it does not know).
 
         Returns by how many records the log is shorter than what was read of it: 0 is well. What is
-        buffered beyond goes; what was handed out beyond is the caller's to tell. Late answers: 0.
+        buffered beyond goes; what was handed out beyond is the caller's to tell. Late responses: 0.
         """
         state = self._states.get(topic_partition)
         if state is None or (state.fetch_place, state.leader_epoch) != doubt:
@@ -232,7 +232,7 @@ class Positions:
             state.fetching = False
 
     def is_at(self, topic_partition: TopicPartition, offset: int) -> bool:
-        """Whether an answer to a fetch from ``offset`` still matters."""
+        """Whether an response to a fetch from ``offset`` still matters."""
         state = self._states.get(topic_partition)
         return (
             state is not None

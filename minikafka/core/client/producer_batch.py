@@ -45,7 +45,7 @@ class ProducerBatch(Generic[Token]):
     """One token per record, the caller's own. ``size_bytes`` is by upper bounds, uncompressed.
 
     ``stamp`` is the producer id, epoch and sequence it was last sent with; ``in_doubt`` means that
-    a broker may have written it under that stamp though no answer says so.
+    a broker may have written it under that stamp though no response says so.
     """
 
     __slots__ = (

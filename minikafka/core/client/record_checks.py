@@ -1,4 +1,4 @@
-"""What a producer takes as a record; anything else is refused before it gets near a batch."""
+"""Checks of what applications pass to a producer as a record."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def as_bytes(content: object) -> bytes | None:
         return None
     if not isinstance(content, bytes | bytearray | memoryview):
         kind = type(content).__name__
-        raise TypeError(f"keys, values and what headers hold are bytes or None, not {kind}")
+        raise TypeError(f"keys, values and header values are bytes or None, not {kind}")
     return bytes(content)
 
 

@@ -1,4 +1,4 @@
-"""Sequence numbers of an idempotent producer, and what errors do to them (KIP-98, KIP-360)."""
+"""Sequence numbers of an idempotent producer, and how errors change them (KIP-98, KIP-360)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from minikafka.protocol.records.batch import MAX_SEQUENCE, increment_sequence
 
 MAX_EPOCH: Final = 32_767
 
-# What may be tried again has perhaps been appended all the same: a leader that steps down, or loses
-# the partition, while a batch waits for followers answers as one that never led. Not so with these.
+# After most retriable errors the batch may have been appended: a leader that resigns while a batch
+# waits for followers responds like a broker that was no leader. After these errors it was not.
 _BEFORE_THE_APPEND: Final = frozenset(
     {
         ErrorCode.CORRUPT_MESSAGE,
@@ -21,12 +21,12 @@ _BEFORE_THE_APPEND: Final = frozenset(
         ErrorCode.CONCURRENT_TRANSACTIONS,
     }
 )
-# The broker knows nothing of what it had acknowledged before: its log was cut, or has expired.
+# The broker has lost the state of the producer: the log was truncated, or the state has expired.
 _FORGOTTEN: Final = frozenset({ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_EPOCH})
 
 
 class Stamp(NamedTuple):
-    """What a batch is sent under: -1, -1, -1 without idempotence."""
+    """The producer id, epoch and sequence of a batch: -1 each without idempotence."""
 
     producer_id: int = -1
     epoch: int = -1
@@ -34,7 +34,7 @@ class Stamp(NamedTuple):
 
 
 class Stamped(Protocol):
-    """What of a batch counts here."""
+    """The fields of a batch that matter here."""
 
     topic_partition: TopicPartition
     stamp: Stamp | None
@@ -43,21 +43,22 @@ class Stamped(Protocol):
 
 
 class Verdict(Enum):
-    """What becomes of a batch that was refused."""
+    """What happens to a batch after an error."""
 
     RETRY = auto()
-    DELIVERED = auto()  # it was there already
+    DELIVERED = auto()  # the log has it already
     FAIL = auto()
 
 
 @dataclass(slots=True)
 class _Partition:
-    """``acknowledged``: the sequence after what is known to be written; ``next`` the one after what
-    was sent. ``lost``: the broker has lost its memory. ``burnt``: up to here batches were given up
-    of which nobody knows whether they were written; an acknowledgement from beyond tells that they
-    were. With either, it goes on at 0 under a new epoch once all else is settled.
-    ``known``: the broker has taken something of this producer. Before, it takes any sequence first,
-    so that one batch has to go alone (Kafka's client does without, and may begin out of order)."""
+    """The sequences of one partition. ``acknowledged`` is the sequence after the batches known to
+    be written, ``next`` the one after those sent. ``lost``: the broker has lost the producer's
+    state. ``burnt``: batches up to this sequence were given up and may have been written; a later
+    acknowledgement shows that they were. With ``lost`` or ``burnt``, the partition restarts at 0
+    under a new epoch when no other batch is in flight. ``known``: the broker has accepted a batch
+    of this producer. Before, it accepts any sequence, so the first batch is sent alone (Kafka's
+    client does not do that, and may begin out of order)."""
 
     producer_id: int
     epoch: int
@@ -73,11 +74,11 @@ class _Partition:
 
 
 class Sequences:
-    """One producer id. Several batches of a partition may be on their way; a broker takes them in
-    the order of their sequences only, so retries cannot reorder or double anything."""
+    """The sequences of one producer id. Several batches of a partition may be in flight; a broker
+    accepts them only in the order of their sequences, so retries neither reorder nor duplicate."""
 
     def __init__(self, transactional: bool = False) -> None:
-        self._transactional = transactional  # epochs are the coordinator's: none is made up here
+        self._transactional = transactional  # only the coordinator raises the epoch
         self.producer_id = -1
         self.epoch = -1
         self._partitions: dict[TopicPartition, _Partition] = {}
@@ -87,13 +88,13 @@ class Sequences:
         return self.producer_id >= 0
 
     def set_producer(self, producer_id: int, epoch: int) -> None:
-        """As the broker gave it. Every partition begins at 0."""
+        """Set the ids that the broker gave. Every partition begins at sequence 0."""
         self.producer_id, self.epoch = producer_id, epoch
         self._partitions.clear()
 
     def stamp(self, batch: Stamped, others_in_flight: bool) -> bool:
-        """Stamp a batch that is about to be sent. False: not yet, for lack of a producer id, or
-        while others are in flight."""
+        """Stamp a batch that is about to be sent. Returns False if it has to wait for a producer id
+        or for other batches in flight."""
         if not self.is_ready:
             return False
         tp = batch.topic_partition
@@ -105,7 +106,7 @@ class Sequences:
                 return False
         elif state.restart:
             if batch.in_doubt:
-                return True  # as before: the answer will tell whether the one given up was written
+                return True  # its response shows whether the given up one was written
             if self._transactional:
                 return False
             self._bump(state)
@@ -115,8 +116,8 @@ class Sequences:
         else:
             stamp = self._state_of(batch)[1]
             if batch.in_doubt and stamp and _reached(state.acknowledged, stamp.sequence):
-                # It may be written, and is if a later one has been acknowledged: sent as before,
-                # it is recognised. (Behind a gap it cannot be: then it closes up.)
+                # It may have been written, and was if a later one is acknowledged. Sent with the
+                # same stamp, it is recognised as a duplicate. (Behind a gap it was not written.)
                 end = increment_sequence(stamp.sequence, batch.record_count)
                 state.next = state.acknowledged if _reached(state.acknowledged, end) else end
                 return True
@@ -130,7 +131,7 @@ class Sequences:
         return True
 
     def acknowledged(self, batch: Stamped) -> None:
-        """It is written, and with it all before it."""
+        """Note that a batch is written, and with it all before it."""
         state, stamp = self._state_of(batch)
         if state is None or stamp is None:
             return
@@ -142,7 +143,7 @@ class Sequences:
         state.known = True
 
     def refused(self, batch: Stamped, code: ErrorCode, retriable: bool) -> Verdict:
-        """An error came back for it; marks what the batch's outcome is now."""
+        """Return what happens to a batch after an error, and set its ``in_doubt``."""
         if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             self.acknowledged(batch)
             return Verdict.DELIVERED
@@ -155,9 +156,9 @@ class Sequences:
             return Verdict.RETRY if retriable else Verdict.FAIL
         end = increment_sequence(stamp.sequence, batch.record_count)
         if code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
-            if _reached(state.acknowledged, end):  # long written: the broker remembers five
+            if _reached(state.acknowledged, end):  # written: the broker remembers five
                 return Verdict.DELIVERED
-            batch.in_doubt = False  # nothing behind a gap is written
+            batch.in_doubt = False  # a batch behind a gap is not written
             if state.restart or stamp.sequence != state.acknowledged:
                 return Verdict.RETRY  # one before it is missing
             state.lost = True
@@ -171,7 +172,8 @@ class Sequences:
         return Verdict.RETRY if retriable else Verdict.FAIL
 
     def given_up(self, batch: Stamped) -> None:
-        """It will not be sent again. Where it may have been written, its numbers are burnt."""
+        """Note that a batch is not sent again. If it may have been written, its sequences are
+        burnt."""
         state, stamp = self._state_of(batch)
         if state is not None and stamp is not None and batch.in_doubt:
             end = increment_sequence(stamp.sequence, batch.record_count)
@@ -179,7 +181,7 @@ class Sequences:
                 state.burnt = end
 
     def _state_of(self, batch: Stamped) -> tuple[_Partition | None, Stamp | None]:
-        """The partition's state, unless it has restarted since the batch was stamped."""
+        """Return the partition's state and the stamp; None if it has restarted since the stamp."""
         state, stamp = self._partitions.get(batch.topic_partition), batch.stamp
         if state is None or stamp is None:
             return None, None
@@ -187,8 +189,8 @@ class Sequences:
         return (state, stamp) if same else (None, None)
 
     def _bump(self, state: _Partition) -> None:
-        """A new epoch, unless another partition has brought one already. The epochs of one id end;
-        then the producer needs a new id."""
+        """Begin a new epoch, unless another partition has done so already. After the last epoch the
+        producer needs a new id."""
         if (state.producer_id, state.epoch) != (self.producer_id, self.epoch):
             return
         if self.epoch >= MAX_EPOCH:
@@ -198,5 +200,5 @@ class Sequences:
 
 
 def _reached(sequence: int, mark: int) -> bool:
-    """Whether ``sequence`` is at ``mark`` or beyond, over the end of the numbers if need be."""
+    """Whether ``sequence`` is at or after ``mark``; sequences wrap around."""
     return (sequence - mark) & MAX_SEQUENCE < 1 << 30

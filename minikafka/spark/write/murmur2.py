@@ -59,7 +59,7 @@ def _word(data: Bytes, at: Ints) -> npt.NDArray[np.uint32]:
 
 
 def partitions_of_keys(keys: pa.Array, partition_count: int) -> Ints:
-    """Where the rows of a binary or string column go. The answer for null is of no meaning."""
+    """Where the rows of a binary or string column go. The response for null is of no meaning."""
     data, bounds = buffers_of(keys)
     hashes = murmur2(data, bounds[:-1], np.diff(bounds))
     return (hashes & _POSITIVE).astype(np.int64) % partition_count

@@ -108,7 +108,7 @@ async def test_nobody_connects_any_more_to_where_a_broker_was() -> None:
         waiting = asyncio.ensure_future(connections.connect(1))
         await asyncio.sleep(1)
         connections.set_nodes({1: Node(1, "host-2", 9092)})
-        with pytest.raises(KafkaError, match="closed by us"):
+        with pytest.raises(KafkaError, match="closed by this client"):
             await waiting
         await connections.connect(1)
 

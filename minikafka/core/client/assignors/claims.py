@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from minikafka.core.client.assignors.model import (
-    NO_GENERATION,
     PartitionCounts,
     Subscriptions,
 )
+from minikafka.core.client.offsets import NO_GENERATION
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.grouping import grouped
 from minikafka.protocol.buffer import DecodeError

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
+from minikafka.core.client.offsets import NO_GENERATION
 from minikafka.kernel.cluster import TopicPartition
-
-NO_GENERATION: Final = -1
 
 # Every member is a key, also one that gets nothing.
 Shares: TypeAlias = dict[str, list[TopicPartition]]

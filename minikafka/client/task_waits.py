@@ -1,4 +1,4 @@
-"""Waiting for an event, but not for ever; for the end of a task."""
+"""Waits with a time-out: for an event, and for the end of a cancelled task."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 
 
 async def wait_for_event(event: asyncio.Event, timeout_ms: int | None) -> bool:
-    """True when the event is set; False when ``timeout_ms`` passed before. None waits on."""
+    """Wait for the event. Returns False when ``timeout_ms`` passes before; None is no time-out."""
     if event.is_set():
         return True
     if timeout_ms is None:
@@ -23,7 +23,7 @@ async def wait_for_event(event: asyncio.Event, timeout_ms: int | None) -> bool:
 
 
 async def end_task(task: asyncio.Task[None] | None) -> None:
-    """Cancel it, and return when it has ended, however that was."""
+    """Cancel a task and wait until it has ended. Its exception is not raised."""
     if task is not None:
         task.cancel()
         await asyncio.wait([task])
