@@ -1,4 +1,4 @@
-"""The options ``kafka.*``: what the client of a Spark process heeds, and what it must refuse."""
+"""The options ``kafka.*``: those that a Spark process uses, and those that it refuses."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ClientOptions:
     request_timeout_ms: int = 30_000
     connection_setup_timeout_ms: int = 10_000
     api_timeout_ms: int = 60_000
-    first_contact_timeout_ms: int = 10_000  # how long a cluster is asked that has never answered
+    first_contact_timeout_ms: int = 10_000  # for a cluster that has never responded
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
     acks: int = -1
@@ -36,7 +36,7 @@ class ClientOptions:
 
 
 def client_options(values: Mapping[str, str]) -> ClientOptions:
-    """From options with keys in lower case. Keys of the Java client that have no effect here are
+    """Parse options with keys in lower case. Keys of the Java client that have no effect here are
     ignored; ``check_option_names`` refuses those that it does not have. Raises ValueError."""
     given = Options(values)
     protocol = given.get("kafka.security.protocol")

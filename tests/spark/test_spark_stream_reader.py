@@ -204,7 +204,7 @@ def test_a_deleted_topic_is_a_loss_and_so_is_one_that_was_made_again(
         strict.partitions(end, gone)
     until(lambda: is_made(make_topic, topic), bool)
     fill(cluster, topic, 9)
-    with pytest.raises(DataLossError, match="was deleted and made again"):
+    with pytest.raises(DataLossError, match="was deleted and created again"):
         until(lambda: strict.latestOffset(end, ALL), lambda _: False)
 
 

@@ -1,4 +1,4 @@
-"""Reads topics once: ``spark.read``."""
+"""The reader of batch queries: ``spark.read``."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _NO_END = (1 << 63) - 1
 
 
 class RangePartition(InputPartition):
-    """A range for one task."""
+    """The range that one task reads."""
 
     def __init__(self, wanted: OffsetRange | SegmentRange) -> None:
         super().__init__(wanted)
@@ -64,8 +64,8 @@ def read_range(
 
 
 def batch_reader(schema: StructType, options: ReadOptions) -> DataSourceReader:
-    """Spark refuses a reader that can push filters where the session does not allow it, so that
-    one is asked for by the option ``pushdown``."""
+    """Return a reader. Spark refuses one that can push filters unless the session allows it, so
+    the option ``pushdown`` asks for it."""
     for note in options.notes:
         warnings.warn(note, stacklevel=2)
     pushdown = options.pushdown and options.path is None
@@ -73,7 +73,7 @@ def batch_reader(schema: StructType, options: ReadOptions) -> DataSourceReader:
 
 
 class BatchReader(DataSourceReader):
-    """Plans on the driver, reads in tasks."""
+    """Plans ranges on the driver, and reads them in tasks."""
 
     def __init__(self, schema: StructType, options: ReadOptions) -> None:
         self._schema = schema
@@ -98,7 +98,7 @@ class BatchReader(DataSourceReader):
 
 
 class PushdownReader(BatchReader):
-    """Comparisons of ``offset`` and ``partition`` with numbers become exact ranges."""
+    """Narrows the ranges by comparisons of ``offset`` and ``partition`` with numbers."""
 
     def __init__(self, schema: StructType, options: ReadOptions) -> None:
         super().__init__(schema, options)

@@ -1,4 +1,4 @@
-"""Arrow columns out of positions in a buffer."""
+"""Builds Arrow columns from positions in a buffer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def binary_column(data: Bytes, starts: Ints, sizes: Ints) -> pa.Array:
-    """``data[start : start + size]`` of each row; null where the size is -1.
+    """Return a column of ``data[start : start + size]`` for each row; null where the size is -1.
 
     Rows must not overlap and must rise. One array over the whole buffer has the rows as its even
     entries and what lies between them as its odd ones; taking the even ones copies in C++.
@@ -38,7 +38,8 @@ def binary_column(data: Bytes, starts: Ints, sizes: Ints) -> pa.Array:
 
 
 def headers_column(data: Bytes, counts: Ints, starts: Ints) -> pa.Array:
-    """``array<struct<key string, value binary>>``: null for a record without headers.
+    """Return a column ``array<struct<key string, value binary>>``, null for a record without
+    headers.
 
     ``starts``: where the first header of each record begins. Raises CorruptRecordError.
     """
@@ -56,8 +57,8 @@ def headers_column(data: Bytes, counts: Ints, starts: Ints) -> pa.Array:
 
 
 def _headers(data: Bytes, counts: Ints, starts: Ints) -> tuple[Ints, Ints, Ints, Ints, Ints]:
-    """Row, key start, key size, value start, value size of every header, in the order of the
-    buffer: the first of all records together, then the second, ..."""
+    """Return row, key start, key size, value start and value size of every header, in the order of
+    the buffer. Decoded are the first headers of all records together, then the second, ..."""
     rows = np.flatnonzero(counts > 0)
     at, left = starts[rows], counts[rows]
     found: list[tuple[Ints, ...]] = [(np.empty(0, np.int64),) * 5]
@@ -82,7 +83,7 @@ def _headers(data: Bytes, counts: Ints, starts: Ints) -> tuple[Ints, Ints, Ints,
 
 
 def _as_text(names: pa.Array) -> pa.Array:
-    """Names are UTF-8; what is not, becomes U+FFFD, as in Java."""
+    """Decode names as UTF-8; malformed bytes become U+FFFD, as in Java."""
     import pyarrow as pa
 
     try:

@@ -1,4 +1,4 @@
-"""Fetched record batches to Arrow: all records of many batches decoded at once."""
+"""Decodes fetched record batches to Arrow, all records of many batches at once."""
 
 from __future__ import annotations
 
@@ -16,16 +16,15 @@ from minikafka.protocol.records.batch import (
     crc_is_valid,
     iterate_batches,
 )
-from minikafka.protocol.records.compression import Compression
-from minikafka.protocol.records.record_layout import RECORD, Kind
+from minikafka.protocol.records.compression import Compression, decompress
 from minikafka.spark.read.columns import binary_column, headers_column
 from minikafka.spark.varints import Bytes, Ints, decode_varints
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Decompressed records that are turned into one Arrow batch at most; a single Kafka batch may be
-# larger. Arrow's offsets into a column are 32 bits wide.
+# The most decompressed bytes that become one Arrow batch, unless a single Kafka batch is larger.
+# Arrow's offsets into a column are 32 bits wide.
 CHUNK_BYTES: Final = 16 * 1024 * 1024
 CHUNK_BATCHES: Final = 4096
 _LARGEST_SHORT = 0x7F
@@ -67,8 +66,8 @@ _PER_RECORD = tuple(Records.__dataclass_fields__)[1:]
 def visible_batches(
     buffer: Buffer, wanted: Slice, aborted: Iterable[tuple[int, int]], check_crcs: bool = True
 ) -> Iterator[RecordBatch]:
-    """The whole batches with records of ``wanted``, in order; not control batches, nor those of
-    the aborted transactions named by (producer id, first offset). A torn last batch is left out.
+    """Return the whole batches with records of ``wanted``, in order, without control batches and
+    without those of aborted transactions, given by (producer id, first offset).
 
     Raises CorruptRecordError for a wrong CRC, and as ``iterate_batches``.
     """
@@ -86,7 +85,7 @@ def visible_batches(
 
 
 def next_offset(buffer: Buffer, position: int) -> int:
-    """Where a reader at ``position`` goes on after the whole batches in ``buffer``."""
+    """Return the offset after the whole batches in ``buffer``, for a reader at ``position``."""
     for batch in iterate_batches(buffer):
         position = max(position, batch.next_offset)
     return position
@@ -99,8 +98,8 @@ def decode_to_arrow(
     aborted: Iterable[tuple[int, int]] = (),
     check_crcs: bool = True,
 ) -> Iterator[pa.RecordBatch]:
-    """The records of ``wanted`` in ``buffer``, with the columns of ``schema`` (names of the Kafka
-    connector, in any order and number). Raises CorruptRecordError, KafkaError."""
+    """Decode the records of ``wanted`` in ``buffer`` into the columns of ``schema`` (some of those
+    of the Kafka connector, in any order). Raises CorruptRecordError, KafkaError."""
     group: list[RecordBatch] = []
     size = 0
     for batch in visible_batches(buffer, wanted, aborted, check_crcs):
@@ -153,7 +152,7 @@ def _column(name: str, records: Records, wanted: Slice) -> pa.Array:
 
 
 def decode_batches(batches: Sequence[RecordBatch]) -> Iterator[Records]:
-    """The records of ``batches``, in parts where decompressed they are many bytes."""
+    """Decode the records of ``batches``, in several parts if they take many bytes decompressed."""
     part: list[RecordBatch] = []
     plain: list[Buffer] = []
     size = 0
@@ -170,7 +169,7 @@ def decode_batches(batches: Sequence[RecordBatch]) -> Iterator[Records]:
 
 def _payload(batch: RecordBatch) -> Buffer:
     codec = batch.compression
-    return batch.payload() if codec is Compression.NONE else batch.plain_records()
+    return batch.payload() if codec is Compression.NONE else decompress(codec, batch.payload())
 
 
 def _decode(batches: Sequence[RecordBatch], plain: Sequence[Buffer]) -> Records:
@@ -195,27 +194,19 @@ def _decode_fields(
     def of_batch(values: Iterable[int]) -> Ints:
         return np.repeat(np.fromiter(values, np.int64, len(batches)), counts)
 
-    # Of each field the varints, and the positions after them; ``at`` moves from field to field.
-    found: dict[str, tuple[Ints, Ints]] = {}
-    at = record_ends = starts
-    for field in RECORD:
-        if field.kind is Kind.BYTE:
-            at = at + 1
-            continue
-        values, at = found[field.name] = decode_varints(data, at)
-        if field.kind is Kind.LENGTH:
-            record_ends = at + values
-        elif field.kind is Kind.BYTES:
-            at = at + np.maximum(values, 0)
-            if (values < -1).any() or (at >= record_ends).any():
-                raise CorruptRecordError(f"malformed records near offset {batches[0].base_offset}")
-    header_counts, header_starts = found["headers"]
+    lengths, at = decode_varints(data, starts)
+    record_ends = at + lengths
+    timestamps, at = decode_varints(data, at + 1)  # past the attributes, of which none are in use
+    offsets, at = decode_varints(data, at)
+    key_sizes, key_starts = decode_varints(data, at)
+    value_sizes, value_starts = decode_varints(data, key_starts + np.maximum(key_sizes, 0))
+    ends = value_starts + np.maximum(value_sizes, 0)
+    if (key_sizes < -1).any() or (value_sizes < -1).any() or (ends >= record_ends).any():
+        raise CorruptRecordError(f"malformed records near offset {batches[0].base_offset}")
+    header_counts, header_starts = decode_varints(data, ends)
     bare = header_counts == 0
     if (header_counts < 0).any() or (header_starts[bare] != record_ends[bare]).any():
         raise CorruptRecordError(f"malformed headers near offset {batches[0].base_offset}")
-    offsets, timestamps = found["offset_delta"][0], found["timestamp_delta"][0]
-    key_sizes, key_starts = found["key"]
-    value_sizes, value_starts = found["value"]
     timestamps += of_batch(batch.base_timestamp for batch in batches)
     append_time = of_batch(batch.timestamp_type_log_append for batch in batches)
     if append_time.any():
@@ -229,11 +220,10 @@ def _decode_fields(
 
 
 def _record_starts(data: bytes, position: int, end: int, batch: RecordBatch) -> Ints:
-    """Where the records of a batch begin in ``data[position:end]``.
+    """Return where the records of a batch begin in ``data[position:end]``.
 
-    Each begins with its length, so this walks. It is written by hand, not compiled from ``RECORD``:
-    it reads nothing but that first field, and takes runs of records of one size, as fixed-size
-    values make them, in one step of numpy. Raises CorruptRecordError.
+    Each record has its length in front, so they are found one after the other. Runs of records of
+    one size, which fixed-size values cause, are found in one step. Raises CorruptRecordError.
     """
     count = batch.record_count
     parts: list[Ints] = []
@@ -267,7 +257,7 @@ def _record_starts(data: bytes, position: int, end: int, batch: RecordBatch) -> 
 
 
 def _run_of_equals(data: bytes, position: int, end: int, limit: int) -> Ints:
-    """The positions of the records from ``position`` on that have the size of the first one."""
+    """Return the positions of the records from ``position`` on that have the size of the first."""
     after = _after(data, position)
     stride = after - position
     limit = min(limit, (end - position) // stride)
@@ -283,7 +273,7 @@ def _run_of_equals(data: bytes, position: int, end: int, limit: int) -> Ints:
 
 
 def _walk(data: bytes, position: int, end: int, count: int, starts: list[int]) -> int:
-    """Append the next ``count`` starts; where the record after them begins."""
+    """Append the next ``count`` starts; return where the record after them begins."""
     append = starts.append
     for _ in range(count):
         if position >= end:
@@ -308,7 +298,7 @@ def _walk(data: bytes, position: int, end: int, count: int, starts: list[int]) -
 
 
 def _after(data: bytes, position: int) -> int:
-    """Where the record at ``position`` ends. Raises IndexError for a length that cannot be."""
+    """Return where the record at ``position`` ends. Raises IndexError for an invalid length."""
     size = shift = 0
     while True:
         byte = data[position]

@@ -1,4 +1,4 @@
-"""Reads a planned range of one partition: fetch, decode, exactly the offsets that were planned."""
+"""Reads a planned range of offsets of one partition: fetches and decodes it."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 
 class RangeReader:
-    """Use once. While a fetched buffer is decoded, the next fetch is on its way already.
+    """Reads one range, once. While a fetched buffer is decoded, the next fetch is in flight.
 
-    A planned range holds offsets that were there when it was planned. If some are gone (log start
-    moved on, topic deleted or cut) that is a loss: DataLossError, or with ``fail_on_data_loss``
-    false they are passed over. A range that makes no progress for ``poll_timeout_ms`` fails too.
+    All offsets of a range existed when it was planned. If some are gone (records were deleted, or
+    the topic was deleted or truncated), that is a DataLossError; with ``fail_on_data_loss`` False
+    they are skipped. A range that makes no progress for ``poll_timeout_ms`` fails, too.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class RangeReader:
         self._failures = 0  # since then
 
     def read(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """Raises DataLossError, KafkaError."""
+        """Yield the records of the range. Raises DataLossError, KafkaError."""
         self._progress_at_ms = self._clock.monotonic_ms()
         while self.position < self._wanted.end:
             leader = self._leader()
@@ -120,7 +120,7 @@ class RangeReader:
                 records, self._slice, schema, aborted, self._cluster.options.check_crcs
             ):
                 yield rows
-                self._progress_at_ms = self._clock.monotonic_ms()  # Spark may have let us wait
+                self._progress_at_ms = self._clock.monotonic_ms()  # Spark may have taken its time
             if done:
                 return
 
@@ -143,7 +143,7 @@ class RangeReader:
         return self._clock.monotonic_ms() - self._progress_at_ms >= self._poll_timeout_ms
 
     def _give_up(self) -> None:
-        """Nothing comes: the log ends here, or its broker does not tell."""
+        """End without records: the log ends before the planned end, or its broker sends nothing."""
         what = (
             f"{self._partition}: nothing came of offset {self.position} for "
             f"{self._poll_timeout_ms} ms, planned were those below {self._wanted.end}"
@@ -159,7 +159,8 @@ class RangeReader:
         if first > self.position:
             self._lost(f"{self._partition}: offsets {self.position} to {first - 1} are gone")
             self.position = min(first, self._wanted.end)
-            self._slice = replace(self._slice, start=first)  # its batch may hold older ones still
+            # its batch may still hold older records
+            self._slice = replace(self._slice, start=first)
         else:
             self._lost(f"{self._partition} ends before offset {self.position}")
             self.position = self._wanted.end

@@ -52,7 +52,7 @@ class SegmentRange(NamedTuple):
 
 @dataclass(frozen=True)
 class _Log:
-    """What is known of one partition's directory."""
+    """The directory of one partition."""
 
     segments: tuple[tuple[int, Path], ...]  # base offset, file
     start: int
@@ -61,12 +61,11 @@ class _Log:
 
 
 def segment_ranges(directory: Path, options: ReadOptions) -> list[SegmentRange]:
-    """One range per segment, up to the high watermark that the broker has written down (it does so
+    """Plan one range for each segment, up to the high watermark in the broker's checkpoint (written
     every few seconds), or for readers of committed records up to the last stable offset.
 
     Raises OptionError if ``directory`` is not a log directory; ValueError for an unknown partition
-    and for a start beyond the end; DataLossError for offsets named below a log's start or beyond
-    its end."""
+    and for a start beyond the end; DataLossError for given offsets outside the log."""
     _check_log_directory(directory)
     committed = options.client.read_committed
     logs = _logs(directory, options.subscription)
@@ -97,13 +96,13 @@ def segment_ranges(directory: Path, options: ReadOptions) -> list[SegmentRange]:
 def read_segment(
     wanted: SegmentRange, schema: pa.Schema, check_crcs: bool
 ) -> Iterator[pa.RecordBatch]:
-    """Raises OSError when the file is gone, CorruptRecordError."""
+    """Read a planned range. Raises OSError when the file is gone, CorruptRecordError."""
     data = _mapped(Path(wanted.file))
     yield from decode_to_arrow(data, Slice(*wanted[:4]), schema, wanted.aborted, check_crcs)
 
 
 def _mapped(file: Path) -> memoryview:
-    """The mapping lives as long as views into it do."""
+    """Map a file. The mapping lives as long as views into it do."""
     with file.open("rb") as opened:
         if opened.seek(0, 2) == 0:  # an empty file cannot be mapped
             return memoryview(b"")
@@ -113,7 +112,7 @@ def _mapped(file: Path) -> memoryview:
 def _check_log_directory(directory: Path) -> None:
     """Raise OptionError unless a broker has written its files to this directory.
 
-    A copy without meta.properties will do: only the checkpoint of high watermarks is read."""
+    A copy may lack meta.properties: only the checkpoint of high watermarks is read."""
     if any((directory / name).is_file() for name in (META_PROPERTIES, REPLICATION_OFFSET)):
         return
     if not directory.is_dir():
@@ -176,7 +175,7 @@ def _log(directory: Path, log_start: int, high_watermark: int) -> _Log:
 
 
 def _last_stable_offset(log: _Log) -> int:
-    """The start of the first transaction that has no marker below the high watermark."""
+    """Return the start of the first transaction without a marker below the high watermark."""
     started: dict[int, int] = {}
     for _, file in log.segments:
         for batch in iterate_batches(_mapped(file)):

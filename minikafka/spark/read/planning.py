@@ -1,4 +1,4 @@
-"""Which offsets a batch reads: ranges from starts and ends, split, limited, with what was lost."""
+"""Plans the offset ranges of a batch: from starts and ends, split, limited, with data losses."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class OffsetRange(NamedTuple):
         return TopicPartition(self.topic, self.partition)
 
 
-class Plan(NamedTuple):
-    """Ranges to read, and a line for each loss that was noticed."""
+class RangePlan(NamedTuple):
+    """The ranges to read, and a line for each data loss."""
 
     ranges: list[OffsetRange]
     losses: list[str]
@@ -48,9 +48,9 @@ def plan_ranges(
     start: Mapping[TopicPartition, int],
     end: Mapping[TopicPartition, int],
     earliest_of_new: Mapping[TopicPartition, int],
-) -> Plan:
-    """From ``start`` to ``end``. Partitions that only ``end`` has are new: they start at
-    ``earliest_of_new``, where one is missing if it was deleted meanwhile."""
+) -> RangePlan:
+    """Plan ranges from ``start`` to ``end``. Partitions that only ``end`` has are new and start at
+    ``earliest_of_new``, which lacks those that were deleted meanwhile."""
     losses = []
     new = end.keys() - start.keys()
     if gone := new - earliest_of_new.keys():
@@ -70,14 +70,15 @@ def plan_ranges(
             losses.append(f"the end of {partition} went back from {first} to {last}")
         else:
             ranges.append(OffsetRange(*partition, first, last))
-    return Plan(ranges, losses)
+    return RangePlan(ranges, losses)
 
 
 def split_ranges(
     ranges: Iterable[OffsetRange], min_partitions: int | None, max_records: int | None
 ) -> list[OffsetRange]:
-    """One range per task: no larger than ``max_records`` offsets, about ``min_partitions`` of them.
-    Empty ranges are dropped. Kafka connector: ``KafkaOffsetRangeCalculator.getRanges``."""
+    """Split ranges into one for each task, of at most ``max_records`` offsets, about
+    ``min_partitions`` in all. Empty ranges are dropped. Kafka connector:
+    ``KafkaOffsetRangeCalculator.getRanges``."""
     wanted = [each for each in ranges if each.size > 0]
     if max_records is not None:
         wanted = [
@@ -118,8 +119,8 @@ def rate_limit(
     latest: Mapping[TopicPartition, int],
     earliest_of_new: Mapping[TopicPartition, int],
 ) -> Offsets:
-    """Ends that share ``limit`` offsets among the partitions by what is left of each: rounded
-    down, but at least one, so that small ones do not starve. Kafka connector: ``rateLimit``."""
+    """Return ends that share ``limit`` offsets among the partitions in proportion to what is left
+    of each, rounded down, but at least one. Kafka connector: ``rateLimit``."""
     sizes = {}
     for partition, end in latest.items():
         begin = start.get(partition, earliest_of_new.get(partition))
@@ -135,7 +136,7 @@ def rate_limit(
 
 
 def new_records(start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]) -> int:
-    """How many offsets wait, as ``minOffsetsPerTrigger`` counts them."""
+    """Count the new offsets as ``minOffsetsPerTrigger`` does."""
     return sum(end - start.get(partition, 0) for partition, end in latest.items())
 
 
@@ -158,7 +159,7 @@ def check_start_within(
 def check_same_partitions(
     named: Iterable[TopicPartition], assigned: Sequence[TopicPartition], option: str
 ) -> None:
-    """Offsets by partition must name all of them. Raises ValueError."""
+    """Check that offsets are given for all partitions. Raises ValueError."""
     if set(named) != set(assigned):
         raise ValueError(
             f"{option} must specify all partitions (-1 is latest, -2 is earliest). "

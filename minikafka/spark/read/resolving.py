@@ -1,4 +1,4 @@
-"""Starting and ending offsets as options say them, to numbers that a cluster says."""
+"""Resolves the starting and ending offsets of options to numbers."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def resolve(
     starting: bool,
     no_match_is_latest: bool = False,
 ) -> Offsets:
-    """The offset of each of ``partitions`` that ``limit`` stands for.
+    """Return the offset that ``limit`` stands for in each of ``partitions``.
 
-    Raises ValueError where it names others than these, or no record is as late as a starting
-    timestamp and that is an error; KafkaError."""
+    Raises ValueError where ``limit`` names other partitions, or where no record has a starting
+    timestamp or a later one and ``no_match_is_latest`` is False; KafkaError."""
     edge = "starting" if starting else "ending"
     if isinstance(limit, Edge):
         return cluster.list_offsets(
@@ -64,7 +64,7 @@ def may_start_at_latest(options: ReadOptions) -> bool:
 
 
 def batch_ranges(cluster: Cluster, options: ReadOptions) -> list[OffsetRange]:
-    """The ranges that a batch query reads, one per task. Raises ValueError, KafkaError."""
+    """Plan the ranges that a batch query reads, one per task. Raises ValueError, KafkaError."""
     partitions = cluster.partitions(options.subscription)
     start = resolve(cluster, options.starting, partitions, True, options.no_match_is_latest)
     end = resolve(cluster, options.ending, partitions, False)

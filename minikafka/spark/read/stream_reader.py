@@ -1,4 +1,4 @@
-"""Reads topics for ever: ``spark.readStream``."""
+"""The reader of streaming queries: ``spark.readStream``."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ _POLL_MS = 50  # with no trigger interval Spark asks for news every few millisec
 
 
 class StartUnknownError(RuntimeError):
-    """The checkpoint has a first batch without its starting offsets."""
+    """The first batch in the checkpoint lacks its starting offsets."""
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Spark keeps one of these in one process for as long as a query runs, so that connections and
-    what is known of the cluster stay here between batches.
+    """Plans and reads the batches of a query. Spark keeps one reader in one process while the query
+    runs, so connections and metadata are kept between batches.
 
     Spark calls ``initialOffset`` when it plans the first batch, and again when it repeats that
     batch after a crash. The result must not depend on the time of the call, so ``initialOffset``
@@ -79,7 +79,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._partitions_at_ms: int | None = None
         self._triggered_at_ms: int | None = None
 
-    # ---- what Spark calls on the driver
+    # ---- called by Spark on the driver
 
     def initialOffset(self) -> dict[str, Any]:
         return dict(UNRESOLVED_START)
@@ -117,7 +117,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [RangePartition(each) for each in ranges]
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Spark's checkpoint is what counts."""
+        """Do nothing: offsets are kept in Spark's checkpoint."""
 
     def stop(self) -> None:
         self._cluster.close()
@@ -130,7 +130,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # ---- the first batch
 
     def _end_of_first_batch(self, limit: ReadLimit) -> dict[str, Any]:
-        """The end offset of the first batch, with the starting offsets in it.
+        """Return the end offset of the first batch, with the starting offsets in it.
 
         Raises ValueError, before anything is in the checkpoint, for a start beyond the end."""
         partitions = self._cluster.partitions(self._options.subscription)
@@ -142,7 +142,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return with_start(self._limited(begin, limit), begin)
 
     def _start_of_first_batch(self, end: Mapping[str, Any]) -> Offsets:
-        """Where the first batch starts, of which ``end`` is the end offset in the checkpoint.
+        """Return where the first batch starts; ``end`` is its end offset in the checkpoint.
 
         If another connector planned that batch, ``end`` does not hold the start. Offsets, times
         and "earliest" are resolved again then. Raises StartUnknownError for "latest"."""
@@ -165,7 +165,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     def _limited(self, begin: Offsets, limit: ReadLimit) -> Offsets:
-        """The latest offsets, or as many of them as ``limit`` allows a batch."""
+        """Return the ends of the next batch: the latest offsets, or as many as ``limit`` allows."""
         if isinstance(limit, ReadMaxRows):
             new = self._earliest_of_new(begin, self._latest)
             return rate_limit(limit.max_rows, begin, self._latest, new)
@@ -176,17 +176,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _find_latest(self, begin: Mapping[TopicPartition, int]) -> Offsets:
         if self._available_now:
             if self._end_of_available_now is None:
-                self._end_of_available_now = self._ask_latest(begin)
+                self._end_of_available_now = self._look_up_latest(begin)
             return self._end_of_available_now
-        latest = self._ask_latest(begin)
+        latest = self._look_up_latest(begin)
         if latest == begin:
             pause(_POLL_MS)
-            latest = self._ask_latest(begin)
+            latest = self._look_up_latest(begin)
         return latest
 
-    def _ask_latest(self, begin: Mapping[TopicPartition, int]) -> Offsets:
-        """Asked again where an end is below what was read, for a broker may lag behind, and where
-        a topic was deleted since its partitions were asked for."""
+    def _look_up_latest(self, begin: Mapping[TopicPartition, int]) -> Offsets:
+        """Look the latest offsets up, again if one is below what was read, as a broker may lag
+        behind, and if a topic was deleted since its partitions were looked up."""
         last = max(1, self._options.fetch_retries) - 1
         for attempt in range(last + 1):
             partitions = self._current_partitions(begin)
@@ -216,13 +216,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._partitions
 
     def _check_topic_ids(self) -> None:
-        """A topic of the same name may be another one, with other records at the same offsets."""
+        """Raise DataLossError for a topic that was deleted and created again: it has other records
+        at the same offsets."""
         for name, view in self._cluster.topics.items():
             known = self._topic_ids.setdefault(name, view.topic_id)
             if known != view.topic_id and ZERO_UUID not in (known, view.topic_id):
                 self._topic_ids[name] = view.topic_id
                 if self._options.fail_on_data_loss:
-                    raise DataLossError(f"topic {name} was deleted and made again. {ADVICE_FAIL}")
+                    raise DataLossError(
+                        f"topic {name} was deleted and created again. {ADVICE_FAIL}"
+                    )
 
     def _earliest_of_new(
         self, begin: Mapping[TopicPartition, int], until: Mapping[TopicPartition, int]
@@ -234,7 +237,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._cluster.list_offsets(dict.fromkeys(sorted(there), EARLIEST)) if there else {}
 
     def _is_too_early(self, begin: Mapping[TopicPartition, int]) -> bool:
-        """Fewer than ``minOffsetsPerTrigger`` wait, and not for long yet."""
+        """Whether fewer than ``minOffsetsPerTrigger`` offsets are new, and not for long."""
         least = self._options.min_offsets_per_trigger
         if least is None or self._available_now:
             return False

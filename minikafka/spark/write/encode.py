@@ -1,4 +1,4 @@
-"""Arrow columns to record batches (magic 2): all records of many batches encoded at once."""
+"""Encodes Arrow columns to record batches (magic 2), all records of many batches at once."""
 
 from __future__ import annotations
 
@@ -26,16 +26,17 @@ from minikafka.spark.write.murmur2 import buffers_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Of a batch before compression; brokers take 1,048,588 bytes by default.
+# Of a batch before compression; brokers accept 1,048,588 bytes by default.
 BATCH_BYTES: Final = 512 * 1024
-# Encoded in one go at most, unless one batch is larger. Arrow's offsets are 32 bits wide.
+# The most bytes that are encoded at once, unless one batch is larger. Arrow's offsets are 32 bits
+# wide.
 GROUP_BYTES: Final = 64 * 1024 * 1024
 _FIXED_BYTES: Final = 21  # of a record, at most: lengths, attributes, deltas
 
 
 @dataclass(frozen=True)
 class ProducerStamp:
-    """Who writes: the ids that InitProducerId gave, and whether in a transaction."""
+    """The producer id and epoch in the header of a batch, and whether it is transactional."""
 
     producer_id: int = NO_PRODUCER_ID
     producer_epoch: int = NO_PRODUCER_EPOCH
@@ -43,8 +44,8 @@ class ProducerStamp:
 
 
 class EncodedBatch(NamedTuple):
-    """``data`` is a whole batch, to be produced with base offset 0. Sequences are -1 without a
-    producer id; ``next_sequence`` is that of the batch after it."""
+    """``data`` is a whole batch with base offset 0. ``next_sequence`` is the sequence of the next
+    batch, -1 without a producer id."""
 
     data: bytes
     record_count: int
@@ -59,8 +60,8 @@ def encode_batches(
     compression: Compression = Compression.NONE,
     batch_bytes: int = BATCH_BYTES,
 ) -> Iterator[EncodedBatch]:
-    """The rows of ``columns`` (value, and key and headers where they are there) in order, in
-    batches of at most ``batch_bytes`` unless one record is larger. All have the same time."""
+    """Encode the rows of ``columns`` (value, perhaps key and headers) in order, in batches of at
+    most ``batch_bytes`` unless one record is larger. All records have the same timestamp."""
     import pyarrow as pa
 
     value = columns["value"].cast(pa.binary())
@@ -110,8 +111,8 @@ def _batch(
 
 
 def _cut(sizes: Ints, limit: int) -> tuple[list[int], list[tuple[int, int]]]:
-    """(first row of each batch and the number of rows, [(first batch, last batch + 1), ...] of
-    what is encoded in one go)."""
+    """Return the first row of each batch and the number of rows, and the ranges of batches
+    [(first, last + 1), ...] that are encoded at once."""
     ends = np.cumsum(sizes)
     firsts, groups = [0], []
     group, group_begin = 0, 0
@@ -127,7 +128,7 @@ def _cut(sizes: Ints, limit: int) -> tuple[list[int], list[tuple[int, int]]]:
 
 
 def varint_column(*columns: Ints) -> pa.Array:
-    """A binary column: in each row the (unsigned) numbers of the columns as varints."""
+    """Return a binary column with the unsigned numbers of the columns as varints in each row."""
     import pyarrow as pa
 
     sizes = [varint_sizes(column) for column in columns]
@@ -152,7 +153,7 @@ def _join(*columns: pa.Array) -> pa.Array:
 
 
 def _lengths(column: pa.Array) -> Ints:
-    """Sizes of the rows as varints have them: -1 for null."""
+    """Return the sizes of the rows, -1 for null."""
     sizes = np.diff(buffers_of(column)[1])
     if column.null_count:
         sizes[column.is_null().to_numpy(zero_copy_only=False)] = -1
@@ -160,7 +161,7 @@ def _lengths(column: pa.Array) -> Ints:
 
 
 def _row_sizes(*columns: pa.Array) -> Ints:
-    """Bytes of each row over all columns; null takes none."""
+    """Return the bytes of each row over all columns; null takes none."""
     total = np.zeros(len(columns[0]), np.int64)
     for column in columns:
         total += np.diff(buffers_of(column)[1])
@@ -170,7 +171,7 @@ def _row_sizes(*columns: pa.Array) -> Ints:
 def _payload(
     key: pa.Array, value: pa.Array, headers: pa.Array, deltas: Ints
 ) -> tuple[memoryview, Ints]:
-    """All records behind each other, and where each begins (one bound more)."""
+    """Return all records in one buffer, and where each begins (with one bound more)."""
     nothing = np.zeros(len(deltas), np.int64)
     # attributes 0 | timestamp delta 0 | offset delta | key size
     prefix = varint_column(nothing, nothing, zigzag(deltas), _lengths(key))
@@ -182,7 +183,7 @@ def _payload(
 
 
 def header_blobs(column: pa.Array | None, count: int) -> pa.Array:
-    """The end of each record: how many headers, and then they."""
+    """Return the end of each record: the number of headers, and the headers."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -3,17 +3,17 @@
 With the rows goes a marker, in the same transaction: rows are visible if and only if the marker is.
 
 1. A task (partition p of batch b of query q) takes the transactional id ``mk-q-p``, which fences
-   every older attempt and waits until its transaction is over. If the marker says b, an earlier
-   attempt is in, and the task writes nothing. Otherwise it writes its rows and leaves the
+   every older attempt and waits until its transaction has ended. If the marker says b, an earlier
+   attempt was committed, and the task writes nothing. Otherwise it writes its rows and leaves the
    transaction open.
 2. The driver, when all tasks are done, adds each marker and commits each transaction. A driver that
    dies half-way finds the markers of what it committed when the batch is run again; the rest was
    aborted by step 1 and is written again.
 
 This holds if a task of the repeated batch gets the same rows, as it does for planned offset ranges
-and for shuffles. A changed query may break it: then the markers of what is in do not fit the new
-plan, and the batch fails with PlanChangedError. The first transaction of a batch that the driver
-commits has a marker of the whole batch as well: a new plan may lack the tasks that are in.
+and for shuffles. A changed query may break it: then the committed markers do not fit the new plan,
+and the batch fails with PlanChangedError. The first transaction of a batch that the driver
+commits also has a marker of the whole batch: a new plan may lack the tasks that are committed.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _LANES: Final = 4
 
 
 class PlanChangedError(RuntimeError):
-    """A batch that is in by half was planned anew in another way."""
+    """A batch that is partly committed was planned differently when it was run again."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """Which part of which batch of which query."""
+    """A task: a partition of a batch of a query."""
 
     query: str
     batch: int
@@ -52,19 +52,19 @@ class Task:
 
     @property
     def name(self) -> str:
-        """Its transactional id and its group."""
+        """The transactional id, and the group, of the task."""
         return f"mk-{self.query}-{self.partition}"
 
     @property
     def whole(self) -> str:
-        """The group of the batch as a whole."""
+        """The group with the marker of the whole batch."""
         return f"mk-{self.query}-batch"
 
 
 @dataclass(frozen=True)
 class TaskResult:
-    """An open transaction; or the marker of an earlier attempt that is in; or, of a task without
-    rows, neither."""
+    """An open transaction; or the marker of an earlier attempt that was committed; or, for a task
+    without rows, neither."""
 
     task: Task
     rows: int = 0
@@ -74,7 +74,7 @@ class TaskResult:
 
 
 def write_task(batches: Iterator[pa.RecordBatch], options: WriteOptions, task: Task) -> TaskResult:
-    """Step 1. Raises PlanChangedError, WriteError, KafkaError."""
+    """Do step 1. Raises PlanChangedError, WriteError, KafkaError."""
     with Cluster(options.client) as cluster:
         transactions = SinkTransactions(cluster)
         first = next((batch for batch in batches if batch.num_rows), None)
@@ -127,7 +127,7 @@ def _check_count(marker: Marker, results: Sequence[TaskResult]) -> None:
 
 
 def commit_batch(results: Sequence[TaskResult], options: WriteOptions) -> None:
-    """Step 2. Raises PlanChangedError, KafkaError."""
+    """Do step 2. Raises PlanChangedError, KafkaError."""
     for result in results:
         if result.marker is not None:
             _check_count(result.marker, results)

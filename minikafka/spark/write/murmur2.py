@@ -1,4 +1,4 @@
-"""Kafka's hash of many keys at once, and with it their partitions, as Java partitions them."""
+"""Hashes many keys at once as Kafka's Java client does, and so finds their partitions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _POSITIVE = np.uint32(0x7FFFFFFF)
 
 
 def buffers_of(column: pa.Array) -> tuple[Bytes, Ints]:
-    """The bytes of a binary or string column, and the bounds of its rows in them (one more)."""
+    """Return the bytes of a binary or string column, and the bounds of its rows (one more)."""
     _, bounds, data = column.buffers()
     if len(column) == 0 or data is None:
         return np.empty(0, np.uint8), np.zeros(len(column) + 1, np.int64)
@@ -27,7 +27,7 @@ def buffers_of(column: pa.Array) -> tuple[Bytes, Ints]:
 
 
 def murmur2(data: Bytes, starts: Ints, sizes: Ints) -> npt.NDArray[np.uint32]:
-    """The hashes of ``data[start : start + size]``; see ``core.client.partitioner.murmur2``."""
+    """Hash ``data[start : start + size]`` of each row; see ``core.client.partitioner.murmur2``."""
     hashes = _SEED ^ sizes.astype(np.uint32)
     padded = np.concatenate([data, np.zeros(4, np.uint8)])
     rows, at, left = np.arange(len(sizes)), starts, sizes
@@ -59,7 +59,7 @@ def _word(data: Bytes, at: Ints) -> npt.NDArray[np.uint32]:
 
 
 def partitions_of_keys(keys: pa.Array, partition_count: int) -> Ints:
-    """Where the rows of a binary or string column go. The response for null is of no meaning."""
+    """Return the partitions of the rows of a binary or string column; undefined for null."""
     data, bounds = buffers_of(keys)
     hashes = murmur2(data, bounds[:-1], np.diff(bounds))
     return (hashes & _POSITIVE).astype(np.int64) % partition_count

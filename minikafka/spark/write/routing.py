@@ -1,4 +1,4 @@
-"""Where the rows of a DataFrame go: their topics and partitions, from columns and options."""
+"""Chooses the topics and partitions of a DataFrame's rows, by columns and options."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _CONTENT = ("key", "value", "headers")
 
 
 class WriteError(ValueError):
-    """A column that cannot be written, or rows that say nothing of where to."""
+    """A column cannot be written, or rows have no topic."""
 
 
 def check_columns(types: dict[str, str], topic: str | None) -> None:
-    """``types``: Spark's simple type names by column. Columns beyond the connector's are left out,
-    as the official one does. Raises WriteError."""
+    """Check the columns; ``types`` are Spark's simple type names. Other columns than the
+    connector's are ignored, as by the official one. Raises WriteError."""
     if "value" not in types:
         raise WriteError("Required attribute 'value' not found")
     if topic is None and "topic" not in types:
@@ -47,7 +47,7 @@ def check_columns(types: dict[str, str], topic: str | None) -> None:
 
 
 def chunks_of(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, pa.Array]]:
-    """The columns of several small Arrow batches together, so that record batches are not small."""
+    """Join small Arrow batches, so that record batches are not small; yield their columns."""
     held: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
@@ -81,8 +81,8 @@ def _one(column: pa.ChunkedArray) -> pa.Array:
 
 
 class Router:
-    """Rows by partition. ``count_of`` knows how many partitions a topic has; ``draw`` is any
-    number: rows without a key and without a partition stay together, chunk by chunk."""
+    """Groups rows by partition. ``count_of`` returns the number of a topic's partitions, ``draw`` a
+    random number: all rows of a chunk without key and partition go to one random partition."""
 
     def __init__(
         self, topic: str | None, count_of: Callable[[str], int], draw: Callable[[], int]
@@ -94,7 +94,7 @@ class Router:
     def route(
         self, columns: dict[str, pa.Array]
     ) -> Iterator[tuple[TopicPartition, dict[str, pa.Array]]]:
-        """The content columns of each partition's rows, in their order. Raises WriteError."""
+        """Yield the content columns of each partition's rows, in their order. Raises WriteError."""
         import pyarrow as pa
 
         content = {name: columns[name] for name in _CONTENT if name in columns}

@@ -1,4 +1,4 @@
-"""All rows of a task to their partitions, for every kind of delivery."""
+"""Writes all rows of a task to their partitions, for every kind of delivery."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ def send_rows(
     producing: Producing,
     announce: Callable[[set[TopicPartition]], None],
 ) -> set[str]:
-    """Encode, send, and wait until all is in; the topics that got rows. ``announce`` is told of
-    partitions before anything is sent to them. Raises WriteError, KafkaError."""
+    """Encode and send rows, wait for their acknowledgement, and return the topics that got rows.
+    ``announce`` is called with partitions before anything is sent to them. Raises WriteError,
+    KafkaError."""
     counts: dict[str, int] = {}
     announced: set[TopicPartition] = set()
 

@@ -1,4 +1,4 @@
-"""The options of the sink, checked against the columns of what is written."""
+"""The options of the sink, checked against the columns of the DataFrame."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _REFUSED: Final = {
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """``topic`` None: each row names its own. ``sink_id``: the name of a batch job; ``sink_batch``
-    numbers those that are written under one name, one after the other."""
+    """``topic`` is None if each row names its own. ``sink_id``: the name of a batch job;
+    ``sink_batch`` numbers the runs that write under that name."""
 
     client: ClientOptions
     topic: str | None = None
@@ -44,7 +44,7 @@ class WriteOptions:
 def write_options(
     options: Mapping[str, str], types: Mapping[str, str], streaming: bool = False
 ) -> WriteOptions:
-    """Raises OptionError, and WriteError for columns."""
+    """Parse options. Raises OptionError, and WriteError for columns."""
     given = Options.of(options)
     check_option_names(given)
     if not (given.get("kafka.bootstrap.servers") or "").strip():
@@ -76,8 +76,8 @@ def write_options(
 
 
 def _exactly_once(given: Options, streaming: bool, sink_id: str | None) -> bool:
-    """A stream is delivered exactly once unless it is asked otherwise; a batch when it has a name
-    by which a second run knows the first."""
+    """Whether to deliver exactly once: a stream unless an option says otherwise, a batch if it has
+    a name by which a second run recognises the first."""
     delivery = given.get("delivery")
     if delivery is not None and delivery.lower() not in (AT_LEAST_ONCE, EXACTLY_ONCE):
         raise OptionError(f"delivery must be {EXACTLY_ONCE} or {AT_LEAST_ONCE}, not {delivery!r}")
@@ -101,6 +101,6 @@ def _sink_batch(given: Options, sink_id: str | None) -> int:
 
 
 def fingerprint(topic: str | None, types: Mapping[str, str]) -> str:
-    """Of what must not change between two runs of one batch."""
+    """Return a hash of what must not change between two runs of a batch."""
     text = json.dumps({"topic": topic, "columns": dict(types)})
     return hashlib.sha256(text.encode()).hexdigest()[:16]

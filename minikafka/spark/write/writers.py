@@ -1,4 +1,4 @@
-"""Writes DataFrames to topics: ``df.write`` and ``df.writeStream``."""
+"""The writers that Spark calls: ``df.write`` and ``df.writeStream``."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from minikafka.spark.write.write_options import WriteOptions
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Spark tells a sink neither of them; these are where its own code finds them.
+# Spark passes neither to a sink; its own code reads them from these local properties.
 _BATCH_ID: Final = "streaming.sql.batchId"
 _QUERY_ID: Final = "sql.streaming.queryId"
 
 
-class Written(WriterCommitMessage):
-    """What a task wrote. ``result`` is None where nothing is left to do."""
+class TaskCommit(WriterCommitMessage):
+    """The message of a task that has written. ``result`` is None if there is nothing to commit."""
 
     def __init__(self, records: int, result: TaskResult | None = None) -> None:
         self.records = records
@@ -44,8 +44,8 @@ class Written(WriterCommitMessage):
 
 
 def write_at_least_once(batches: Iterator[pa.RecordBatch], options: WriteOptions) -> int:
-    """All rows to their topics; how many. A task that fails half-way and is run again writes its
-    rows again. Raises WriteError, KafkaError."""
+    """Write all rows, and return their number. A task that fails half-way and is run again writes
+    its rows again. Raises WriteError, KafkaError."""
     with Cluster(options.client) as cluster:
         producer = idempotent_producer(cluster) if options.client.acks == -1 else NO_PRODUCER
         with closing(Producing(cluster, producer, options.batch_bytes)) as producing:
@@ -56,15 +56,15 @@ def write_at_least_once(batches: Iterator[pa.RecordBatch], options: WriteOptions
 def _write(batches: Iterator[pa.RecordBatch], options: WriteOptions) -> WriterCommitMessage:
     if options.exactly_once:
         result = write_task(batches, options, _this_task(options))
-        written = Written(result.rows, result)
+        written = TaskCommit(result.rows, result)
     else:
-        written = Written(write_at_least_once(batches, options))
+        written = TaskCommit(write_at_least_once(batches, options))
     spare_the_collector()
     return written
 
 
 def _this_task(options: WriteOptions) -> Task:
-    """Raises RuntimeError where Spark does not tell."""
+    """Return the task that runs here. Raises RuntimeError if Spark does not set its properties."""
     context = TaskContext.get()
     assert context is not None, "not in a task of Spark"
     if options.sink_id is not None:
@@ -79,11 +79,11 @@ def _this_task(options: WriteOptions) -> Task:
 
 
 def _results(messages: Sequence[WriterCommitMessage | None]) -> list[TaskResult]:
-    return [m.result for m in messages if isinstance(m, Written) and m.result is not None]
+    return [m.result for m in messages if isinstance(m, TaskCommit) and m.result is not None]
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """With a ``sink.id`` a job that is run again writes nothing twice."""
+    """Writes a batch query. With a ``sink.id``, a job that is run again writes nothing twice."""
 
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
@@ -101,8 +101,8 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """Spark makes one per batch in a process of its own, sends it to the tasks, and makes another
-    to commit: all that is known of a batch is in the messages."""
+    """Writes the batches of a streaming query. Spark creates one writer for the tasks of a batch
+    and another one to commit it, so all state of a batch is in the commit messages."""
 
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
