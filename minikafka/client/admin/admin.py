@@ -1,4 +1,4 @@
-"""The admin client: topics made, grown, described, deleted; the cluster described."""
+"""The admin client: creates, grows, describes and deletes topics; describes the cluster."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class CreatedTopic:
-    """What a new topic became. Old brokers tell no more than its name."""
+    """A new topic as the controller has created it. Old brokers send only its name."""
 
     name: str
     topic_id: UUID = ZERO_UUID
@@ -95,7 +95,7 @@ DescribeOutcome: TypeAlias = TopicView | KafkaError
 
 
 class Admin(Client, ConfigAdmin, PlacementAdmin, GroupAdmin, TransactionAdmin):
-    """Each call goes on until ``timeout_ms`` (``default_api_timeout_ms``) over retriable errors.
+    """Calls are retried until ``timeout_ms`` (``default_api_timeout_ms``) after retriable errors.
 
     Calls about several topics return an outcome per topic; calls about one raise its KafkaError.
     """
@@ -204,14 +204,14 @@ class Admin(Client, ConfigAdmin, PlacementAdmin, GroupAdmin, TransactionAdmin):
     async def list_topics(
         self, include_internal: bool = False, *, timeout_ms: int | None = None
     ) -> list[TopicView]:
-        """Every topic by name, with its partitions. Raises KafkaError."""
+        """Return every topic by name, with its partitions. Raises KafkaError."""
         topics = await self._topics(None, self.session.deadline_ms(timeout_ms))
         return [topic for topic in topics if include_internal or not topic.is_internal]
 
     async def describe_topics(
         self, names: Iterable[str], *, timeout_ms: int | None = None
     ) -> dict[str, DescribeOutcome]:
-        """Topics as a broker sees them now; never creates one."""
+        """Return topics as a broker sees them now, without creating any."""
         topics = await self._topics(list(names), self.session.deadline_ms(timeout_ms))
         return {
             topic.name: topic
@@ -223,7 +223,8 @@ class Admin(Client, ConfigAdmin, PlacementAdmin, GroupAdmin, TransactionAdmin):
     async def wait_for_topic(
         self, name: str, partitions: int = 1, *, timeout_ms: int | None = None
     ) -> TopicView:
-        """A topic as soon as it has so many partitions and each has a leader. Raises KafkaError."""
+        """Return a topic as soon as it has so many partitions, each with a leader. Raises
+        KafkaError."""
         deadline_ms = self.session.deadline_ms(timeout_ms)
 
         async def attempt() -> TopicView:
@@ -236,7 +237,7 @@ class Admin(Client, ConfigAdmin, PlacementAdmin, GroupAdmin, TransactionAdmin):
         return await self.session.retrying(attempt, deadline_ms)
 
     async def describe_cluster(self, *, timeout_ms: int | None = None) -> ClusterDescription:
-        """Brokers, controller and id of the cluster. Raises KafkaError."""
+        """Return brokers, controller and id of the cluster. Raises KafkaError."""
         deadline_ms = self.session.deadline_ms(timeout_ms)
         try:
             response = await self.session.request_any(DescribeClusterRequest(), deadline_ms)
@@ -255,8 +256,8 @@ class Admin(Client, ConfigAdmin, PlacementAdmin, GroupAdmin, TransactionAdmin):
         read_committed: bool = False,
         timeout_ms: int | None = None,
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """Offsets by time in ms, or by EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP of
-        ``client.offsets``. Raises KafkaError."""
+        """Return offsets by time in ms, or by EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP.
+        Raises KafkaError."""
         return await list_offsets(
             self.session, timestamps, self.session.deadline_ms(timeout_ms), int(read_committed)
         )
@@ -264,7 +265,7 @@ class Admin(Client, ConfigAdmin, PlacementAdmin, GroupAdmin, TransactionAdmin):
     async def describe_log_dirs(
         self, broker_ids: Iterable[int], *, timeout_ms: int | None = None
     ) -> dict[int, dict[str, LogDirDescription]]:
-        """The log directories of brokers, by path. Raises KafkaError."""
+        """Return the log directories of brokers, by path. Raises KafkaError."""
         deadline_ms = self.session.deadline_ms(timeout_ms)
         return await describe_log_dirs(self.session, broker_ids, deadline_ms)
 
@@ -275,16 +276,16 @@ class Admin(Client, ConfigAdmin, PlacementAdmin, GroupAdmin, TransactionAdmin):
         *,
         timeout_ms: int | None = None,
     ) -> dict[TopicPartition, KafkaError | None]:
-        """Move replicas of one broker to other log directories of its; ``describe_log_dirs`` shows
-        how far they are. Raises KafkaError."""
+        """Move replicas of one broker between its log directories; ``describe_log_dirs`` shows the
+        progress. Raises KafkaError."""
         deadline_ms = self.session.deadline_ms(timeout_ms)
         return await alter_replica_log_dirs(self.session, broker_id, paths, deadline_ms)
 
     async def delete_records(
         self, offsets: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, DeletionOutcome]:
-        """Delete the records before the offset of each partition (-1: all that are committed) on
-        all live replicas. Each gets its low watermark, before which nothing is left, or its
+        """Delete the records before the offset of each partition (-1: up to the high watermark) on
+        all live replicas. The outcome is the low watermark, where the log starts now, or a
         KafkaError."""
         return await delete_records(self.session, offsets, self.session.deadline_ms(timeout_ms))
 

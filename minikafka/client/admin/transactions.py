@@ -35,12 +35,12 @@ from minikafka.protocol.messages.write_txn_markers import (
 
 R = TypeVar("R")
 
-NO_TRANSACTION = -1  # where an open transaction would have its start
+NO_TRANSACTION = -1  # in place of the start of an open transaction
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionListing:
-    """``coordinator`` is a broker's id, ``state`` Kafka's name of it."""
+    """``coordinator`` is a broker id, ``state`` Kafka's name of the state."""
 
     transactional_id: str
     coordinator: int
@@ -50,7 +50,7 @@ class TransactionListing:
 
 @dataclass(frozen=True, slots=True)
 class TransactionDescription:
-    """``start_ms`` -1: it is not open. ``partitions``: where its end is not written yet."""
+    """``start_ms`` is -1 if it is not open. ``partitions``: where its marker is not yet written."""
 
     transactional_id: str
     coordinator: int
@@ -64,8 +64,8 @@ class TransactionDescription:
 
 @dataclass(frozen=True, slots=True)
 class ProducerDescription:
-    """``transaction_start`` -1: not in a transaction there. ``coordinator_epoch`` -1: none has
-    ended there."""
+    """A producer in a partition. ``transaction_start`` is -1 without an open transaction,
+    ``coordinator_epoch`` is -1 if no transaction has ended there."""
 
     producer_id: int
     producer_epoch: int

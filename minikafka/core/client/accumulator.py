@@ -1,4 +1,4 @@
-"""Records that wait to be sent, grouped into batches per partition (``RecordAccumulator``)."""
+"""The batches of records that wait to be sent, by partition (Kafka: ``RecordAccumulator``)."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ Admit = Callable[["ProducerBatch[Token]", bool], bool]
 
 @dataclass(frozen=True, slots=True)
 class AccumulatorConfig:
-    """The producer's keys of the same names. Sizes are uncompressed bytes. ``in_flight``: batches
-    of one partition that may be on their way at a time."""
+    """The producer's keys of the same names. Sizes are uncompressed bytes. ``in_flight``: how many
+    batches of one partition may be in flight at a time."""
 
     batch_size: int = 16_384
     linger_ms: int = 0
@@ -60,7 +60,7 @@ class Ready:
 class Accumulator(Generic[Token]):
     """Batches per partition, first in first out; bounded by ``buffer_memory``.
 
-    A partition with ``in_flight`` batches on their way is muted. A batch that has to be sent again
+    A partition with ``in_flight`` batches in flight is muted. A batch that has to be sent again
     goes alone, before all later ones. Every batch taken by ``drain`` comes back by ``complete``,
     ``retry`` or ``split``.
     """
@@ -83,11 +83,12 @@ class Accumulator(Generic[Token]):
 
     @property
     def is_empty(self) -> bool:
-        """Nothing waits and nothing is in flight."""
+        """Whether nothing is queued and nothing in flight."""
         return not self._queues and not self._in_flight
 
     def one_in_flight(self) -> None:
-        """From now on a partition has one batch on its way: nothing else keeps the order."""
+        """Allow one batch of a partition in flight from now on, to keep the order without
+        sequences."""
         self._per_partition = 1
 
     def has_memory(self, size_bytes: int) -> bool:
@@ -96,15 +97,15 @@ class Accumulator(Generic[Token]):
         return self._used_bytes + BATCH_OVERHEAD_BYTES + size_bytes <= self.config.buffer_memory
 
     def fits_open_batch(self, topic_partition: TopicPartition, size_bytes: int) -> bool:
-        """Whether ``append`` would go on with a batch instead of beginning a new one."""
+        """Whether ``append`` would use the open batch instead of beginning a new one."""
         batch = self._open.get(topic_partition)
         return batch is not None and batch.size_bytes + size_bytes <= self.config.batch_size
 
     def append_to_open(
         self, topic_partition: TopicPartition, record: PendingRecord, size_bytes: int, token: Token
     ) -> bool | None:
-        """``append`` for the usual case: a batch is open, and has room. None when not so, or the
-        buffer is full; else whether the batch is full now."""
+        """Append to an open batch with room, the usual case. Returns whether the batch is full now;
+        None if there is no such batch or no memory."""
         batch = self._open.get(topic_partition)
         if batch is None:
             return None
@@ -143,15 +144,15 @@ class Accumulator(Generic[Token]):
         return True
 
     def begin_flush(self) -> int:
-        """From here to ``end_flush`` nothing lingers. Returns a mark for ``is_flushed``."""
+        """Make all batches ready until ``end_flush``. Returns a mark for ``is_flushed``."""
         self._flushes += 1
         return self._next_serial
 
     def is_flushed(self, mark: int) -> bool:
-        """Whether all that was here at the mark has gone for good. Tokens do not tell that: one of
-        a batch may be given up by its owner while the batch is still on its way."""
+        """Whether all batches from before the mark are complete. Tokens cannot show that: the owner
+        of one may give it up while its batch is in flight."""
         queues = self._queues.values()
-        if any(queue[0].serial < mark for queue in queues):  # they are in the order of serials
+        if any(queue[0].serial < mark for queue in queues):  # queues are in the order of serials
             return False
         return all(batch.serial >= mark for flying in self._in_flight.values() for batch in flying)
 
@@ -159,13 +160,14 @@ class Accumulator(Generic[Token]):
         self._flushes -= 1
 
     def ready(self, now_ms: int, leaders: Mapping[TopicPartition, int]) -> Ready:
-        """Which partitions have a batch that is full, or has lingered enough, or must not wait."""
+        """Return the partitions with a batch that is full, has lingered enough, or must not
+        wait."""
         due: list[tuple[int, TopicPartition]] = []
         unknown: set[str] = set()
         next_ms: int | None = None
         for topic_partition, queue in self._queues.items():
             first = queue[0]
-            # Whatever else it waits for, it does not wait beyond its delivery time-out.
+            # A batch never waits beyond its delivery time-out.
             send_ms = first.created_ms + self.config.delivery_timeout_ms
             if self._may_send(topic_partition, first):
                 due_ms = self._send_ms(queue)
@@ -182,7 +184,8 @@ class Accumulator(Generic[Token]):
     def drain(
         self, partitions: Iterable[TopicPartition], admit: Admit[Token] | None = None
     ) -> list[ProducerBatch[Token]]:
-        """Take the first batch of each, in the order given, as far as one request holds them.
+        """Take the first batch of each partition, in the given order, as far as one request holds
+        them.
 
         The first is taken whatever its size. ``admit`` may refuse a batch, which stays; its second
         argument says whether others of the partition are on their way.
@@ -206,7 +209,7 @@ class Accumulator(Generic[Token]):
         return batches
 
     def complete(self, batch: ProducerBatch[Token]) -> None:
-        """A drained batch is delivered, or given up."""
+        """Remove a drained batch that is delivered, or given up."""
         self._unmute(batch)
         self._used_bytes -= batch.size_bytes
 
@@ -231,7 +234,7 @@ class Accumulator(Generic[Token]):
         return True
 
     def split(self, batch: ProducerBatch[Token]) -> bool:
-        """The broker found a drained batch too large: queue it again in two halves.
+        """Queue a drained batch that is too large for the broker again, in two halves.
 
         False for a single record, which is still in flight then.
         """
@@ -243,7 +246,7 @@ class Accumulator(Generic[Token]):
         records = [record[1:] for record in batch.records()]
         for part in (slice(count // 2, None), slice(0, count // 2)):
             half: ProducerBatch[Token] = ProducerBatch(batch.topic_partition, batch.created_ms)
-            half.attempts = batch.attempts  # closed: nothing is appended to it any more
+            half.attempts = batch.attempts  # closes the batch for appends
             half.serial = batch.serial
             for record, token in zip(records[part], batch.tokens[part], strict=True):
                 half.append(record, token, record_size_bytes(record))
@@ -252,7 +255,7 @@ class Accumulator(Generic[Token]):
         return True
 
     def expire(self, now_ms: int) -> list[ProducerBatch[Token]]:
-        """Take out, for good, the queued batches whose delivery time-out is over."""
+        """Remove and return the queued batches whose delivery time-out has passed."""
         expired: list[ProducerBatch[Token]] = []
         for topic_partition, queue in list(self._queues.items()):
             while queue and queue[0].created_ms + self.config.delivery_timeout_ms <= now_ms:
@@ -263,7 +266,7 @@ class Accumulator(Generic[Token]):
         return expired
 
     def take_queued(self) -> list[ProducerBatch[Token]]:
-        """Take out, for good, what is not on its way."""
+        """Remove and return the batches that are not in flight."""
         queued = [batch for queue in self._queues.values() for batch in queue]
         self._queues.clear()
         self._open.clear()
@@ -271,7 +274,7 @@ class Accumulator(Generic[Token]):
         return queued
 
     def take_all(self) -> list[ProducerBatch[Token]]:
-        """Take out, for good, whatever is here or in flight: the producer closes."""
+        """Remove and return all batches, also those in flight: the producer closes."""
         taken = self._batches()
         self._queues.clear()
         self._in_flight.clear()
@@ -310,7 +313,7 @@ class Accumulator(Generic[Token]):
             del self._open[topic_partition]
 
     def _put_back(self, batch: ProducerBatch[Token]) -> None:
-        """In the order of their beginnings, before its equals."""
+        """Insert a batch into its queue, in the order of serials."""
         queue = self._queues.setdefault(batch.topic_partition, deque())
         place = 0
         while place < len(queue) and queue[place].serial < batch.serial:
@@ -319,6 +322,6 @@ class Accumulator(Generic[Token]):
 
     def _unmute(self, batch: ProducerBatch[Token]) -> None:
         flying = self._in_flight[batch.topic_partition]
-        flying.remove(batch)  # raises if it was never drained: our own mistake
+        flying.remove(batch)  # raises ValueError if it was not drained: a bug
         if not flying:
             del self._in_flight[batch.topic_partition]

@@ -1,4 +1,4 @@
-"""Where a consumer stands in each of its partitions, and what it has fetched but not handed out."""
+"""The positions of a consumer in its partitions, and the fetched records not yet returned."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from minikafka.core.client.fetched import ConsumerRecord, FetchedChunk, Place
 from minikafka.kernel.cluster import NO_EPOCH, TopicPartition
 from minikafka.kernel.errors import KafkaError
 
-# Per partition: what is being handed out, and what is fetched meanwhile.
+# Per partition: one chunk is returned to the application while the next one is fetched.
 MAX_CHUNKS = 2
 
 
 class Doubt(NamedTuple):
-    """A place that a new leader may not have: its log may have been cut (KIP-320)."""
+    """A place to be validated with a new leader, whose log may be truncated below it (KIP-320)."""
 
     place: Place
     leader_epoch: int
@@ -24,9 +24,10 @@ class Doubt(NamedTuple):
 
 @dataclass(slots=True)
 class _State:
-    """One partition. ``place`` is the next record to hand out, None while it is looked up: in the
-    group's commits (``committed_wanted``), then by ``reset_timestamp``. ``fetch_place`` follows
-    the last of ``chunks``. ``leader_epoch``: the newest that ``place`` has been checked against."""
+    """One partition. ``place`` is the next record to return, None while it is looked up: in the
+    group's committed offsets (``committed_wanted``), then by ``reset_timestamp``. ``fetch_place``
+    follows the last of ``chunks``. ``leader_epoch`` is the newest one that ``place`` has been
+    validated with. ``doubted``: it has to be validated before the next fetch."""
 
     place: Place | None = None
     committed_wanted: bool = False
@@ -44,9 +45,9 @@ class _State:
 class Positions:
     """The partitions assigned to one consumer (Kafka's ``SubscriptionState`` and fetch buffer).
 
-    Fetched and not handed out are at most ``MAX_CHUNKS`` fetches of a partition, and no fetch
-    begins while ``max_buffered_bytes`` or more are here; those of paused partitions do not count,
-    lest the others wait for them.
+    Buffered are at most ``MAX_CHUNKS`` fetches of a partition, and no fetch begins while
+    ``max_buffered_bytes`` or more are buffered. Chunks of paused partitions do not count, since
+    they would stop the others.
     """
 
     def __init__(self, max_buffered_bytes: int = 1 << 62) -> None:
@@ -54,7 +55,7 @@ class Positions:
         self._states: dict[TopicPartition, _State] = {}
         self._arrived: deque[TopicPartition] = deque()  # those with chunks
         self.buffered_bytes = 0
-        # Taken for an iteration that goes record by record. Places lie before them.
+        # Records taken for an iteration. Places do not count them as consumed.
         self.unread: deque[ConsumerRecord] = deque()
 
     @property
@@ -71,8 +72,8 @@ class Positions:
         reset_timestamp: int | None,
         committed_wanted: bool = False,
     ) -> None:
-        """Replace the assignment. Partitions kept go on; new ones start where the group has
-        committed if that is wanted, else by ``reset_timestamp``."""
+        """Replace the assignment. Kept partitions continue; new ones start at the group's committed
+        offset if ``committed_wanted``, otherwise by ``reset_timestamp``."""
         old = self._states
         wait = committed_wanted
         self._states = {
@@ -90,12 +91,12 @@ class Positions:
     # -- where to read. All raise KeyError for a partition that is not assigned.
 
     def position(self, topic_partition: TopicPartition) -> int | None:
-        """The next offset to hand out, None while unknown."""
+        """Return the next offset to return to the application, None while it is not known."""
         place = self.place(topic_partition)
         return None if place is None else place.offset
 
     def place(self, topic_partition: TopicPartition) -> Place | None:
-        """As ``position``, with the leader epoch of what was read."""
+        """As ``position``, with the leader epoch of the record before."""
         state = self._states[topic_partition]
         for record in self.unread:
             if (record.topic, record.partition) == topic_partition:
@@ -103,25 +104,26 @@ class Positions:
         return state.place
 
     def high_watermark(self, topic_partition: TopicPartition) -> int:
-        """As of the last fetch; -1 before it."""
+        """Return the high watermark as of the last fetch; -1 before it."""
         return self._states[topic_partition].high_watermark
 
     def last_stable_offset(self, topic_partition: TopicPartition) -> int:
-        """As of the last fetch; -1 before it, and from brokers before 0.11."""
+        """Return the last stable offset as of the last fetch; -1 before it, and from brokers before
+        0.11."""
         return self._states[topic_partition].last_stable_offset
 
     def seek(self, topic_partition: TopicPartition, offset: int, epoch: int = NO_EPOCH) -> None:
-        """Go on from ``offset``; drops what is buffered."""
+        """Continue at ``offset``, and drop the buffer."""
         self._move(topic_partition, Place(offset, epoch), None)
 
     def reset(self, topic_partition: TopicPartition, timestamp: int) -> None:
-        """Go on from where ``timestamp`` is: EARLIEST, LATEST, or milliseconds since 1970."""
+        """Continue at the offset of ``timestamp``: EARLIEST, LATEST, or milliseconds since 1970."""
         self._move(topic_partition, None, timestamp)
 
     def pause(self, topic_partition: TopicPartition) -> None:
         state = self._states[topic_partition]
         place = self.place(topic_partition)
-        if place != state.place:  # unread records wait, too: they are fetched again
+        if place != state.place:  # unread records are fetched again
             self._move(topic_partition, place, None)
         state.paused = True
 
@@ -131,19 +133,20 @@ class Positions:
     # -- looking positions up
 
     def to_initialize(self) -> list[TopicPartition]:
-        """The partitions whose committed offsets are to be fetched."""
+        """Return the partitions whose committed offsets are to be fetched."""
         return [tp for tp, state in self._states.items() if state.committed_wanted]
 
     def initialize(
         self, topic_partition: TopicPartition, found: Place | None, reset_timestamp: int | None
     ) -> None:
-        """The response to ``to_initialize``; None: nothing is committed. A late one is ignored."""
+        """Set a committed position; None: nothing is committed. Ignored if it is no longer
+        wanted."""
         state = self._states.get(topic_partition)
         if state is not None and state.committed_wanted:
             self._move(topic_partition, found, reset_timestamp if found is None else None)
 
     def to_reset(self) -> dict[TopicPartition, int]:
-        """The partitions whose position has to be looked up, with the timestamp to look for."""
+        """Return the partitions whose positions are to be looked up, with their timestamps."""
         return {
             tp: state.reset_timestamp
             for tp, state in self._states.items()
@@ -151,7 +154,8 @@ class Positions:
         }
 
     def resolve(self, found: Mapping[TopicPartition, tuple[int, int]]) -> None:
-        """Answers to ``to_reset``, as (timestamp asked, offset). Late ones are ignored."""
+        """Set positions that were looked up, as (timestamp, offset). Those no longer wanted are
+        ignored."""
         for tp, (timestamp, offset) in found.items():
             state = self._states.get(tp)
             if state is not None and state.reset_timestamp == timestamp:
@@ -160,7 +164,7 @@ class Positions:
     # -- new leaders
 
     def note_leader_epoch(self, topic_partition: TopicPartition, epoch: int) -> None:
-        """Metadata said so. With a newer leader than before, the place is in doubt."""
+        """Note a leader epoch of the metadata. After a newer one the place has to be validated."""
         state = self._states.get(topic_partition)
         if state is None or epoch <= state.leader_epoch or state.fetch_place is None:
             return
@@ -175,10 +179,12 @@ class Positions:
         }
 
     def validated(self, topic_partition: TopicPartition, doubt: Doubt, end: Place | None) -> int:
-        """A leader said where the epoch of the place ends in its log (None: it does not know).
+        """Process where the epoch of a place ends in the leader's log (None: the leader does not
+        know the epoch).
 
-        Returns by how many records the log is shorter than what was read of it: 0 is well. What is
-        buffered beyond goes; what was handed out beyond is the caller's to tell. Late responses: 0.
+        Returns by how many records the log is shorter than what the application has got of it,
+        which the caller reports. Buffered records beyond the end are dropped. Returns 0 for a
+        result that is no longer wanted.
         """
         state = self._states.get(topic_partition)
         if state is None or (state.fetch_place, state.leader_epoch) != doubt:
@@ -193,7 +199,7 @@ class Positions:
         return max(0, lost)
 
     def unvalidated(self, topic_partition: TopicPartition) -> None:
-        """The brokers cannot say: go on without."""
+        """Continue without validation: the broker is too old."""
         state = self._states.get(topic_partition)
         if state is not None:
             state.doubted = False
@@ -201,8 +207,8 @@ class Positions:
     # -- fetching
 
     def fetchable(self) -> dict[TopicPartition, int]:
-        """What to fetch from where: place known and not in doubt, room for more of it, neither
-        paused nor asked for."""
+        """Return the partitions to fetch, with their offsets: those with a known and validated
+        place and room in the buffer, neither paused nor being fetched."""
         most = self._max_buffered_bytes
         if self.buffered_bytes >= most and self.buffered_bytes - self._paused_bytes() >= most:
             return {}
@@ -226,13 +232,13 @@ class Positions:
         self._states[topic_partition].fetching = True
 
     def fetch_done(self, topic_partition: TopicPartition) -> None:
-        """The fetch is over, whatever came of it."""
+        """Note that a fetch has ended, successfully or not."""
         state = self._states.get(topic_partition)
         if state is not None:
             state.fetching = False
 
     def is_at(self, topic_partition: TopicPartition, offset: int) -> bool:
-        """Whether an response to a fetch from ``offset`` still matters."""
+        """Whether the response to a fetch from ``offset`` is still wanted."""
         state = self._states.get(topic_partition)
         return (
             state is not None
@@ -242,7 +248,7 @@ class Positions:
         )
 
     def fetch_place(self, topic_partition: TopicPartition) -> Place:
-        """Where the next chunk begins. Only where ``is_at`` or ``fetchable`` has said yes."""
+        """Return where the next chunk begins, of a partition that ``is_at`` or in ``fetchable``."""
         place = self._states[topic_partition].fetch_place
         assert place is not None
         return place
@@ -254,26 +260,26 @@ class Positions:
         high_watermark: int,
         last_stable_offset: int = -1,
     ) -> None:
-        """Take in a chunk that begins at the fetch place; see ``is_at``."""
+        """Buffer a chunk that begins at the fetch place; see ``is_at``."""
         state = self._states[topic_partition]
         state.high_watermark = high_watermark
         state.last_stable_offset = last_stable_offset
         state.fetch_place = chunk.end
-        if chunk.is_used_up:  # nothing came: its end is its start
+        if chunk.is_used_up:  # it is empty: its end is its start
             return
         if not state.chunks:
             self._arrived.append(topic_partition)
         state.chunks.append(chunk)
         self.buffered_bytes += chunk.size_bytes
-        # To the end: others come first in the next request, which is cut at max_bytes.
+        # Move it to the end: others come first in the next request, which max_bytes may cut short.
         self._states[topic_partition] = self._states.pop(topic_partition)
 
-    # -- handing out
+    # -- returning records
 
     def take(self, max_records: int) -> list[ConsumerRecord]:
-        """Hand out records, partition by partition in the order of their arrival.
+        """Return records, partition by partition in the order of their arrival.
 
-        Raises KafkaError for bytes that cannot be read, when nothing comes before them: the place
+        Raises KafkaError for records that cannot be decoded, when none are before them: the place
         stays, and a seek passes them.
         """
         taken: list[ConsumerRecord] = []
@@ -292,7 +298,7 @@ class Positions:
                 except KafkaError:
                     if taken:
                         break
-                    self._drop_chunks(tp, state)  # fetched again, and told again
+                    self._drop_chunks(tp, state)  # fetched again, and raised again
                     raise
                 if not state.chunks:
                     self._arrived.popleft()
@@ -324,7 +330,7 @@ class Positions:
         state.reset_timestamp = timestamp
         state.doubted = False
         if place is not None and place.epoch != NO_EPOCH:
-            state.leader_epoch = NO_EPOCH  # look once more, whoever leads
+            state.leader_epoch = NO_EPOCH  # validate again, with any leader
 
     def _drop_chunks(self, topic_partition: TopicPartition, state: _State) -> None:
         if state.chunks:

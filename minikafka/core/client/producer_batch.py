@@ -1,4 +1,4 @@
-"""Records of one partition that travel together, encoded as they come."""
+"""A batch of records of one partition, encoded record by record."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NULL: Final = b"\x01"
 
 
 def record_size_bytes(record: PendingRecord) -> int:
-    """An upper bound of what a record takes in a batch, uncompressed."""
+    """Return an upper bound of a record's size in a batch, uncompressed."""
     _, key, value, headers = record
     size = RECORD_OVERHEAD_BYTES
     if key is not None:
@@ -42,7 +42,8 @@ def record_size_bytes(record: PendingRecord) -> int:
 
 
 class ProducerBatch(Generic[Token]):
-    """One token per record, the caller's own. ``size_bytes`` is by upper bounds, uncompressed.
+    """``tokens`` holds the caller's token of each record. ``size_bytes`` is an upper bound,
+    uncompressed.
 
     ``stamp`` is the producer id, epoch and sequence it was last sent with; ``in_doubt`` means that
     a broker may have written it under that stamp though no response says so.
@@ -67,7 +68,7 @@ class ProducerBatch(Generic[Token]):
     def __init__(self, topic_partition: TopicPartition, created_ms: int) -> None:
         self.topic_partition = topic_partition
         self.created_ms = created_ms
-        self.not_before_ms = created_ms  # moved on by a retry's backoff
+        self.not_before_ms = created_ms  # a retry's backoff moves it on
         self.attempts = 0
         self.serial = 0  # the order of the batches of an accumulator
         self.in_doubt = False
@@ -98,7 +99,7 @@ class ProducerBatch(Generic[Token]):
     def build(
         self, compression: Compression, level: int | None = None, transactional: bool = False
     ) -> bytes:
-        """The record batch, with the stamp if there is one."""
+        """Encode the batch, with the stamp if there is one."""
         stamp = self.stamp or Stamp()
         return assemble_batch(
             compress(compression, self.body, level),
@@ -121,7 +122,7 @@ class ProducerBatch(Generic[Token]):
 
 
 def _plain_record(offset: bytes, timestamp: bytes, key: bytes | None, value: bytes | None) -> bytes:
-    """A record without headers; ``offset`` and ``timestamp`` are its deltas as varints."""
+    """Encode a record without headers; ``offset`` and ``timestamp`` are its deltas as varints."""
     if key is None:
         key_part = _NULL
     else:

@@ -1,4 +1,4 @@
-"""Who owned which partition: what members claim, made consistent."""
+"""The previous owners of partitions, from what members claim."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from minikafka.core.client.assignors.model import (
 )
 from minikafka.core.client.offsets import NO_GENERATION
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.kernel.grouping import grouped
 from minikafka.protocol.buffer import DecodeError
 from minikafka.protocol.codec import decode, encode
 from minikafka.protocol.messages.consumer_protocol import ConsumerTopicPartitions
@@ -20,7 +19,7 @@ from minikafka.protocol.messages.sticky_user_data import CooperativeStickyUserDa
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What one member says it held, and as of which generation."""
+    """What one member claims to have owned, and in which generation."""
 
     partitions: tuple[TopicPartition, ...] = ()
     generation: int = NO_GENERATION
@@ -28,26 +27,28 @@ class Memory:
 
 @dataclass(slots=True)
 class Claims:
-    """``owner``: whose claim counts. ``disputed``: claimed by several in the same generation, so
-    nobody's. ``previous``: who had it in the generation before the owner's."""
+    """``owner``: the member whose claim is valid. ``disputed``: partitions that several members
+    claim in the same generation. ``previous``: the owner in the generation before."""
 
     owner: dict[TopicPartition, str] = field(default_factory=dict)
     disputed: set[TopicPartition] = field(default_factory=set)
     previous: dict[TopicPartition, str] = field(default_factory=dict)
 
     def owned_by(self) -> dict[str, list[TopicPartition]]:
-        return grouped((member, tp) for tp, member in sorted(self.owner.items()))
+        owned: dict[str, list[TopicPartition]] = {}
+        for tp, member in sorted(self.owner.items()):
+            owned.setdefault(member, []).append(tp)
+        return owned
 
 
 def settle_claims(memories: Mapping[str, Memory], counts: PartitionCounts) -> Claims:
-    """The highest generation wins, for each partition that still exists. Two claims of one
-    generation cannot both be true: neither counts (KAFKA-12984)."""
-    claimed = grouped(
-        (tp, (memory.generation, member))
-        for member, memory in sorted(memories.items())
-        for tp in memory.partitions
-        if tp.partition < counts.get(tp.topic, 0)
-    )
+    """Find the owner of each partition that still exists: the claim of the highest generation is
+    valid. Of two claims in one generation neither is (KAFKA-12984)."""
+    claimed: dict[TopicPartition, list[tuple[int, str]]] = {}
+    for member, memory in sorted(memories.items()):
+        for tp in memory.partitions:
+            if tp.partition < counts.get(tp.topic, 0):
+                claimed.setdefault(tp, []).append((memory.generation, member))
     claims = Claims()
     for tp, found in claimed.items():
         found.sort(key=lambda claim: -claim[0])
@@ -67,7 +68,10 @@ def sticky_user_data(assigned: Iterable[TopicPartition] | None, generation: int)
     """As Kafka's ``StickyAssignor`` writes it; nothing before the first assignment."""
     if assigned is None:
         return None
-    rows = [ConsumerTopicPartitions(*of_topic) for of_topic in grouped(sorted(assigned)).items()]
+    by_topic: dict[str, list[int]] = {}
+    for topic, partition in sorted(assigned):
+        by_topic.setdefault(topic, []).append(partition)
+    rows = [ConsumerTopicPartitions(topic, numbers) for topic, numbers in by_topic.items()]
     return encode(StickyUserData(rows, generation), 1)
 
 

@@ -1,4 +1,4 @@
-"""What an assignor is given and gives: subscriptions in, partitions per member out."""
+"""The types of assignors: subscriptions in, partitions of each member out."""
 
 from __future__ import annotations
 
