@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import TypeVar
 
 from minikafka.client.session import ClusterSession
 from minikafka.core.client.calls import Call, raise_for
+from minikafka.core.config_resources import AlterOperation, ConfigSource, ResourceType
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.messages.alter_configs import (
     AlterableConfig,
@@ -38,35 +38,6 @@ _NOT_ABOUT_THE_RESOURCE = (
     ErrorCode.NETWORK_EXCEPTION,
 )
 CLUSTER_DEFAULT = ""  # the name that stands for all brokers
-
-
-class ResourceType(IntEnum):
-    """Kafka's ``ConfigResource.Type``."""
-
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-
-
-class ConfigSource(IntEnum):
-    """The source of a value."""
-
-    UNKNOWN = 0
-    DYNAMIC_TOPIC_CONFIG = 1
-    DYNAMIC_BROKER_CONFIG = 2
-    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
-    STATIC_BROKER_CONFIG = 4
-    DEFAULT_CONFIG = 5
-    DYNAMIC_BROKER_LOGGER_CONFIG = 6
-
-
-class AlterOperation(IntEnum):
-    """Kafka's ``AlterConfigOp.OpType``."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
 
 
 @dataclass(frozen=True, slots=True)

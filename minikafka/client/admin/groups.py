@@ -13,7 +13,6 @@ from minikafka.core.client.calls import (
     Call,
     CoordinatorCall,
     error_of,
-    numbers_by_topic,
     raise_for,
     raise_gravest,
 )
@@ -28,6 +27,7 @@ from minikafka.core.client.group_calls import (
 from minikafka.core.client.offsets import GroupMetadata, OffsetAndMetadata
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import KafkaError
+from minikafka.kernel.grouping import grouped
 from minikafka.protocol.codec import DecodeError, decode
 from minikafka.protocol.messages.consumer_protocol import (
     PROTOCOL_TYPE,
@@ -174,7 +174,7 @@ class GroupAdmin:
 
         topics = [
             OffsetDeleteRequestTopic(topic, [OffsetDeleteRequestPartition(n) for n in numbers])
-            for topic, numbers in numbers_by_topic(partitions).items()
+            for topic, numbers in grouped(partitions).items()
         ]
         request = OffsetDeleteRequest(group_id, topics)
         call = CoordinatorCall(request, read, coordinator=group_key(group_id))

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 
 from minikafka.client.admin.broker_calls import call_broker
 from minikafka.client.session import ClusterSession
-from minikafka.core.client.calls import Call, error_of, numbers_by_topic, raise_for
+from minikafka.core.client.calls import Call, error_of, raise_for
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.grouping import grouped
 from minikafka.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
@@ -82,16 +83,14 @@ async def alter_replica_log_dirs(
 ) -> dict[TopicPartition, KafkaError | None]:
     """Move replicas to other log directories. The outcome is None for replicas whose move has
     begun, or that are there already. Raises KafkaError."""
-    by_path: dict[str, list[TopicPartition]] = {}
-    for replica, path in paths.items():
-        by_path.setdefault(path, []).append(replica)
+    by_path = grouped((path, replica) for replica, path in paths.items())
     request = AlterReplicaLogDirsRequest(
         dirs=[
             AlterReplicaLogDir(
                 path,
                 [
                     AlterReplicaLogDirTopic(topic, numbers)
-                    for topic, numbers in numbers_by_topic(replicas).items()
+                    for topic, numbers in grouped(replicas).items()
                 ],
             )
             for path, replicas in by_path.items()

@@ -7,9 +7,10 @@ from typing import TypeAlias
 
 from minikafka.client.admin.broker_calls import server_timeout_ms
 from minikafka.client.session import ClusterSession
-from minikafka.core.client.calls import error_of, numbers_by_topic, raise_for, rows_by_topic
+from minikafka.core.client.calls import error_of, raise_for
 from minikafka.kernel.cluster import ElectionType, ReplicaAssignment, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.grouping import grouped
 from minikafka.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -42,9 +43,7 @@ class PlacementAdmin:
         deadline_ms = self.session.deadline_ms(timeout_ms)
         topics = None
         if partitions is not None:
-            topics = [
-                ElectLeadersTopic(t, numbers) for t, numbers in numbers_by_topic(partitions).items()
-            ]
+            topics = [ElectLeadersTopic(t, numbers) for t, numbers in grouped(partitions).items()]
 
         async def attempt() -> PlacementOutcomes:
             request = ElectLeadersRequest(
@@ -76,8 +75,8 @@ class PlacementAdmin:
         reassignment. The outcome None means that it has begun; ``list_partition_reassignments``
         shows when it is done."""
         deadline_ms = self.session.deadline_ms(timeout_ms)
-        rows = rows_by_topic(
-            (tp, ReassignablePartition(tp.partition, None if to is None else list(to)))
+        rows = grouped(
+            (tp.topic, ReassignablePartition(tp.partition, None if to is None else list(to)))
             for tp, to in targets.items()
         )
         topics = [ReassignableTopic(name, partitions) for name, partitions in rows.items()]
@@ -111,8 +110,7 @@ class PlacementAdmin:
         topics = None
         if partitions is not None:
             topics = [
-                ListReassignmentsTopic(t, numbers)
-                for t, numbers in numbers_by_topic(partitions).items()
+                ListReassignmentsTopic(t, numbers) for t, numbers in grouped(partitions).items()
             ]
 
         async def attempt() -> dict[TopicPartition, ReplicaAssignment]:

@@ -8,10 +8,11 @@ from typing import Final, TypeAlias
 
 from minikafka.client.admin.broker_calls import server_timeout_ms
 from minikafka.client.session import ClusterSession
-from minikafka.core.client.calls import Call, error_of, rows_by_topic
+from minikafka.core.client.calls import Call, error_of
 from minikafka.core.client.cluster_view import group_by_leader, metadata_request, topic_view
 from minikafka.kernel.cluster import NO_LEADER, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.grouping import grouped
 from minikafka.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -110,8 +111,8 @@ async def _delete_once(
                 outcomes[tp] = row.low_watermark if error is None else error
         return outcomes
 
-    topics = rows_by_topic(
-        (tp, DeleteRecordsPartition(tp.partition, offset)) for tp, offset in offsets.items()
+    topics = grouped(
+        (tp.topic, DeleteRecordsPartition(tp.partition, offset)) for tp, offset in offsets.items()
     )
     request = DeleteRecordsRequest(
         topics=[DeleteRecordsTopic(name, rows) for name, rows in topics.items()],

@@ -10,6 +10,7 @@ from minikafka.core.client.fetched import Place
 from minikafka.core.client.positions import Doubt, Positions
 from minikafka.kernel.cluster import CONSUMER_REPLICA_ID, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
+from minikafka.kernel.grouping import grouped
 from minikafka.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -72,10 +73,10 @@ class TruncationCheck:
 
     async def _check(self, leader: int, asked: Mapping[TopicPartition, Doubt]) -> int:
         """Send one request, and return how many partitions have a final result."""
-        topics: dict[str, list[OffsetForLeaderPartition]] = {}
-        for tp, doubt in asked.items():
-            row = OffsetForLeaderPartition(tp.partition, doubt.leader_epoch, doubt.place.epoch)
-            topics.setdefault(tp.topic, []).append(row)
+        topics = grouped(
+            (topic, OffsetForLeaderPartition(index, doubt.leader_epoch, doubt.place.epoch))
+            for (topic, index), doubt in asked.items()
+        )
         request = OffsetForLeaderEpochRequest(
             CONSUMER_REPLICA_ID, [OffsetForLeaderTopic(name, rows) for name, rows in topics.items()]
         )

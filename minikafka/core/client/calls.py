@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.schema import Message
 
@@ -88,16 +87,3 @@ def raise_gravest(errors: Iterable[KafkaError | None]) -> None:
     found = [error for error in errors if error is not None]
     if found:
         raise next((error for error in found if not error.code.retriable), found[0])
-
-
-def rows_by_topic(rows: Iterable[tuple[TopicPartition, V]]) -> dict[str, list[V]]:
-    """Group rows of a request by their topics, in the order in which topics come first."""
-    topics: dict[str, list[V]] = {}
-    for topic_partition, row in rows:
-        topics.setdefault(topic_partition.topic, []).append(row)
-    return topics
-
-
-def numbers_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Group partition numbers by their topics."""
-    return rows_by_topic((tp, tp.partition) for tp in partitions)

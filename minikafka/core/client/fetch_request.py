@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from minikafka.core.client.calls import rows_by_topic
 from minikafka.kernel.cluster import CONSUMER_REPLICA_ID, TopicPartition
 from minikafka.kernel.errors import ErrorCode
+from minikafka.kernel.grouping import grouped
 from minikafka.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -44,9 +44,9 @@ def fetch_request(
     limits: FetchLimits, positions: Iterable[tuple[TopicPartition, FetchPosition]]
 ) -> FetchRequest:
     """Build a request without a fetch session."""
-    topics = rows_by_topic(
+    topics = grouped(
         (
-            tp,
+            tp.topic,
             FetchPartition(
                 partition=tp.partition,
                 current_leader_epoch=position.current_leader_epoch,

@@ -10,15 +10,14 @@ from minikafka.core.client.calls import (
     CoordinatorKey,
     CoordinatorType,
     error_of,
-    numbers_by_topic,
     raise_for,
     raise_gravest,
-    rows_by_topic,
 )
 from minikafka.core.client.errors import COORDINATOR_ERRORS
 from minikafka.core.client.offsets import GroupMetadata, OffsetAndMetadata
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import KafkaError
+from minikafka.kernel.grouping import grouped
 from minikafka.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -61,7 +60,7 @@ def offset_commit(
 
     rows = (
         (
-            tp,
+            tp.topic,
             OffsetCommitRequestPartition(
                 tp.partition, at.offset, at.leader_epoch, committed_metadata=at.metadata
             ),
@@ -73,9 +72,7 @@ def offset_commit(
         generation_id_or_member_epoch=group.generation,
         member_id=group.member_id,
         group_instance_id=group.group_instance_id,
-        topics=[
-            OffsetCommitRequestTopic(name, found) for name, found in rows_by_topic(rows).items()
-        ],
+        topics=[OffsetCommitRequestTopic(name, found) for name, found in grouped(rows).items()],
     )
     return CoordinatorCall(request, read, coordinator=group_key(group.group_id))
 
@@ -107,7 +104,7 @@ def offset_fetch(
 
     topics = None
     if partitions is not None:
-        by_topic = numbers_by_topic(sorted(partitions))
+        by_topic = grouped(sorted(partitions))
         topics = [OffsetFetchRequestTopic(name, numbers) for name, numbers in by_topic.items()]
     request = OffsetFetchRequest(group_id, topics, require_stable=require_stable)
     return CoordinatorCall(request, read, _ONE_GROUP_VERSION, coordinator=group_key(group_id))

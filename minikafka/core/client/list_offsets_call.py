@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from minikafka.core.client.calls import Call, error_of, rows_by_topic
+from minikafka.core.client.calls import Call, error_of
 from minikafka.core.client.cluster_view import ClusterView
 from minikafka.core.client.offsets import OffsetAndTimestamp
 from minikafka.kernel.cluster import CONSUMER_REPLICA_ID, NO_EPOCH, TopicPartition
 from minikafka.kernel.errors import KafkaError
+from minikafka.kernel.grouping import grouped
 from minikafka.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -50,8 +51,8 @@ def list_offsets(
         known = view.partition(tp)
         return NO_EPOCH if known is None else known.leader_epoch
 
-    topics = rows_by_topic(
-        (tp, ListOffsetsPartition(tp.partition, epoch(tp), timestamp))
+    topics = grouped(
+        (tp.topic, ListOffsetsPartition(tp.partition, epoch(tp), timestamp))
         for tp, timestamp in timestamps.items()
     )
     request = ListOffsetsRequest(

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeAlias
 
-from minikafka.core.client.calls import Call, rows_by_topic
+from minikafka.core.client.calls import Call
 from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.grouping import grouped
 from minikafka.protocol.buffer import Buffer
 from minikafka.protocol.messages.produce import (
     PartitionProduceData,
@@ -30,7 +31,7 @@ def produce(
 
     With ``acks`` 0 there is no response.
     """
-    topics = rows_by_topic((tp, PartitionProduceData(tp.partition, data)) for tp, data in batches)
+    topics = grouped((tp.topic, PartitionProduceData(tp.partition, data)) for tp, data in batches)
     request = ProduceRequest(
         transactional_id=transactional_id,
         acks=acks,

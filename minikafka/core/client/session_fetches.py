@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from minikafka.core.client.calls import numbers_by_topic, raise_for
+from minikafka.core.client.calls import raise_for
 from minikafka.core.client.cluster_view import ClusterView
 from minikafka.core.client.fetch_request import (
     FetchLimits,
@@ -16,6 +16,7 @@ from minikafka.core.client.fetch_session import FetchSessionHandler
 from minikafka.core.replication.fetch_session import PartitionKey
 from minikafka.kernel.cluster import NO_EPOCH, TopicPartition
 from minikafka.kernel.errors import ErrorCode
+from minikafka.kernel.grouping import grouped
 from minikafka.protocol.messages.fetch import (
     FetchRequest,
     FetchResponse,
@@ -53,7 +54,7 @@ class SessionFetches:
             ((TopicPartition(str(name), n), at) for (name, n), at in fetch.named.items()),
         )
         request.session_id, request.session_epoch = fetch.session_id, fetch.session_epoch
-        forgotten = numbers_by_topic(TopicPartition(str(name), n) for name, n in fetch.forgotten)
+        forgotten = grouped((str(name), n) for name, n in fetch.forgotten)
         request.forgotten_topics_data = [
             ForgottenTopic(name, partitions=numbers) for name, numbers in forgotten.items()
         ]

@@ -11,13 +11,12 @@ from minikafka.core.client.calls import (
     CoordinatorKey,
     CoordinatorType,
     error_of,
-    numbers_by_topic,
     raise_for,
     raise_gravest,
-    rows_by_topic,
 )
 from minikafka.core.client.offsets import GroupMetadata, OffsetAndMetadata
 from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.grouping import grouped
 from minikafka.protocol.messages.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
@@ -110,7 +109,7 @@ def add_partitions_to_txn(
         v3_and_below_producer_epoch=producer.epoch,
         v3_and_below_topics=[
             AddPartitionsToTxnTopic(name, numbers)
-            for name, numbers in numbers_by_topic(sorted(partitions)).items()
+            for name, numbers in grouped(sorted(partitions)).items()
         ],
     )
     key = _transaction(producer.transactional_id)
@@ -143,7 +142,10 @@ def txn_offset_commit(
         )
 
     rows = (
-        (tp, TxnOffsetCommitRequestPartition(tp.partition, at.offset, at.leader_epoch, at.metadata))
+        (
+            tp.topic,
+            TxnOffsetCommitRequestPartition(tp.partition, at.offset, at.leader_epoch, at.metadata),
+        )
         for tp, at in sorted(offsets.items())
     )
     request = TxnOffsetCommitRequest(
@@ -154,7 +156,7 @@ def txn_offset_commit(
         group.generation,
         group.member_id,
         group.group_instance_id,
-        [TxnOffsetCommitRequestTopic(name, found) for name, found in rows_by_topic(rows).items()],
+        [TxnOffsetCommitRequestTopic(name, found) for name, found in grouped(rows).items()],
     )
     key = CoordinatorKey(CoordinatorType.GROUP, group.group_id)
     return CoordinatorCall(request, read, _BEFORE_KIP_890, coordinator=key)

@@ -1,26 +1,27 @@
-"""How far each flow of a pipeline is: from its checkpoints, and from the brokers it reads."""
+"""The status of a pipeline's flows: offsets from checkpoints, end offsets and lag from brokers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import NamedTuple
 
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.spark.client_options import client_options
 from minikafka.spark.cluster import Cluster
-from minikafka.spark.pipeline.checkpoints import Checkpoint, find_checkpoints
+from minikafka.spark.pipeline.checkpoints import Checkpoint
 from minikafka.spark.read.offsets import LATEST, Offsets
 
 
 class FlowStatus(NamedTuple):
-    """Of one partition that a flow reads; of a flow that reads no topic, without the last five.
+    """One row of the status: a flow and a partition that it reads.
 
-    ``batch``: the last that is done, -1 before any. ``planned``: one that was begun after it, and
-    is under way or will be repeated. ``next``: offset to read; ``end``: of the log, None if it was
-    not asked for or the topic is gone."""
+    A flow that reads no topic has one row, in which ``topic`` and the fields after it are None.
+    ``batch`` is the number of the last completed batch, -1 before the first. ``planned`` is the
+    number of a batch that was started and not completed, and is running or will be repeated.
+    ``at`` is when ``batch`` was started. ``next`` is the next offset to read. ``end`` is the end
+    offset of the partition, None if it is not known."""
 
     flow: str
     target: str
@@ -34,23 +35,14 @@ class FlowStatus(NamedTuple):
     lag: int | None = None
 
 
-def pipeline_status(storage: Path, bootstrap_servers: str | None) -> list[FlowStatus]:
-    """Needs no Spark. Raises KafkaError for brokers that do not answer; OSError, ValueError."""
-    checkpoints = list(find_checkpoints(storage))
-    ends: Offsets = {}
-    if bootstrap_servers:
-        read = {each for point in checkpoints for source in point.sources for each in source}
-        ends = _end_offsets(bootstrap_servers, read)
-    return [row for point in checkpoints for row in status_of(point, ends)]
-
-
-def status_of(point: Checkpoint, ends: Offsets) -> Iterable[FlowStatus]:
-    planned = point.planned if point.planned > point.batch else None
-    at = None if point.at_ms is None else _text(point.at_ms)
-    flow = FlowStatus(point.flow, point.target, point.batch, planned, at)
-    if not any(point.sources):
+def flow_statuses(checkpoint: Checkpoint, ends: Offsets) -> Iterator[FlowStatus]:
+    """Yield the rows of one flow. A partition without an entry in ``ends`` has no lag."""
+    planned = checkpoint.planned if checkpoint.planned > checkpoint.batch else None
+    at = None if checkpoint.at_ms is None else _iso_time(checkpoint.at_ms)
+    flow = FlowStatus(checkpoint.flow, checkpoint.target, checkpoint.batch, planned, at)
+    if not any(checkpoint.sources):
         yield flow
-    for source in point.sources:
+    for source in checkpoint.sources:
         for each, offset in source.items():
             end = ends.get(each)
             lag = None if end is None else max(0, end - offset)
@@ -59,26 +51,25 @@ def status_of(point: Checkpoint, ends: Offsets) -> Iterable[FlowStatus]:
             )
 
 
-def _end_offsets(bootstrap_servers: str, partitions: Iterable[TopicPartition]) -> Offsets:
-    """Of those that are there."""
+def end_offsets(bootstrap_servers: str, checkpoints: Iterable[Checkpoint]) -> Offsets:
+    """Fetch the end offsets of all partitions that the flows read and that exist.
+
+    Raises KafkaError if the brokers cannot be reached or return an error."""
+    read = sorted({each for point in checkpoints for source in point.sources for each in source})
+    topics = sorted({each.topic for each in read})
     options = client_options({"kafka.bootstrap.servers": bootstrap_servers})
-    ends: Offsets = {}
     with Cluster(options) as cluster:
-        topics = sorted({each.topic for each in partitions})
         missing = cluster.retrying(lambda: cluster.describe(topics), "topics") if topics else {}
         for name, code in missing.items():
             if code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise KafkaError(code, f"topic {name}")
-        there = [
-            each
-            for each in sorted(partitions)
-            if each.topic in cluster.topics
-            and each.partition in cluster.topics[each.topic].partitions
-        ]
-        if there:
-            ends = cluster.list_offsets(dict.fromkeys(there, LATEST))
-    return ends
+        existing = [each for each in read if _exists(each, cluster)]
+        return cluster.list_offsets(dict.fromkeys(existing, LATEST)) if existing else {}
 
 
-def _text(at_ms: int) -> str:
+def _exists(each: TopicPartition, cluster: Cluster) -> bool:
+    return each.topic in cluster.topics and each.partition in cluster.topics[each.topic].partitions
+
+
+def _iso_time(at_ms: int) -> str:
     return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="seconds")

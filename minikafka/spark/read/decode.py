@@ -16,7 +16,8 @@ from minikafka.protocol.records.batch import (
     crc_is_valid,
     iterate_batches,
 )
-from minikafka.protocol.records.compression import Compression, decompress
+from minikafka.protocol.records.compression import Compression
+from minikafka.protocol.records.record_layout import RECORD, Kind
 from minikafka.spark.read.columns import binary_column, headers_column
 from minikafka.spark.varints import Bytes, Ints, decode_varints
 
@@ -169,7 +170,7 @@ def decode_batches(batches: Sequence[RecordBatch]) -> Iterator[Records]:
 
 def _payload(batch: RecordBatch) -> Buffer:
     codec = batch.compression
-    return batch.payload() if codec is Compression.NONE else decompress(codec, batch.payload())
+    return batch.payload() if codec is Compression.NONE else batch.plain_records()
 
 
 def _decode(batches: Sequence[RecordBatch], plain: Sequence[Buffer]) -> Records:
@@ -194,19 +195,27 @@ def _decode_fields(
     def of_batch(values: Iterable[int]) -> Ints:
         return np.repeat(np.fromiter(values, np.int64, len(batches)), counts)
 
-    lengths, at = decode_varints(data, starts)
-    record_ends = at + lengths
-    timestamps, at = decode_varints(data, at + 1)  # past the attributes, of which none are in use
-    offsets, at = decode_varints(data, at)
-    key_sizes, key_starts = decode_varints(data, at)
-    value_sizes, value_starts = decode_varints(data, key_starts + np.maximum(key_sizes, 0))
-    ends = value_starts + np.maximum(value_sizes, 0)
-    if (key_sizes < -1).any() or (value_sizes < -1).any() or (ends >= record_ends).any():
-        raise CorruptRecordError(f"malformed records near offset {batches[0].base_offset}")
-    header_counts, header_starts = decode_varints(data, ends)
+    # Of each field the varints, and the positions after them; ``at`` moves from field to field.
+    found: dict[str, tuple[Ints, Ints]] = {}
+    at = record_ends = starts
+    for field in RECORD:
+        if field.kind is Kind.BYTE:
+            at = at + 1
+            continue
+        values, at = found[field.name] = decode_varints(data, at)
+        if field.kind is Kind.LENGTH:
+            record_ends = at + values
+        elif field.kind is Kind.BYTES:
+            at = at + np.maximum(values, 0)
+            if (values < -1).any() or (at >= record_ends).any():
+                raise CorruptRecordError(f"malformed records near offset {batches[0].base_offset}")
+    header_counts, header_starts = found["headers"]
     bare = header_counts == 0
     if (header_counts < 0).any() or (header_starts[bare] != record_ends[bare]).any():
         raise CorruptRecordError(f"malformed headers near offset {batches[0].base_offset}")
+    offsets, timestamps = found["offset_delta"][0], found["timestamp_delta"][0]
+    key_sizes, key_starts = found["key"]
+    value_sizes, value_starts = found["value"]
     timestamps += of_batch(batch.base_timestamp for batch in batches)
     append_time = of_batch(batch.timestamp_type_log_append for batch in batches)
     if append_time.any():
@@ -222,8 +231,9 @@ def _decode_fields(
 def _record_starts(data: bytes, position: int, end: int, batch: RecordBatch) -> Ints:
     """Return where the records of a batch begin in ``data[position:end]``.
 
-    Each record has its length in front, so they are found one after the other. Runs of records of
-    one size, which fixed-size values cause, are found in one step. Raises CorruptRecordError.
+    Each begins with its length, so this walks. It is written by hand, not compiled from ``RECORD``:
+    it reads nothing but that first field, and takes runs of records of one size, as fixed-size
+    values make them, in one step of numpy. Raises CorruptRecordError.
     """
     count = batch.record_count
     parts: list[Ints] = []

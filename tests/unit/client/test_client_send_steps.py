@@ -56,7 +56,7 @@ class Steps:
 
 @pytest.mark.mission("PAR-9")
 @jumping
-async def test_metadata_then_serializers_then_the_partitioner_then_the_buffer():
+async def test_metadata_then_serializers_then_the_partitioner_then_the_buffer() -> None:
     steps = Steps()
     async with producing(**steps.keys, linger_ms=500) as (producer, cluster):
         free = producer.metrics()["buffer-available-bytes"]
@@ -79,7 +79,7 @@ async def test_metadata_then_serializers_then_the_partitioner_then_the_buffer():
 
 @pytest.mark.mission("PAR-9", "CFG-5")
 @jumping
-async def test_nothing_is_serialized_for_a_topic_that_does_not_come():
+async def test_nothing_is_serialized_for_a_topic_that_does_not_come() -> None:
     steps = Steps()
     async with producing(**steps.keys, max_block_ms=3_000) as (producer, _):
         loop = asyncio.get_running_loop()
@@ -91,7 +91,7 @@ async def test_nothing_is_serialized_for_a_topic_that_does_not_come():
 
 @pytest.mark.mission("PAR-9", "CFG-5")
 @jumping
-async def test_metadata_and_room_in_the_buffer_share_max_block_ms():
+async def test_metadata_and_room_in_the_buffer_share_max_block_ms() -> None:
     async with producing(max_block_ms=5_000, buffer_memory=300) as (producer, cluster):
         cluster.fail(ApiKey.PRODUCE, *[ErrorCode.NOT_ENOUGH_REPLICAS] * 1_000)
         await producer.send("t", b"x" * 200, partition=0)  # the buffer is full from here on
@@ -104,7 +104,9 @@ async def test_metadata_and_room_in_the_buffer_share_max_block_ms():
 
 @pytest.mark.mission("PAR-9")
 @jumping
-async def test_the_size_is_checked_once_the_record_is_serialized_and_before_it_is_appended():
+async def test_the_size_is_checked_once_the_record_is_serialized_and_before_it_is_appended() -> (
+    None
+):
     steps = Steps()
     async with producing(**steps.keys, max_request_size=1_000) as (producer, cluster):
         free = producer.metrics()["buffer-available-bytes"]
@@ -128,7 +130,9 @@ async def test_the_size_is_checked_once_the_record_is_serialized_and_before_it_i
         ({"buffer_memory": 1_000, "max_request_size": 900}, "max.request.size 900"),
     ],
 )
-def test_a_record_larger_than_a_request_or_the_buffer_is_refused_at_once(keys: Any, bound: str):
+def test_a_record_larger_than_a_request_or_the_buffer_is_refused_at_once(
+    keys: Any, bound: str
+) -> None:
     @jumping
     async def scenario() -> None:
         async with producing(**keys) as (producer, cluster):
@@ -151,7 +155,7 @@ def test_a_record_larger_than_a_request_or_the_buffer_is_refused_at_once(keys: A
 
 @pytest.mark.mission("PAR-12")
 @jumping
-async def test_functions_are_not_called_for_nulls():
+async def test_functions_are_not_called_for_nulls() -> None:
     steps = Steps()
     async with producing(**steps.keys) as (producer, cluster):
         await producer.send_and_wait("t", None, None)
@@ -169,7 +173,7 @@ class OfTopic:
 
 @pytest.mark.mission("PAR-12")
 @jumping
-async def test_a_serializer_with_kafkas_interface_gets_the_topic():
+async def test_a_serializer_with_kafkas_interface_gets_the_topic() -> None:
     async with producing(value_serializer=OfTopic()) as (producer, cluster):
         await producer.send_and_wait("t", 5, b"bytes", partition=0)
         (record,) = cluster.partitions[TopicPartition("t", 0)].records()
@@ -198,7 +202,7 @@ async def test_a_serializer_with_kafkas_interface_is_called_for_nulls():
 
 
 @jumping
-async def test_what_a_serializer_raises_reaches_the_caller():
+async def test_what_a_serializer_raises_reaches_the_caller() -> None:
     async with producing(value_serializer=str.encode, key_serializer=len) as (producer, cluster):
         with pytest.raises(TypeError) as caught:
             await producer.send("t", 5)
@@ -211,6 +215,6 @@ async def test_what_a_serializer_raises_reaches_the_caller():
 
 
 @pytest.mark.parametrize("name", ["key_serializer", "value_serializer"])
-def test_a_serializer_is_a_function_or_has_kafkas_method(name: str):
+def test_a_serializer_is_a_function_or_has_kafkas_method(name: str) -> None:
     with pytest.raises(ValueError, match=name.replace("_", ".") + " must be a function .* not 3"):
         ProducerConfig(**{name: 3})  # type: ignore[arg-type]

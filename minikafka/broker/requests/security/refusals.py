@@ -3,8 +3,8 @@
 - DescribeAcls, CreateAcls, DeleteAcls (keys 29 to 31). As in Kafka, any broker answers them. A
   request with a code 0 (UNKNOWN) cannot be read, and its connection is closed.
 - Create-, Renew-, Expire- and DescribeDelegationToken (keys 38 to 41). A token may only be
-  requested over an authenticated connection. Kafka checks this first, so the response is the same whether or
-  not the cluster has a token secret.
+  requested over an authenticated connection. Kafka checks this first, so the response is the same
+  whether or not the cluster has a token secret.
 - SaslHandshake and SaslAuthenticate (keys 17 and 36). On a SASL listener both belong to the
   authentication of a connection and never reach a handler. Here they come too late, or over a
   PLAINTEXT listener. The connection stays open.

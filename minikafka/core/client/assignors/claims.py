@@ -11,6 +11,7 @@ from minikafka.core.client.assignors.model import (
 )
 from minikafka.core.client.offsets import NO_GENERATION
 from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.grouping import grouped
 from minikafka.protocol.buffer import DecodeError
 from minikafka.protocol.codec import decode, encode
 from minikafka.protocol.messages.consumer_protocol import ConsumerTopicPartitions
@@ -35,20 +36,18 @@ class Claims:
     previous: dict[TopicPartition, str] = field(default_factory=dict)
 
     def owned_by(self) -> dict[str, list[TopicPartition]]:
-        owned: dict[str, list[TopicPartition]] = {}
-        for tp, member in sorted(self.owner.items()):
-            owned.setdefault(member, []).append(tp)
-        return owned
+        return grouped((member, tp) for tp, member in sorted(self.owner.items()))
 
 
 def settle_claims(memories: Mapping[str, Memory], counts: PartitionCounts) -> Claims:
     """Find the owner of each partition that still exists: the claim of the highest generation is
     valid. Of two claims in one generation neither is (KAFKA-12984)."""
-    claimed: dict[TopicPartition, list[tuple[int, str]]] = {}
-    for member, memory in sorted(memories.items()):
-        for tp in memory.partitions:
-            if tp.partition < counts.get(tp.topic, 0):
-                claimed.setdefault(tp, []).append((memory.generation, member))
+    claimed = grouped(
+        (tp, (memory.generation, member))
+        for member, memory in sorted(memories.items())
+        for tp in memory.partitions
+        if tp.partition < counts.get(tp.topic, 0)
+    )
     claims = Claims()
     for tp, found in claimed.items():
         found.sort(key=lambda claim: -claim[0])
@@ -68,10 +67,7 @@ def sticky_user_data(assigned: Iterable[TopicPartition] | None, generation: int)
     """As Kafka's ``StickyAssignor`` writes it; nothing before the first assignment."""
     if assigned is None:
         return None
-    by_topic: dict[str, list[int]] = {}
-    for topic, partition in sorted(assigned):
-        by_topic.setdefault(topic, []).append(partition)
-    rows = [ConsumerTopicPartitions(topic, numbers) for topic, numbers in by_topic.items()]
+    rows = [ConsumerTopicPartitions(*of_topic) for of_topic in grouped(sorted(assigned)).items()]
     return encode(StickyUserData(rows, generation), 1)
 
 

@@ -17,7 +17,7 @@ from minikafka.cli.groups.group_reset import datetime_ms, duration_ms
 from minikafka.cli.groups.group_timeline import parse, show_timeline
 from minikafka.client import OffsetAndMetadata
 from minikafka.client.admin.groups import GroupDescription, MemberDescription, assigned
-from minikafka.coordinator.group_facts import group_facts
+from minikafka.coordinator.group_facts import all_group_facts, group_facts
 from minikafka.core.client.cluster_view import Node
 from minikafka.kernel import events
 from minikafka.kernel.cluster import TopicPartition
@@ -196,12 +196,12 @@ def test_groups_and_evictions_in_a_table() -> None:
     lab.stable("a", "b")
     lab.commit({("t", 0): 1}, group_id="other")
     lab.clock.advance(10_000)
-    shown = json.loads(json.dumps(group_facts(lab.shards, 10)))
+    shown = json.loads(json.dumps(all_group_facts(lab.coordinator, 10)))
     ((columns, rows),) = group_tables(shown)
     assert shown["num_groups"] == len(rows) == 2
     by_name = [dict(zip(columns, row, strict=True)) for row in rows]
     assert by_name[0]["last_eviction"].startswith("b: session timed out (")
     assert [(row["group"], row["offsets"]) for row in by_name] == [("g", 0), ("other", 1)]
-    alone = group_facts(lab.shards, 10, "other")
+    alone = group_facts(lab.coordinator, 10, "other")
     assert [row["group"] for row in alone["groups"]] == ["other"]
-    assert group_facts(lab.shards, 10, "nobody")["groups"] == []
+    assert group_facts(lab.coordinator, 10, "nobody")["groups"] == []

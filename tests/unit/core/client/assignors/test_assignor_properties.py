@@ -74,7 +74,7 @@ def check_balanced(wanted: Subscriptions, shares: Shares) -> None:
 @settings(max_examples=60, deadline=None)
 def test_every_partition_goes_to_one_who_wants_it(
     assignor: Assignor, counts: dict[str, int], topics: dict[str, tuple[str, ...]]
-):
+) -> None:
     wanted = wanting(topics)
     check_valid(counts, wanted, assignor.assign(counts, wanted))
 
@@ -82,7 +82,7 @@ def test_every_partition_goes_to_one_who_wants_it(
 @pytest.mark.mission("ASG-5")
 @settings(deadline=None)
 @given(counts=counts_of_topics, members=st.sets(st.sampled_from(MEMBERS), min_size=1))
-def test_round_robin_among_equals_differs_by_one(counts: dict[str, int], members: set[str]):
+def test_round_robin_among_equals_differs_by_one(counts: dict[str, int], members: set[str]) -> None:
     wanted = {member: Subscription(tuple(TOPICS)) for member in members}
     loads = [len(s) for s in ASSIGNORS["roundrobin"].assign(counts, wanted).values()]
     assert max(loads) - min(loads) <= 1
@@ -98,7 +98,7 @@ def test_round_robin_among_equals_differs_by_one(counts: dict[str, int], members
 @settings(max_examples=150, deadline=None)
 def test_sticky_is_balanced_whatever_was_before(
     counts: dict[str, int], history: list[dict[str, tuple[str, ...]]], generations: list[int]
-):
+) -> None:
     """Members come, go and change their minds; some remember an older generation."""
     held: Shares = {}
     for step, topics in enumerate(history):
@@ -117,7 +117,7 @@ def test_sticky_is_balanced_whatever_was_before(
 @given(counts=counts_of_topics, topics=memberships)
 def test_sticky_keeps_all_when_nothing_has_changed(
     counts: dict[str, int], topics: dict[str, tuple[str, ...]]
-):
+) -> None:
     first = assign_sticky(counts, wanting(topics))
     again = assign_sticky(counts, remembering(wanting(topics), first))
     assert {m: sorted(s) for m, s in again.items()} == {m: sorted(s) for m, s in first.items()}
@@ -137,7 +137,7 @@ small_claims = st.dictionaries(
 @settings(max_examples=80, deadline=None)
 def test_no_balanced_assignment_of_all_keeps_more(
     partitions: int, members: int, held: dict[int, str]
-):
+) -> None:
     """Against all assignments there are."""
     names = MEMBERS[:members]
     memories = {
@@ -163,7 +163,7 @@ def test_no_balanced_assignment_of_all_keeps_more(
 @settings(max_examples=80, deadline=None)
 def test_among_equals_the_search_finds_no_better_than_the_arithmetic(
     counts: dict[str, int], members: int, data: st.DataObject
-):
+) -> None:
     """``GeneralAssignment`` is the twin of ``assign_equals``: same loads, and no more kept."""
     names = MEMBERS[:members]
     wanted = {name: Subscription(tuple(TOPICS)) for name in names}
@@ -188,7 +188,7 @@ def test_among_equals_the_search_finds_no_better_than_the_arithmetic(
 @settings(max_examples=150, deadline=None)
 def test_what_is_assigned_moves_only_for_a_better_balance(
     counts: dict[str, int], topics: dict[str, tuple[str, ...]], data: st.DataObject
-):
+) -> None:
     """From any assignment of everything: each partition that moves brings the loads closer, by two
     in the sum of their squares at least."""
     wanted = wanting(topics)
@@ -215,7 +215,7 @@ def test_cooperative_rounds_end_and_never_overlap(
     counts: dict[str, int],
     first: dict[str, tuple[str, ...]],
     second: dict[str, tuple[str, ...]],
-):
+) -> None:
     """Nobody is given what another holds; after a few rounds all is placed, balanced."""
     held: Shares = {}
     generation = 0
@@ -242,7 +242,7 @@ def test_cooperative_rounds_end_and_never_overlap(
         check_balanced(wanted, shares)
 
 
-def test_a_large_group_is_assigned_in_no_time():
+def test_a_large_group_is_assigned_in_no_time() -> None:
     members = [f"m{number:03}" for number in range(100)]
     counts = {f"t{number}": 100 for number in range(10)}
     wanted = {m: Subscription(tuple(counts)) for m in members}
@@ -256,7 +256,7 @@ def test_a_large_group_is_assigned_in_no_time():
     assert moved == 0
 
 
-def test_movements_cancel_each_other():
+def test_movements_cancel_each_other() -> None:
     p, q = TopicPartition("t", 0), TopicPartition("t", 1)
     movements = PartitionMovements()
     movements.record(p, "a", "b")
@@ -270,7 +270,7 @@ def test_movements_cancel_each_other():
     assert not movements.is_sticky
 
 
-def test_the_first_owner_of_a_moved_partition_decides_what_goes_home():
+def test_the_first_owner_of_a_moved_partition_decides_what_goes_home() -> None:
     """Moved on from c by way of b to a, p would change places with q."""
     p, q, r = (TopicPartition("t", number) for number in range(3))
     movements = PartitionMovements()
@@ -281,7 +281,7 @@ def test_the_first_owner_of_a_moved_partition_decides_what_goes_home():
     assert movements.best_to_move(p, "b", "a") == q
 
 
-def test_one_of_two_that_went_the_same_way_may_move_on():
+def test_one_of_two_that_went_the_same_way_may_move_on() -> None:
     p, q, r = (TopicPartition("t", number) for number in range(3))
     movements = PartitionMovements()
     movements.record(p, "a", "b")
@@ -290,7 +290,7 @@ def test_one_of_two_that_went_the_same_way_may_move_on():
     assert movements.best_to_move(r, "b", "a") == q
 
 
-def test_partitions_that_are_home_again_or_went_on_have_changed_no_places():
+def test_partitions_that_are_home_again_or_went_on_have_changed_no_places() -> None:
     p, q = TopicPartition("t", 0), TopicPartition("t", 1)
     movements = PartitionMovements()
     movements.record(p, "a", "b")
