@@ -176,10 +176,9 @@ class TransactionShard(CoordinatorShard[TransactionStored, TransactionAppendPurp
     ) -> TransactionResult[None]:
         """Add partitions to the transaction. The first ones begin it."""
         result: TransactionResult[None] = CoordinatorResult(None)
-        transaction = self.transactions.get(transactional_id)
-        error = _refusal(transaction, producer)
-        if error is not None or transaction is None:
-            result.reply(respond, error or ErrorCode.NONE)
+        transaction = self._transaction_of(transactional_id, producer)
+        if isinstance(transaction, ErrorCode):
+            result.reply(respond, transaction)
             return result
         facts = transaction.facts
         if transaction.pending is not None or facts.state.is_prepared:
@@ -200,10 +199,9 @@ class TransactionShard(CoordinatorShard[TransactionStored, TransactionAppendPurp
         """Whether the open transaction has these partitions (KIP-890). An append to another one
         would begin a transaction there that is never ended. A pending record does not matter: the
         append itself checks whether a marker was written in between."""
-        transaction = self.transactions.get(transactional_id)
-        error = _refusal(transaction, producer)
-        if error is not None or transaction is None:
-            return dict.fromkeys(partitions, error or ErrorCode.NONE)
+        transaction = self._transaction_of(transactional_id, producer)
+        if isinstance(transaction, ErrorCode):
+            return dict.fromkeys(partitions, transaction)
         if transaction.facts.state.is_prepared:
             return dict.fromkeys(partitions, ErrorCode.CONCURRENT_TRANSACTIONS)
         known = transaction.facts.partitions
@@ -223,19 +221,29 @@ class TransactionShard(CoordinatorShard[TransactionStored, TransactionAppendPurp
         """Decide the outcome. The producer gets its response once the decision is replicated; the
         markers follow. A repeated request for a completed outcome succeeds."""
         result: TransactionResult[None] = CoordinatorResult(None)
-        transaction = self.transactions.get(transactional_id)
-        error = _refusal(transaction, producer)
-        if error is None and transaction is not None:
-            if transaction.pending is not None:
-                error = ErrorCode.CONCURRENT_TRANSACTIONS
-            elif transaction.facts.state is not TransactionState.ONGOING:
-                error = _repeated_end(transaction.facts.state, committed)
-        if error is not None or transaction is None:
-            result.reply(respond, error or ErrorCode.NONE)
-            return result
-        end = TransactionEnd(transaction, respond)
-        result.appends.append(_append(transaction.facts.ended(committed, now_ms), end))
+        transaction = self._transaction_of(transactional_id, producer)
+        if isinstance(transaction, ErrorCode):
+            result.reply(respond, transaction)
+        elif transaction.pending is not None:
+            result.reply(respond, ErrorCode.CONCURRENT_TRANSACTIONS)
+        elif transaction.facts.state is not TransactionState.ONGOING:
+            result.reply(respond, _repeated_end(transaction.facts.state, committed))
+        else:
+            end = TransactionEnd(transaction, respond)
+            result.appends.append(_append(transaction.facts.ended(committed, now_ms), end))
         return result
+
+    def _transaction_of(
+        self, transactional_id: str, producer: ProducerIdAndEpoch
+    ) -> Transaction | ErrorCode:
+        """The transaction that this producer may continue, or why it may not. The last epoch only
+        fences: no producer has it."""
+        transaction = self.transactions.get(transactional_id)
+        if transaction is None or transaction.facts.producer_id != producer.producer_id:
+            return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        if transaction.facts.producer_epoch != producer.epoch or producer.epoch == MAX_EPOCH:
+            return ErrorCode.PRODUCER_FENCED
+        return transaction
 
     # -- time-outs and expiry
 
@@ -395,13 +403,3 @@ def _repeated_end(state: TransactionState, committed: bool) -> ErrorCode:
     if state is complete:
         return ErrorCode.NONE
     return ErrorCode.CONCURRENT_TRANSACTIONS if state is prepared else ErrorCode.INVALID_TXN_STATE
-
-
-def _refusal(transaction: Transaction | None, producer: ProducerIdAndEpoch) -> ErrorCode | None:
-    """Why this producer may not continue the transaction. The last epoch only fences: no producer
-    has it."""
-    if transaction is None or transaction.facts.producer_id != producer.producer_id:
-        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    if transaction.facts.producer_epoch != producer.epoch or producer.epoch == MAX_EPOCH:
-        return ErrorCode.PRODUCER_FENCED
-    return None

@@ -372,6 +372,7 @@ def test_outdated_markers_are_ignored() -> None:
     shard = shard_with(tx=facts(state=S.PREPARE_COMMIT, partitions=frozenset({P0})))
     (before,) = shard.loaded(50).effects
     (now,) = shard.loaded(60).effects
+    assert (shard.is_current(before), shard.is_current(now)) == (False, True)
     assert shard.markers_written(before, [P0], 70).appends == []
     assert len(shard.markers_written(now, [P0], 70).appends) == 1
 
