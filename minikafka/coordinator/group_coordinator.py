@@ -73,6 +73,7 @@ class GroupCoordinator:
         self.runtime.start_task(self._expire_forever(), "delete-expired-group-metadata")
 
     def close(self) -> None:
+        """Parked requests get no response: their connections are closed with the broker."""
         self.runtime.close()
 
     # -- members

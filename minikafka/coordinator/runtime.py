@@ -51,8 +51,8 @@ class CoordinatorState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RuntimeConfig:
-    """``load_buffer_size`` is in bytes. ``plural`` names what the shards hold, for the event log.
-    ``compression`` is that of non-transactional and transactional batches alike."""
+    """``plural`` names what the shards hold, for the event log. ``load_buffer_size`` is in bytes.
+    ``compression`` is that of the appended batches."""
 
     plural: str
     load_buffer_size: int
