@@ -309,6 +309,24 @@ def test_loading_gives_the_same_state_as_replaying_every_record(
     assert _seen(load(log, RecordingLog())) == _seen(_replayed(steps))
 
 
+def test_loading_and_resigning_are_logged_with_the_number_of_groups() -> None:
+    """At level debug for a partition without groups: a broker leads many."""
+    lab = GroupLab()
+    lab.commit({("t", 0): 1})
+    lab.commit({("t", 0): 1}, group_id="h")
+    reload(lab)
+    found = [
+        (level, name, facts["groups"])
+        for level, name, facts in lab.events.events
+        if name in ("groups_loaded", "coordinator_resigned")
+    ]
+    assert found == [
+        ("debug", "groups_loaded", 0),
+        ("info", "coordinator_resigned", 2),
+        ("info", "groups_loaded", 2),
+    ]
+
+
 # -- loaded groups
 
 

@@ -1,5 +1,7 @@
 """Offsets are committed, fetched and deleted; groups are deleted, listed and loaded."""
 
+from collections.abc import Mapping
+
 import pytest
 
 from minikafka.core.group.config import GroupConfig
@@ -272,6 +274,17 @@ def test_a_deletion_in_several_batches_has_one_response_after_the_last(lab: Grou
     batches_by_then: list[int] = []
     lab.coordinator.delete_groups([GROUP], lambda _: batches_by_then.append(len(lab.log.batches)))
     assert batches_by_then == [before + 3]
+
+
+def test_no_batch_of_a_deletion_waits_for_the_followers(lab: GroupLab) -> None:
+    """As in Kafka: the next expiry appends a lost tombstone again."""
+    topic = "t" * 249
+    lab.commit({(topic, n): n for n in range(2 * BATCH_BYTES // len(topic))})
+    lab.log.held = True
+    errors: list[Mapping[str, ErrorCode]] = []
+    lab.coordinator.delete_groups([GROUP], errors.append)
+    assert errors == [{GROUP: ErrorCode.NONE}]
+    assert not lab.log.waiting
 
 
 def test_an_earlier_commit_does_not_restore_a_deleted_offset(lab: GroupLab) -> None:
