@@ -6,7 +6,11 @@ import asyncio
 import base64
 from dataclasses import replace
 
-from minikafka.broker.admin.dynamic_config import ConfigChanges, DynamicBrokerConfig
+from minikafka.broker.admin.dynamic_config import (
+    ConfigChanges,
+    DynamicBrokerConfig,
+    read_broker_configs,
+)
 from minikafka.broker.controlled_shutdown import ShutdownHandover
 from minikafka.broker.requests.apis import Apis
 from minikafka.controller.channel_manager import connector
@@ -66,7 +70,7 @@ class BrokerNode:
         )
         self._logs = LogManager(world.files, world.clock, views.log_manager(config))
         self._logs.on_all_failed = self.fail
-        self._effects = ConfigEffects(DynamicBrokerConfig(config))
+        self._dynamic = DynamicBrokerConfig(config)
         self._servers: list[Server] = []
         self._debug: HttpServer | None = None
 
@@ -133,10 +137,7 @@ class BrokerNode:
         cluster_id = await store.get_or_create_cluster_id(proposed)
         self.broker_id = await self._identify(store, cluster_id)
         self._log = event_log("node", broker=self.broker_id)
-        self._config_changes = ConfigChanges(
-            lambda: self._zk.store, self._world.clock, self.broker_id, self._effects
-        )
-        await self._config_changes.read_brokers()
+        self._dynamic.update(*await read_broker_configs(store, self.broker_id))
         self._make_parts(cluster_id)
         await self._logs.start(tasks, await self._settings_on_disk())
         await self.parts.start(tasks)
@@ -183,7 +184,7 @@ class BrokerNode:
 
     def _make_parts(self, cluster_id: str) -> None:
         world, listener = self._world, self._listeners.inter_broker
-        dynamic = self._effects.dynamic
+        dynamic = self._dynamic
         controller_config = views.controller(dynamic.current, self.broker_id, listener)
         self.controller = KafkaController(
             controller_config,
@@ -205,7 +206,10 @@ class BrokerNode:
             lambda: self.broker_epoch,
             self.metrics,
         )
-        self._effects.attach(self.parts, self.controller, lambda: self._servers)
+        effects = ConfigEffects(dynamic, self.parts, self.controller, lambda: self._servers)
+        self._config_changes = ConfigChanges(
+            lambda: self._zk.store, world.clock, self.broker_id, effects
+        )
         self._apis = Apis(self.broker_id, self.parts.routes(), release=views.release(self._config))
         self._controlled_shutdown = ShutdownHandover(
             world.network,
@@ -218,7 +222,7 @@ class BrokerNode:
     async def _listen(self) -> None:
         """Requests wait until this broker is registered: one of a controller that means an earlier
         life of it can be told only then. Raises OSError (address in use)."""
-        config = views.server(self._effects.dynamic.current)
+        config = views.server(self._dynamic.current)
         for endpoint in self._listeners.bound:
             server = Server(
                 self._world.network,

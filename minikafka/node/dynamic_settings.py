@@ -1,4 +1,5 @@
-"""What of a running broker follows its configuration: topics, elections, sockets, throttles."""
+"""Applies changes of the configuration to a running broker: topics, elections, sockets,
+throttles."""
 
 from __future__ import annotations
 
@@ -17,58 +18,57 @@ MAX_CONNECTIONS = "max.connections"
 
 
 class ConfigEffects:
-    """An ``Effect`` of ``config_changes``. Before ``attach`` only ``dynamic`` hears of anything:
-    the parts are made from what it says then."""
+    """The ``ConfigHandler`` of ``ConfigChanges``: updates ``dynamic``, and applies what changed to
+    the parts of the broker. ``servers`` returns those that listen."""
 
-    def __init__(self, dynamic: DynamicBrokerConfig) -> None:
-        self.dynamic = dynamic
-        self._parts: BrokerParts | None = None
-        self._controller: KafkaController | None = None
-
-    def attach(
+    def __init__(
         self,
+        dynamic: DynamicBrokerConfig,
         parts: BrokerParts,
         controller: KafkaController,
         servers: Callable[[], Iterable[Server]],
     ) -> None:
+        self._dynamic = dynamic
         self._parts = parts
         self._controller = controller
-
-        def topics(_: Config, after: Config) -> None:
-            parts.topic_configs.set_defaults(topic_defaults(after))
-            parts.replicas.all_topic_configs_changed()
-
-        def elections(before: Config, after: Config) -> None:
-            if after.boolean(UNCLEAN) != before.boolean(UNCLEAN):
-                controller.set_unclean_election(after.boolean(UNCLEAN))
-
-        def sockets(_: Config, after: Config) -> None:
-            for server in servers():
-                server.set_max_connections(after.integer(MAX_CONNECTIONS))
-
-        for listener in (topics, elections, sockets):
-            self.dynamic.on_change(listener)
+        self._servers = servers
+        for listener in (self._topic_defaults, self._elections, self._sockets):
+            dynamic.on_change(listener)
         self._limit_replication()
 
     def broker_changed(self, cluster: Mapping[str, str], own: Mapping[str, str]) -> None:
-        self.dynamic.update(cluster, own)
+        self._dynamic.update(cluster, own)
         self._limit_replication()
 
-    def _limit_replication(self) -> None:
-        """These stand in no file, and are part of no ``Config`` therefore."""
-        if self._parts is not None:
-            rate = self.dynamic.run_time
-            self._parts.replicas.throttles.limit(
-                rate(LEADER_RATE), rate(FOLLOWER_RATE), rate(LOG_DIRS_RATE)
-            )
+    def _topic_defaults(self, _: Config, after: Config) -> None:
+        self._parts.topic_configs.set_defaults(topic_defaults(after))
+        self._parts.replicas.all_topic_configs_changed()
 
-    async def topics_changed(self, topics: Collection[str] | None) -> None:
-        """Partitions here take over their new settings. The controller looks again at topics that
-        wait for a leader, wherever they are: an unclean one may be allowed now."""
-        if self._parts is None or self._controller is None:
-            return
+    def _elections(self, before: Config, after: Config) -> None:
+        if after.boolean(UNCLEAN) != before.boolean(UNCLEAN):
+            self._controller.set_unclean_election(after.boolean(UNCLEAN))
+
+    def _sockets(self, _: Config, after: Config) -> None:
+        for server in self._servers():
+            server.set_max_connections(after.integer(MAX_CONNECTIONS))
+
+    def _limit_replication(self) -> None:
+        """These settings exist at run time only and are in no ``Config``."""
+        rate = self._dynamic.run_time
+        self._parts.replicas.throttles.limit(
+            rate(LEADER_RATE), rate(FOLLOWER_RATE), rate(LOG_DIRS_RATE)
+        )
+
+    async def topics_changed(self, topics: Collection[str]) -> None:
+        """Apply new configurations to the partitions here. The controller also looks at partitions
+        without a leader, on any broker: an unclean election may be allowed now."""
         read = await self._parts.topic_configs.refresh(topics)
         self._parts.replicas.topic_configs_changed(frozenset(read))
         if self._controller.is_active:
-            for topic in sorted(topics or ()):
+            for topic in sorted(topics):
                 self._controller.unclean_election_enabled(topic)
+
+    async def all_topics_changed(self) -> None:
+        """As ``topics_changed``, for the partitions here only."""
+        read = await self._parts.topic_configs.refresh_all()
+        self._parts.replicas.topic_configs_changed(frozenset(read))

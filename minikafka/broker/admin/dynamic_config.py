@@ -128,16 +128,39 @@ NOTICE_LIFETIME_MS = 15 * 60 * 1000  # Kafka's: whoever lost its session for lon
 RETRY_MS = 500
 
 
-class Effect(Protocol):
-    """Where the news goes."""
+class ConfigHandler(Protocol):
+    """Applies configuration changes to the running broker (Kafka's ``ConfigHandler``). The node
+    implements it."""
 
-    async def topics_changed(self, topics: Collection[str] | None) -> None:
-        """These topics (None: any) were configured anew: read them. Raises CoordinationError."""
+    async def topics_changed(self, topics: Collection[str]) -> None:
+        """Read the configurations of these topics again and apply them. Raises
+        CoordinationError."""
+        ...
+
+    async def all_topics_changed(self) -> None:
+        """As ``topics_changed`` for all topics: changes may have been missed."""
         ...
 
     def broker_changed(self, cluster: Mapping[str, str], own: Mapping[str, str]) -> None:
-        """What all brokers, and this one, are configured with."""
+        """The dynamic settings of all brokers (``cluster``) and of this one (``own``)."""
         ...
+
+
+async def read_broker_configs(
+    store: ZkStore, broker_id: int
+) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """The dynamic settings of all brokers, and those of this one. A znode that cannot be decoded
+    is logged and counts as empty. Raises CoordinationError."""
+    found: list[Mapping[str, str]] = []
+    for name in (paths.DEFAULT_ENTITY, str(broker_id)):
+        try:
+            found.append(await store.entity_config(paths.BROKER_CONFIGS, name))
+        except MalformedZnode as error:
+            event_log("config-changes", broker=broker_id).error(
+                "broker_settings_garbled", entity=name, error=str(error)
+            )
+            found.append({})
+    return found[0], found[1]
 
 
 class ConfigChanges:
@@ -152,13 +175,13 @@ class ConfigChanges:
         store: Callable[[], ZkStore],
         clock: Clock,
         broker_id: int,
-        effect: Effect,
+        handler: ConfigHandler,
         log: EventLog | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
         self._broker_id = broker_id
-        self._effect = effect
+        self._handler = handler
         self._log = log or event_log("config-changes", broker=broker_id)
         self._news = asyncio.Event()
         self._read_all = True
@@ -178,19 +201,6 @@ class ConfigChanges:
         """The watch went with the old session, and so may have notices."""
         self._read_all = True
         self._news.set()
-
-    async def read_brokers(self) -> None:
-        """Read what this broker, and all, are configured with. Raises CoordinationError."""
-        self._effect.broker_changed(
-            await self._entity(paths.DEFAULT_ENTITY), await self._entity(str(self._broker_id))
-        )
-
-    async def _entity(self, name: str) -> Mapping[str, str]:
-        try:
-            return await self._store().entity_config(paths.BROKER_CONFIGS, name)
-        except MalformedZnode as error:
-            self._log.error("broker_settings_garbled", entity=name, error=str(error))
-            return {}
 
     def _fired(self, _: WatchEvent) -> None:
         self._news.set()
@@ -230,10 +240,12 @@ class ConfigChanges:
         if read_all or any(
             kind == paths.BROKER_CONFIGS and name in mine for kind, _, name in entities
         ):
-            await self.read_brokers()
+            self._handler.broker_changed(*await read_broker_configs(self._store(), self._broker_id))
         topics = {name for kind, _, name in entities if kind == paths.TOPIC_CONFIGS}
-        if read_all or topics:
-            await self._effect.topics_changed(None if read_all else topics)
+        if read_all:
+            await self._handler.all_topics_changed()
+        elif topics:
+            await self._handler.topics_changed(topics)
 
     async def _clear_away(self, store: ZkStore) -> None:
         before_ms = self._clock.wall_ms() - NOTICE_LIFETIME_MS

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import TypeAlias
+from collections.abc import Collection, Mapping
 
+from minikafka.broker.admin.metadata_waits import DelayedUntilVisible, missing_after
 from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.broker.ports import Controller
 from minikafka.broker.reaper import Reaper
@@ -13,48 +12,25 @@ from minikafka.core.purgatory import DelayedOperation
 from minikafka.kernel.cluster import ElectionType, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 
-# Partitions whose new leader was not seen when time ran out; empty when all is well.
-Done: TypeAlias = Callable[[list[TopicPartition]], None]
 
+class DelayedElectLeader(DelayedUntilVisible[TopicPartition]):
+    """Waits until every partition has been seen under its new leader, if only for a while."""
 
-class DelayedElectLeader(DelayedOperation):
-    """Complete when (A) every partition has been seen here under its new leader, be it only for a
-    while; or, by expiry, (B) those that were not are named. Watches the topics' names."""
-
-    __slots__ = ("_cache", "_done", "_topics", "_waiting")
+    __slots__ = ("_cache", "_waiting")
 
     def __init__(
-        self,
-        delay_ms: int,
-        leaders: Mapping[TopicPartition, int],
-        cache: MetadataCache,
-        done: Done,
+        self, delay_ms: int, leaders: Mapping[TopicPartition, int], cache: MetadataCache
     ) -> None:
-        super().__init__(delay_ms)
+        super().__init__(delay_ms, sorted({tp.topic for tp in leaders}))
         self._waiting = dict(leaders)
-        self._topics = sorted({tp.topic for tp in leaders})
         self._cache = cache
-        self._done = done
 
-    def try_complete(self) -> bool:
-        self._look()
-        return not self._waiting and self.force_complete()  # case A
-
-    def on_complete(self) -> None:
-        self._look()
-        self._done(list(self._waiting))
-
-    def on_expiration(self) -> None:
-        """Case B: ``on_complete`` has said it."""
-
-    def watched_keys(self) -> Iterable[str]:
-        return self._topics
-
-    def _look(self) -> None:
+    def _missing(self) -> list[TopicPartition]:
         for partition, leader in list(self._waiting.items()):
             known = self._cache.partition_leader(partition)
             if known is not None and known[0] == leader:
                 del self._waiting[partition]
+        return list(self._waiting)
 
 
 class LeaderElectionAdmin:
@@ -71,7 +47,7 @@ class LeaderElectionAdmin:
         self._reaper = reaper
 
     def topic_changed(self, topic: str) -> None:
-        """The metadata cache has news of the topic: who waits for its leaders looks again."""
+        """The topic has changed in the metadata cache: look at the operations that wait for it."""
         self._reaper.check_and_complete(topic)
 
     def all_partitions(self) -> list[TopicPartition]:
@@ -100,19 +76,7 @@ class LeaderElectionAdmin:
             tp: leader for tp, leader in elected.items() if not isinstance(leader, KafkaError)
         }
         if leaders:
-            late = await self._seen(leaders, max(0, timeout_ms))
+            operation = DelayedElectLeader(max(0, timeout_ms), leaders, self._cache)
+            late = await missing_after(self._reaper, operation)
             results.update(dict.fromkeys(late, KafkaError(ErrorCode.REQUEST_TIMED_OUT)))
         return results
-
-    def _seen(
-        self, leaders: Mapping[TopicPartition, int], timeout_ms: int
-    ) -> asyncio.Future[list[TopicPartition]]:
-        ended: asyncio.Future[list[TopicPartition]] = asyncio.get_running_loop().create_future()
-
-        def done(late: list[TopicPartition]) -> None:
-            if not ended.done():  # cancelled with the node
-                ended.set_result(late)
-
-        operation = DelayedElectLeader(timeout_ms, leaders, self._cache, done)
-        self._reaper.try_complete_else_watch(operation, list(operation.watched_keys()))
-        return ended

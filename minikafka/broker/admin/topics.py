@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 from uuid import UUID
 
+from minikafka.broker.admin.metadata_waits import DelayedUntilVisible, missing_after
 from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.broker.reaper import Reaper
 from minikafka.core.controller.placement import assign_replicas, broker_racks
@@ -21,43 +21,22 @@ from minikafka.kernel.ports import CoordinationError, Entropy, NodeExists, Sessi
 from minikafka.protocol.messages.create_topics import CreatableTopic
 from minikafka.zookeeper.store import ZkStore
 
-# Topics that had not got there when time ran out; empty when all is well.
-Done: TypeAlias = Callable[[list[str]], None]
 
+class DelayedCreatePartitions(DelayedUntilVisible[str]):
+    """Waits until every partition of every topic has a leader. ``topics``: the number of partitions
+    of each."""
 
-class DelayedCreatePartitions(DelayedOperation):
-    """Complete when (A) every partition of every topic has a leader here; or, by expiry, (B) the
-    topics that lack one are named. Watches the topics' names.
+    __slots__ = ("_cache", "_sizes")
 
-    ``topics``: how many partitions each must have, from 0 on.
-    """
-
-    __slots__ = ("_cache", "_done", "_topics")
-
-    def __init__(
-        self, delay_ms: int, topics: Mapping[str, int], cache: MetadataCache, done: Done
-    ) -> None:
-        super().__init__(delay_ms)
-        self._topics = topics
+    def __init__(self, delay_ms: int, topics: Mapping[str, int], cache: MetadataCache) -> None:
+        super().__init__(delay_ms, list(topics))
+        self._sizes = topics
         self._cache = cache
-        self._done = done
 
-    def try_complete(self) -> bool:
-        return not self._lacking() and self.force_complete()  # case A
-
-    def on_complete(self) -> None:
-        self._done(self._lacking())
-
-    def on_expiration(self) -> None:
-        """Case B: ``on_complete`` has said it."""
-
-    def watched_keys(self) -> Iterable[str]:
-        return self._topics
-
-    def _lacking(self) -> list[str]:
+    def _missing(self) -> list[str]:
         return [
             topic
-            for topic, partitions in self._topics.items()
+            for topic, partitions in self._sizes.items()
             if not all(self._has_leader(topic, p) for p in range(partitions))
         ]
 
@@ -66,48 +45,17 @@ class DelayedCreatePartitions(DelayedOperation):
         return state is not None and state.has_leader
 
 
-class DelayedDeleteTopics(DelayedOperation):
-    """Complete when (A) none of the topics is here any more; or, by expiry, (B) those still here
-    are named. Watches the topics' names."""
+class DelayedDeleteTopics(DelayedUntilVisible[str]):
+    """Waits until none of the topics is in the metadata cache."""
 
-    __slots__ = ("_cache", "_done", "_topics")
+    __slots__ = ("_cache",)
 
-    def __init__(self, delay_ms: int, topics: list[str], cache: MetadataCache, done: Done) -> None:
-        super().__init__(delay_ms)
-        self._topics = topics
+    def __init__(self, delay_ms: int, topics: list[str], cache: MetadataCache) -> None:
+        super().__init__(delay_ms, topics)
         self._cache = cache
-        self._done = done
 
-    def try_complete(self) -> bool:
-        return not self._remaining() and self.force_complete()  # case A
-
-    def on_complete(self) -> None:
-        self._done(self._remaining())
-
-    def on_expiration(self) -> None:
-        """Case B: ``on_complete`` has said it."""
-
-    def watched_keys(self) -> Iterable[str]:
-        return self._topics
-
-    def _remaining(self) -> list[str]:
+    def _missing(self) -> list[str]:
         return [topic for topic in self._topics if self._cache.contains_topic(topic)]
-
-
-def parked(
-    reaper: Reaper[DelayedOperation],
-    make: Callable[[Done], DelayedOperation],
-    topics: Sequence[str],
-) -> Awaitable[list[str]]:
-    """Park what ``make`` makes, watching these topics; ends with what its ``Done`` is told."""
-    ended: asyncio.Future[list[str]] = asyncio.get_running_loop().create_future()
-
-    def done(not_there: list[str]) -> None:
-        if not ended.done():  # cancelled with the node
-            ended.set_result(not_there)
-
-    reaper.try_complete_else_watch(make(done), topics)
-    return ended
 
 
 async def await_leaders(
@@ -116,15 +64,11 @@ async def await_leaders(
     topics: Mapping[str, int],
     timeout_ms: int,
 ) -> list[str]:
-    """Those of the topics (with their numbers of partitions) that did not get all their leaders in
-    time; with 0 or less nobody waits, and it is all of them."""
+    """Wait until all partitions of ``topics`` (with their numbers of partitions) have leaders.
+    Returns the topics that lack one after ``timeout_ms``; all topics if that is 0 or less."""
     if timeout_ms <= 0:
         return list(topics)
-    return await parked(
-        reaper,
-        lambda done: DelayedCreatePartitions(timeout_ms, topics, cache, done),
-        list(topics),
-    )
+    return await missing_after(reaper, DelayedCreatePartitions(timeout_ms, topics, cache))
 
 
 USE_DEFAULT = -1  # for partitions and replication factor (KIP-464)
@@ -177,7 +121,7 @@ class TopicAdmin:
         self._log = log or event_log("topic-admin")
 
     def topic_changed(self, topic: str) -> None:
-        """The metadata cache has news of the topic: who waits for it looks again."""
+        """The topic has changed in the metadata cache: look at the operations that wait for it."""
         self._reaper.check_and_complete(topic)
 
     async def create_topics(
@@ -305,10 +249,8 @@ class TopicAdmin:
     async def _await_deletion(self, topics: list[str], timeout_ms: int) -> list[str]:
         if timeout_ms <= 0:
             return topics
-        cache = self._cache
-        return await parked(
-            self._reaper, lambda done: DelayedDeleteTopics(timeout_ms, topics, cache, done), topics
-        )
+        operation = DelayedDeleteTopics(timeout_ms, topics, self._cache)
+        return await missing_after(self._reaper, operation)
 
 
 _DASH = 62  # of the base64url alphabet

@@ -114,11 +114,20 @@ class TopicConfigCache:
             if not self._open:
                 self._answered.clear()
 
-    async def refresh(self, topics: Iterable[str] | None = None) -> list[str]:
-        """Read those of these (None: of all) anew that are in use, or about to be; which they
-        were. Raises CoordinationError."""
-        used = self._known.keys() | frozenset().union(*self._open.values())
-        wanted = sorted(used if topics is None else used.intersection(topics))
+    async def refresh(self, topics: Iterable[str]) -> list[str]:
+        """Read those of ``topics`` again that are loaded or being loaded, and return them. Raises
+        CoordinationError."""
+        return await self._reload_if_any(self._in_use().intersection(topics))
+
+    async def refresh_all(self) -> list[str]:
+        """As ``refresh`` for all topics."""
+        return await self._reload_if_any(self._in_use())
+
+    def _in_use(self) -> set[str]:
+        return self._known.keys() | frozenset().union(*self._open.values())
+
+    async def _reload_if_any(self, topics: Iterable[str]) -> list[str]:
+        wanted = sorted(topics)
         if wanted:
             await self.reload(wanted)
         return wanted

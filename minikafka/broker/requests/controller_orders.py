@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 from uuid import UUID
 
 from minikafka.broker.metadata.cache import MetadataCache
@@ -47,72 +47,87 @@ from minikafka.protocol.messages.update_metadata import (
 )
 
 
-class ControllerFence:
-    """Remembers the highest controller epoch heard of, for all requests of controllers.
+class ControllerRequest(Protocol):
+    """The fields that LeaderAndIsr, StopReplica and UpdateMetadata share."""
 
-    A controller says one thing at a time, and what was not answered again over its next
-    connection. So an order that a later one overtook, as it waited for something here, came over a
-    connection that is gone: it is refused, or it would undo what the later ones did (Kafka does
-    obey it). ``broker_epoch`` is the epoch of this broker's current registration."""
+    controller_id: int
+    controller_epoch: int
+    broker_epoch: int
+
+
+class Order:
+    """One controller request, from its arrival until it has been applied."""
+
+    def __init__(
+        self, fence: ControllerFence, api: str, request: ControllerRequest, number: int
+    ) -> None:
+        self._fence = fence
+        self.api = api
+        self.request = request
+        self.number = number
+
+    def refusal(self) -> ErrorCode:
+        """NONE while the order may be applied. To be called again after every await."""
+        return self._fence.check(self)
+
+
+class ControllerFence:
+    """Refuses orders of former controllers, for former registrations of this broker, and orders
+    that a later one has overtaken.
+
+    A controller sends one request at a time, and repeats over its next connection what was not
+    answered. So an order that was overtaken, while it waited for something here, came over a
+    connection that is closed. It is refused, since it would undo the later ones (Kafka applies
+    it). ``broker_epoch`` returns the epoch of this broker's current registration."""
 
     def __init__(self, broker_id: int, broker_epoch: Callable[[], int]) -> None:
-        self.controller_epoch = 0
+        self.controller_epoch = 0  # the highest seen
         self._arrived = 0
-        self._obeyed = 0
+        self._applied = 0
         self._broker_epoch = broker_epoch
         self._log = event_log("state-change", broker=broker_id)
 
-    def arrived(self) -> int:
-        """The number of an order that comes in."""
+    def arrived(self, api: str, request: ControllerRequest) -> Order:
+        """Call this before the first await of a handler."""
         self._arrived += 1
-        return self._arrived
+        return Order(self, api, request, self._arrived)
 
-    def check(
-        self,
-        api: str,
-        controller_id: int,
-        controller_epoch: int,
-        broker_epoch: int,
-        number: int | None = None,
-    ) -> ErrorCode:
-        """STALE_BROKER_EPOCH for a request that was meant for an earlier life of this broker,
-        STALE_CONTROLLER_EPOCH for one of a controller of the past, or one overtaken by another
-        order (``number``: see ``arrived``). Otherwise NONE, and the controller's epoch is
-        remembered. ``broker_epoch`` -1: too old a version to tell."""
-        error = ErrorCode.NONE
-        if broker_epoch != NO_EPOCH and broker_epoch < self._broker_epoch():
+    def check(self, order: Order) -> ErrorCode:
+        """STALE_BROKER_EPOCH or STALE_CONTROLLER_EPOCH for an order that must not be applied. NONE
+        otherwise, and its controller epoch is remembered. A broker epoch of -1 comes from a version
+        without the field."""
+        request, error = order.request, ErrorCode.NONE
+        if request.broker_epoch != NO_EPOCH and request.broker_epoch < self._broker_epoch():
             error = ErrorCode.STALE_BROKER_EPOCH
-        elif controller_epoch < self.controller_epoch or (
-            number is not None and number < self._obeyed
-        ):
+        elif request.controller_epoch < self.controller_epoch or order.number < self._applied:
             error = ErrorCode.STALE_CONTROLLER_EPOCH
         if error is ErrorCode.NONE:
-            self.controller_epoch = controller_epoch
-            self._obeyed = number or self._obeyed
+            self.controller_epoch = request.controller_epoch
+            self._applied = order.number
         else:
             self._log.warning(
                 "controller_request_refused",
-                api=api,
+                api=order.api,
                 error=error.name,
-                controller=controller_id,
-                controller_epoch=controller_epoch,
+                controller=request.controller_id,
+                controller_epoch=request.controller_epoch,
                 known_controller_epoch=self.controller_epoch,
-                broker_epoch=broker_epoch,
+                broker_epoch=request.broker_epoch,
             )
         return error
 
 
 FIRST_VERSION_BY_ID = 5
-# Partitions applied in one breath: some tens of milliseconds. Each slice makes the fetchers begin
-# anew, so they are not smaller.
+# Partitions applied without a pause: some tens of milliseconds. Each slice interrupts the fetchers,
+# so that they are not smaller.
 LEADERSHIP_SLICE = 500
 
-# Hears of a partition, whether it is led here now, and in which leader epoch.
+# Called with a partition, whether this broker leads it now, and the leader epoch.
 RoleTaken: TypeAlias = Callable[[TopicPartition, bool, int], None]
 
 
 def instructions(request: LeaderAndIsrRequest) -> Iterator[Instruction]:
-    """Whatever the shape of the version, one instruction per partition."""
+    """One instruction per partition, in any version."""
     for state in request.ungrouped_partition_states:
         yield _instruction(state.topic_name, None, state)
     for topic in request.topic_states:
@@ -143,10 +158,10 @@ def _instruction(
 
 
 class LeaderAndIsrHandler:
-    """A TaskHandler: topics not seen before have their settings read first, and ``get_ready`` for
-    what the request names is awaited. Then everything is applied, a slice in one breath, and
-    ``role_taken`` hears of each partition that obeyed. Others are served between slices; if one of
-    them was a newer order, the rest is refused."""
+    """A TaskHandler. It reads the configurations of new topics and awaits ``get_ready`` with the
+    topics of the request. Then it applies the instructions in slices, and calls ``role_taken`` for
+    each partition that has changed its role. Other requests are served between slices; after a
+    newer order the rest is refused."""
 
     def __init__(
         self,
@@ -164,7 +179,7 @@ class LeaderAndIsrHandler:
         self, context: RequestContext, request: LeaderAndIsrRequest
     ) -> LeaderAndIsrResponse:
         told = list(instructions(request))
-        number = self._fence.arrived()
+        order = self._fence.arrived("LeaderAndIsr", request)
         topics = sorted({instruction.topic_partition.topic for instruction in told})
         await self._replicas.load_topic_configs(topics)
         if self._get_ready is not None:
@@ -177,13 +192,7 @@ class LeaderAndIsrHandler:
         for start in range(0, max(1, len(told)), LEADERSHIP_SLICE):
             if start:
                 await asyncio.sleep(0)
-            error = self._fence.check(
-                "LeaderAndIsr",
-                request.controller_id,
-                request.controller_epoch,
-                request.broker_epoch,
-                number,
-            )
+            error = order.refusal()
             if error is not ErrorCode.NONE:
                 return LeaderAndIsrResponse(error_code=error)
             errors |= self._apply(told[start : start + LEADERSHIP_SLICE], live_leaders)
@@ -226,11 +235,11 @@ def _response(
     return response
 
 
-STOP_SLICE = 200  # partitions stopped in one breath, and their logs put aside: some milliseconds
+STOP_SLICE = 200  # partitions stopped without a pause, and their logs renamed: some milliseconds
 
 
 def stops(request: StopReplicaRequest) -> Iterator[Stop]:
-    """Whatever the shape of the version, one stop per partition."""
+    """One ``Stop`` per partition, in any version."""
     for flat in request.ungrouped_partitions:
         yield Stop(
             TopicPartition(flat.topic_name, flat.partition_index), delete=request.delete_partitions
@@ -248,9 +257,9 @@ def stops(request: StopReplicaRequest) -> Iterator[Stop]:
 
 
 class StopReplicaHandler:
-    """A TaskHandler: replicas stop, a slice in one breath, and their logs are gone when it answers.
-    ``deleted`` hears of the partitions that are to be deleted. Others are served between slices; if
-    one of them was a newer order, the rest is refused."""
+    """A TaskHandler. It stops replicas in slices, and responds when the logs to be deleted are
+    gone. ``deleted`` is called with each partition that is deleted. Other requests are served
+    between slices; after a newer order the rest is refused."""
 
     def __init__(
         self,
@@ -266,21 +275,15 @@ class StopReplicaHandler:
         self, context: RequestContext, request: StopReplicaRequest
     ) -> StopReplicaResponse:
         told = list(stops(request))
-        number = self._fence.arrived()
+        order = self._fence.arrived("StopReplica", request)
         errors: dict[TopicPartition, ErrorCode] = {}
         for start in range(0, max(1, len(told)), STOP_SLICE):
             if start:
                 await asyncio.sleep(0)
-            error = self._fence.check(
-                "StopReplica",
-                request.controller_id,
-                request.controller_epoch,
-                request.broker_epoch,
-                number,
-            )
+            error = order.refusal()
             if error is not ErrorCode.NONE:
                 return StopReplicaResponse(error_code=error)
-            errors |= await self._obey(told[start : start + STOP_SLICE])
+            errors |= await self._stop(told[start : start + STOP_SLICE])
         return StopReplicaResponse(
             partition_errors=[
                 StopReplicaPartitionError(topic_partition.topic, topic_partition.partition, code)
@@ -288,7 +291,7 @@ class StopReplicaHandler:
             ]
         )
 
-    async def _obey(self, told: Sequence[Stop]) -> dict[TopicPartition, ErrorCode]:
+    async def _stop(self, told: Sequence[Stop]) -> dict[TopicPartition, ErrorCode]:
         errors, to_delete = self._replicas.leadership.stop(told)
         if self._deleted is not None:
             for topic_partition in to_delete:
@@ -296,16 +299,15 @@ class StopReplicaHandler:
         return errors | dict(await self._replicas.delete_logs(to_delete))
 
 
-# Hears of partitions that are gone.
+# Called with partitions that were deleted.
 PartitionsDeleted: TypeAlias = Callable[[Sequence[TopicPartition]], None]
 
 
 class UpdateMetadataHandler:
-    """A TaskHandler. ``topic_changed`` is called for every topic that the request says something
-    of, after the cache has taken it over: who waits for a topic to come or go looks again.
-    ``get_ready`` is awaited, with the same topics, before that. ``brokers_changed`` hears of
-    brokers that came or went. ``drop_strays`` removes what this broker still hosts of partitions
-    that went elsewhere while it was away."""
+    """A TaskHandler. ``get_ready`` is awaited with the topics of the request before the cache is
+    updated. Afterwards ``topic_changed`` is called for each of them, to complete operations that
+    wait for a topic, and ``brokers_changed`` if other brokers are live than before.
+    ``drop_strays`` removes replicas that were reassigned while this broker was away."""
 
     def __init__(
         self,
@@ -331,16 +333,10 @@ class UpdateMetadataHandler:
         self, context: RequestContext, request: UpdateMetadataRequest
     ) -> UpdateMetadataResponse:
         topics = topics_of(request)
-        number = self._fence.arrived()
+        order = self._fence.arrived("UpdateMetadata", request)
         if self._get_ready is not None:
             await self._get_ready(topics)
-        error = self._fence.check(
-            "UpdateMetadata",
-            request.controller_id,
-            request.controller_epoch,
-            request.broker_epoch,
-            number,
-        )
+        error = order.refusal()
         if error is not ErrorCode.NONE:
             return UpdateMetadataResponse(error_code=error)
         alive = self._cache.image.brokers.keys()
@@ -365,7 +361,7 @@ class UpdateMetadataHandler:
 
 
 class ControlledShutdownHandler:
-    """A TaskHandler: it waits for the controller's event queue. Broker epoch -1 means unknown."""
+    """A TaskHandler: it waits for the controller's event queue."""
 
     def __init__(self, controller: Controller) -> None:
         self._controller = controller

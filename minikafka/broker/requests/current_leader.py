@@ -1,17 +1,19 @@
-"""Who leads instead: what replies add to NOT_LEADER_OR_FOLLOWER (KIP-951)."""
+"""The current leader, which responses name beside NOT_LEADER_OR_FOLLOWER (KIP-951)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, TypeVar
 
 from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.broker.replication.hosted_partitions import HostedPartitions
 from minikafka.kernel.cluster import NO_EPOCH, NO_LEADER, Broker, Endpoint, TopicPartition
 
+NodeT = TypeVar("NodeT")
+
 
 class LeaderHint(NamedTuple):
-    """-1, -1 and no node when nobody is known to lead."""
+    """-1, -1 and no address when no leader is known."""
 
     leader: int
     leader_epoch: int
@@ -22,9 +24,8 @@ class LeaderHint(NamedTuple):
 def leader_hint(
     cluster: MetadataCache, hosted: HostedPartitions, topic_partition: TopicPartition, listener: str
 ) -> LeaderHint:
-    """A replica knows best: LeaderAndIsr comes before UpdateMetadata, and a leader of a moment ago
-    is asked before that. Else as far as the metadata cache knows. The endpoint is that of the
-    asker's listener."""
+    """The leader as the local replica knows it, since LeaderAndIsr comes before UpdateMetadata;
+    without a replica, as the metadata cache knows it. The endpoint is the one on ``listener``."""
     partition = hosted.get(topic_partition)
     if partition is not None and partition.leader_epoch >= 0:
         leader, leader_epoch = partition.state.leader, partition.leader_epoch
@@ -35,21 +36,15 @@ def leader_hint(
     return LeaderHint(leader, leader_epoch, broker, endpoint)
 
 
-def name_leader(
-    hint: LeaderHint,
-    answer: Any,
-    response: Any,
-    leader_type: Callable[[int, int], object],
-    node_type: Callable[[int, str, int, str | None], object],
-) -> None:
-    """Tell of ``hint`` in a partition's ``answer``, and of its node in the ``response``, once. The
-    types are those of the message's own module."""
-    answer.current_leader = leader_type(hint.leader, hint.leader_epoch)
-    if (
-        hint.endpoint is not None
-        and hint.broker is not None
-        and all(node.node_id != hint.leader for node in response.node_endpoints)
-    ):
-        response.node_endpoints.append(
-            node_type(hint.leader, hint.endpoint.host, hint.endpoint.port, hint.broker.rack)
+def node_endpoints(
+    hints: Iterable[LeaderHint], node_type: Callable[[int, str, int, str | None], NodeT]
+) -> list[NodeT]:
+    """The reachable leaders of ``hints``, each once, as structures of the response's module."""
+    nodes = {
+        hint.leader: node_type(
+            hint.leader, hint.endpoint.host, hint.endpoint.port, hint.broker.rack
         )
+        for hint in hints
+        if hint.endpoint is not None and hint.broker is not None
+    }
+    return list(nodes.values())

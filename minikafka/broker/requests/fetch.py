@@ -17,7 +17,7 @@ from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.broker.record_formats import FetchFormat, in_format, limited
 from minikafka.broker.replication.replica_manager import ReplicaManager
 from minikafka.broker.requests.context import Reply, RequestContext
-from minikafka.broker.requests.current_leader import leader_hint, name_leader
+from minikafka.broker.requests.current_leader import LeaderHint, leader_hint, node_endpoints
 from minikafka.core.replication.fetch_session import FINAL_EPOCH, NO_SESSION
 from minikafka.kernel.cluster import CONSUMER_REPLICA_ID, ZERO_UUID, TopicPartition
 from minikafka.kernel.errors import ErrorCode
@@ -42,14 +42,14 @@ class FetchConfig:
     """Kafka's ``fetch.max.bytes``: the broker's own limit for one response."""
 
     fetch_max_bytes: int = 55 * 1024 * 1024
-    # When peers that read slowly hold up so much of memory, a consumer gets less at a time.
+    # Above this many bytes in unsent replies, a consumer's response is limited to the next value.
     unsent_max_bytes: int = 256 * 1024 * 1024
-    fetch_max_bytes_then: int = 1024 * 1024
+    fetch_max_bytes_reduced: int = 1024 * 1024
 
 
 class FetchHandler:
-    """An ImmediateHandler. What is read comes from the request, and from the session that it
-    continues (KIP-227)."""
+    """An ImmediateHandler. It reads the partitions of the request and of its fetch session
+    (KIP-227)."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class FetchHandler:
             answer(())
 
     def _wanted(self, request: FetchRequest, version: FetchVersion) -> list[FetchEntry]:
-        """What the request itself names. A topic whose id is not known has no name."""
+        """The entries of the request itself. A topic whose id is not known has an empty name."""
         entries = []
         for topic in request.topics:
             name, topic_id = topic.topic, None
@@ -121,7 +121,7 @@ class FetchHandler:
             state = request.replica_state
             replica_id = state.replica_id if state is not None else CONSUMER_REPLICA_ID
         if replica_id >= 0:
-            isolation = Isolation.LOG_END  # whatever it asks for: a follower copies everything
+            isolation = Isolation.LOG_END  # a follower copies everything
         elif request.isolation_level == READ_COMMITTED:
             isolation = Isolation.TXN_COMMITTED
         else:
@@ -129,7 +129,7 @@ class FetchHandler:
         config = self._config
         limit = config.fetch_max_bytes
         if replica_id < 0 and self._unsent.bytes > config.unsent_max_bytes:
-            limit = min(limit, config.fetch_max_bytes_then)
+            limit = min(limit, config.fetch_max_bytes_reduced)
         max_bytes = max(0, min(request.max_bytes, limit))
         return FetchParams(
             replica_id,
@@ -171,12 +171,13 @@ class FetchHandler:
         isolation: Isolation,
         told: SessionResponse,
     ) -> FetchResponse:
-        """Neighbours of one topic stand together, as they stand in the request or session."""
+        """Partitions in the order of the request or session; neighbours of one topic together."""
         response = FetchResponse(error_code=told.error, session_id=told.session_id)
+        hints: list[LeaderHint] = []
         topic: FetchableTopicResponse | None = None
         last_name, last_id = "", None
         committed = isolation is Isolation.TXN_COMMITTED
-        aborted: list[AbortedTransaction] | None = None  # null to those that read all
+        aborted: list[AbortedTransaction] | None = None  # null for read_uncommitted
         for entry, result in zip(told.entries, told.results, strict=True):
             name, index = entry.topic_partition
             topic_id = entry.topic_id
@@ -204,10 +205,13 @@ class FetchHandler:
             if error in _LEADER_ERRORS and version.names_leader:
                 hosted, where = self._replicas.hosted, result.topic_partition
                 hint = leader_hint(self._cluster, hosted, where, context.listener)
-                name_leader(hint, data, response, LeaderIdAndEpoch, NodeEndpoint)
+                data.current_leader = LeaderIdAndEpoch(hint.leader, hint.leader_epoch)
+                hints.append(hint)
             if error is ErrorCode.KAFKA_STORAGE_ERROR and not version.storage_error:
-                # Clients of that age do not know the error and would give up instead of looking
-                # for another leader.
+                # Clients of these versions do not know the error. After this one they look for
+                # another leader.
                 data.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
             topic.partitions.append(data)
+        if hints:
+            response.node_endpoints = node_endpoints(hints, NodeEndpoint)
         return response

@@ -18,7 +18,7 @@ from minikafka.broker.replication.transactional_appends import (
     is_transactional,
 )
 from minikafka.broker.requests.context import Reply, RequestContext
-from minikafka.broker.requests.current_leader import leader_hint, name_leader
+from minikafka.broker.requests.current_leader import LeaderHint, leader_hint, node_endpoints
 from minikafka.kernel.cluster import INTERNAL_TOPICS, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import Buffer
@@ -143,6 +143,7 @@ class ProduceHandler:
     ) -> ProduceResponse:
         """Topics in the order of the request, neighbours of one topic together."""
         response = ProduceResponse()
+        hints: list[LeaderHint] = []
         topic: TopicProduceResponse | None = None
         for result in results:
             name, index = result.topic_partition
@@ -165,6 +166,9 @@ class ProduceHandler:
                     hint = leader_hint(
                         self._cache, self._hosted, result.topic_partition, context.listener
                     )
-                    name_leader(hint, answer, response, LeaderIdAndEpoch, NodeEndpoint)
+                    answer.current_leader = LeaderIdAndEpoch(hint.leader, hint.leader_epoch)
+                    hints.append(hint)
             topic.partition_responses.append(answer)
+        if hints:
+            response.node_endpoints = node_endpoints(hints, NodeEndpoint)
         return response

@@ -255,7 +255,7 @@ async def test_consumers_get_less_at_a_time_while_slow_readers_hold_up_memory() 
         node = cluster[1]
         unsent, slow = UnsentReplies(), SlowReader(1_000)
         sessions = FetchSessions(cluster.clock, SimEntropy(1), Metrics(), lambda topic_id: None)
-        config = FetchConfig(unsent_max_bytes=999, fetch_max_bytes_then=1)
+        config = FetchConfig(unsent_max_bytes=999, fetch_max_bytes_reduced=1)
         node.handlers[ApiKey.FETCH] = FetchHandler(
             node.replicas, cluster.metadata, sessions, unsent, config
         )

@@ -40,7 +40,10 @@ from minikafka.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
-from minikafka.protocol.messages.update_metadata import UpdateMetadataResponse
+from minikafka.protocol.messages.update_metadata import (
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+)
 from tests.support.cluster_metadata import cache_with, live_broker, partition_state, update
 from tests.support.transaction_lab import TransactionLab
 
@@ -328,7 +331,8 @@ async def test_metadata_is_taken_over_and_told() -> None:
 async def test_metadata_of_a_controller_of_the_past_is_not_taken_over() -> None:
     cache = cache_with()
     fence = ControllerFence(1, lambda: 0)
-    fence.check("UpdateMetadata", 2, 2, 0)
+    newer = UpdateMetadataRequest(controller_id=2, controller_epoch=2, broker_epoch=0)
+    assert fence.arrived("UpdateMetadata", newer).refusal() is ErrorCode.NONE
     handler = UpdateMetadataHandler(cache, fence, lambda topic: None)
     refused = await handler(context(7), update({"a": [partition_state(0, 1)]}))
     assert refused.error_code == ErrorCode.STALE_CONTROLLER_EPOCH

@@ -135,11 +135,18 @@ async def test_a_controller_of_the_past_and_a_message_for_an_earlier_life() -> N
 
 def test_the_fence_remembers_the_highest_controller_epoch() -> None:
     fence = ControllerFence(1, lambda: 50)
-    assert fence.check("x", 1, 3, 50) is ErrorCode.NONE
-    assert fence.check("x", 2, 3, -1) is ErrorCode.NONE
-    assert fence.check("x", 1, 2, 50) is ErrorCode.STALE_CONTROLLER_EPOCH
-    assert fence.check("x", 1, 4, 49) is ErrorCode.STALE_BROKER_EPOCH
-    assert fence.check("x", 1, 4, 51) is ErrorCode.NONE  # we learn of our own epoch a little later
+
+    def refusal(controller_epoch: int, broker_epoch: int) -> ErrorCode:
+        request = StopReplicaRequest(
+            controller_id=1, controller_epoch=controller_epoch, broker_epoch=broker_epoch
+        )
+        return fence.arrived("StopReplica", request).refusal()
+
+    assert refusal(3, 50) is ErrorCode.NONE
+    assert refusal(3, -1) is ErrorCode.NONE
+    assert refusal(2, 50) is ErrorCode.STALE_CONTROLLER_EPOCH
+    assert refusal(4, 49) is ErrorCode.STALE_BROKER_EPOCH
+    assert refusal(4, 51) is ErrorCode.NONE  # the broker learns its own epoch a little later
     assert fence.controller_epoch == 4
 
 
