@@ -1,14 +1,101 @@
-"""The purgatories of requests that wait for replicas: Produce, Fetch and DeleteRecords."""
+"""Purgatories on the loop: the reaper that drives one, and those of Produce, Fetch,
+DeleteRecords."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Generic, TypeVar
 
-from minikafka.broker.reaper import Reaper, expiration_reaper_name
 from minikafka.core.purgatory import DEFAULT_PURGE_INTERVAL, DelayedOperation, Purgatory
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.kernel.ports import Clock
+from minikafka.kernel.ports import Clock, TimerHandle
+
+OpT = TypeVar("OpT", bound=DelayedOperation)
+
+# The longest poll of Kafka's reaper, and so the longest that a purge waits there.
+PURGE_PERIOD_MS = 200
+
+
+def expiration_reaper_name(broker_id: int, purgatory_name: str) -> str:
+    """Kafka's thread name, e.g. ``ExpirationReaper-1-Produce``."""
+    return f"ExpirationReaper-{broker_id}-{purgatory_name}"
+
+
+class Reaper(Generic[OpT]):
+    """Kafka's ``ExpiredOperationReaper`` as one timer on the loop instead of a polling thread.
+
+    It has at most one timer set: for the next bucket of the purgatory that expires, or for a purge
+    within ``PURGE_PERIOD_MS``.
+    """
+
+    def __init__(self, clock: Clock, purgatory: Purgatory[OpT], name: str) -> None:
+        self.name = name
+        self.purgatory = purgatory
+        self.wake_ups = 0
+        self._clock = clock
+        self._armed_ms = 0
+        self._handle: TimerHandle | None = None
+        self._closed = False
+
+    def try_complete_else_watch(self, operation: OpT, keys: Sequence[Hashable]) -> bool:
+        """As ``Purgatory.try_complete_else_watch``, with the current time."""
+        now_ms = self._clock.monotonic_ms()
+        if self.purgatory.try_complete_else_watch(operation, keys, now_ms):
+            return True
+        if self._handle is None or self._armed_ms > now_ms + operation.delay_ms:
+            self._arm(now_ms)
+        return False
+
+    @property
+    def next_wake_up_ms(self) -> int | None:
+        """In ms of the monotonic clock; None while no operation is parked."""
+        return None if self._handle is None else self._armed_ms
+
+    def check_and_complete(self, key: Hashable) -> int:
+        """As ``Purgatory.check_and_complete``."""
+        return self._completed(self.purgatory.check_and_complete(key))
+
+    def check_all_and_complete(self, keys: Iterable[Hashable]) -> int:
+        """As ``Purgatory.check_all_and_complete``."""
+        return self._completed(self.purgatory.check_all_and_complete(keys))
+
+    def _completed(self, count: int) -> int:
+        if count and self.purgatory.purge_due:
+            self._arm(self._clock.monotonic_ms())
+        return count
+
+    def close(self) -> None:
+        """Complete nothing any more; parked operations stay parked."""
+        self._closed = True
+        self._disarm()
+
+    def _arm(self, now_ms: int) -> None:
+        purgatory = self.purgatory
+        due_ms = purgatory.next_expiration_ms()
+        if purgatory.purge_due:
+            purge_ms = now_ms + PURGE_PERIOD_MS
+            due_ms = purge_ms if due_ms is None else min(due_ms, purge_ms)
+        if due_ms is None or self._closed:
+            return
+        if self._handle is not None:
+            if self._armed_ms <= due_ms:
+                return
+            self._disarm()
+        self._armed_ms = due_ms
+        self._handle = self._clock.call_later(max(0, due_ms - now_ms), self._wake)
+
+    def _disarm(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def _wake(self) -> None:
+        self._handle = None
+        self.wake_ups += 1
+        self.purgatory.advance(self._clock.monotonic_ms())
+        self._arm(self._clock.monotonic_ms())
+
 
 # The longest that followers' fetches are kept while more records arrive.
 GATHER_MS = 2

@@ -20,7 +20,8 @@ that it stays small. It is the only heap.
     level 2   |0|20|40| ... |380|      20 ms each: a bucket empties into level 1
     level 3   |0|400| ... |7600|      400 ms each: a bucket empties into level 2
 
-Nothing here reads a clock or runs a task: ``broker/reaper.py`` and ``core/purgatory.py`` do that.
+Nothing here reads a clock or runs a task: ``broker/purgatories.py`` and ``core/purgatory.py`` do
+that.
 """
 
 from __future__ import annotations

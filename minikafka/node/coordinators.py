@@ -16,7 +16,7 @@ from minikafka.broker.metadata.coordinators import (
     InternalTopicSizes,
 )
 from minikafka.broker.producer_ids import ProducerIds
-from minikafka.broker.reaper import Reaper, expiration_reaper_name
+from minikafka.broker.purgatories import Reaper, expiration_reaper_name
 from minikafka.broker.replication.replica_manager import ReplicaManager
 from minikafka.broker.replication.transactional_appends import (
     TransactionalAppends,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any, TypeAlias
 
-from minikafka.broker.reaper import Reaper
+from minikafka.broker.purgatories import Reaper
 from minikafka.core.purgatory import DelayedOperation, Purgatory
 from minikafka.core.timer import WheelLevel
 from minikafka.kernel.metrics import Metrics

@@ -18,7 +18,7 @@ from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.broker.metadata.coordinators import InternalTopicSizes
 from minikafka.broker.metadata.topic_configs import TopicConfigCache
 from minikafka.broker.node_to_controller import NodeToController
-from minikafka.broker.reaper import Reaper, expiration_reaper_name
+from minikafka.broker.purgatories import Reaper, expiration_reaper_name
 from minikafka.broker.replication.replica_manager import ReplicaManager
 from minikafka.broker.replication.stray_replicas import OrphanedLogs, StrayReplicas
 from minikafka.broker.requests.apis import Route

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from minikafka.broker.reaper import Reaper
+from minikafka.broker.purgatories import Reaper
 from minikafka.client import Admin, Producer
 from minikafka.core.purgatory import DelayedOperation
 from minikafka.kernel.cluster import TopicPartition

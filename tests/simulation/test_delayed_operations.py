@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from minikafka.broker.reaper import Reaper, expiration_reaper_name
+from minikafka.broker.purgatories import Reaper, expiration_reaper_name
 from minikafka.core.purgatory import DelayedOperation, Purgatory
 from minikafka.kernel.ports import Clock
 from minikafka.world.sim.world import SimWorld

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
 from typing import Any
 
-from minikafka.broker.reaper import Reaper
+from minikafka.broker.purgatories import Reaper
 from minikafka.coordinator.config import GroupCoordinatorConfig
 from minikafka.coordinator.group_coordinator import GroupCoordinator
 from minikafka.coordinator.ports import InternalLog

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from minikafka.broker.admin.metadata_waits import DelayedUntilVisible, missing_after
 from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.broker.ports import Controller
-from minikafka.broker.reaper import Reaper
+from minikafka.broker.purgatories import Reaper
 from minikafka.core.purgatory import DelayedOperation
 from minikafka.kernel.cluster import ElectionType, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError

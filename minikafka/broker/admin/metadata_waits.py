@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Generic, TypeVar
 
-from minikafka.broker.reaper import Reaper
+from minikafka.broker.purgatories import Reaper
 from minikafka.core.purgatory import DelayedOperation
 
 T = TypeVar("T")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from minikafka.broker.admin.topics import await_leaders, coordination_failed
 from minikafka.broker.metadata.cache import MetadataCache
-from minikafka.broker.reaper import Reaper
+from minikafka.broker.purgatories import Reaper
 from minikafka.core.controller.assignment import is_being_reassigned
 from minikafka.core.controller.placement import assign_replicas, broker_racks
 from minikafka.core.purgatory import DelayedOperation

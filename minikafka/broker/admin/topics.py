@@ -9,7 +9,7 @@ from uuid import UUID
 
 from minikafka.broker.admin.metadata_waits import DelayedUntilVisible, missing_after
 from minikafka.broker.metadata.cache import MetadataCache
-from minikafka.broker.reaper import Reaper
+from minikafka.broker.purgatories import Reaper
 from minikafka.core.controller.placement import assign_replicas, broker_racks
 from minikafka.core.purgatory import DelayedOperation
 from minikafka.core.topic_names import collide, may_collide, require_valid

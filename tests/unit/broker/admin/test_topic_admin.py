@@ -8,7 +8,7 @@ import pytest
 from minikafka.broker.admin.config_entries import ConfigEntries
 from minikafka.broker.admin.dynamic_config import DynamicBrokerConfig
 from minikafka.broker.admin.topics import TopicAdmin, TopicAdminConfig
-from minikafka.broker.reaper import Reaper
+from minikafka.broker.purgatories import Reaper
 from minikafka.broker.requests.context import RequestContext
 from minikafka.broker.requests.topics import CreateTopicsHandler, DeleteTopicsHandler
 from minikafka.core.purgatory import Purgatory

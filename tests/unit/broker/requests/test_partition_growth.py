@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from minikafka.broker.admin.partitions import PartitionGrowth, new_partitions
-from minikafka.broker.reaper import Reaper
+from minikafka.broker.purgatories import Reaper
 from minikafka.broker.requests.context import RequestContext
 from minikafka.broker.requests.topics import CreatePartitionsHandler
 from minikafka.core.controller.placement import assign_replicas, broker_racks

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from minikafka.broker.admin.elections import LeaderElectionAdmin
-from minikafka.broker.reaper import Reaper
+from minikafka.broker.purgatories import Reaper
 from minikafka.broker.requests.context import RequestContext
 from minikafka.broker.requests.elections import (
     AlterPartitionReassignmentsHandler,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from minikafka.broker.reaper import PURGE_PERIOD_MS, Reaper, expiration_reaper_name
+from minikafka.broker.purgatories import PURGE_PERIOD_MS, Reaper, expiration_reaper_name
 from minikafka.core.purgatory import DelayedOperation, Purgatory
 
 
