@@ -1,4 +1,10 @@
-"""The ISR of the partitions led here: when it shrinks or grows, and how ZooKeeper learns of it."""
+"""ISR changes of the partitions led here: shrink, write to ZooKeeper, notify the controller.
+
+A ``Partition`` proposes a change of its ISR; until ZooKeeper has it, the high watermark counts both
+the old members and the new ones. ``IsrMaintenance`` does what has to wait: it looks for followers
+that lag, writes proposals conditionally, gives their outcomes back to the partitions, and creates
+the znodes by which the controller learns of changes (Kafka's ``ZkAlterPartitionManager``).
+"""
 
 from __future__ import annotations
 
@@ -34,11 +40,8 @@ class IsrConfig:
 
 
 class IsrMaintenance:
-    """Three tasks: shrink, write, announce.
-
-    Decisions fall in ``Partition``, synchronously; this is only the way to ZooKeeper and back. What
-    waits to be written is bounded by the number of partitions: one change each.
-    """
+    """Runs three tasks: shrink, write, notify. Changes that wait to be written are bounded by the
+    number of partitions, since each partition proposes one at a time."""
 
     def __init__(
         self,
@@ -105,8 +108,8 @@ class IsrMaintenance:
         self._work.set()
 
     def shrink_once(self) -> None:
-        """Look at every partition led here. Also moves high watermarks that a follower outside the
-        ISR held back until it fell behind: no event tells of that."""
+        """Look at every partition led here. Also moves high watermarks that a caught-up follower
+        outside of the ISR held back until now: its falling behind is no event."""
         now_ms = self._clock.monotonic_ms()
         for partition in self._hosted:
             partition.maybe_shrink(now_ms)
@@ -121,7 +124,7 @@ class IsrMaintenance:
     # ------------------------------------------------------------------------------------ written
 
     async def _write_forever(self) -> None:
-        """A change that is submitted meanwhile does not wait for those to be tried again."""
+        """Write what was submitted. A new change does not wait for the retry of failed ones."""
         while True:
             await self._work.wait()
             self._work.clear()
@@ -136,7 +139,7 @@ class IsrMaintenance:
         self._work.set()
 
     async def _write_all(self) -> bool:
-        """False when some could not be written, and wait to be tried again."""
+        """False when some writes failed; their changes wait for the retry."""
         waiting, self._to_write = self._to_write, {}
         states, written = iter(waiting.items()), True
         while batch := dict(islice(states, WRITES_AT_ONCE)):
@@ -144,9 +147,11 @@ class IsrMaintenance:
         return written
 
     async def _write(self, batch: Mapping[TopicPartition, LeadershipState]) -> bool:
-        """Write changes and tell their partitions. False when some could not be written; these
-        wait for their next turn."""
-        wanted = {tp: state for tp, state in batch.items() if self._asking(tp, state) is not None}
+        """Write changes and report the outcomes to the partitions. False when some writes failed;
+        their changes wait for the retry."""
+        wanted = {
+            tp: state for tp, state in batch.items() if self._proposing(tp, state) is not None
+        }
         if not wanted:
             return True
         try:
@@ -165,7 +170,7 @@ class IsrMaintenance:
                 self._written(topic_partition, state, version)
                 continue
             failed.append(version)
-            if self._asking(topic_partition, state) is not None:
+            if self._proposing(topic_partition, state) is not None:
                 self._to_write[topic_partition] = state
         if failed:
             self._failures.mark(len(failed))
@@ -175,12 +180,12 @@ class IsrMaintenance:
     def _written(
         self, topic_partition: TopicPartition, state: LeadershipState, zk_version: int | None
     ) -> None:
-        partition = self._asking(topic_partition, state)
+        partition = self._proposing(topic_partition, state)
         if zk_version is not None:
             self._changed.add(topic_partition)
             self._last_change_ms = self._clock.monotonic_ms()
         if partition is None:
-            return  # a LeaderAndIsr or a StopReplica has overtaken the answer
+            return  # a LeaderAndIsr or a StopReplica came first
         if zk_version is None:
             self._failures.mark()
             partition.isr_refused()
@@ -188,8 +193,10 @@ class IsrMaintenance:
         elif partition.isr_written(zk_version, self._clock.monotonic_ms()):
             self._purgatories.partition_changed(topic_partition)
 
-    def _asking(self, topic_partition: TopicPartition, state: LeadershipState) -> Partition | None:
-        """The partition, while it still asks for this very change."""
+    def _proposing(
+        self, topic_partition: TopicPartition, state: LeadershipState
+    ) -> Partition | None:
+        """The partition, if this is still its proposed change."""
         partition = self._hosted.get(topic_partition)
         if partition is None or partition.state.isr is not state.isr:
             return None
@@ -198,7 +205,8 @@ class IsrMaintenance:
     # ---------------------------------------------------------------------------------- announced
 
     async def announce_once(self) -> None:
-        """Announce what has changed, when it has been quiet or has waited for long enough."""
+        """Notify the controller of the changes, if there was a pause or the longest delay is
+        over."""
         now_ms = self._clock.monotonic_ms()
         config = self._config
         if not self._changed or (

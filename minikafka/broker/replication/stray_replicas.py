@@ -1,4 +1,4 @@
-"""Replicas and logs that no longer belong to this broker: found after a restart, and removed."""
+"""Replicas and logs that no longer belong to this broker: found after a restart and removed."""
 
 from __future__ import annotations
 
@@ -19,13 +19,16 @@ from minikafka.storage.directories.log_manager import LogManager
 
 
 class StrayReplicas:
-    """A reassignment tells the replicas it removes to go, and waits for none: one whose broker is
-    dead, or without its session, does not hear of it. The controller tells it when it is back,
-    unless it is another one by then. Else such a replica would stay, as in Kafka: an old leader
-    goes on to take records, an old follower to ask, and the disk is never freed.
+    """Removes replicas that were reassigned to other brokers while this one was away.
 
-    When the broker is back, or the controller is another, it is told of all partitions, in slices,
-    and so also of those that it has no business with any more: by the first word of each.
+    A reassignment sends StopReplica to the replicas it removes and does not wait for them. A broker
+    that is dead, or without its session, does not receive it; the controller repeats it when the
+    broker returns, but the next controller does not. In Kafka such a replica stays: an old leader
+    continues to accept records, an old follower to fetch, and the disk is never freed.
+
+    After a restart of the broker, and after a change of controller, the broker receives the
+    metadata of all partitions, in slices. The first mention of each partition decides whether the
+    local replica is a stray.
     """
 
     def __init__(
@@ -34,21 +37,21 @@ class StrayReplicas:
         logs: LogManager,
         deleted: Callable[[TopicPartition], None] | None = None,
     ) -> None:
-        """``deleted`` hears of each replica that goes."""
+        """``deleted`` is called with each replica that is removed."""
         self._replicas = replicas
         self._logs = logs
         self._deleted = deleted
-        self._teller: tuple[int, int] | None = None
-        self._judged: set[TopicPartition] = set()  # that this teller has told of
+        self._epochs: tuple[int, int] | None = None
+        self._judged: set[TopicPartition] = set()  # mentioned in these epochs
         self._broker_id = replicas.config.broker_id
         self._log = event_log("state-change", broker=self._broker_id)
 
     async def drop(self, request: UpdateMetadataRequest) -> None:
-        """Stop and delete, in one breath, the strays among what ``request`` tells of for the first
-        time in this controller's term and since this broker's registration."""
-        teller = (request.controller_epoch, request.broker_epoch)
-        if teller != self._teller:
-            self._teller = teller
+        """Stop and delete the strays among the partitions that ``request`` mentions for the first
+        time in this controller epoch and broker epoch."""
+        epochs = (request.controller_epoch, request.broker_epoch)
+        if epochs != self._epochs:
+            self._epochs = epochs
             self._judged.clear()
         strays: list[TopicPartition] = []
         for topic in request.topic_states:
@@ -71,11 +74,11 @@ class StrayReplicas:
     def _is_stray(
         self, topic_partition: TopicPartition, topic_id: UUID, state: UpdateMetadataPartitionState
     ) -> bool:
-        """A. Of an earlier topic of this name, which has been deleted since: whoever has a replica
-        of the new one makes it then.
-        B. Of the very same topic, under an older leader epoch, on no broker that has a replica.
-        While this one is in the ISR it may still be elected, should the controller die before the
-        reassignment ends."""
+        """A. The log belongs to a deleted topic of the same name. If the new topic has a replica
+        here, LeaderAndIsr creates its log.
+        B. The log belongs to this topic, has an older leader epoch, and this broker is neither a
+        replica nor in the ISR. A member of the ISR may still be elected if the controller dies
+        before the reassignment ends."""
         log = self._logs.get(topic_partition)
         if log is None or state.leader == LEADER_DURING_DELETE:
             return False
@@ -96,15 +99,17 @@ GRACE_MS = 60_000
 
 
 class OrphanedLogs:
-    """A replica that was moved away from a dead broker is forgotten when its topic is deleted and
-    another controller elected: nobody will ever tell the broker that it has one (Kafka keeps it).
+    """Sets aside logs whose topics no longer exist.
 
-    So, a minute after the start, when a controller has spoken to the broker and whoever remembers
-    the replica has had it deleted, the broker asks ZooKeeper which topics there are. Logs of others
-    that nobody claims get a name that ends in ``-stray`` (as Kafka's brokers with KRaft do it), for
-    people to delete, as all this rests on one list. The list is not older than the broker's
-    registration, which the same session wrote, and so it has the topic of any log found on disk.
-    Topics made later are no matter: whoever has been told to host them does.
+    A replica that was moved away from a dead broker is forgotten when its topic is deleted and
+    another controller elected: no request will ever mention it to the broker (Kafka keeps it).
+
+    So one minute after the start, once a controller has sent a request, the broker reads the list
+    of topics from ZooKeeper. Logs of other topics that are not hosted are renamed to end in
+    ``-stray``, as Kafka's brokers with KRaft do, and left for people to delete, since the decision
+    rests on one list. That list is not older than the broker's registration, which the same session
+    has written, so that it includes the topics of all logs that were found on disk. Partitions of
+    topics created later are hosted and therefore not touched.
     """
 
     def __init__(
@@ -115,8 +120,8 @@ class OrphanedLogs:
         topics: Callable[[], Awaitable[Sequence[str]]],
         spoken_to: Callable[[], bool],
     ) -> None:
-        """``topics`` asks for all topics in ZooKeeper, ``spoken_to`` whether a controller has told
-        this broker anything."""
+        """``topics`` reads all topics from ZooKeeper. ``spoken_to`` returns whether a controller
+        has sent a request to this broker."""
         self._clock = clock
         self._replicas = replicas
         self._logs = logs
@@ -139,7 +144,7 @@ class OrphanedLogs:
             if self._spoken_to():
                 try:
                     return await self._put_aside()
-                except CoordinationError as error:  # a session that is over, mostly
+                except CoordinationError as error:  # as a rule the session has expired
                     self._log.warning("topics_not_listed", error=repr(error))
 
     async def _put_aside(self) -> None:
@@ -148,7 +153,7 @@ class OrphanedLogs:
             return
         topics = set(await self._topics())
         if not topics:
-            return  # more likely a ZooKeeper that lost its data than a cluster that lost its topics
+            return  # ZooKeeper has more likely lost its data than the cluster all its topics
         for orphan in sorted(tp for tp in unclaimed if tp.topic not in topics):
             if self._replicas.hosted.get(orphan) is not None:
                 continue

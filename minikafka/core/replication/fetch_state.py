@@ -1,4 +1,4 @@
-"""Where a follower stands with one partition it copies."""
+"""The fetch state of a follower: from where it fetches one partition, and when."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ FIRST_BACKOFF_MS = 20
 
 
 class PartitionFetchState(NamedTuple):
-    """``fetch_offset`` is the next offset wanted, always the end of the follower's log.
+    """``fetch_offset`` is the offset of the next Fetch, which is always the follower's log end.
 
     ``last_fetched_epoch`` is the epoch of the batch before it; None in an empty log. The leader
-    compares it in every Fetch (v12+) and names the epoch at which the logs part (KIP-595; Kafka's
-    ``isTruncationOnFetchSupported``). Brokers of release 2.0 ask by OffsetForLeaderEpoch instead,
-    before the first Fetch. ``lag`` is None until the first answer, ``failures`` counts
-    errors in a row, ``delayed_until_ms`` is when to try again. ``truncating``: the log was cut, and
-    asks for nothing until that is on disk.
+    compares it in every Fetch (v12+) and responds with the epoch at which the logs diverge
+    (KIP-595; Kafka's ``isTruncationOnFetchSupported``). Brokers of release 2.0 send
+    OffsetForLeaderEpoch before the first Fetch instead. ``lag`` is None until the first response,
+    ``failures`` the number of errors in a row, ``delayed_until_ms`` the time of the next attempt.
+    ``truncating``: the log was truncated, and is not fetched until that is flushed.
     """
 
     topic_id: UUID | None
@@ -34,11 +34,11 @@ class PartitionFetchState(NamedTuple):
 
     @property
     def in_sync(self) -> bool:
-        """With what the leader had committed at the last answer."""
+        """Whether it has what the leader had committed at the last response."""
         return self.lag == 0
 
     def is_delayed(self, now_ms: int) -> bool:
-        """Not to be asked for now."""
+        """Whether it must not be fetched now."""
         if self.truncating:
             return True
         return self.delayed_until_ms is not None and now_ms < self.delayed_until_ms
@@ -47,7 +47,7 @@ class PartitionFetchState(NamedTuple):
 def not_delayed(
     states: Mapping[TopicPartition, PartitionFetchState], now_ms: int
 ) -> dict[TopicPartition, PartitionFetchState]:
-    """Those to be asked for now. Looks at thousands for every Fetch."""
+    """The states to fetch now. Called with thousands of partitions for every Fetch."""
     return {
         topic_partition: state
         for topic_partition, state in states.items()
@@ -59,8 +59,8 @@ def not_delayed(
 def initial_truncation(
     log_end_offset: int, high_watermark: int, latest_epoch: int | None
 ) -> Truncation | None:
-    """What a new follower cuts before it asks anything. A log that holds records and no epoch has
-    nothing the leader could compare, and goes back to its high watermark."""
+    """The truncation before the first Fetch of a new follower. A log with records and without
+    epochs has nothing that the leader could compare, and is truncated to its high watermark."""
     if latest_epoch is None and high_watermark < log_end_offset:
         return Truncation(high_watermark)
     return None
@@ -69,7 +69,7 @@ def initial_truncation(
 def fetched(
     state: PartitionFetchState, next_offset: int, last_epoch: int | None, leader_high_watermark: int
 ) -> PartitionFetchState:
-    """An answer was taken in, up to ``next_offset``."""
+    """The state after a response was appended up to ``next_offset``."""
     return PartitionFetchState(
         state.topic_id,
         state.leader_epoch,
@@ -82,22 +82,23 @@ def fetched(
 def truncated(
     state: PartitionFetchState, end_offset: int, latest_epoch: int | None, unflushed: bool
 ) -> PartitionFetchState:
-    """The log was cut, or starts anew, and ends at ``end_offset``. A cut that was not the last one
-    shows as another diverging epoch in the next answer."""
+    """The state after a truncation or a restart of the log, which ends at ``end_offset``. If it was
+    not the last truncation, the next response has another diverging epoch."""
     return PartitionFetchState(
         state.topic_id, state.leader_epoch, end_offset, latest_epoch, truncating=unflushed
     )
 
 
 def held_back(state: PartitionFetchState, now_ms: int, wait_ms: int) -> PartitionFetchState:
-    """Not to be asked for yet, as too much was moved; one that waits already does so as it was."""
+    """Delay the partition because of the throttle; one that is delayed already stays as it is."""
     return state if state.is_delayed(now_ms) else state._replace(delayed_until_ms=now_ms + wait_ms)
 
 
 def failed(state: PartitionFetchState, now_ms: int, backoff_max_ms: int) -> PartitionFetchState:
-    """Try again later. The first errors of a fresh follower mostly mean that the leader has not
-    heard of its role yet, so the delay starts small and doubles up to ``backoff_max_ms``. It ends
-    on a grid of half its length: what failed one after the other is asked for together."""
+    """The state after an error. The first errors of a new follower mostly mean that the leader has
+    not received its LeaderAndIsr yet, so the delay starts small and doubles up to
+    ``backoff_max_ms``. It is rounded to half its length, so that partitions that failed one after
+    the other are fetched together."""
     if state.is_delayed(now_ms):
         return state
     delay_ms = min(backoff_max_ms, FIRST_BACKOFF_MS << min(state.failures, 16))

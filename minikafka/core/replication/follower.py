@@ -1,7 +1,7 @@
-"""How far a follower cuts its log back before it copies from a leader.
+"""How far a follower truncates its log before it fetches from a leader.
 
-Truncation by leader epoch (KIP-101, KIP-279): never by high watermark alone, which lags behind and
-would cut committed records or keep uncommitted ones.
+Truncation by leader epoch (KIP-101, KIP-279): never by high watermark alone, which lags behind:
+that would remove committed records or keep uncommitted ones.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ UNDEFINED_EPOCH_OFFSET = -1
 
 
 class EpochEnd(NamedTuple):
-    """The largest epoch not above the one asked for, and the offset after its last record.
+    """The largest epoch not above a requested one, and the offset after its last record.
 
-    Asked for an epoch above all it knows, a log answers -1 and -1; for one below all it knows, that
-    very epoch and the offset at which its first epoch starts.
+    -1 and -1 if the requested epoch is above all epochs of the log. If it is below all of them: the
+    requested epoch, and the offset at which the first epoch starts.
     """
 
     epoch: int = UNDEFINED_EPOCH
@@ -28,7 +28,7 @@ class EpochEnd(NamedTuple):
 
 
 class Truncation(NamedTuple):
-    """Cut at ``offset``. ``completed``: False when the leader has to be asked again."""
+    """Truncate to ``offset``. ``completed`` is False if epochs have to be compared once more."""
 
     offset: int
     completed: bool = True
@@ -37,17 +37,17 @@ class Truncation(NamedTuple):
 def truncation_by_epoch(
     leader: EpochEnd, local: EpochEnd, high_watermark: int, log_end_offset: int
 ) -> Truncation:
-    """Where the logs part, from the leader's answer about the follower's last epoch.
+    """Where the logs diverge, by the leader's end of the follower's last epoch.
 
     ``local`` is the follower's own end of the epoch the leader named. The cases (Kafka's
     AbstractFetcherThread.getOffsetTruncationState):
 
-    A. The leader knows no end: it has nothing as old. Cut at the high watermark.
-    B. The leader names an offset without an epoch (it speaks version 0): cut there.
-    C. The follower tracks no epoch as old as the one named: cut at the leader's offset.
-    D. The follower does not know the epoch named, only an older one: cut at the end of that one
-       and ask again.
-    E. Both know the epoch: cut where the shorter of the two ends.
+    A. The leader knows no end, as it has no epoch so old: truncate to the high watermark.
+    B. The leader sends an offset without an epoch (version 0): truncate to it.
+    C. The follower has no epoch as old as the leader's: truncate to the leader's offset.
+    D. The follower does not have the leader's epoch, only an older one: truncate to the end of that
+       one and compare again.
+    E. Both have the epoch: truncate to the smaller of the two ends.
     """
     if leader.end_offset == UNDEFINED_EPOCH_OFFSET:
         return Truncation(min(high_watermark, log_end_offset))  # A
@@ -59,17 +59,17 @@ def truncation_by_epoch(
 
 
 def diverges(fetched_epoch: int, fetch_offset: int, leader: EpochEnd) -> bool:
-    """Whether a log that ends at ``fetch_offset`` in ``fetched_epoch`` parts from the leader's.
+    """Whether a log that ends at ``fetch_offset`` in ``fetched_epoch`` diverges from the leader's.
 
-    ``leader`` is the leader's end of ``fetched_epoch``. An undefined one is for the caller to
-    refuse (OFFSET_OUT_OF_RANGE): there is no common ground to tell of.
+    ``leader`` is the leader's end of ``fetched_epoch``. The caller refuses an undefined one
+    (OFFSET_OUT_OF_RANGE), since the logs have no epoch in common.
     """
     return leader.epoch < fetched_epoch or leader.end_offset < fetch_offset
 
 
 class Restart(NamedTuple):
-    """How to go on after OFFSET_OUT_OF_RANGE: cut to ``truncate_to``, or drop everything and start
-    at ``start_at``, or neither and fetch at ``fetch_offset`` again."""
+    """What to do after OFFSET_OUT_OF_RANGE: truncate to ``truncate_to``, or drop all records and
+    start at ``start_at``, or neither and fetch from ``fetch_offset`` again."""
 
     fetch_offset: int
     truncate_to: int | None = None

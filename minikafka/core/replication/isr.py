@@ -1,4 +1,4 @@
-"""Who belongs in the ISR: whom a leader puts out, whom it takes in."""
+"""The ISR decisions of a leader: which members to remove, which followers to add."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def out_of_sync(
 ) -> tuple[int, ...]:
     """Members that have not been caught up for more than ``lag_time_max_ms``, in ISR order.
 
-    Nobody while a change is in flight. A member that is no known follower is out.
+    None while a change is in flight. A member that is not a replica is out of sync.
     """
     if isr.in_flight:
         return ()
@@ -42,10 +42,10 @@ def may_join(
 ) -> bool:
     """Whether a follower that has just fetched belongs in the ISR again.
 
-    It must hold all that is committed, and must have reached this leader epoch: a follower below
-    its start may still have to truncate. And it must start its log no earlier than the leader does:
-    else, should it lead before the leader's answer reaches it, deleted records would be back (Kafka
-    does not look). That the broker is alive is for the caller to know.
+    It must hold all committed records, and must have reached this leader epoch: a follower below
+    its start offset may still have to truncate. And its log must not start before the leader's:
+    if it became the leader before it has received the new log start, deleted records would be back
+    (Kafka does not check this). The caller checks that the broker is live.
     """
     return (
         not isr.in_flight
@@ -62,5 +62,5 @@ def without(isr: IsrState, gone: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def joined_by(isr: IsrState, replica: int) -> tuple[int, ...]:
-    """The expanded ISR; the newcomer stands last."""
+    """The expanded ISR; the new member is the last."""
     return (*isr.committed, replica)

@@ -45,7 +45,7 @@ def after_fetch(
     leader_end_offset: int,
     now_ms: int,
 ) -> FollowerState:
-    """The follower asked for ``fetch_offset``, so it holds everything below it.
+    """The state after a Fetch from ``fetch_offset``: the follower holds everything below it.
 
     A follower that reaches the end the leader had at its *previous* fetch was caught up then: under
     a steady trickle of small appends its offset is always a little behind, and it still belongs in

@@ -50,8 +50,8 @@ class SlidingRate:
         return self._size * 1000 / max(now_ms - samples[0].start_ms, self._window_ms)
 
     def above_until_ms(self, bytes_per_second: float, now_ms: int) -> int:
-        """Until when, not recording anything, the rate is above that as far as can be told now: the
-        oldest sample goes by then, if not earlier. ``now_ms`` when it is not above."""
+        """The time until which the rate stays above the limit if nothing is recorded, or at which
+        the oldest sample stops counting, if that is earlier. ``now_ms`` if it is not above."""
         if self.per_second(now_ms) <= bytes_per_second:
             return now_ms
         oldest = self._samples[0]
@@ -72,11 +72,11 @@ class SlidingRate:
 
 
 class ReplicationQuota:
-    """What one side of replication may move. Kafka's ``ReplicationQuotaManager``, without its list
+    """The limit of one side of replication. Kafka's ``ReplicationQuotaManager``, without its list
     of partitions.
 
-    ``limited`` is False while there is no limit: then nothing is to be asked or recorded. A limit
-    holds on average: what is one too many is moved, and then nothing until the rate is back."""
+    ``limited`` is False while there is no limit; then the other methods need not be called. A limit
+    holds on average: the bytes that exceed it are moved, and then none until the rate is back."""
 
     __slots__ = ("_bytes_per_second", "_rate", "limited")
 
@@ -98,7 +98,7 @@ class ReplicationQuota:
         return self.limited and self._rate.per_second(now_ms) > self._bytes_per_second
 
     def wait_ms(self, now_ms: int) -> int:
-        """How long to move nothing, before looking again; 0 while the limit is kept."""
+        """How long to move nothing before the next look; 0 if the rate is within the limit."""
         if not self.limited:
             return 0
         return self._rate.above_until_ms(self._bytes_per_second, now_ms) - now_ms

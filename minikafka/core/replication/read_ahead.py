@@ -1,4 +1,4 @@
-"""What a follower may ask for before it holds what it was sent: only what nobody counts on."""
+"""Fetching ahead: when a follower may send the next Fetch before it has appended the last one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _read_int = Struct(">i").unpack_from
 
 
 class Brought(NamedTuple):
-    """What an answer brought for a partition that was asked for with ``state``."""
+    """The response for a partition that was fetched with ``state``."""
 
     topic_partition: TopicPartition
     state: PartitionFetchState
@@ -29,14 +29,15 @@ class Brought(NamedTuple):
 def read_ahead(
     brought: Iterable[Brought],
 ) -> dict[TopicPartition, PartitionFetchState] | None:
-    """The states of those that an answer brought something for, as they will be after the append,
-    if the next request may leave before it: leader and follower then work at the same time. None
-    when it may not, or when there is nothing to append.
+    """The states of the partitions as they will be after the append, if the next Fetch may be sent
+    before it, so that leader and follower work at the same time. None if it may not, or if there
+    is nothing to append.
 
-    A fetch offset is a promise: by it the leader commits, acknowledges, and takes a follower into
-    the ISR. Below the leader's high watermark it is none: every replica in sync is beyond that,
-    nobody joins them from there, and the high watermark does not move back in this leader epoch,
-    which the request names. So a follower far behind reads ahead, one in sync never does.
+    A fetch offset is a promise: the leader commits and acknowledges records by it, and adds a
+    follower to the ISR. Below the leader's high watermark it has no such effect: every replica in
+    sync is beyond that offset, no follower joins the ISR from there, and the high watermark does
+    not move back in this leader epoch, which the request carries. So a follower far behind fetches
+    ahead, and one in sync never does.
     """
     ahead: dict[TopicPartition, PartitionFetchState] = {}
     grows = False
@@ -52,8 +53,8 @@ def read_ahead(
 
 
 def end_of_batches(records: Buffer, start: int) -> tuple[int, int | None]:
-    """The offset after the last whole batch, and that batch's leader epoch, if it has one; by what
-    the headers say, of which nothing is checked here. ``start`` and None without a whole batch."""
+    """The offset after the last whole batch, and that batch's leader epoch if it has one, as in the
+    headers, which are not checked here. ``start`` and None without a whole batch."""
     position, end = 0, len(records)
     next_offset, epoch = start, None
     while end - position >= BATCH_OVERHEAD:

@@ -1,4 +1,4 @@
-"""Which replica a consumer should read from, by where it is (KIP-392)."""
+"""Which replica a consumer should fetch from, by its rack (KIP-392)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Final, NamedTuple, TypeAlias
 
 
 class ReplicaView(NamedTuple):
-    """A replica that could serve: one in sync, with the wanted offset in its log."""
+    """A replica that could serve the fetch: in sync, with the fetch offset in its log (Kafka's
+    ``ReplicaView``)."""
 
     broker_id: int
     rack: str | None
@@ -21,8 +22,8 @@ ReplicaSelector: TypeAlias = Callable[[str, ReplicaView, Sequence[ReplicaView]],
 
 
 def rack_aware(rack: str, leader: ReplicaView, others: Sequence[ReplicaView]) -> ReplicaView:
-    """The leader if it is in the consumer's rack or nobody is, else the one there that is furthest
-    ahead (Kafka's RackAwareReplicaSelector)."""
+    """The leader if it is in the consumer's rack or no replica is, else the replica in that rack
+    with the largest log end offset (Kafka's RackAwareReplicaSelector)."""
     near = [replica for replica in others if replica.rack == rack]
     if not rack or leader.rack == rack or not near:
         return leader
