@@ -1,6 +1,7 @@
-"""One broker: it serves requests, hosts replicas, copies from leaders and keeps its metadata.
+"""One broker: it serves requests, hosts replicas, fetches from leaders and keeps its metadata.
 
-The node package builds a broker out of these rooms and is their only caller. Start reading at
-``requests/apis.py``, where a frame becomes a call of a handler, then ``requests/produce.py`` and
-``replication/replica_manager.py``. Waiting requests live in ``purgatories.py``.
+The node package builds a broker out of these rooms and is their only caller. Requests come in at
+``requests/apis.py``; read on with ``requests/produce.py`` and ``replication/record_appends.py``.
+Requests that have to wait are parked in ``purgatories.py``. ``ports.py`` is what handlers call in
+the controller, which is a sibling of this package.
 """

@@ -1,4 +1,4 @@
-"""How a broker that stops asks the controller to move its leaderships away first."""
+"""Controlled shutdown: before it stops, a broker has the controller move its leaderships away."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from minikafka.protocol.releases import Release
 
 CONTROLLED_SHUTDOWN_VERSION = 3
 ANSWERS_LIMIT_MS = 30_000  # for all attempts together, the back-off between them not counted
-LOOK_S = 0.1  # how soon it is noticed that there is no sense in waiting any more
+LOOK_S = 0.1  # how often to check whether waiting still makes sense
 NEWS_LIMIT_MS = 1_000  # for the new leaders to be known here
 NEWS_LOOK_MS = 10
 LINGER_MS = 100  # in which they become known elsewhere, and clients are told to look for them
@@ -40,17 +40,17 @@ class ControlledShutdownConfig:
 
     @property
     def limit_ms(self) -> int:
-        """No longer than this does a broker stay for it, whatever hangs."""
+        """The longest that a broker waits for its controlled shutdown."""
         return ANSWERS_LIMIT_MS + max(0, self.max_retries - 1) * self.retry_backoff_ms
 
 
 class ShutdownHandover:
-    """Kafka's ``KafkaServer.controlledShutdown``: a connection of its own, and some attempts.
+    """Kafka's ``KafkaServer.controlledShutdown``: several attempts, each on a new connection.
 
-    A. done: error 0 and no partition left that this broker leads.
-    B. refused, or partitions remain: again after the backoff, while attempts are left.
-    C. no controller is known or reached, or another one is elected while it is silent: as B.
-    D. the time is up, or the caller sees no sense in it any more. The broker stops in any case.
+    A. Success: no error, and this broker leads no partition any more.
+    B. Refused, or partitions remain: the next attempt follows after the back-off.
+    C. No controller is known or reachable, or another one is elected while it is silent: as B.
+    D. The time is up, or the caller gives up. The broker stops in any case.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class ShutdownHandover:
         return False
 
     def _leads(self) -> bool:
-        """Whether it is known here to lead a partition that another replica could lead."""
+        """Whether this broker leads a partition with other replicas, by the metadata cache."""
         return any(
             state.leader == self._broker_id and len(state.replicas) > 1
             for partitions in self._cache.image.topics.values()
@@ -123,11 +123,12 @@ class ShutdownHandover:
         )
 
     async def _let_clients_look(self) -> None:
-        """Serve on until the new leaders are known, and a little longer.
+        """Continue to serve until the new leaders are known, and a little longer.
 
-        The controller answers before it has told the brokers. A client whose connection is closed
-        that early is told of the old leader again, and backs off for up to a second before it asks
-        once more; one that hears NOT_LEADER_OR_FOLLOWER meanwhile finds the new leader at once.
+        The controller responds before it has sent LeaderAndIsr and UpdateMetadata. A client whose
+        connection is closed that early gets the old leader from its next Metadata request, and
+        backs off for up to a second. One that gets NOT_LEADER_OR_FOLLOWER meanwhile finds the new
+        leader at once.
         """
         deadline_ms = self._clock.monotonic_ms() + NEWS_LIMIT_MS
         while self._leads() and self._clock.monotonic_ms() < deadline_ms:
@@ -154,7 +155,7 @@ class ShutdownHandover:
             await asyncio.wait([asking])
 
     async def _exchange(self, endpoint: Endpoint, broker_epoch: int) -> ControlledShutdownResponse:
-        """One request on a connection of its own. Raises OSError and TimeoutError."""
+        """One request on a new connection. Raises OSError and TimeoutError."""
         timeout_ms = self._config.controller_socket_timeout_ms
         channel = await Channel.open(
             self._network,

@@ -1,4 +1,4 @@
-"""Requests of this broker to whichever broker is the controller."""
+"""Requests of this broker to the current controller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topics that are created because somebody asked for their metadata."""
+"""Creation of topics on the first Metadata or FindCoordinator request for them."""
 
 from __future__ import annotations
 
@@ -59,18 +59,19 @@ class AutoTopicCreationConfig:
     transaction_topic: TopicShape = TopicShape(50, 3, TRANSACTION_TOPIC_CONFIG)
 
 
-# What to tell the one who asked, by topic.
+# Called with the error of each topic.
 Answer: TypeAlias = Callable[[Mapping[str, ErrorCode]], None]
 
 
 class AutoTopicCreation:
     """Kafka's ``AutoTopicCreationManager``.
 
-    On the controller a topic is created, and the answer is LEADER_NOT_AVAILABLE: come again.
-    Elsewhere the controller is asked and the answer is UNKNOWN_TOPIC_OR_PARTITION, at once.
+    The controller creates the topic; the error is LEADER_NOT_AVAILABLE, after which clients retry.
+    Another broker sends CreateTopics to the controller, and its error is
+    UNKNOWN_TOPIC_OR_PARTITION, without waiting.
 
-    Internal topics get no more replicas than ``live_brokers`` (where Kafka waits for enough brokers
-    for ever): a cluster of one is to have groups, too.
+    Internal topics get at most as many replicas as there are ``live_brokers``, so that a cluster of
+    one broker has groups. (Kafka waits for enough brokers without end.)
     """
 
     def __init__(
@@ -99,7 +100,8 @@ class AutoTopicCreation:
         self._tasks = tasks
 
     def create(self, topics: Sequence[str], answer: Answer) -> None:
-        """Create what can be created. ``answer`` is called once, now or when the topics are."""
+        """Create the topics with valid names. ``answer`` is called once, with the error of each,
+        before this returns or when the topics are created."""
         assert self._tasks is not None, "topics are created after start"
         errors: dict[str, ErrorCode] = {}
         creatable: list[str] = []
@@ -132,13 +134,13 @@ class AutoTopicCreation:
             self._in_flight.difference_update(topics)
         for topic, outcome in outcomes.items():
             code = outcome.error.code if outcome.error else ErrorCode.NONE
-            # Nobody waited, hence the time-out: the topic is there, its leaders come soon.
+            # The topic exists after a time-out of 0; its leaders follow soon.
             on_its_way = {ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT}
             errors[topic] = ErrorCode.LEADER_NOT_AVAILABLE if code in on_its_way else code
         answer(errors)
 
     async def _ask_controller(self, topics: list[str]) -> None:
-        """The answer counts for nothing: the client asks for metadata again."""
+        """The response does not matter, since the client requests the metadata again."""
         request = CreateTopicsRequest(
             topics=[self._creatable(topic) for topic in topics],
             timeout_ms=self._config.request_timeout_ms,

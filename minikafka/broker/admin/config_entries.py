@@ -1,5 +1,4 @@
-"""Configuration as it is shown to clients: effective values, where they come from, and what else
-would count."""
+"""Configuration entries of DescribeConfigs: effective values, their sources, and their synonyms."""
 
 from __future__ import annotations
 
@@ -31,8 +30,8 @@ class ConfigSynonym:
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """``synonyms``: what is set, what would count next without it, and so on. A logger's level has
-    neither a type nor a documentation."""
+    """``synonyms``: the values from which the effective one is chosen, the effective one first. The
+    level of a logger has neither a type nor a documentation."""
 
     name: str
     value: str | None
@@ -58,7 +57,7 @@ class ConfigEntries:
         self._topic_def = topic_def
 
     def check_topic(self, given: Mapping[str, str]) -> None:
-        """Raises ConfigError for what a topic cannot be configured with."""
+        """Raises ConfigError for unknown keys and invalid values."""
         rows = self._topic_def
         for name in given:
             if name not in rows.settings and name not in rows.ignored:
@@ -72,14 +71,14 @@ class ConfigEntries:
             )
 
     def broker_entries(self) -> list[ConfigEntry]:
-        """All of the broker's settings; those that change by a restart only are read-only."""
+        """All settings of the broker. Those that need a restart to change are read-only."""
         rows = [*self._broker_def.settings.values(), *self._altered(self._broker.cluster)]
         known = {row.name for row in rows}
         rows += [row for row in self._altered(self._broker.own) if row.name not in known]
         return [_entry(row, self._own_synonyms(row), not is_dynamic(row.name)) for row in rows]
 
     def cluster_entries(self) -> list[ConfigEntry]:
-        """What all brokers were configured with while they ran."""
+        """The dynamic settings of all brokers."""
         shown = []
         for name, text in sorted(self._broker.cluster.items()):
             row = self._broker_def.settings.get(name) or _unlisted(name)
@@ -109,7 +108,7 @@ class ConfigEntries:
         return [_unlisted(name) for name in sorted(layer.keys() - self._broker_def.settings.keys())]
 
     def _own_synonyms(self, row: Setting) -> tuple[ConfigSynonym, ...]:
-        """As Kafka tells it: what stands under other names counts only after its own."""
+        """As in Kafka's response, synonyms begin with the key's own name."""
         found = self._broker_synonyms(row, _FAMILIES.get(row.name, (row.name,)))
         return tuple(dropwhile(lambda synonym: synonym.name != row.name, found))
 

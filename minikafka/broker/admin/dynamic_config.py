@@ -18,16 +18,17 @@ from minikafka.zookeeper.errors import MalformedZnode
 from minikafka.zookeeper.store import ZkStore
 from minikafka.zookeeper.store_configs import ConfigNotice
 
-# Hears of a change: the configuration before and after it.
+# Called with the configuration before and after a change.
 Reconfigure: TypeAlias = Callable[[Config, Config], None]
 
 
 class DynamicBrokerConfig:
-    """Kafka's ``DynamicBrokerConfig``. What counts, first found: the broker's own dynamic setting
-    (/config/brokers/<id>), the cluster's (/config/brokers/<default>), the file's, the default.
+    """Kafka's ``DynamicBrokerConfig``. The first of these sources that has a key decides: the
+    broker's dynamic setting (/config/brokers/<id>), the cluster's (/config/brokers/<default>), the
+    configuration file, the default.
 
-    ``current`` is the sum of it. What other tools wrote and this broker cannot take is left out,
-    with a line in the log.
+    ``current`` is the effective configuration. Dynamic settings that this broker cannot apply,
+    which another tool may have written, are logged and left out.
     """
 
     def __init__(
@@ -124,7 +125,7 @@ def changed(before: Config, after: Config, names: Iterable[str]) -> bool:
     return any(before.values.get(name) != after.values.get(name) for name in names)
 
 
-NOTICE_LIFETIME_MS = 15 * 60 * 1000  # Kafka's: whoever lost its session for longer reads all anew
+NOTICE_LIFETIME_MS = 15 * 60 * 1000  # Kafka's
 RETRY_MS = 500
 
 
@@ -164,11 +165,10 @@ async def read_broker_configs(
 
 
 class ConfigChanges:
-    """Kafka's ``ZkConfigManager``, level-triggered: a notice says only what to read again.
+    """Kafka's ``ZkConfigManager``, level-triggered: a notice only says what to read again.
 
-    On every session, and once after the start, all is read: notices may have come and gone. Old
-    notices are cleared away by whoever reads, as in Kafka.
-    """
+    Everything is read in each new session and once after the start, since notices may have been
+    missed. Every broker deletes old notices that it reads, as in Kafka."""
 
     def __init__(
         self,

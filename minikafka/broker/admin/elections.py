@@ -1,4 +1,4 @@
-"""Elections on request: the controller holds them, the metadata cache shows when they are done."""
+"""ElectLeaders: the controller elects, and the metadata cache shows when it is in effect."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class LeaderElectionAdmin:
         self._reaper.check_and_complete(topic)
 
     def all_partitions(self) -> list[TopicPartition]:
-        """As far as this broker knows, in order."""
+        """All partitions in the metadata cache, sorted."""
         cache = self._cache
         return [
             TopicPartition(topic, number)
@@ -62,8 +62,8 @@ class LeaderElectionAdmin:
     async def elect(
         self, partitions: Collection[TopicPartition], election_type: ElectionType, timeout_ms: int
     ) -> dict[TopicPartition, KafkaError | None]:
-        """None for those that were elected and that this broker's clients are told of;
-        REQUEST_TIMED_OUT for those that were, but are not in effect within ``timeout_ms``."""
+        """Returns the error of each partition; None if its new leader is in the metadata cache.
+        REQUEST_TIMED_OUT: elected, but not in the cache after ``timeout_ms``."""
         try:
             elected = await self._controller.elect_leaders(partitions, election_type)
         except KafkaError as error:

@@ -20,10 +20,10 @@ from minikafka.zookeeper.store import ZkStore
 
 
 class PartitionGrowth:
-    """``ZkAdminManager.createPartitions``. Only the controller's broker is asked.
+    """``ZkAdminManager.createPartitions``. Used on the controller's broker only.
 
-    The write is conditional, which Kafka's is not: a reassignment of the same topic by the
-    controller, or somebody else's growth, is not overwritten.
+    The write is conditional, which Kafka's is not: a reassignment of the same topic, or another
+    request that adds partitions, is not overwritten.
     """
 
     def __init__(
@@ -41,8 +41,8 @@ class PartitionGrowth:
     async def create_partitions(
         self, topics: Sequence[CreatePartitionsTopic], timeout_ms: int, validate_only: bool
     ) -> dict[str, KafkaError | None]:
-        """By name, in order. Names must differ. Topics that have grown without all leaders being
-        there within ``timeout_ms`` end as REQUEST_TIMED_OUT; with 0 or less, all do."""
+        """Returns the error of each topic, by name; names must differ. REQUEST_TIMED_OUT: the
+        partitions were added, but lack leaders after ``timeout_ms``; always with 0 or less."""
         errors = {topic.name: await self._grow(topic, validate_only) for topic in topics}
         grown = {topic.name: topic.count for topic in topics if errors[topic.name] is None}
         if grown and not validate_only:
@@ -53,7 +53,7 @@ class PartitionGrowth:
     async def _grow(self, topic: CreatePartitionsTopic, validate_only: bool) -> KafkaError | None:
         try:
             while not await self._try(topic, validate_only):
-                pass  # somebody wrote between our reading and our writing
+                pass  # the znode has changed between the read and the write
         except KafkaError as error:
             self._log.info("topic_not_grown", topic=topic.name, error=str(error))
             return error
@@ -66,7 +66,7 @@ class PartitionGrowth:
         return None
 
     async def _try(self, topic: CreatePartitionsTopic, validate_only: bool) -> bool:
-        """False: not written, because it is not as it was read any more. Raises KafkaError,
+        """False when the znode has changed since it was read. Raises KafkaError,
         CoordinationError, MalformedZnode."""
         store = self._store()
         if await store.topic_marked_for_deletion(topic.name):
@@ -96,8 +96,8 @@ def new_partitions(
     existing: Mapping[int, ReplicaAssignment],
     brokers: Sequence[Broker],
 ) -> dict[int, ReplicaAssignment]:
-    """Where the partitions go that the topic lacks: as it is told, else where placement would have
-    gone on. Raises KafkaError."""
+    """The assignments of the new partitions: those of the request, else as placement would have
+    continued. Raises KafkaError."""
     if any(is_being_reassigned(assignment) for assignment in existing.values()):
         raise KafkaError(
             ErrorCode.REASSIGNMENT_IN_PROGRESS,

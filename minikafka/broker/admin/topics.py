@@ -86,7 +86,7 @@ class TopicAdminConfig:
 
 @dataclass(frozen=True, slots=True)
 class TopicOutcome:
-    """What became of one topic to create. With an ``error`` the rest means nothing."""
+    """The outcome of one topic's creation. After an ``error`` the other fields are not set."""
 
     error: KafkaError | None = None
     topic_id: UUID = ZERO_UUID
@@ -96,10 +96,10 @@ class TopicOutcome:
 
 
 class TopicAdmin:
-    """Kafka's ``ZkAdminManager``, as far as topics go. Only the controller's is asked.
+    """The topics part of Kafka's ``ZkAdminManager``, used on the controller's broker only.
 
-    Checks against the metadata cache, then against ZooKeeper: the cache may lag, the write is
-    what decides. A topic's name is the key of the ``topic`` purgatory.
+    It checks against the metadata cache, then against ZooKeeper. The cache may lag behind, so that
+    the write decides. The keys of the ``topic`` purgatory are topic names.
     """
 
     def __init__(
@@ -127,8 +127,8 @@ class TopicAdmin:
     async def create_topics(
         self, topics: Sequence[CreatableTopic], timeout_ms: int, validate_only: bool
     ) -> dict[str, TopicOutcome]:
-        """By name, in order. Names must differ. Topics that were created but are not in effect
-        within ``timeout_ms`` end as REQUEST_TIMED_OUT; with 0 or less, all do."""
+        """Returns the outcome of each topic, by name; names must differ. REQUEST_TIMED_OUT: the
+        topic was created, but lacks leaders after ``timeout_ms``; always with 0 or less."""
         outcomes = {topic.name: await self._create(topic, validate_only) for topic in topics}
         created = {n: o.partitions for n, o in outcomes.items() if o.error is None}
         if created and not validate_only:
@@ -137,7 +137,8 @@ class TopicAdmin:
         return outcomes
 
     async def delete_topics(self, topics: Sequence[str], timeout_ms: int) -> dict[str, ErrorCode]:
-        """By name, in order; REQUEST_TIMED_OUT for those still there after ``timeout_ms``."""
+        """Returns the error of each topic, by name. REQUEST_TIMED_OUT: the deletion was requested,
+        but the topic is still in the metadata after ``timeout_ms``."""
         errors = {topic: await self._delete(topic) for topic in topics}
         marked = [topic for topic, error in errors.items() if error is ErrorCode.NONE]
         if marked:
@@ -182,7 +183,7 @@ class TopicAdmin:
                     "Both numPartitions or replicationFactor and replicasAssignments were set. "
                     "Both cannot be used at the same time.",
                 )
-            # As in Kafka, nobody asks whether these brokers exist.
+            # As in Kafka, these brokers need not exist.
             return {a.partition_index: tuple(a.broker_ids) for a in topic.assignments}
         config = self._config
         partitions = topic.num_partitions
@@ -237,7 +238,7 @@ class TopicAdmin:
         try:
             await self._store().request_topic_deletion(topic)
         except NodeExists:
-            return ErrorCode.NONE  # under way already: wait for it like whoever asked first
+            return ErrorCode.NONE  # requested before: wait for the same deletion
         except CoordinationError as error:
             self._log.warning("topic_not_deleted", topic=topic, error=repr(error))
             return coordination_failed(error).code
@@ -261,7 +262,7 @@ def _already_exists(topic: str) -> KafkaError:
 
 
 def coordination_failed(error: CoordinationError) -> KafkaError:
-    """A session that is over has taken the controller's office with it."""
+    """The error of a request. With its ZooKeeper session a controller loses its office."""
     if isinstance(error, SessionExpired):
         return KafkaError(ErrorCode.NOT_CONTROLLER)
     return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"ZooKeeper: {error!r}")

@@ -1,4 +1,5 @@
-"""Reading records for consumers and followers: sessions, long polls, reads from disk.
+"""Reading records for consumers and followers: sessions, parked fetches, reads from disk.
 
-``requests/fetch.py`` calls this room. Start reading at ``reader.py``.
+``requests/fetch.py`` calls ``sessions.py`` and ``record_fetches.py``. Start reading at the latter,
+then ``reader.py``.
 """

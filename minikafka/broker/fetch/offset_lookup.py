@@ -1,4 +1,4 @@
-"""The offset that belongs to a timestamp, as far as the asker may see."""
+"""ListOffsets: the offset of a timestamp, or an end of the log, as far as the client may read."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def find_offset(
 
 
 def ages(partition: Partition, leader_only: bool, now_ms: int) -> list[tuple[int, int]]:
-    """(first offset, when it was last written to in ms) of each segment, then of what comes next.
+    """(first offset, time of the last write in ms) of each segment, then of the log end.
 
     Raises as ``Partition.readable_log``, and OSError."""
     log = partition.readable_log(NO_EPOCH, leader_only)
@@ -85,8 +85,8 @@ def ages(partition: Partition, leader_only: bool, now_ms: int) -> list[tuple[int
 def offsets_before(
     known: Sequence[tuple[int, int]], timestamp: int, count: int, bound: int
 ) -> list[int]:
-    """What version 0 asks for: ``count`` offsets at the most, the highest first, of the ``known``
-    ``ages`` that are not younger than ``timestamp``; ``bound`` instead of all that lie above it.
+    """The response of version 0: at most ``count`` offsets, the highest first, of those ``known``
+    ``ages`` that are not after ``timestamp``. Offsets above ``bound`` are replaced by it.
 
     Kafka: ``legacyFetchOffsetsBefore``, ``legacyFetchOffsetsForTimestamp``."""
     end = len(known)

@@ -17,21 +17,23 @@ from minikafka.zookeeper.errors import MalformedZnode
 
 RETRY_MS = 500
 
-# How many partitions a topic is assigned in ZooKeeper, None if there is no such topic. Raises
+# Reads a topic's number of partitions from ZooKeeper; None if there is no such topic. Raises
 # CoordinationError, MalformedZnode.
 ReadPartitionCount: TypeAlias = Callable[[str], Awaitable[int | None]]
 
 
 class InternalTopicSizes:
-    """A group's partition is its hash modulo this number: it must be the same whenever, and on
-    whatever broker, somebody asks. So it is read from ZooKeeper before this broker first serves a
-    part of the topic, and then kept. Metadata are no measure: they may come in parts, and a group
-    that is looked up in a part of the topic loses what it committed there.
+    """The numbers of partitions of ``__consumer_offsets`` and ``__transaction_state``.
 
-    Partitions that are added later count after a restart, as in Kafka, which reads the number when
-    it starts (``GroupMetadataManager.retrieveGroupMetadataTopicPartitionCount``) and so, unlike
-    this, does not learn of a topic that is made by hand afterwards. ``configured``: how many those
-    are going to have that do not exist yet. ``is_known``: whether the metadata have the topic.
+    A group's partition is its hash modulo this number, which therefore must be the same at all
+    times on all brokers. It is read from ZooKeeper before this broker first serves a partition of
+    the topic, and then kept. Do not use the metadata cache: it may be incomplete, and a group that
+    is looked up in a part of the topic loses its commits.
+
+    Partitions that are added later count after a restart. So they do in Kafka, which reads the
+    number at its start (``GroupMetadataManager.retrieveGroupMetadataTopicPartitionCount``) and,
+    unlike this, misses a topic that is created by hand afterwards. ``configured``: the numbers of
+    topics that do not exist yet. ``is_known``: whether the metadata cache has the topic.
     """
 
     def __init__(
@@ -53,8 +55,8 @@ class InternalTopicSizes:
         return self._sizes[topic]
 
     async def learn(self, topics: Collection[str]) -> None:
-        """Before what a controller says of these topics takes effect. Waits for as long as
-        ZooKeeper is away: a coordinator that took a wrong number would serve wrong groups."""
+        """Call this before a controller request about these topics is applied. Retries while
+        ZooKeeper is unreachable: with a wrong number the coordinator would serve wrong groups."""
         for topic in self._sizes:
             if topic in topics and not self._is_known(topic):
                 self._sizes[topic] = await self._read_patiently(topic)

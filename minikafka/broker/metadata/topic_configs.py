@@ -1,4 +1,4 @@
-"""Configurations of topics: a cache of what ZooKeeper holds, and the settings that brokers use."""
+"""Topic configurations: a cache of the znodes, and the effective settings of each topic."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ class TopicConfig:
     follower_throttled: ThrottledReplicas = NO_REPLICAS
 
 
-# Reads what is set for these topics: Kafka's keys and texts. Raises CoordinationError, and
-# MalformedZnode when nobody can read that.
+# Reads the keys and texts set for these topics. Raises CoordinationError, and MalformedZnode if a
+# znode cannot be decoded.
 ReadTopicConfigs: TypeAlias = Callable[[Sequence[str]], Awaitable[Mapping[str, Mapping[str, str]]]]
 
 
 def topic_config(settings: Mapping[str, Any]) -> TopicConfig:
-    """From parsed values by Kafka's topic keys, of which all are given.
+    """Make a ``TopicConfig`` from parsed values of all topic keys.
 
-    ``message.timestamp.difference.max.ms`` is what two keys were made of in Kafka 3.6; it counts
-    for each of them that is at its default."""
+    Kafka 3.6 replaced ``message.timestamp.difference.max.ms`` by two keys; its value is used for
+    each of them that has its default."""
     difference_ms = settings["message.timestamp.difference.max.ms"]
     before_ms = settings["message.timestamp.before.max.ms"]
     after_ms = settings["message.timestamp.after.max.ms"]
@@ -75,8 +75,8 @@ def topic_config(settings: Mapping[str, Any]) -> TopicConfig:
 class TopicConfigCache:
     """A topic never loaded has the broker's ``defaults`` (``kernel.settings.topic_defaults``).
 
-    Bounded by the topics that this broker hosts. Of two answers about a topic the one that was
-    asked for later counts, in whatever order they come."""
+    Bounded by the topics that this broker hosts. Reads of a topic may overlap: the result of the
+    one that began last is kept, in whatever order they end."""
 
     def __init__(
         self, read: ReadTopicConfigs, defaults: Mapping[str, Any], log: EventLog | None = None
@@ -87,8 +87,8 @@ class TopicConfigCache:
         self._given: dict[str, Mapping[str, str]] = {}
         self._known: dict[str, TopicConfig] = {}
         self._asked = 0
-        self._open: dict[int, frozenset[str]] = {}  # questions by number
-        self._answered: dict[str, int] = {}  # by which question, as long as any is open
+        self._open: dict[int, frozenset[str]] = {}  # topics being read, by number of the read
+        self._answered: dict[str, int] = {}  # the last read that was kept, while any is open
         self._log = log or event_log("topic-config")
 
     async def load(self, topics: Iterable[str]) -> None:
@@ -133,18 +133,18 @@ class TopicConfigCache:
         return wanted
 
     def set_defaults(self, defaults: Mapping[str, Any]) -> None:
-        """The broker's own settings are others now."""
+        """Use new broker settings as defaults."""
         self._defaults = defaults
         self._default = topic_config(defaults)
         for topic, given in self._given.items():
             self._known[topic] = self._effective(topic, given)
 
     def given(self, topic: str) -> Mapping[str, str]:
-        """What is set for the topic itself, as last read."""
+        """The settings of the topic itself, without defaults, as last read."""
         return self._given.get(topic, {})
 
     async def _read_each(self, topics: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
-        """What is set for these topics; one by one only where the whole cannot be read."""
+        """The settings of these topics, read one by one if a znode cannot be decoded."""
         try:
             return await self._read(topics)
         except MalformedZnode as error:
@@ -160,15 +160,15 @@ class TopicConfigCache:
         return self._known.get(topic, self._default)
 
     def forget(self, topic: str) -> None:
-        """A topic of that name that is made later has settings of its own."""
+        """The topic is being deleted; a later one of that name is read again."""
         self._known.pop(topic, None)
         self._given.pop(topic, None)
         if self._open:
-            self._answered[topic] = self._asked  # what was asked for the old one is void
+            self._answered[topic] = self._asked  # reads of the old topic do not count
 
     def _effective(self, topic: str, given: Mapping[str, str]) -> TopicConfig:
-        """The broker's settings under the topic's own. What another tool wrote and nobody can read
-        is left at the broker's."""
+        """The topic's settings over the broker's. A value that cannot be parsed, which another tool
+        may have written, is ignored."""
         settings = dict(self._defaults)
         for name, text in given.items():
             row = TOPIC_CONFIG.settings.get(name)

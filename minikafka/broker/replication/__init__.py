@@ -1,5 +1,6 @@
-"""The replicas of one broker: leaders that append, followers that copy, and the ISR.
+"""The replicas of one broker: appends at the leader, copying at the follower, the ISR.
 
-Handlers call ``replica_manager.py``; start reading there. ``partition.py`` holds the state of one
-partition, and ``replica_fetcher.py`` copies from a leader.
+Handlers call the parts that ``replica_manager.py`` makes. ``partition.py`` holds the state of one
+partition; start reading there, then ``record_appends.py`` (leader) and ``replica_fetcher.py``
+(follower).
 """

@@ -96,12 +96,12 @@ def can_verify(release: Release) -> bool:
 
 
 class TransactionVerification:
-    """Kafka's ``AddPartitionsToTxnManager`` (KIP-890). ``coordinator_of`` a transactional id: a
-    broker, None while there is none. ``put`` queues a question for a broker, and what comes of it
-    is told to ``answered``. ``enabled``: ``transaction.partition.verification.enable``, now.
+    """Kafka's ``AddPartitionsToTxnManager`` (KIP-890). ``coordinator_of`` returns the broker that
+    coordinates a transactional id, or None. ``put`` queues a verification for a broker, and its
+    outcome is passed to ``answered``. ``enabled`` returns the current value of
+    ``transaction.partition.verification.enable``.
 
-    Requests that wait for the same guard share one question. Whoever parks requests behind a
-    question bounds their number.
+    Requests that wait for the same guard share one verification. The caller bounds their number.
     """
 
     def __init__(

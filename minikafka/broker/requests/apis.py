@@ -1,4 +1,4 @@
-"""From a frame to a handler and back: the route table, version checks, and errors of requests."""
+"""The request path: decode a frame, check its version, call the handler, encode the response."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ from minikafka.protocol.schema import Message
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Who serves an API, in which versions; ``max_version`` None is all that 3.9 has.
+    """The handler of an API and its versions; ``max_version`` None means all versions of 3.9.
 
-    ``task`` handlers run as tasks of the node, so the request must have no memoryviews; the others
-    answer in the same breath, or park. ``in_parts`` for replies that carry record batches: these
-    are not copied. ``overlapping``: the handler may be called while earlier requests of this API on
-    the same connection are unanswered, and itself keeps their effects in order.
+    ``task`` handlers run as tasks of the node, so that the request must have no memoryviews; other
+    handlers reply before they return, or park the request. ``in_parts``: record batches in the
+    response are not copied. ``overlapping``: the handler may be called while earlier requests of
+    this API on the same connection have no reply, and keeps their effects in order itself.
     """
 
     api_key: ApiKey
@@ -121,17 +121,17 @@ class PendingReply:
 
 
 class Apis:
-    """Kafka's ``KafkaApis``: everything that may go wrong with a request goes wrong here.
+    """Kafka's ``KafkaApis``: routes requests, and turns every failure into a response.
 
     The requests of one connection take effect one after the other. In Kafka a connection is muted
     until its request is answered; here a request is served when all before it are answered, or when
     they are of the same ``overlapping`` API (Produce).
 
     A header or body that cannot be read, an unknown key, a version that is not served, an answer
-    that has no place in the version: that connection is closed with a logged reason, except
-    ApiVersions, which is answered in version 0 (KIP-511). A ``KafkaError`` from a handler becomes
-    the error code of the response, or closes the connection where the response has none at its top.
-    Any other exception is a bug and stops the node.
+    that does not fit the version: the connection is closed with a logged reason, except for
+    ApiVersions, which gets a response in version 0 (KIP-511). A ``KafkaError`` from a handler
+    becomes the error code of the response, or closes the connection where the response has none at
+    its top. Any other exception is a bug and stops the node.
     """
 
     def __init__(
@@ -144,13 +144,13 @@ class Apis:
         """Serves those of ``routes`` that ``release`` has, up to its newest versions."""
         self._log = log or event_log("apis", broker=broker_id)
         self._release = release
-        served: list[ApiVersion] = []
-        api_versions = Route(ApiKey.API_VERSIONS, ApiVersionsHandler(served))
-        kept = [_limited(route, release) for route in (*routes, api_versions)]
-        self._rows = {int(route.api_key): _Row(route) for route in kept if route is not None}
-        assert len(self._rows) == sum(route is not None for route in kept), "one route per API"
-        served += [self._rows[key].route.listed for key in sorted(self._rows)]
-        self._served = served
+        kept = [route for r in routes if (route := _limited(r, release)) is not None]
+        last = release.at_most(ApiKey.API_VERSIONS, ApiKey.API_VERSIONS.max_version)
+        own = ApiVersion(ApiKey.API_VERSIONS, 0, last)
+        self._served = sorted([own, *(route.listed for route in kept)], key=lambda row: row.api_key)
+        kept.append(Route(ApiKey.API_VERSIONS, ApiVersionsHandler(self._served), max_version=last))
+        self._rows = {int(route.api_key): _Row(route) for route in kept}
+        assert len(self._rows) == len(kept), "one route per API"
         self._tasks: asyncio.TaskGroup | None = None
         self._serving: set[asyncio.Task[None]] = set()  # bound: queued.max.requests a connection
         self._bug: asyncio.Future[None] | None = None
@@ -168,7 +168,7 @@ class Apis:
         self._watch = tasks.create_task(self._raise_bug(self._bug), name="apis-bug-watch")
 
     def close(self) -> None:
-        """No more bugs to wait for, and nobody left to answer."""
+        """Cancel the requests that are served in tasks."""
         for task in self._serving:
             task.cancel()
         if self._bug is not None and not self._bug.done():
@@ -304,7 +304,7 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 class ApiVersionsHandler:
-    """``served``: one row per API, in order of key. It may be filled after this."""
+    """``served``: one row per API, in order of key, ApiVersions included."""
 
     def __init__(self, served: list[ApiVersion]) -> None:
         self._served = served
@@ -317,7 +317,7 @@ class ApiVersionsHandler:
 
 
 def _names_its_software(request: ApiVersionsRequest) -> bool:
-    """KIP-511: both are there, and of a form that is safe in metrics and logs."""
+    """KIP-511: name and version are given, in a form that is safe in metrics and logs."""
     return bool(
         _SOFTWARE.fullmatch(request.client_software_name)
         and _SOFTWARE.fullmatch(request.client_software_version)

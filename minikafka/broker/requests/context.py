@@ -1,4 +1,4 @@
-"""What a request handler gets besides the request, and the two shapes a handler may have."""
+"""The context of a request, and the two types of handlers."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from minikafka.protocol.headers import RequestHeader
 
 
 class RequestContext:
-    """Who asks, and how. ``listener`` is the name of the listener the connection came in by.
-    ``connection`` identifies the connection by equality; None stands for one of its own."""
+    """The header of a request, and its connection. ``listener`` is the name of the listener that
+    accepted the connection. ``connection`` identifies it by equality; None stands for a connection
+    without other requests."""
 
     __slots__ = ("client_host", "connection", "header", "listener")
 
@@ -41,7 +42,7 @@ Reply: TypeAlias = Callable[[Any], None]
 
 
 class UnreadableRequest(Exception):
-    """The request was decoded but has a value that no reader accepts: its connection is closed, as
+    """A decoded request has a value that Kafka's decoder refuses: its connection is closed, as
     after a malformed request."""
 
 

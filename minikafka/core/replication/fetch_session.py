@@ -38,9 +38,10 @@ def is_full(epoch: int) -> bool:
     return epoch in (INITIAL_EPOCH, FINAL_EPOCH)
 
 
-class Told(Protocol):
-    """What was read of one partition, as far as sessions look at it. ``is_urgent``: told every
-    time: an error, a divergence, a preferred replica."""
+class PartitionRead(Protocol):
+    """What was read of one partition, as far as sessions look at it; ``ReadResult`` of the broker
+    has these fields. ``is_urgent``: in every response (an error, a divergence, a preferred
+    replica)."""
 
     @property
     def size(self) -> int: ...
@@ -59,37 +60,39 @@ class Told(Protocol):
 
 
 class CachedPartition(Generic[R]):
-    """What the owner asks for (``wanted``), and the offsets it has been told last."""
+    """The request of a partition, and the offsets in the last response for it."""
 
-    __slots__ = ("high_watermark", "log_start_offset", "told", "wanted")
+    __slots__ = ("_last_read", "high_watermark", "log_start_offset", "wanted")
 
     def __init__(self, wanted: R) -> None:
         self.wanted = wanted
         self.high_watermark = UNTOLD
         self.log_start_offset = UNTOLD
-        self.told: Told | None = None  # noted last; the very object has no news
+        self._last_read: PartitionRead | None = None  # the same object again has no news
 
-    def note(self, told: Told) -> bool:
-        """Take note of what is read now. True when there is anything to tell."""
-        size, is_error = told.size, told.is_error
+    def has_news(self, read: PartitionRead) -> bool:
+        """Whether ``read`` belongs into the response; note its offsets as sent."""
+        if read is self._last_read:
+            return False  # the most frequent case
+        size, is_error = read.size, read.is_error
         news = (
             size > 0
-            or told.is_urgent
-            or told.high_watermark != self.high_watermark
-            or told.log_start_offset != self.log_start_offset
+            or read.is_urgent
+            or read.high_watermark != self.high_watermark
+            or read.log_start_offset != self.log_start_offset
         )
-        # After an error the partition is told again, though nothing else has changed.
-        self.high_watermark = UNTOLD if is_error else told.high_watermark
-        self.log_start_offset = told.log_start_offset
-        self.told = None if size or told.is_urgent else told
+        # After an error the partition is sent again, even if nothing else has changed.
+        self.high_watermark = UNTOLD if is_error else read.high_watermark
+        self.log_start_offset = read.log_start_offset
+        self._last_read = None if size or read.is_urgent else read
         return news
 
 
 class FetchSession(Generic[R]):
     """Kafka's FetchSession. ``epoch`` is that of the next request. ``privileged``: a follower's.
 
-    ``partitions`` are in the order of their turns: who got records goes to the end, so that one
-    full answer after the other serves all (Kafka's ImplicitLinkedHashCollection)."""
+    ``partitions`` that had records move to the end, so that full responses serve all partitions in
+    turn (Kafka's ImplicitLinkedHashCollection)."""
 
     __slots__ = ("by_id", "created_ms", "epoch", "id", "last_used_ms", "partitions", "privileged")
 
@@ -106,7 +109,8 @@ class FetchSession(Generic[R]):
         return len(self.partitions)
 
     def update(self, wanted: Mapping[PartitionKey, R], forgotten: Iterable[PartitionKey]) -> None:
-        """What a request changes. New partitions stand last. One that is named in both is out."""
+        """Apply an incremental request. New partitions are the last. A partition that is named in
+        both arguments is removed."""
         partitions = self.partitions
         for key, want in wanted.items():
             known = partitions.get(key)
@@ -117,24 +121,28 @@ class FetchSession(Generic[R]):
         for key in forgotten:
             partitions.pop(key, None)
 
-    def fill(self, wanted: Sequence[tuple[PartitionKey, R]], told: Sequence[Told]) -> None:
-        """The first answer, which has all partitions."""
-        for (key, want), answer in zip(wanted, told, strict=True):
+    def fill(
+        self, wanted: Sequence[tuple[PartitionKey, R]], reads: Sequence[PartitionRead]
+    ) -> None:
+        """Begin with the partitions of a full request and what was read for them."""
+        for (key, want), read in zip(wanted, reads, strict=True):
             cached = self.partitions[key] = CachedPartition(want)
-            cached.note(answer)
+            cached.has_news(read)
 
     def news(
-        self, asked: Sequence[tuple[PartitionKey, CachedPartition[R]]], told: Iterable[Told]
+        self,
+        asked: Sequence[tuple[PartitionKey, CachedPartition[R]]],
+        reads: Iterable[PartitionRead],
     ) -> list[int]:
-        """The places in ``told`` (what was read for the partitions ``asked``) of what is to be
-        answered. Those with records go to the end of the order."""
+        """The indexes of those ``reads`` that belong into the response. Partitions with records
+        become the last in the order of the session."""
         partitions = self.partitions
         places = []
-        for place, ((key, cached), answer) in enumerate(zip(asked, told, strict=True)):
-            if answer is cached.told or not cached.note(answer):
-                continue  # mostly the former
+        for place, ((key, cached), read) in enumerate(zip(asked, reads, strict=True)):
+            if not cached.has_news(read):
+                continue
             places.append(place)
-            if answer.size:
+            if read.size:
                 del partitions[key]
                 partitions[key] = cached
         return places
