@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
 from typing import Any, TypeVar
 
@@ -242,6 +242,20 @@ class Config:
     def optional(self, name: str) -> Any:
         """The value, or None where the key is unset."""
         return self.values[name]
+
+
+def view_of(kind: type[T], values: Mapping[str, Any], prefix: str = "", **given: Any) -> T:
+    """Make the dataclass ``kind`` from parsed values: each field that is not ``given`` gets the
+    value of the key named like it, ``num_partitions`` that of ``num.partitions`` after ``prefix``.
+    Every such field needs a key; a KeyError is a bug."""
+    assert is_dataclass(kind)
+    named = {
+        row.name: values[prefix + row.name.replace("_", ".")]
+        for row in fields(kind)
+        if row.name not in given
+    }
+    made: T = kind(**named, **given)
+    return made
 
 
 def parse_properties(text: str) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from minikafka.core.log.config import NO_LIMIT, LogConfig
 from minikafka.core.replication.throttled_replicas import NO_REPLICAS, ThrottledReplicas
-from minikafka.kernel.config import ConfigError
+from minikafka.kernel.config import ConfigError, view_of
 from minikafka.kernel.events import EventLog, event_log
 from minikafka.kernel.settings import TOPIC_CONFIG
 from minikafka.zookeeper.errors import MalformedZnode
@@ -38,31 +38,13 @@ def topic_config(settings: Mapping[str, Any]) -> TopicConfig:
     before_ms = settings["message.timestamp.before.max.ms"]
     after_ms = settings["message.timestamp.after.max.ms"]
     return TopicConfig(
-        log=LogConfig(
-            segment_bytes=settings["segment.bytes"],
-            segment_ms=settings["segment.ms"],
-            index_interval_bytes=settings["index.interval.bytes"],
+        log=view_of(
+            LogConfig,
+            settings,
             index_size_max_bytes=settings["segment.index.bytes"],
-            max_message_bytes=settings["max.message.bytes"],
-            message_timestamp_type=settings["message.timestamp.type"],
             message_timestamp_before_max_ms=difference_ms if before_ms == NO_LIMIT else before_ms,
             message_timestamp_after_max_ms=difference_ms if after_ms == NO_LIMIT else after_ms,
-            message_downconversion_enable=settings["message.downconversion.enable"],
-            compression_type=settings["compression.type"],
-            compression_gzip_level=settings["compression.gzip.level"],
-            compression_lz4_level=settings["compression.lz4.level"],
-            compression_zstd_level=settings["compression.zstd.level"],
             cleanup_policy=",".join(settings["cleanup.policy"]),
-            delete_retention_ms=settings["delete.retention.ms"],
-            min_cleanable_dirty_ratio=settings["min.cleanable.dirty.ratio"],
-            min_compaction_lag_ms=settings["min.compaction.lag.ms"],
-            max_compaction_lag_ms=settings["max.compaction.lag.ms"],
-            segment_jitter_ms=settings["segment.jitter.ms"],
-            retention_ms=settings["retention.ms"],
-            retention_bytes=settings["retention.bytes"],
-            file_delete_delay_ms=settings["file.delete.delay.ms"],
-            flush_messages=settings["flush.messages"],
-            flush_ms=settings["flush.ms"],
         ),
         min_insync_replicas=settings["min.insync.replicas"],
         leader_throttled=ThrottledReplicas.parse(settings["leader.replication.throttled.replicas"]),
