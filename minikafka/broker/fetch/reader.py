@@ -217,9 +217,9 @@ class _Budget:
         self._each_progresses = params.each_partition_progresses
 
     def spend(self, size: int) -> None:
-        if size:
-            self.left = max(0, self.left - size)
-            self.first_always = self._each_progresses and self.left > 0
+        """``size`` bytes, more than none, were read."""
+        self.left = max(0, self.left - size)
+        self.first_always = self._each_progresses and self.left > 0
 
 
 class _Found(NamedTuple):
@@ -281,7 +281,8 @@ class FetchReader:
                 result = _result(params, entry, partition, found)
             except (KafkaError, OSError) as error:
                 result = self._failed(entry, error)
-            budget.spend(len(result.records))
+            if result.records:
+                budget.spend(len(result.records))
             results.append(result)
         return results
 
@@ -322,7 +323,8 @@ class FetchReader:
                 result = ReadResult(topic_partition, ErrorCode.NONE)
             except (KafkaError, OSError) as error:
                 result = self._failed(entry, error)
-            budget.spend(len(result.records))
+            if result.records:
+                budget.spend(len(result.records))
             reading.results.append(result)
             reading.changed.append(result)
         return reading

@@ -295,13 +295,14 @@ class Partition:
 
     def checked_high_watermark(self) -> int:
         """The high watermark, on its way to a checkpoint or a response."""
-        log = self.log
-        start, end = log.log_start_offset, log.log_end_offset
-        assert min(start, end) <= self.high_watermark <= end, (
-            f"{self.topic_partition}: high watermark {self.high_watermark} outside of "
-            f"{start}..{end}"
+        log, high_watermark = self._log, self.high_watermark
+        assert log is not None
+        end = log.log_end_offset
+        assert log.log_start_offset <= high_watermark <= end or high_watermark == end, (
+            f"{self.topic_partition}: high watermark {high_watermark} outside of "
+            f"{log.log_start_offset}..{end}"
         )
-        return self.high_watermark
+        return high_watermark
 
     # ------------------------------------------------------------------------------------- roles
 
