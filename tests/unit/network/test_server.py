@@ -125,6 +125,20 @@ async def test_replies_of_one_read_leave_in_one_write(lab: Lab) -> None:
     assert wire.writes == [framed(b"a") + framed(b"b") + framed(b"c"), framed(b"d")]
 
 
+async def test_a_reply_out_of_order_is_not_written(lab: Lab) -> None:
+    """The order of slots is the order of requests: here a bug exchanges two of them."""
+    wire, handler = Wire(), Parking()
+    connection = ServerConnection(1, Nobody(), ServerConfig(), handler, "PLAINTEXT", lab.log)
+    connection.connection_made(wire)
+    data = framed(b"p1") + framed(b"p2")
+    connection.get_buffer(-1)[: len(data)] = data
+    connection.buffer_updated(len(data))
+    connection.unanswered.reverse()
+    with pytest.raises(AssertionError, match="reply 2 after 0"):
+        handler.release(b"p2")
+    assert wire.writes == []
+
+
 async def test_many_frames_of_one_read_are_served_in_turns(lab: Lab) -> None:
     wire = Wire()
     connection = ServerConnection(
