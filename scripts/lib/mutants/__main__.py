@@ -226,6 +226,7 @@ def tell(text: str) -> None:
 
 
 def files_of(root: Path, paths: Sequence[str]) -> dict[str, tuple[range, ...] | None]:
+    """The lines to change by file, None for all. A file may be named with several ranges."""
     found: dict[str, tuple[range, ...] | None] = {}
     for path in paths:
         name, _, lines = path.partition(":")
@@ -234,7 +235,10 @@ def files_of(root: Path, paths: Sequence[str]) -> dict[str, tuple[range, ...] | 
             raise SystemExit(f"no such file or folder: {name}")
         if lines:
             first, _, last = lines.partition("-")
-            found[str(place.relative_to(root))] = (range(int(first), int(last or first) + 1),)
+            file = str(place.relative_to(root))
+            others = found.get(file, ())
+            if others is not None:  # else all lines are wanted anyway
+                found[file] = (*others, range(int(first), int(last or first) + 1))
         elif place.is_dir():
             found.update({str(f.relative_to(root)): None for f in sorted(place.rglob("*.py"))})
         else:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from scripts.lib.mutants import forks, listed
+from scripts.lib.mutants.__main__ import files_of
 from scripts.lib.mutants.coverage import ROOT
 
 RULES = '''"""Rules."""
@@ -237,3 +238,10 @@ def test_a_child_that_never_ends_is_ended_and_said_to_have_timed_out() -> None:
     ended = {one.job: one for one in forks.each(["spins", "ends"], child, 2)}
     assert ended["spins"].timed_out
     assert ended["ends"].status == forks.SURVIVED
+
+
+def test_a_file_may_be_named_with_several_ranges(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("")
+    assert files_of(tmp_path, ["a.py:1-2", "a.py:9"]) == {"a.py": (range(1, 3), range(9, 10))}
+    assert files_of(tmp_path, ["a.py", "a.py:9"]) == {"a.py": None}
+    assert files_of(tmp_path, ["a.py:9", "a.py"]) == {"a.py": None}
