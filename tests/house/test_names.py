@@ -18,7 +18,6 @@ ALLOWED = {
     "NodeEndpoint": "protocol/messages",
     "ReplicaState": "protocol/messages, kafka.controller.ReplicaState",
     "TopicPartitions": "protocol/messages",
-    "UpdateMetadataResponse": "protocol/messages, a controller event",
     # The same concept with another way to wait: aio is the client for applications.
     "Admin": "aio, client",
     "Consumer": "aio, client",

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, cast
 from uuid import UUID
 
 from minikafka.controller.config import ControllerConfig
@@ -217,7 +217,12 @@ class ClusterOfControllers:
             node.id, zookeeper_session_timeout_ms=SESSION_TIMEOUT_MS, **self.config
         )
         node.controller = KafkaController(
-            config, node, self.brokers.connect, self.clock, SimEntropy(node.id), Metrics()
+            config,
+            cast(Any, node),
+            cast(Any, self.brokers.connect),
+            self.clock,
+            SimEntropy(node.id),
+            Metrics(),
         )
         return node.controller
 

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 from minikafka.broker.fetch.sessions import FetchSessions
@@ -295,10 +295,10 @@ class ReplicaCluster:
             self._config(broker_id),
             self.clock,
             logs,
-            self.metadata,
-            self.configs,
-            lambda: self.znodes,
-            lambda host, port: self._connect(broker_id, port),
+            cast(Any, self.metadata),
+            cast(Any, self.configs),
+            cast(Any, lambda: self.znodes),
+            cast(Any, lambda host, port: self._connect(broker_id, port)),
             lambda: 100 + broker_id,
             metrics,
         )
@@ -310,10 +310,12 @@ class ReplicaCluster:
             self._session_slots,
         )
         fence = ControllerFence(broker_id, lambda: 100 + broker_id)
-        fetch = FetchHandler(replicas, self.metadata, sessions, UnsentReplies(), FetchConfig())
+        fetch = FetchHandler(
+            replicas, cast(Any, self.metadata), sessions, UnsentReplies(), FetchConfig()
+        )
         handlers = {
             ApiKey.PRODUCE: ProduceHandler(
-                unverified_appends(replicas), replicas.hosted, self.metadata
+                unverified_appends(replicas), replicas.hosted, cast(Any, self.metadata)
             ),
             ApiKey.FETCH: fetch,
             ApiKey.LIST_OFFSETS: ListOffsetsHandler(replicas, self.clock),

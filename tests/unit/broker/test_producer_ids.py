@@ -1,6 +1,7 @@
 """Producer ids out of blocks."""
 
 import asyncio
+from typing import Any, cast
 
 import pytest
 
@@ -25,14 +26,14 @@ class Blocks:
 
 async def test_ids_are_taken_one_by_one() -> None:
     blocks = Blocks(3)
-    ids = ProducerIds(lambda: blocks, 1)
+    ids = ProducerIds(cast(Any, lambda: blocks), 1)
     assert [await ids.generate() for _ in range(7)] == list(range(7))
     assert blocks.given == 3
 
 
 async def test_many_at_once_share_the_blocks() -> None:
     blocks = Blocks(3)
-    ids = ProducerIds(lambda: blocks, 1)
+    ids = ProducerIds(cast(Any, lambda: blocks), 1)
     taken = await asyncio.gather(*(ids.generate() for _ in range(8)))
     assert sorted(taken) == list(range(8))
     assert blocks.given == 3
@@ -40,7 +41,7 @@ async def test_many_at_once_share_the_blocks() -> None:
 
 async def test_without_zookeeper_clients_come_again() -> None:
     blocks = Blocks(3)
-    ids = ProducerIds(lambda: blocks, 1)
+    ids = ProducerIds(cast(Any, lambda: blocks), 1)
     blocks.failing = True
     results = await asyncio.gather(*(ids.generate() for _ in range(3)), return_exceptions=True)
     assert all(
@@ -56,4 +57,4 @@ async def test_the_error_can_be_tried_again() -> None:
     blocks = Blocks(1)
     blocks.failing = True
     with pytest.raises(KafkaError):
-        await ProducerIds(lambda: blocks, 1).generate()
+        await ProducerIds(cast(Any, lambda: blocks), 1).generate()

@@ -110,7 +110,7 @@ async def test_the_elector_calls_back_once_for_each_office_won_and_lost(
 
 
 @pytest.mark.mission("CCB-5")
-async def test_a_broker_that_stops_while_it_is_elected_does_not_take_over(new_cluster) -> None:
+async def test_a_broker_that_stops_while_it_is_elected_does_not_take_over(new_cluster: Any) -> None:
     async with new_cluster() as cluster:
         node = await cluster.register(1)
         controller = cluster.make_controller(node)
@@ -375,13 +375,13 @@ async def test_nobody_stands_between_a_lost_session_and_the_new_registration(
 
 
 @pytest.mark.mission("CTX-4")
-async def test_an_event_inside_of_another_is_a_bug(new_cluster):
+async def test_an_event_inside_of_another_is_a_bug(new_cluster: Any) -> None:
     async with new_cluster() as cluster:
         (controller,) = await cluster.start(1)
         inner = QueuedEvent(Reelect(), 0)
         refused = []
 
-        async def nested():
+        async def nested() -> None:
             with pytest.raises(AssertionError, match="one event at a time"):
                 await controller._process(inner)
             refused.append(True)
@@ -392,7 +392,7 @@ async def test_an_event_inside_of_another_is_a_bug(new_cluster):
         assert refused == [True]
 
 
-async def test_a_state_that_breaks_an_invariant_is_not_written(new_cluster):
+async def test_a_state_that_breaks_an_invariant_is_not_written(new_cluster: Any) -> None:
     """The planned ISR has a broker that never had a replica: nothing reaches ZooKeeper."""
     async with new_cluster() as cluster:
         (controller, _) = await cluster.start(1, 2)

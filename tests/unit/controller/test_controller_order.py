@@ -245,7 +245,7 @@ async def test_a_controlled_shutdown_in_order(new_cluster: NewCluster) -> None:
                 isr_when_stopped.append(state["isr"])
             send(request)
 
-        cluster.active._channels.send = recorded
+        cluster.active._channels.send = recorded  # type: ignore[method-assign]  # the test intercepts it
         with capture_logs() as logs:
             assert await cluster.active.controlled_shutdown(2, -1) == []
             await cluster.settle()

@@ -89,7 +89,7 @@ async def test_after_closing_nothing_waits_any_more(made: Any) -> None:
 
 
 @pytest.mark.mission("CTX-4")
-async def test_a_second_consumer_is_a_bug(made):
+async def test_a_second_consumer_is_a_bug(made: Any) -> None:
     queue, _, _ = made
     taking = asyncio.ensure_future(queue.take())
     await asyncio.sleep(0)

@@ -1,7 +1,7 @@
 """When the controller reads state znodes, and when it takes what it remembers."""
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -35,7 +35,7 @@ class Remembered:
         self.context = ControllerContext()
         self.context.leadership[TP] = OLD
         self.states = Leaderships(
-            self.context, SimpleNamespace(store=self.store), event_log("test")
+            self.context, cast(Any, SimpleNamespace(store=self.store)), event_log("test")
         )
 
     async def read(self, memory_will_do: Any) -> Any:

@@ -19,7 +19,7 @@ def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machines, "SLICE", 2)
 
 
-async def all_left(cluster) -> None:
+async def all_left(cluster: Any) -> None:
     while cluster.active._isr_removals:
         cluster.clock.advance(PAUSE_MS)
         await cluster.settle()

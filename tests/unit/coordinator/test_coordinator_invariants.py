@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -65,7 +65,9 @@ def test_only_an_active_coordinator_appends(state: CoordinatorState) -> None:
 class RepeatingLog(MemoryLog):
     """Reports every outcome twice."""
 
-    def append(self, partition: int, batch: bytes, replicated: bool, done: Any, guard: Any) -> None:
+    def append(
+        self, partition: int, batch: bytes, replicated: bool, done: Any, guard: Any = None
+    ) -> None:
         def twice(error: ErrorCode, base_offset: int) -> None:
             done(error, base_offset)
             done(error, base_offset)
@@ -74,7 +76,7 @@ class RepeatingLog(MemoryLog):
 
 
 def test_an_append_is_settled_once() -> None:
-    lab = GroupLab(log=RepeatingLog())
+    lab = GroupLab(log=cast(Any, RepeatingLog()))
     with pytest.raises(AssertionError, match="settled once"):
         lab.commit({("t", 0): 1})
 
@@ -82,12 +84,14 @@ def test_an_append_is_settled_once() -> None:
 class LostOffsetLog(MemoryLog):
     """Reports a success without the offset of the batch."""
 
-    def append(self, partition: int, batch: bytes, replicated: bool, done: Any, guard: Any) -> None:
+    def append(
+        self, partition: int, batch: bytes, replicated: bool, done: Any, guard: Any = None
+    ) -> None:
         done(ErrorCode.NONE, -1)
 
 
 def test_a_successful_append_has_an_offset() -> None:
-    lab = GroupLab(log=LostOffsetLog())
+    lab = GroupLab(log=cast(Any, LostOffsetLog()))
     with pytest.raises(AssertionError):
         lab.commit({("t", 0): 1})
 

@@ -43,7 +43,7 @@ def creation(admin: Admin, controller: Controller, is_controller: bool) -> AutoT
         AutoTopicCreationConfig(),
         cast(Any, admin),
         lambda: is_controller,
-        controller,
+        cast(Any, controller),
     )
 
 

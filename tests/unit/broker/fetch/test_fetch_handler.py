@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import pytest
@@ -257,17 +257,17 @@ async def test_consumers_get_less_at_a_time_while_slow_readers_hold_up_memory() 
         sessions = FetchSessions(cluster.clock, SimEntropy(1), Metrics(), lambda topic_id: None)
         config = FetchConfig(unsent_max_bytes=999, fetch_max_bytes_reduced=1)
         node.handlers[ApiKey.FETCH] = FetchHandler(
-            node.replicas, cluster.metadata, sessions, unsent, config
+            node.replicas, cast(Any, cluster.metadata), sessions, unsent, config
         )
         node.produce("a", acks=1)
         node.produce("b", acks=-1)
         await cluster.clock.advance(1_000)
         for reader, read in ((None, ["a", "b"]), (slow, ["a"])):
             if reader is not None:
-                unsent.add(reader)
+                unsent.add(cast(Any, reader))
             assert values_in(node.fetch(0)[0].records) == read
             assert values_in(node.fetch(0, replica_id=2)[0].records) == ["a", "b"]
-        unsent.discard(slow)
+        unsent.discard(cast(Any, slow))
         assert values_in(node.fetch(0)[0].records) == ["a", "b"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
 from uuid import UUID
 
 import pytest
@@ -16,7 +17,7 @@ KEPT, GONE = UUID(int=1), UUID(int=2)
 
 @pytest.fixture
 def hosted() -> HostedPartitions:
-    return HostedPartitions(Metadata())
+    return HostedPartitions(cast(Any, Metadata()))
 
 
 def host(hosted: HostedPartitions, topic: str, index: int, topic_id: UUID) -> Partition:

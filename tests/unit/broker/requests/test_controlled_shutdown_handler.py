@@ -29,7 +29,7 @@ class Controller:
 @pytest.mark.mission("CSH-11")
 async def test_what_the_broker_still_leads() -> None:
     controller = Controller([TopicPartition("t", 3)])
-    handler = ControlledShutdownHandler(controller)
+    handler = ControlledShutdownHandler(cast(Any, controller))
     response = await handler(
         cast(Any, None), ControlledShutdownRequest(broker_id=2, broker_epoch=77)
     )
@@ -38,7 +38,9 @@ async def test_what_the_broker_still_leads() -> None:
 
 
 async def test_a_refusal() -> None:
-    handler = ControlledShutdownHandler(Controller(KafkaError(ErrorCode.STALE_BROKER_EPOCH)))
+    handler = ControlledShutdownHandler(
+        cast(Any, Controller(KafkaError(ErrorCode.STALE_BROKER_EPOCH)))
+    )
     response = await handler(
         cast(Any, None), ControlledShutdownRequest(broker_id=2, broker_epoch=1)
     )

@@ -1,6 +1,6 @@
 """Metadata requests in all versions: topics, leaders, listeners, creation on demand."""
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -67,7 +67,7 @@ def ask(
     )
     context = RequestContext(RequestHeader(3, version, 1), "OUT", "h")
     cache = cache_with(update(TOPICS, BROKERS))
-    handler = MetadataHandler(cache, creation or Creation(False), "cluster-1")
+    handler = MetadataHandler(cache, cast(Any, creation or Creation(False)), "cluster-1")
     handler(context, request, answers.append)
     if not answers:
         return MetadataResponse()
@@ -173,7 +173,7 @@ def test_missing_topics_are_created_when_asked_for() -> None:
 def test_the_answer_of_the_creation_is_passed_on() -> None:
     answers: list[MetadataResponse] = []
     creation = Creation()
-    handler = MetadataHandler(cache_with(update(TOPICS, BROKERS)), creation, "c")
+    handler = MetadataHandler(cache_with(update(TOPICS, BROKERS)), cast(Any, creation), "c")
     request = MetadataRequest(topics=[MetadataRequestTopic(name=n) for n in ("new", "a")])
     handler(RequestContext(RequestHeader(3, 9, 1), "OUT", "h"), request, answers.append)
     assert answers == []

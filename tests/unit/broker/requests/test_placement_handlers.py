@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -69,7 +69,7 @@ class Lab:
         self.controller = Controller()
         self.cache = cache_with(self.news(2))
         self.reaper: Reaper[Any] = Reaper(self.clock, Purgatory("ElectLeader"), "ElectLeader")
-        self.elections = LeaderElectionAdmin(self.controller, self.cache, self.reaper)
+        self.elections = LeaderElectionAdmin(cast(Any, self.controller), self.cache, self.reaper)
 
     def news(self, leader: int) -> Any:
         return update(
@@ -151,7 +151,7 @@ async def test_elections_elsewhere_and_of_an_unknown_type() -> None:
 
 async def test_reassignments() -> None:
     lab = Lab()
-    handler = AlterPartitionReassignmentsHandler(lab.controller)
+    handler = AlterPartitionReassignmentsHandler(cast(Any, lab.controller))
     request = AlterPartitionReassignmentsRequest(
         topics=[
             ReassignableTopic("t", [ReassignablePartition(0, [1, 2]), ReassignablePartition(1)]),
@@ -177,7 +177,7 @@ async def test_reassignments() -> None:
 @pytest.mark.parametrize("some", [True, False])
 async def test_a_list_of_reassignments(some: bool) -> None:
     lab = Lab()
-    handler = ListPartitionReassignmentsHandler(lab.controller)
+    handler = ListPartitionReassignmentsHandler(cast(Any, lab.controller))
     topics = [ListReassignmentsTopic("t", [0, 1])] if some else None
     request = ListPartitionReassignmentsRequest(topics=topics)
     lab.controller.answer = {T1: ReplicaAssignment((3, 1, 2), (3,), (1, 2))}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Never
+from typing import Any, Never, cast
 from uuid import UUID
 
 import pytest
@@ -169,7 +169,7 @@ class Old:
 
 async def test_a_broker_is_asked_what_it_speaks() -> None:
     broker = Old()
-    channel = await VersionedChannel.negotiate(broker, 1000)
+    channel = await VersionedChannel.negotiate(cast(Any, broker), 1000)
     await channel.request(leader_and_isr(), 7, 1000)
     answer = await channel.request(stop_replica(), 4, 1000)
     await channel.request(update({"t": [partition_state(0, 1)]}), 8, 1000)
@@ -193,5 +193,5 @@ async def test_one_that_does_not_answer_is_given_up() -> None:
 
     broker = Silent()
     with pytest.raises(TimeoutError):
-        await VersionedChannel.negotiate(broker, 1000)
+        await VersionedChannel.negotiate(cast(Any, broker), 1000)
     assert broker.closed

@@ -90,7 +90,7 @@ def test_what_an_answer_means(cluster: Cluster) -> None:
     assert deleted == []
 
 
-def test_topics_not_started_and_replicas_by_fate(cluster) -> None:
+def test_topics_not_started_and_replicas_by_fate(cluster: Any) -> None:
     a = doomed(cluster, "a", (1,), R.ONLINE)
     (b,) = cluster.topic("b", (1,))
     replicas = [cluster.replica(a, 1), cluster.replica(b, 1)]

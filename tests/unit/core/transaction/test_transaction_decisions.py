@@ -295,7 +295,7 @@ def test_only_new_partitions_are_appended() -> None:
     told: list[ErrorCode] = []
     other = TopicPartition("u", 0)
 
-    def add(*partitions: TopicPartition) -> CoordinatorResult:
+    def add(*partitions: TopicPartition) -> CoordinatorResult[Any, Any, Any, Any]:
         wanted = frozenset(partitions)
         return shard.add_partitions("tx", producer(5, 3), wanted, told.append, 50)
 

@@ -33,12 +33,12 @@ def test_all_lines_are_logged_and_events_are_shown() -> None:
     assert shown == ["Flow to_out is RUNNING.", "Flow 'to_out' has FAILED."]
     assert failure_in(last).startswith("flow to_out failed: KafkaError: UNKNOWN_TOPIC")
     assert failure_in(["no Java"]) == "no Java"
-    lines = [
+    unresolved = [
         "12: Failed to resolve flow: 'a.b.totals'.",
         "Error: [NO_COLUMN] x SQLSTATE: 42703",
         *last,
     ]
-    assert failure_in(lines) == "flow a.b.totals: [NO_COLUMN] x"
+    assert failure_in(unresolved) == "flow a.b.totals: [NO_COLUMN] x"
 
 
 def test_a_failed_flow_is_not_shown_as_completed() -> None:
