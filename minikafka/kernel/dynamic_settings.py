@@ -34,7 +34,7 @@ _TOPIC_DEFAULTS = frozenset(
 DYNAMIC_BROKER_SETTINGS = _TOPIC_DEFAULTS | frozenset(_OTHERS.split())
 
 _AT_ONCE = frozenset({"max.connections", "transaction.partition.verification.enable"})
-# Of these, what this broker does differently from the moment on. The others are kept, and told.
+# Of these, the settings that take effect at once. The others are stored and described.
 EFFECTIVE_AT_ONCE = frozenset(
     row.name for row in BROKER_SETTINGS if row.name in _TOPIC_DEFAULTS | _AT_ONCE
 )

@@ -21,7 +21,7 @@ class ErrorCode(IntEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> ErrorCode | None:
-        """One of a later Kafka, off the wire: nobody here knows what it means."""
+        """An error code of a later Kafka, read from the wire: its meaning is unknown here."""
         return cls.UNKNOWN_SERVER_ERROR if isinstance(value, int) else None
 
     UNKNOWN_SERVER_ERROR = -1

@@ -31,7 +31,7 @@ LEVELS = {
 }  # fmt: skip
 
 ROOT_LOGGER = "root"  # its level counts for every logger without one
-# The components that log: each is a logger with a level of its own, if one is set.
+# The components that log. Each is a logger whose level may be set separately.
 LOGGERS = (
     "apis", "auto-topic-creation", "channel", "client-quotas", "config-admin", "config-changes",
     "consumer", "controller", "controller-channels", "dynamic-config", "group-coordinator", "http",
@@ -80,9 +80,8 @@ def event_log(component: str, **facts: Any) -> EventLog:
 
 
 class _Log:
-    """Keeps the logger that structlog makes for these facts until it is configured anew. Making one
-    for every line, as structlog does, costs more than to write the line, and much more than not to
-    write it."""
+    """Keeps the logger that structlog makes for these facts until structlog is configured again.
+    Making one for every line, as structlog does, costs more than writing the line."""
 
     __slots__ = ("_facts", "_logger", "_processors")
 
@@ -169,8 +168,8 @@ def diverted(
     before = structlog.get_config()
 
     def hand_over(_: Any, method: str, facts: MutableMapping[str, Any]) -> NoReturn:
-        told = dict(facts)
-        sink(method, told.pop("event"), told)
+        rest = dict(facts)
+        sink(method, rest.pop("event"), rest)
         raise structlog.DropEvent
 
     structlog.configure(

@@ -45,10 +45,10 @@ def listeners(config: Config, hostname: str) -> Listeners:
 
 
 def debug_listener_problem(value: str) -> str | None:
-    """What is wrong with a value of ``debug.listener``. Nothing with none at all.
+    """Why ``debug.listener`` cannot have this value; None if it can, as if it is empty.
 
-    Only loopback addresses: whoever reaches it sees the requests of all clients, and is not asked
-    who he is. No port 0: nobody would find it."""
+    Only loopback addresses are allowed: the listener shows requests of all clients and has no
+    login. Port 0 is refused: the address could not be found."""
     match = _LISTENER.match(value)
     if not value:
         return None
@@ -103,7 +103,7 @@ def _parse(key: str, values: Sequence[str], protocols: Mapping[str, str]) -> tup
         endpoints.append(Endpoint(match[2], int(match[3]), name, protocol))
     names = [endpoint.listener for endpoint in endpoints]
     if len(set(names)) < len(names):
-        raise ConfigError(f"{key}: each listener needs a name of its own")
+        raise ConfigError(f"{key}: each listener needs a different name")
     return tuple(endpoints)
 
 

@@ -95,7 +95,7 @@ class File(Protocol):
         ...
 
     def is_cached(self, length: int, offset: int) -> bool:
-        """Whether ``read`` would find these bytes in the page cache, as far as samples tell. True
+        """Whether ``read`` would find these bytes in the page cache, judged by samples. True
         where the file system does not say."""
         ...
 

@@ -84,7 +84,7 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _int("reserved.broker.max.id", 1000, "Largest id that can be given by broker.id.", at_least(0)),
     _string("broker.rack", None, "Rack of this broker, for rack-aware placement."),
     _list("listeners", ("PLAINTEXT://:9092",), "Where to listen: NAME://host:port,... An empty host is every interface.", non_empty),
-    _list("advertised.listeners", None, "What clients and brokers are told to connect to; the listeners if unset."),
+    _list("advertised.listeners", None, "Addresses that clients and brokers connect to; the listeners if unset."),
     _list("listener.security.protocol.map", ("PLAINTEXT:PLAINTEXT", "SSL:SSL", "SASL_PLAINTEXT:SASL_PLAINTEXT", "SASL_SSL:SASL_SSL"), "Security protocol of each listener name."),
     _string("inter.broker.listener.name", None, "Listener that brokers use among themselves."),
     _string("security.inter.broker.protocol", "PLAINTEXT", "Picks the inter-broker listener when it is not named.", one_of("PLAINTEXT")),
@@ -93,7 +93,7 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _long("connections.max.idle.ms", 10 * 60 * 1000, "Idle connections are closed after so long; -1 never."),
     _int("max.connections", MAX_INT, "Most connections at a time.", at_least(0)),
     _int("queued.max.requests", 500, "Most requests of one connection being worked on; reading pauses above.", at_least(1)),
-    _string(DEBUG_LISTENER, None, "Where to show purgatories, tasks and metrics as JSON, HTTP://127.0.0.1:port: loopback only, as nobody has to log in. Off if unset. Not a key of Kafka's.", debug_listener_problem),
+    _string(DEBUG_LISTENER, None, "Where to show purgatories, tasks and metrics as JSON, HTTP://127.0.0.1:port: loopback only, since there is no login. Off if unset. Not a key of Kafka's.", debug_listener_problem),
     # -- topics
     _int("num.partitions", 1, "Partitions of a topic created without a number.", at_least(1)),
     _int("default.replication.factor", 1, "Replicas of a topic created without a number.", at_least(1)),
@@ -180,7 +180,7 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _int("offset.metadata.max.bytes", 4096, "Longest text that may be committed with an offset."),
     _int("offsets.commit.timeout.ms", 5000, "How long a commit waits for the replicas of the offsets topic.", at_least(1)),
     _int("offsets.load.buffer.size", 5 * 1024 * 1024, "Bytes read at a time when groups are loaded.", at_least(1)),
-    _int("offsets.retention.minutes", 7 * 24 * 60, "How long offsets are kept once nobody consumes.", at_least(1)),
+    _int("offsets.retention.minutes", 7 * 24 * 60, "How long offsets are kept after the group has become empty.", at_least(1)),
     _long("offsets.retention.check.interval.ms", 600000, "How often it is looked for offsets to delete.", at_least(1)),
     _int("offsets.topic.num.partitions", 50, "Partitions of the offsets topic, when it is created.", at_least(1)),
     _int("offsets.topic.replication.factor", 3, "Replicas of the offsets topic: at first no more than brokers are alive, the others when brokers come.", at_least(1)),
@@ -188,7 +188,7 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _int("offsets.topic.compression.codec", 0, "Codec in which groups and offsets are stored: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.", between(0, 4)),
     # -- transactions
     _int("transaction.max.timeout.ms", 900000, "Longest time-out that a transactional producer may ask for.", at_least(1)),
-    _int("transactional.id.expiration.ms", 604800000, "How long a transactional id is kept that nobody uses.", at_least(1)),
+    _int("transactional.id.expiration.ms", 604800000, "How long an unused transactional id is kept.", at_least(1)),
     _bool("transaction.partition.verification.enable", True, "Ask the coordinator before a transaction begins in a partition (KIP-890).", None),
     _int("transaction.abort.timed.out.transaction.cleanup.interval.ms", 10000, "How often it is looked for transactions that are open for too long.", at_least(1)),
     _int("transaction.remove.expired.transaction.cleanup.interval.ms", 3600000, "How often it is looked for transactional ids to delete.", at_least(1)),
@@ -210,7 +210,7 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
 # Keys of Kafka that may be in a configuration file and have no effect: key, and why.
 _ONE_THREAD = "A broker here is one event loop, with a few helper threads for disks."
 _NO_METRICS = "Metrics go to debug.listener alone."
-_NO_LOGIN = "All listeners are PLAINTEXT: nobody authenticates."
+_NO_LOGIN = "All listeners are PLAINTEXT: there is no authentication."
 _NO_QUOTAS = "Clients are not throttled."
 _OS_BUFFERS = "The operating system sizes the buffers of sockets."
 _ONE_LIMIT = "Only max.connections limits connections."

@@ -6,8 +6,8 @@ import struct
 from collections.abc import Sequence
 
 BUFFER_BYTES = 64 * 1024
-# A frame that does not fit the buffer gets memory of its own, at first no more than this, however
-# long it claims to be; nor is what is kept for the connection's next big frame, unless told.
+# A frame that does not fit the buffer gets separate memory: at first this many bytes at most,
+# whatever length it claims. Unless configured otherwise, no more is kept for the next big frame.
 BIG_BYTES = 2 * 1024 * 1024
 GROWTH = 4
 # Where frames are reused, those of middle size get a wider buffer instead, kept for as long as they

@@ -33,7 +33,7 @@ class SourceWriter:
 
     @contextmanager
     def function(self, head: str) -> Iterator[None]:
-        """A function of its own, also when asked for in the middle of another."""
+        """Write a separate function, also while another one is being written."""
         outer, depth = self._lines, self._depth
         self._lines, self._depth = [], 0
         with self.block(head):

@@ -1,1 +1,5 @@
-"""Decisions about a partition's log: what may be appended, by whom, what survives a crash."""
+"""Decisions about a partition's log: validation of appends, producer state, retention, compaction.
+
+Pure functions and small state machines; ``storage/log`` and ``storage/cleaner`` carry them out.
+Start reading at ``validation.py`` for appends and at ``compaction.py`` for the cleaner.
+"""

@@ -1,4 +1,4 @@
-"""An aborted transaction as the transaction index of a segment tells it. Kafka: ``AbortedTxn``.
+"""An entry of a segment's transaction index: an aborted transaction. Kafka: ``AbortedTxn``.
 
 version i16 | producerId i64 | firstOffset i64 | lastOffset i64 | lastStableOffset i64
 """

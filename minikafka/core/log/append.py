@@ -1,4 +1,4 @@
-"""What goes into an append besides bytes, and what comes out of it."""
+"""The origin, the result and the errors of an append."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from minikafka.kernel.errors import ErrorCode, KafkaError
 
 
 class AppendOrigin(Enum):
-    """Who appends, which tells how much is checked. Kafka: ``AppendOrigin``."""
+    """Who appends, which decides how much is checked. Kafka: ``AppendOrigin``."""
 
     CLIENT = "client"  # a produce request: everything
     COORDINATOR = (

@@ -40,8 +40,8 @@ _BYTES_PER_UNIT: Final = 8192
 
 
 class LastRecord(NamedTuple):
-    """``data_offset``: where a producer's last batch with data ends; -1 when only a marker tells
-    of it."""
+    """``data_offset``: where a producer's last batch with data ends; -1 if only a marker is
+    known."""
 
     data_offset: int
     producer_epoch: int
@@ -63,7 +63,7 @@ class CleanerStats:
 
 
 class Pace:
-    """Counts work, and tells when it is time for something else."""
+    """Counts work, and says when to yield to other tasks."""
 
     def __init__(self) -> None:
         self._done = 0
@@ -158,7 +158,7 @@ class BatchFilter:
             return self._emptied(batch)
         data = batch.plain_records()
         records: list[FoundRecord] = []
-        has_tombstones = unneeded  # a marker that nothing needs but whoever reads just now
+        has_tombstones = unneeded  # a marker that only current readers may need
         base, get, seen = batch.base_offset, self.offsets.get, self.offsets.latest_offset
         for number, record in enumerate(find_records(data, batch.record_count)):
             if number % _LOOKS_UP_AFTER == _LAST and self._pace.of(_LOOKS_UP_AFTER):

@@ -4,7 +4,7 @@ Kafka: ``SkimpyOffsetMap``. As there, an entry is the MD5 of a key and an offset
 flat table with open addressing. A dict would take six times that for each key, so the same buffer
 would see a sixth of the keys in one pass, and every pass reads the whole clean part again; and the
 time it saves is small beside that of finding the key in its record. Of two keys with one MD5 the
-older record would be lost; nobody has that happen by chance.
+older record would be lost; by chance this does not happen.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ CorruptRecordError."""
 
 
 def with_timestamp_delta(data: bytes, record: FoundRecord, timestamp_delta: int) -> bytes:
-    """The bytes of ``record``, its time told from another base."""
+    """The bytes of ``record`` with another timestamp delta."""
     start, end = record[:2]
     _, position = read_varlong(data, start)
     attributes = data[position : position + 1]

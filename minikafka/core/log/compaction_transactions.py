@@ -15,11 +15,11 @@ from minikafka.protocol.records.record import decode_batch
 
 
 class CleanedTransactions:
-    """Is shown every batch of a log once, in order.
+    """Decides which transactional batches of a log stay. It sees every batch once, in order.
 
-    Records of aborted transactions go at once, whatever their keys. A marker may go when no batch
-    of its transaction is left. ``retained``: the transactions whose markers were seen to stay and
-    that the index of the cleaned segment has to tell of; whoever takes them empties the list.
+    Records of aborted transactions are removed, whatever their keys. A marker may be removed when
+    no batch of its transaction is left. ``retained`` are the aborted transactions whose markers
+    stay: the caller adds them to the index of the cleaned segment and empties the list.
     """
 
     def __init__(self) -> None:
@@ -34,8 +34,7 @@ class CleanedTransactions:
             heappush(self._coming, (txn.first_offset, txn.last_offset, txn))
 
     def takes_away(self, batch: RecordBatch) -> bool:
-        """Whether nothing of this batch is needed for its records' sake. Raises
-        CorruptRecordError."""
+        """True if no reader needs the records of this batch. Raises CorruptRecordError."""
         self._reach(batch.last_offset)
         if batch.is_control:
             return self._marker_goes(batch)

@@ -20,7 +20,7 @@ class LogConfig:
     """Kafka's topic settings, with the defaults of Kafka 3.9.
 
     ``index_size_max_bytes`` is Kafka's ``segment.index.bytes``. ``compression_type`` is
-    ``producer``, ``uncompressed`` or the name of a codec. A segment's age is told by the timestamps
+    ``producer``, ``uncompressed`` or the name of a codec. A segment's age is that of the timestamps
     of its batches, so ``segment_ms`` never rolls a segment whose first batch has none. Each segment
     takes a part of ``segment_jitter_ms`` off it. A retention of -1 is none.
     """

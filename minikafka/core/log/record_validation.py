@@ -51,8 +51,8 @@ def record_problem(
 
 
 def refuse(problems: Iterable[RecordProblem | None]) -> None:
-    """Raises RecordValidationError if there are any: INVALID_TIMESTAMP if one of them is that, as
-    producers tell these two apart."""
+    """Raise RecordValidationError if there are any problems: INVALID_TIMESTAMP if one of them is,
+    INVALID_RECORD otherwise."""
     found = [problem for problem in problems if problem is not None]
     if found:
         codes = {code for _, code, _ in found}

@@ -1,4 +1,4 @@
-"""What to trust of a log's files when it is loaded, and what to throw away.
+"""Decide what of a log's files is trusted at load time, and what is dropped.
 
 Kafka: ``LogLoader``, ``LogSegment.recover``.
 """
@@ -16,8 +16,7 @@ from minikafka.protocol.records.batch import RecordBatch, crc_is_valid
 def first_to_recover(base_offsets: Sequence[int], recovery_point: int) -> int:
     """Index of the first segment that may hold bytes which never reached the disk.
 
-    All before ``recovery_point`` did. ``base_offsets`` rise; the answer is their number only if
-    there are none.
+    Everything below ``recovery_point`` did. ``base_offsets`` rise. Returns 0 if there are none.
     """
     return max(bisect_right(base_offsets, recovery_point) - 1, 0)
 
@@ -40,8 +39,8 @@ def has_hole(end_offset: int, next_base_offset: int, compacted: bool) -> bool:
     """Whether records are missing between a recovered segment and the one after it.
 
     A power loss can take the tail of one file, cut exactly between two batches, and spare the next
-    file. What follows a hole is no prefix of what was appended, and is not loaded. Compaction
-    leaves gaps that are none. (Kafka does not look.)
+    file. What follows a hole is no prefix of what was appended, and is not loaded. The gaps
+    that compaction leaves are no holes. (Kafka does not check.)
     """
     return end_offset < next_base_offset and not compacted
 
@@ -49,7 +48,8 @@ def has_hole(end_offset: int, next_base_offset: int, compacted: bool) -> bool:
 def recovery_point_after_load(
     clean: bool, checkpointed: int, log_end_offset: int, first_recovered: int | None
 ) -> int:
-    """Only a clean shutdown proves that all is on disk, and recovery itself flushes nothing.
+    """Return the recovery point of a loaded log. Only a clean shutdown proves that everything is on
+    disk, and recovery itself flushes nothing.
 
     ``first_recovered`` is the base offset of the first segment whose indexes were rebuilt, which
     are not on disk again yet. (Kafka takes the checkpointed offset, and a second power loss may

@@ -1,4 +1,4 @@
-"""Batches that a leader sent in one lump, divided among the segments of a follower."""
+"""Divide the batches of a fetch response among the segments of a follower."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from minikafka.protocol.records.batch import RecordBatch
 
 
 def segment_runs(batches: Sequence[RecordBatch], segment_bytes: int) -> list[Sequence[RecordBatch]]:
-    """``batches``, at least one, in runs of which each fits into a segment of its own. A batch that
-    is larger than a segment is a run: its leader holds it, from when segments were larger."""
+    """Divide ``batches`` (at least one) into runs that fit into one segment each. A batch larger
+    than a segment is a run: its leader wrote it when segments were larger."""
     first, last = batches[0], batches[-1]
     if _fit_together(first, last, segment_bytes):
         return [batches]

@@ -1,8 +1,8 @@
 """Which batches a log accepts, from a producer and from a leader.
 
-No record of a plain batch is looked at unless a setting asks for it (a limit on timestamps, a
-compacted topic, a codec): the header says how many there are and how late they may be, and the CRC
-vouches for the rest. Compressed batches are looked over, as Kafka does with all.
+The records of an uncompressed batch are read only if a setting needs it (a limit on timestamps, a
+compacted topic, a codec): the header has their number and latest time, and the CRC protects the
+rest. Compressed batches are always surveyed. Kafka surveys all batches.
 Kafka: ``UnifiedLog.analyzeAndValidateRecords``, ``LogValidator``, ``ProduceRequest``.
 """
 
@@ -31,7 +31,7 @@ from minikafka.protocol.records.batch import (
     parse_batches,
 )
 
-MAX_OFFSET = 2**62  # nobody gets there honestly, and what follows still fits 63 bits
+MAX_OFFSET = 2**62  # beyond any real log; sums with a batch's size still fit 63 bits
 _NO_RECOMPRESSION = (KEEP_PRODUCER_COMPRESSION, UNCOMPRESSED)
 
 

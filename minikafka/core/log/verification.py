@@ -1,4 +1,4 @@
-"""Transactions that are about to reach a log, while their coordinator is asked (KIP-890).
+"""Transactions that wait for their coordinator's confirmation before they begin in a log (KIP-890).
 
 Kafka: ``VerificationStateEntry``, ``VerificationGuard``.
 """
@@ -7,11 +7,11 @@ from __future__ import annotations
 
 
 class Verification:
-    """Begins with the first batch of a transaction that has to be verified, and ends with an append
-    or a marker of its producer: an answer to an earlier one is worth nothing then, which is why it
-    is this very object that counts.
+    """The verification of one transaction in one partition.
 
-    ``lowest_sequence`` of the batches that wait: none after it may be appended before it.
+    It begins with the first batch that has to be verified, and ends with an append or a marker of
+    the producer. A response to an earlier verification is void, so callers compare objects by
+    identity. ``lowest_sequence`` is that of the waiting batches, and is appended first.
     """
 
     __slots__ = ("lowest_sequence", "producer_epoch", "started_ms")
@@ -22,7 +22,7 @@ class Verification:
         self.started_ms = now_ms
 
     def also_waits(self, producer_epoch: int, sequence: int) -> None:
-        """Another batch has to wait for the same answer."""
+        """Let another batch wait for the same response."""
         if producer_epoch > self.producer_epoch:
             self.producer_epoch = producer_epoch
             self.lowest_sequence = sequence
@@ -30,6 +30,6 @@ class Verification:
             self.lowest_sequence = min(self.lowest_sequence, sequence)
 
 
-# Given with a batch that nobody has to ask for: a follower's, a coordinator's, or where
+# Given with a batch that needs no verification: a follower's, a coordinator's, or any where
 # ``transaction.partition.verification.enable`` is off.
 NOT_REQUIRED = Verification(-1, -1, -1)

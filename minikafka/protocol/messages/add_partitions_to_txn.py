@@ -20,7 +20,7 @@ class AddPartitionsToTxnTopic:
 
 @dataclass(slots=True)
 class AddPartitionsToTxnTransaction:
-    """One transaction. ``verify_only``: to be told whether they are in it, and change nothing."""
+    """One transaction. ``verify_only``: report which partitions are in it, and change nothing."""
 
     transactional_id: String = ""
     producer_id: Int64 = 0

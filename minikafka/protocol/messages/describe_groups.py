@@ -24,7 +24,7 @@ class DescribeGroupsRequest(Message):
 
 @dataclass(slots=True)
 class DescribedGroupMember:
-    """Metadata and assignment are told of stable groups only."""
+    """Metadata and assignment are filled in for stable groups only."""
 
     member_id: String = ""
     group_instance_id: Annotated[String | None, In("4+", ignorable=True)] = None

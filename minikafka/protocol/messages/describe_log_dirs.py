@@ -20,7 +20,7 @@ class DescribableLogDirTopic:
 
 @dataclass(slots=True)
 class DescribeLogDirsRequest(Message):
-    """The partitions to tell of, or None for all."""
+    """The partitions to describe, or None for all."""
 
     SPEC = request(ApiKey.DESCRIBE_LOG_DIRS)
 

@@ -1,4 +1,4 @@
-"""Heartbeat (key 12): a member is alive, and hears whether it has to join again."""
+"""Heartbeat (key 12): a member shows that it is alive, and learns whether it has to join again."""
 
 from __future__ import annotations
 

@@ -45,7 +45,8 @@ class JoinGroupResponseMember:
 
 @dataclass(slots=True)
 class JoinGroupResponse(Message):
-    """The generation; its ``members`` for the leader only, who is to assign unless told to skip."""
+    """The generation. Only the leader gets ``members``; it assigns partitions unless
+    ``skip_assignment`` is set."""
 
     SPEC = response(ApiKey.JOIN_GROUP)
 

@@ -1,6 +1,6 @@
 """The records of ``__consumer_offsets``: committed offsets, and groups with their members.
 
-A key starts with an int16 that tells both its kind and its version: 0 and 1 are offset commits, 2 a
+A key starts with an int16 for both its kind and its version: 0 and 1 are offset commits, 2 a
 group. A value starts with its version; no value deletes. Kafka: ``OffsetCommitKey`` and so on.
 """
 

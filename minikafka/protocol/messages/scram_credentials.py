@@ -30,7 +30,7 @@ class DescribeUserScramCredentialsRequest(Message):
 
 @dataclass(slots=True)
 class CredentialInfo:
-    """What may be told of a credential."""
+    """The public part of a credential."""
 
     mechanism: Int8 = 0
     iterations: Int32 = 0

@@ -71,7 +71,7 @@ def _put_bytes(parts: list[Buffer], content: Buffer | None) -> None:
 def decode_records(buffer: Buffer) -> Iterator[Record]:
     """Every record of every whole batch in ``buffer``; a torn last batch is skipped.
 
-    Control records come too; look at the batches to tell them. CRCs are not checked here.
+    Records of control batches are included; only their batches mark them. Check CRCs before.
     Raises CorruptRecordError (a KafkaError) for malformed bytes.
     """
     for batch in iterate_batches(buffer):

@@ -271,7 +271,7 @@ class _WalkSource:
         self._ahead = 0
 
     def _headers(self, field: RecordField, want: Want | None) -> None:
-        """Nearly all records have none: others are read by a function of its own."""
+        """Nearly all records have none, so a separate function reads them."""
         write, at, ahead = self._writer, self._at(), self._ahead
         reads = want is Want.CONTENT
         with write.block(f"if data[{at}]:"):

@@ -1,9 +1,9 @@
-"""The cleaning of one log: its keys into a map, its segments into fewer and smaller ones.
+"""Clean one log: put its keys into a map, and its segments into fewer and smaller ones.
 
-Runs on the loop in slices of a fraction of a millisecond, so that others have their turn; only
-flushes and reads that are not in the page cache leave it. Whatever happens to the log meanwhile
-(truncated, deleted, segments gone) is looked for after every wait, and ends the cleaning; the
-segments that were put in place by then stay. Kafka: ``Cleaner``.
+Cleaning runs on the event loop in slices of a fraction of a millisecond; only flushes and reads
+outside of the page cache run in threads. After every wait it checks whether the log has changed
+meanwhile (truncated, deleted, segments removed), which ends the cleaning. Segments that are in
+place by then stay. Kafka: ``Cleaner``.
 """
 
 from __future__ import annotations
@@ -41,8 +41,7 @@ _LEAST_BUFFER_BYTES: Final = 4096
 
 
 class CleaningAborted(Exception):
-    """The log is not any more what it was when its cleaning began, or somebody wants it left
-    alone."""
+    """The log has changed since its cleaning began, or its cleaning was paused."""
 
 
 @dataclass(frozen=True, slots=True)

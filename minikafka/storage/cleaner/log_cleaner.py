@@ -31,7 +31,7 @@ from minikafka.storage.cleaner.cleaning import (
 from minikafka.storage.directories.log_directory import LogDirectory
 from minikafka.storage.log.unified_log import UnifiedLog
 
-_LOGS_PER_BREATH: Final = 100
+_LOGS_PER_SLICE: Final = 100
 _REST_MS: Final = 60_000  # of a log whose disk was full
 
 
@@ -61,9 +61,9 @@ class Filthy(NamedTuple):
 class LogCleaner:
     """Compacts the logs of ``directories()`` whose ``cleanup.policy`` says so, the dirtiest first.
 
-    ``stable_offset`` tells up to where a partition is committed and decided, None for one that is
-    not hosted now. ``failed`` hears of an OSError of a directory. A log with batches that cannot be
-    right is left alone until the next start, and counted. Kafka: ``LogCleaner``,
+    ``stable_offset`` returns up to where a partition is committed and decided, None for one that is
+    not hosted now. ``failed`` is called with a directory and its OSError. A log with corrupt
+    batches is counted, and not cleaned before the next start. Kafka: ``LogCleaner``,
     ``LogCleanerManager``.
     """
 
@@ -149,7 +149,7 @@ class LogCleaner:
         for directory in list(self._directories()):
             for log in list(directory.logs.values()):
                 count += 1
-                if count % _LOGS_PER_BREATH == 0:
+                if count % _LOGS_PER_SLICE == 0:
                     await asyncio.sleep(0)
                 filthy = self._look_at(directory, log)
                 if filthy is None:
@@ -160,7 +160,7 @@ class LogCleaner:
                 if wanted and (best is None or ratio > best.dirt.ratio):
                     best = filthy
         self._max_dirty_ratio, self._max_overdue_ms = dirtiest, int(longest)
-        # Somebody else may have taken it in one of the breaths.
+        # Another cleaner task may have taken it during one of the sleeps.
         if best is None or not self._may_clean(best.log):
             return None
         return self._look_at(best.directory, best.log)
@@ -249,7 +249,7 @@ class LogCleaner:
 
     def register(self, metrics: Metrics) -> None:
         """Kafka's gauges of ``LogCleaner`` and ``LogCleanerManager``. There are no threads that
-        could be dead: an error that nobody expects ends the broker."""
+        could be dead: an unexpected error ends the broker."""
         for directory in self._directories():
             tag = f"logDirectory={directory.path}"
             metrics.gauge(

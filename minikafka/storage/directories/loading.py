@@ -1,4 +1,4 @@
-"""Loading the logs of all log directories: several directories, and several logs, at a time."""
+"""Load the logs of all log directories: several directories and several logs at a time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from minikafka.storage.log.loader import Checkpointed, LogLoader
 from minikafka.storage.log.unified_log import UnifiedLog
 from minikafka.storage.names import directory_name
 
-_LOADS_PER_BREATH: Final = 20
+_LOADS_PER_SLICE: Final = 20
 _PROGRESS_MS: Final = 5_000
 
 
@@ -71,7 +71,7 @@ class LogLoading:
                 self._error = error
                 return
             self._loaded += 1
-            if self._loaded % _LOADS_PER_BREATH == 0:
+            if self._loaded % _LOADS_PER_SLICE == 0:
                 await asyncio.sleep(0)
 
     def _tell(self) -> None:

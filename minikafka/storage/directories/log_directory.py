@@ -120,7 +120,7 @@ class LogDirectory:
         return missing
 
     async def settle(self) -> None:
-        """See to it that the directory itself survives a power loss."""
+        """Flush the directory entries that ``lock`` has made."""
         for made in self._made:
             await self._files.flush_directory(made.rpartition("/")[0] or "/")
         self._made = []
@@ -143,7 +143,7 @@ class LogDirectory:
     # ---- the marker of a clean shutdown
 
     async def take_clean_marker(self) -> None:
-        """Note whether it is there, and see to it that it is gone, should we crash."""
+        """Note whether the marker is there, and remove it durably: this run may crash."""
         marker = f"{self.path}/{CLEAN_SHUTDOWN}"
         self.clean = self._files.exists(marker)
         if self.clean:
@@ -181,8 +181,8 @@ class LogDirectory:
     # ---- checkpoints
 
     def read_offsets(self, name: str) -> dict[TopicPartition, int]:
-        """The offsets in a checkpoint file; none when it is missing or damaged. What is not known
-        is found out again: logs are recovered from their start, leaders tell high watermarks."""
+        """The offsets in a checkpoint file; none when it is missing or damaged. Logs are
+        recovered from their start then, and high watermarks come from leaders."""
         try:
             return decode_offsets(self._files.read_all(f"{self.path}/{name}"))
         except FileNotFoundError:
@@ -214,15 +214,16 @@ class LogDirectory:
         await flush_path(self._files, f"{self.path}/{RECOVERY_POINT}")
 
     def write_starts(self) -> None:
-        """Write the start offsets that no segment's name tells. Safe against a killed process only.
+        """Write the start offsets that differ from the first segment's name. Safe against a killed
+        process only.
 
         Before a removed segment's name is flushed away, a power loss may bring the segment back."""
         starts = {}
         for topic_partition, log in self.logs.items():
             first, start = log.segments.first, log.log_start_offset
             assert start <= log.log_end_offset, f"{topic_partition}: starts behind its end"
-            told = 0 if first is None or log.unflushed_names else first.base_offset
-            if start > told:
+            named = 0 if first is None or log.unflushed_names else first.base_offset
+            if start > named:
                 starts[topic_partition] = start
         data = encode_offsets(starts)
         self._files.replace_unsynced(f"{self.path}/{LOG_START_OFFSET}", data)

@@ -33,9 +33,10 @@ __all__ = ["LogConfig", "LogManager", "LogManagerConfig"]
 class LogManager:
     """Owns the log directories from ``directories.lock`` or ``start`` on until ``close``.
 
-    A directory that fails takes its logs with it: ``on_failure`` hears its path and partitions,
-    ``on_all_failed`` that none is left. ``on_moved`` hears of a log that replaces another. What
-    touches files may raise OSError. Kafka has the name.
+    When a directory fails, its logs go offline: ``on_failure`` is called with its path and
+    partitions, and ``on_all_failed`` if none is left. ``on_moved`` is called with a log that
+    replaces another one of its partition. Methods that touch files may raise OSError. Kafka:
+    ``LogManager``.
     """
 
     def __init__(self, files: Files, clock: Clock, config: LogManagerConfig) -> None:
@@ -236,7 +237,7 @@ class LogManager:
                     self._files.remove_tree(path)
                 self.failed(directory, error)
                 continue
-            # The checkpoint file may still tell the recovery point of a deleted log of the name.
+            # The checkpoint file may still have the recovery point of a deleted log of this name.
             log.recovery_point_lowered = directory.checkpointed_points.get(topic_partition, 0) > 0
             self._adopt(directory, log)
             return log
@@ -313,12 +314,12 @@ class LogManager:
         return written
 
     def write_log_starts(self) -> None:
-        """Write down the log starts that have moved, before somebody is told of them; as
+        """Checkpoint the log starts that have moved, before a response contains them; as
         ``LogStarts.write``."""
         self._starts.write()
 
     def log_start_moves(self) -> int:
-        """How often the start of any log has moved."""
+        """How many times the start of any log has moved."""
         return self._starts.moves
 
     async def checkpoint(self) -> None:
@@ -359,7 +360,7 @@ class LogManager:
         self.close()
 
     def close(self) -> None:
-        """Let go of files and directories without writing anything. May be called again."""
+        """Close files and directories without writing anything. May be called again."""
         self.removal.close()
         self.moves.close()
         for log in self._logs.values():

@@ -1,4 +1,4 @@
-"""Log start offsets that have moved: their way to disk, and the end of the segments below them."""
+"""Log start offsets that have moved: checkpointing them, and removing the segments below them."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ _PAUSE_MS: Final = 1_000  # between two flushes, however often log starts move
 
 
 class LogStarts:
-    """Hears of every log start that moves. Records that were deleted come back when a broker
-    forgets where its log starts, so that is written in two steps: ``write``, safe against a killed
-    process, before anybody is told of the new start; and the ``run`` of a task, which flushes it
-    soon after and then removes the segments that lie below it. (Kafka writes once a minute.)
+    """Checkpoints log starts that have moved; ``moved`` is called for each.
+
+    Deleted records come back when a broker forgets where its log starts. So a start is checkpointed
+    in two steps: ``write``, safe against a killed process, before any response contains the new
+    start; and the task of ``run``, which flushes the file soon after and then removes the segments
+    below the start. (Kafka writes once a minute.)
     """
 
     def __init__(
@@ -28,7 +30,7 @@ class LogStarts:
         events: EventLog,
         failed: Callable[[LogDirectory, OSError], object] = lambda *_: None,
     ) -> None:
-        """``failed`` hears of each directory that could not be written."""
+        """``failed`` is called with each directory that could not be written, and the error."""
         self.moves = 0  # of all logs
         self._clock = clock
         self._events = events
@@ -44,8 +46,8 @@ class LogStarts:
         self._wake.set()
 
     def write(self) -> None:
-        """Write down what has moved since the last call. A directory that cannot be written keeps
-        what it had, and is logged. Raises nothing."""
+        """Checkpoint what has moved since the last call. A directory that cannot be written keeps
+        its old file, and the error is logged. Raises nothing."""
         if not self._unwritten:
             return
         directories, self._unwritten = self._unwritten, {}
@@ -63,8 +65,8 @@ class LogStarts:
             await self._clock.sleep(_PAUSE_MS)
 
     async def settle(self) -> None:
-        """Flush what has moved; only then remove segments, one in a breath. What fails is tried
-        again when the log start moves again. Raises nothing."""
+        """Flush what has moved, and only then remove segments, one at a time between other tasks. A
+        failure is retried when the log start moves again. Raises nothing."""
         self._wake.clear()
         unsettled, self._unsettled = self._unsettled, {}
         self._unwritten.clear()

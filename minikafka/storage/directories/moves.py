@@ -44,7 +44,7 @@ class LogOwner(Protocol):
     cleaner: LogCleaner
 
     def failed(self, directory: LogDirectory, error: OSError) -> bool:
-        """True when the directory is offline now, False when it is full."""
+        """Handle an error of a directory: True if it is offline now, False if it is full."""
         ...
 
     def storage_failed(self, topic_partition: TopicPartition, error: OSError) -> bool: ...
@@ -59,8 +59,8 @@ class LogMoves:
     """Carries out as many at a time as there are tasks in ``run``.
 
     Truncations of the source cut the copy too; compaction of it waits until the end. A move that a
-    restart interrupts begins anew. Kafka: ``ReplicaAlterLogDirsThread``. ``quota`` is what they may
-    copy (``replica.alter.log.dirs.io.max.bytes.per.second``).
+    restart interrupts starts again from the beginning. ``quota`` limits the bytes copied
+    (``replica.alter.log.dirs.io.max.bytes.per.second``). Kafka: ``ReplicaAlterLogDirsThread``.
     """
 
     def __init__(
@@ -203,8 +203,8 @@ class LogMoves:
                 self._files.remove(marker)
 
     def resume(self, logs: Mapping[TopicPartition, UnifiedLog]) -> None:
-        """After logs are loaded: begin the moves anew that the last broker did not finish. While a
-        directory is offline, copies of what may lie there are left alone."""
+        """After logs are loaded: start unfinished moves of the last run again. While a directory is
+        offline, copies of logs that may lie there are kept."""
         if self._directories.offline:
             return
         for directory in list(self._directories.live):
@@ -244,8 +244,8 @@ class LogMoves:
                 self._carried.remove(topic_partition)
 
     def _next(self) -> _Move | None:
-        """The first that nobody carries out. A log that moves on, or back, waits for the end of its
-        last move: that puts the old directory aside by its name."""
+        """Return the next move that no worker has claimed. A log that moves again waits for the end
+        of its last move, which renames the old directory."""
         waiting = (move for tp, move in self._moves.items() if tp not in self._carried)
         return next(waiting, None)
 
@@ -291,12 +291,12 @@ class LogMoves:
         except OSError as error:
             raise self._source_failed(source, error) from error
         if not self._is_on(move) or source.cut_to != NO_CUT:
-            return 0  # to be read anew
+            return 0  # to be read again
         self._append(move.future, found, source.log_end_offset)
         return len(found.records)
 
     def _catches_up(self, move: _Move) -> bool:
-        """Copy, in one breath, the little that came since; False if it is more than a little."""
+        """Copy the last records synchronously; False if they are more than one slice."""
         source = move.source
         start = self._aligned(move)
         if move.future.cut_unflushed:
@@ -339,9 +339,8 @@ class LogMoves:
     # ---- the swap
 
     async def _swap(self, move: _Move) -> None:
-        """In one breath the copy takes the place of its source, which has a copy of everything no
-        more. Should the broker die before the old directory has another name, ``tidy`` sees by the
-        marker which of both counts."""
+        """Put the copy in the place of its source, synchronously. If the broker dies before the old
+        directory is renamed, ``tidy`` finds by the marker which of the two is valid."""
         source, log, directory = move.source, move.future, move.directory
         old = source.directory
         log.increment_log_start_offset(source.log_start_offset)

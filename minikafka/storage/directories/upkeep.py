@@ -17,7 +17,7 @@ from minikafka.storage.directories.log_directory import LogDirectory
 from minikafka.storage.log.flushes import LogFlushes
 from minikafka.storage.log.unified_log import UnifiedLog
 
-_LOGS_PER_BREATH: Final = 50
+_LOGS_PER_SLICE: Final = 50
 _NEVER_MS: Final = 100 * 365 * 24 * 60 * 60 * 1000
 
 
@@ -51,8 +51,8 @@ def delete_old_segments(log: UnifiedLog, now_ms: int, high_watermark: int, event
 
 class LogUpkeep:
     """Kafka's background tasks of ``LogManager``, each after the initial delay and then at its
-    interval. ``failed`` hears of an OSError of a directory. ``high_watermark`` tells that of a
-    partition: nothing beyond it is deleted."""
+    interval. ``failed`` is called with a directory and its OSError. ``high_watermark`` returns that
+    of a partition: retention deletes nothing beyond it."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class LogUpkeep:
             await self._clock.sleep(interval_ms)
 
     async def _each_log(self, work: Callable[[UnifiedLog], Awaitable[None]]) -> None:
-        """``work`` on each log of each live directory, with room for others to breathe."""
+        """Call ``work`` on each log of each live directory, yielding now and then."""
         for directory in list(self._directories.live):
             for count, log in enumerate(list(directory.logs.values()), start=1):
                 if log.closed:
@@ -112,7 +112,7 @@ class LogUpkeep:
                     await work(log)
                 except OSError as error:
                     self._failed(directory, error)
-                if count % _LOGS_PER_BREATH == 0:
+                if count % _LOGS_PER_SLICE == 0:
                     await asyncio.sleep(0)
 
     async def retain(self) -> int:

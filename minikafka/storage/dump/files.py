@@ -124,7 +124,7 @@ def producers(files: Files, path: str) -> list[ProducerEntry]:
 
 
 def index_problem(files: Files, path: str) -> str | None:
-    """What would make a broker build this index anew at its start; None when it is in order.
+    """Why a broker would rebuild this index at its start; None if it is in order.
     Raises OSError."""
     size = files.size(path)
     if path.endswith(TXN_INDEX_SUFFIX):

@@ -167,7 +167,7 @@ class DumpOptions:
 
 
 class LogDump:
-    """Several files, one after the other. ``findings`` is what is wrong with them, told at the end
+    """Several files, one after the other. ``findings`` are their faults, printed at the end
     as Kafka does: a headline for a file, and lines that say where."""
 
     def __init__(self, files: Files, options: DumpOptions) -> None:

@@ -1,4 +1,4 @@
-"""Flushes that somebody waits for: one at a time for each log, shared by all who wait."""
+"""Flushes that requests wait for: one at a time for each log, shared by all waiting requests."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from minikafka.storage.log.unified_log import UnifiedLog
 
 
 class LogFlushes:
-    """``failed`` hears of an OSError: the kernel may have dropped what was to be written, so that
-    a second flush would seem to succeed, and prove nothing."""
+    """Runs one flush of a log at a time. ``failed`` is called with an OSError: the kernel may have
+    dropped dirty pages, so a second flush would seem to succeed and prove nothing."""
 
     def __init__(
         self,
@@ -20,7 +20,7 @@ class LogFlushes:
         current: Callable[[TopicPartition], UnifiedLog | None],
         failed: Callable[[UnifiedLog, OSError], None],
     ) -> None:
-        """``current``: the log of a partition, after a move another one."""
+        """``current`` returns the log of a partition; after a move it is another one."""
         self._clock = clock
         self._current = current
         self._failed = failed
@@ -52,14 +52,14 @@ class LogFlushes:
             done.set()
 
     async def _turn(self, log: UnifiedLog) -> None:
-        """Return when none is under way: what that one brings to disk does not count yet."""
+        """Wait for the running flush: it does not cover what was appended since it began."""
         while (running := self._running.get(log)) is not None:
             await running.wait()
 
 
 async def bring_to_disk(logs: Sequence[UnifiedLog], at_once: int) -> None:
-    """As a clean shutdown does: what is in memory too. Raises the first OSError, when the others
-    have been seen to."""
+    """Flush everything, including what is in memory alone, as a clean shutdown does. Raises the
+    first OSError after all logs have been tried."""
     turns = asyncio.Semaphore(at_once)
     errors: list[OSError] = []
 

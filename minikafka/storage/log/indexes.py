@@ -5,7 +5,7 @@ position, so that batch is where a search for any offset from there on begins. K
 ``OffsetIndex``.
 
 Entry: timestamp i64 (ms), relative offset i32. Every record above that offset may be later, none
-up to it is. The last entry of a segment that is rolled or closed tells its largest timestamp.
+up to it is. The last entry of a segment that is rolled or closed has its largest timestamp.
 Kafka: ``TimeIndex``.
 
 There is a file only where there is an entry. Kafka: ``TransactionIndex``.

@@ -43,7 +43,7 @@ from minikafka.storage.names import (
 )
 
 _OF_SWAPS: Final = (SWAP_SUFFIX, CLEANED_SUFFIX, DELETED_SUFFIX)
-_REPLAYED_IN_A_BREATH: Final = 1000  # headers of batches
+_REPLAYED_PER_SLICE: Final = 1000  # headers of batches
 
 
 def create_log(
@@ -82,8 +82,8 @@ class Checkpointed:
 class LogLoader:
     """Loads one log that has just been constructed. Raises OSError.
 
-    ``discarded`` tells whether something was thrown away, now or just before the broker died, that
-    a power loss could bring back: the log is to be flushed, or takes no appends.
+    ``discarded`` is True if something was dropped, now or just before the broker died, that a power
+    loss could bring back. Such a log has to be flushed before it accepts appends.
     """
 
     def __init__(
@@ -101,12 +101,12 @@ class LogLoader:
 
     @property
     def _events(self) -> EventLog:
-        """Bound only when there is something to tell: of most logs there is not."""
+        """Bound lazily: most logs log nothing while they are loaded."""
         return self._unbound_events.bind(log=self.log.directory)
 
     async def load(self) -> None:
-        """Open the segments, recover those that need it, take up epochs and producers. The loop
-        gets its turn as long work goes on."""
+        """Open the segments, recover those that need it, load epochs and producers. Long
+        work yields to other tasks."""
         log, found = self.log, self._found
         log.cleaned_offset = found.cleaned_offset
         self._read_topic_id()
@@ -146,7 +146,7 @@ class LogLoader:
         except FileNotFoundError:
             return  # a log from before there were topic ids
         except PartitionMetadataError as error:
-            # Written just before a power loss. The controller will tell the id again.
+            # Cut off by a power loss. The controller will send the id again.
             self._events.warning("partition_metadata_unreadable", error=str(error))
 
     def _tidy(self) -> list[int]:
@@ -274,7 +274,7 @@ class LogLoader:
         try:
             for count, found in enumerate(segment.batches(start)):
                 yield found.batch
-                if count % _REPLAYED_IN_A_BREATH == _REPLAYED_IN_A_BREATH - 1:
+                if count % _REPLAYED_PER_SLICE == _REPLAYED_PER_SLICE - 1:
                     await asyncio.sleep(0)
         except CorruptRecordError as error:
             self._events.error("segment_corrupt", path=segment.path, error=str(error))
@@ -318,8 +318,8 @@ class LogLoader:
             return segment.activate()
 
     def _put_apart(self, bases: list[int]) -> None:
-        """Segments that follow a hole are not loaded, and not deleted either: a Kafka broker that
-        followed a compacted topic leaves such holes, and nothing tells them from those of a power
+        """Rename segments that follow a hole, instead of loading or deleting them: a Kafka broker
+        that followed a compacted topic leaves such holes too, and they look like those of a power
         loss."""
         for base_offset in bases:
             path = f"{self.log.directory}/{file_name(base_offset, LOG_SUFFIX)}"
@@ -328,7 +328,7 @@ class LogLoader:
         self._remove_segments(bases)
 
     def _remove_segments(self, bases: list[int]) -> None:
-        """Segments that follow a cut: no prefix of what was appended reaches to them."""
+        """Delete segments that follow a cut: records before them are missing."""
         for base_offset in bases:
             self._discard("segment_dropped", base_offset=base_offset)
             for suffix in (*INDEX_SUFFIXES, LOG_SUFFIX):

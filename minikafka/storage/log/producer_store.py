@@ -89,8 +89,8 @@ class ProducerStore:
     def known_at(
         self, end_offset: int, log_start_offset: int, snapshots: Sequence[int]
     ) -> KnownProducers:
-        """What the newest snapshot not beyond ``end_offset`` tells. Those that turn out to be
-        corrupt are deleted."""
+        """The producers in the newest snapshot not beyond ``end_offset``. Corrupt snapshots are
+        deleted."""
         states = ProducerStates()
         for offset in choose_snapshots(snapshots, log_start_offset, end_offset).use:
             try:
@@ -110,7 +110,7 @@ class ProducerStore:
         log_end_offset: int,
         snapshots: Sequence[int],
     ) -> bool:
-        """``states`` are what is known at the log end. Deletes those of ``snapshots`` that lie
+        """Use ``states`` as the producers at the log end. Delete those of ``snapshots`` that lie
         outside the log; True if there were any."""
         self.states.take_over(states)
         choice = choose_snapshots(snapshots, log_start_offset, log_end_offset)
@@ -124,7 +124,7 @@ class ProducerStore:
         self._files.replace_unsynced(self._path(offset), encode_snapshot(states.entries))
 
     def clear(self, offset: int) -> None:
-        """Forget all, and let the log start anew at ``offset``."""
+        """Forget all producers: the log starts again at ``offset``."""
         for snapshot in self.snapshots():
             self._files.remove(self._path(snapshot))
         self.states.clear()

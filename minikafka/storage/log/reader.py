@@ -17,7 +17,7 @@ RECENT_BYTES: Final = 8 << 20
 
 
 class NotInPageCache(Exception):
-    """A read would wait for the disk, and the caller may not."""
+    """A read would wait for the disk, and the caller must not block."""
 
 
 class LogRead(NamedTuple):
@@ -178,7 +178,7 @@ class LogReader:
         return place
 
     def remember_end(self, log_end: int) -> None:
-        """Somebody waits at the log end for what will be appended there."""
+        """Remember the log end: a parked fetch will read from there."""
         active = self._segments.active
         if active is not None and log_end not in self._places:
             self._remember(log_end, SegmentPosition(active, active.size_bytes))

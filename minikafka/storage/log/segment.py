@@ -165,8 +165,8 @@ class LogSegment:
             index.change_suffix(old, new)
 
     def put_aside(self) -> None:
-        """Give the files names by which they are never loaded again, the log file first; whoever
-        holds the segment reads on. May be called again after OSError."""
+        """Rename the files so that they are never loaded again, the log file first. Current readers
+        of the segment are not disturbed. May be called again after OSError."""
         for file in (self, self.offset_index, self.time_index, self.txn_index):
             if not file.path.endswith(DELETED_SUFFIX):
                 aside = file.path + DELETED_SUFFIX

@@ -157,7 +157,7 @@ class UnifiedLog:
         NOT_LEADER_OR_FOLLOWER while a truncation is not on disk yet, RECORD_LIST_TOO_LARGE for a
         batch larger than a segment, and INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER or
         INVALID_TXN_STATE for a producer that may not. A retried
-        batch is not appended again: the answer tells where it is, as ``duplicate``.
+        batch is not appended again: the result says where it is, as ``duplicate``.
         """
         batch = leader_batch(records, self.config, origin, now_ms)
         first_offset = self.log_end_offset
@@ -302,11 +302,11 @@ class UnifiedLog:
         return self._roll(end if fits(end, last_offset) else first_offset)
 
     def roll(self) -> None:
-        """Go on in a new segment, so that the active one may be deleted. Raises OSError."""
+        """Start a new active segment, so that the old one may be deleted. Raises OSError."""
         self._roll(self.log_end_offset)
 
     def skip_to(self, offset: int) -> None:
-        """There is nothing from the log end up to ``offset``. Raises OSError."""
+        """Continue the log at ``offset``: the leader has no records below it. Raises OSError."""
         assert offset >= self.log_end_offset
         self._roll(offset)
         self.log_end_offset = offset
@@ -526,8 +526,8 @@ class UnifiedLog:
     # ---- the start
 
     def increment_log_start_offset(self, offset: int) -> bool:
-        """Records below ``offset`` are gone, as far as readers can tell. True if that moved the
-        start, which never moves back here. Raises OSError."""
+        """Hide the records below ``offset`` from readers. True if that moved the start, which never
+        moves back here. Raises OSError."""
         assert offset <= self.log_end_offset
         if offset <= self.log_start_offset:
             return False
@@ -583,11 +583,11 @@ class UnifiedLog:
 
     @property
     def cut_unflushed(self) -> bool:
-        """Whether a power loss may bring back what was dropped: nothing is appended till then."""
+        """True while a power loss could bring back dropped records: appends are refused."""
         return self._unflushed_cut > 0
 
     def hold_appends(self) -> None:
-        """Something was thrown away: refuse appends until a flush has made that last."""
+        """Refuse appends until a flush has made the dropping of records durable."""
         self.cuts += 1
         self._unflushed_cut = self.cuts
 
@@ -657,7 +657,7 @@ class UnifiedLog:
         return stable
 
     def reload_producers(self) -> None:
-        """Learn the state of all producers anew, from a snapshot and the batches after it."""
+        """Rebuild the state of all producers from a snapshot and the batches after it."""
         self.producers.reload(self.log_start_offset, self.log_end_offset, self.batches_from)
 
     def batches_from(self, offset: int) -> Iterator[RecordBatch]:

@@ -43,7 +43,7 @@ def test_ipv6() -> None:
         ({"listeners": "PLAINTEXT://h:99999"}, "NAME://host:port"),
         ({"listeners": "OTHER://h:1"}, "no protocol for OTHER"),
         ({"listeners": "SSL://h:1"}, "SSL is not supported"),
-        ({"listeners": "PLAINTEXT://h:1,PLAINTEXT://h:2"}, "name of its own"),
+        ({"listeners": "PLAINTEXT://h:1,PLAINTEXT://h:2"}, "a different name"),
         ({"advertised_listeners": "PLAINTEXT://0.0.0.0:1"}, "others can connect"),
         ({"advertised_listeners": "SSL://h:1"}, "SSL is not supported"),
         ({"inter_broker_listener_name": "X"}, "not an advertised listener"),
