@@ -59,7 +59,7 @@ class Broker:
 
 
 class ElectionType(IntEnum):
-    """What an administrator may ask for (KIP-460)."""
+    """The kind of leader election that an administrator requests (KIP-460)."""
 
     PREFERRED = 0  # the first replica, if it is in sync
     UNCLEAN = 1  # any live replica where none in sync is left; may lose records
@@ -67,7 +67,7 @@ class ElectionType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class LeaderAndIsr:
-    """Who leads a partition, and who is in sync. ``zk_version`` is the version of the state znode
+    """The leader of a partition and its in-sync replicas. ``zk_version`` is that of the state znode
     (Kafka's partition epoch)."""
 
     leader: int

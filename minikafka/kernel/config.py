@@ -110,7 +110,7 @@ class Setting:
         return ConfigError(f"Invalid value {value} for configuration {self.name}: {problem}")
 
     def _culprit(self, value: Any, parsed: Any) -> Any:
-        """Of a list the first item that is wrong by itself, if one is."""
+        """The first item of a list that is wrong by itself, or else the whole value."""
         valid, items = self.valid, parsed if isinstance(parsed, tuple) else ()
         return next((item for item in items if valid is not None and valid((item,))), value)
 

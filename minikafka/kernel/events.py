@@ -13,7 +13,7 @@ import structlog
 
 
 class EventLog(Protocol):
-    """What components log to. Event names are short and stable; facts go into the pairs."""
+    """The log of a component. Event names are short and stable; facts are key-value pairs."""
 
     def debug(self, event: str, **facts: Any) -> None: ...
 

@@ -71,7 +71,7 @@ def debug_listener(value: str | None) -> Endpoint | None:
 
 
 def is_loopback(host: str) -> bool:
-    """By its look: names are not resolved."""
+    """True for loopback literals and ``localhost``; other names are not resolved."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

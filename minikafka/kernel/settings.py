@@ -318,7 +318,7 @@ TOPIC_CONFIG = ConfigDef.of(TOPIC_SETTINGS)
 
 
 def topic_defaults(broker: Config) -> dict[str, Any]:
-    """What a broker's own configuration makes of each topic setting, by topic key."""
+    """The default of each topic setting in a broker's configuration, by topic key."""
     defaults: dict[str, Any] = {}
     for row in TOPIC_SETTINGS:
         given = next((s for s in row.synonyms if s in broker.given), None)

@@ -48,11 +48,11 @@ class FrameReader:
 
     @property
     def buffered_bytes(self) -> int:
-        """What has arrived of the next frame, its size included."""
+        """Bytes of the next frame that have arrived, including its size."""
         return self._big_filled + 4 if self._big_size else self._end - self._start
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where the next bytes belong; never empty."""
+        """The buffer for the next bytes; never empty."""
         if self._big_size:
             return self._big_buffer()
         start, end = self._start, self._end

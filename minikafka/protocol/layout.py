@@ -1,4 +1,4 @@
-"""What a message class looks like on the wire in one version."""
+"""The fields of a message class on the wire, in one version."""
 
 from __future__ import annotations
 

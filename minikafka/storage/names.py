@@ -1,4 +1,4 @@
-"""How the files and directories of logs are named."""
+"""Names of the files and directories of logs."""
 
 from __future__ import annotations
 

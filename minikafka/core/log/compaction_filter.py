@@ -1,7 +1,7 @@
-"""What compaction looks at in each batch, and what it leaves of it.
+"""The two passes of compaction over the batches of a log: collect keys, then filter records.
 
-Both passes are generators that yield now and then: after so many records, or the like of them, the
-caller may do other things. Kafka: ``Cleaner.buildOffsetMapForSegment``, ``Cleaner.cleanInto``,
+Both passes are generators that yield after a number of records, so that the caller can run other
+tasks. Kafka: ``Cleaner.buildOffsetMapForSegment``, ``Cleaner.cleanInto``,
 ``MemoryRecords.filterTo``.
 """
 
@@ -49,7 +49,7 @@ class LastRecord(NamedTuple):
 
 @dataclass
 class CleanerStats:
-    """What one cleaning has done, in records and bytes."""
+    """Counters of one cleaning, in records and bytes."""
 
     map_bytes_read: int = 0
     map_records_read: int = 0
@@ -121,7 +121,7 @@ class KeyIndexer:
 
 @dataclass(slots=True)
 class BatchFilter:
-    """Leaves of each batch what is still needed.
+    """Removes the records of a batch that compaction may drop.
 
     A record of the part that the map covers stays A: if it is the last of its key, and, being a
     tombstone, has not outlived its delete horizon. A batch that loses all its records stays, empty,

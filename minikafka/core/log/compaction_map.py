@@ -18,7 +18,7 @@ _halves = Struct("=QQ").unpack
 
 
 def slots_for(memory_bytes: int, records: int, load_factor: float) -> int:
-    """How many slots a map needs for that many keys, within its memory; at least one."""
+    """Return how many slots a map needs for that many keys, within its memory; at least one."""
     wanted = int(records / load_factor) + 2
     return max(min(memory_bytes // ENTRY_BYTES, wanted), 1)
 

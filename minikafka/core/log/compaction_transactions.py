@@ -1,4 +1,4 @@
-"""What happens to the batches of transactions when a log is compacted.
+"""Decide which batches of transactions survive the compaction of a log.
 
 Kafka: ``CleanedTransactionMetadata``.
 """

@@ -78,7 +78,7 @@ class LogConfig:
 
 
 def roll_jitter_ms(config: LogConfig, path: str) -> int:
-    """What the segment at ``path`` takes off ``segment_ms``. Kafka throws dice; the name scatters
-    the segments of many logs just as well, and the same way after a restart."""
+    """How much earlier than ``segment_ms`` the segment at ``path`` rolls. Kafka uses a random
+    number; a hash of the name spreads logs as well, and survives a restart."""
     limit_ms = min(config.segment_jitter_ms, config.segment_ms)
     return crc32(path.encode()) % limit_ms if limit_ms > 0 else 0

@@ -15,7 +15,7 @@ def fits(base_offset: int, offset: int) -> bool:
 
 
 def max_entries(index_size_max_bytes: int, entry_bytes: int) -> int:
-    """How many entries an index file may have; at least one, or a segment could never grow."""
+    """Return how many entries an index file may have; at least one, so that a segment can grow."""
     return max(index_size_max_bytes // entry_bytes, 1)
 
 

@@ -1,4 +1,4 @@
-"""Where each leader epoch starts in a log. Kafka: ``LeaderEpochFileCache``."""
+"""The start offset of each leader epoch of a log. Kafka: ``LeaderEpochFileCache``."""
 
 from __future__ import annotations
 

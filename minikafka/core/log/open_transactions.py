@@ -43,7 +43,7 @@ class OpenTransactions:
 
     @property
     def first_ongoing(self) -> int | None:
-        """Where the first transaction in state A begins."""
+        """The offset where the first transaction in state A begins."""
         return self._ongoing[0] if self._ongoing else None
 
     def begin(self, first_offset: int) -> None:

@@ -1,4 +1,4 @@
-"""What a log knows of each idempotent producer, and which of its batches may come next.
+"""The state of each idempotent producer of a log: its last batches, and which may come next.
 
 Kafka: ``ProducerStateManager``, ``ProducerAppendInfo``, ``ProducerStateEntry``.
 """
@@ -137,7 +137,7 @@ class ProducerStates:
         origin: AppendOrigin,
         guard: Verification | None = NOT_REQUIRED,
     ) -> BatchMetadata | None:
-        """May this batch of a known producer be appended now?
+        """Decide whether this batch of a producer may be appended now.
 
         None: yes. The metadata of an earlier batch: this is a retry of that one, and it is not to
         be appended again (only the last five are remembered). Raises KafkaError:
@@ -222,7 +222,7 @@ class ProducerStates:
     def update(
         self, batch: RecordBatch, first_offset: int, max_timestamp: int
     ) -> AbortedTxn | None:
-        """Take note of a batch that is in the log now, at ``first_offset``.
+        """Update the state with a batch that has been appended at ``first_offset``.
 
         ``batch`` is the header as it came (its own base offset is not looked at). A control batch
         must be there with its payload. Returns the transaction that this marker has aborted.
@@ -279,12 +279,12 @@ class ProducerStates:
         self.transactions.load(offset for offset in offsets if offset >= 0)
 
     def take_over(self, other: ProducerStates) -> None:
-        """Be what ``other``, which is used no more, is."""
+        """Take over the state of ``other``, which is discarded."""
         self._entries = other._entries
         self.transactions.take_over(other.transactions)
 
     def take_over_verifications(self, other: ProducerStates) -> None:
-        """Those of ``other``, which is used no more and knows the same producers."""
+        """Take over the verifications of ``other``, which is discarded, for the same producers."""
         self._verifications = other._verifications
 
     def clear(self) -> None:
@@ -305,8 +305,8 @@ class ProducerStates:
 
 
 def end_marker(batch: RecordBatch) -> tuple[Record, EndTxnMarker] | None:
-    """What ends a transaction in this control batch; None for control records of other kinds.
-    Raises CorruptRecordError: to be found out before the batch is appended."""
+    """The record and marker that end a transaction; None for control records of other kinds.
+    Raises CorruptRecordError, so call it before the batch is appended."""
     record = next(decode_batch(batch), None)
     marker = None if record is None else decode_end_txn_marker(record)
     return None if record is None or marker is None else (record, marker)

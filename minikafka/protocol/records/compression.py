@@ -103,7 +103,7 @@ def with_right_lz4_checksum(frame: bytes) -> bytes:
 
 
 def _contiguous(data: Buffer) -> Any:
-    """What the codec library takes: bytes and bytearrays as they are, views as a copy."""
+    """A buffer for the codec library: views are copied, bytes and bytearrays are not."""
     return bytes(data) if isinstance(data, memoryview) else data
 
 

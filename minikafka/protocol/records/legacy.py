@@ -65,7 +65,7 @@ class LegacyMessage(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """With offset and size, as it lies in the set."""
+        """The bytes of the message in its set, with offset and size."""
         return len(self.data) + LOG_OVERHEAD
 
     @property

@@ -46,7 +46,7 @@ class CleaningAborted(Exception):
 
 @dataclass(frozen=True, slots=True)
 class CleaningMeans:
-    """What one cleaning may use: bytes for the map of keys, and for what is read at a time."""
+    """The memory and rate limits of one cleaning: bytes for the map of keys and for one read."""
 
     map_bytes: int
     load_factor: float
@@ -234,7 +234,7 @@ class LogCleaning:
             yield batches
 
     def _batch_size(self, data: bytes, position: int, end: int) -> int:
-        """Of the batch that begins ``data`` and is larger than that."""
+        """Size of the batch that begins in ``data`` and ends behind it."""
         if len(data) >= BATCH_OVERHEAD:
             size = parse_batch(data, 0).length + LOG_OVERHEAD
             if len(data) < size <= end - position:

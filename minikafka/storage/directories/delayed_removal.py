@@ -1,4 +1,4 @@
-"""Files that have been put aside, until their delay is over and they are removed."""
+"""Remove renamed files and directories after a delay."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class _Aside:
 
 
 class DelayedRemoval:
-    """Removes what it was given after its delay, one file after the other, off the loop. What is
-    left when the broker stops goes at the next start. Kafka: ``kafka-delete-logs``."""
+    """Removes each entry after its delay, one file after the other, in a thread. Entries left when
+    the broker stops are removed at the next start. Kafka: ``kafka-delete-logs``."""
 
     def __init__(self, files: Files, clock: Clock, events: EventLog) -> None:
         self._files = files
@@ -39,7 +39,7 @@ class DelayedRemoval:
         self._add([path], delay_ms, None)
 
     def segment(self, segment: LogSegment, delay_ms: int) -> None:
-        """Its files stay open until then, for those who are reading them."""
+        """Remove a segment later; its files stay open until then for current readers."""
         self._add(segment.paths, delay_ms, segment)
 
     def _add(self, paths: list[str], delay_ms: int, segment: LogSegment | None) -> None:
@@ -49,7 +49,7 @@ class DelayedRemoval:
         self._wake.set()
 
     def forget(self, directory: str) -> None:
-        """That directory has failed: nothing below it can be removed."""
+        """Drop the entries below a directory that has failed."""
         gone = [aside for aside in self._asides if aside.paths[0].startswith(f"{directory}/")]
         self._asides = [aside for aside in self._asides if aside not in gone]
         heapq.heapify(self._asides)
@@ -60,7 +60,7 @@ class DelayedRemoval:
         self._asides = []
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Remove what is due until cancelled."""
         while True:
             while self._asides and self._asides[0].due_ms <= self._clock.monotonic_ms():
                 await self._remove(heapq.heappop(self._asides))

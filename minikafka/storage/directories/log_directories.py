@@ -1,4 +1,4 @@
-"""The directories of ``log.dirs``: whose they are, which of them work, where a new log goes."""
+"""The directories of ``log.dirs``: their owner, which are online, where a new log is created."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _OUT_OF_SPACE: Final = {errno.ENOSPC, errno.EDQUOT}
 
 
 def is_out_of_space(error: OSError) -> bool:
-    """Whether what failed may succeed when space returns. Kafka makes no difference; here a full
-    disk refuses appends, and the directory stays."""
+    """True if the operation may succeed when the disk has space again. Kafka takes such a directory
+    offline too; here a full disk refuses appends, and the directory stays online."""
     return error.errno in _OUT_OF_SPACE
 
 
 class LogDirectories:
-    """``live`` are those that work, ``offline`` those that do not: path and error. A failed one
-    comes back with the next start of the broker only."""
+    """``live`` are the directories in use, ``offline`` the failed ones: path and error. A failed
+    directory comes back by a restart of the broker only."""
 
     def __init__(
         self,
@@ -50,13 +50,13 @@ class LogDirectories:
     # ---- identity
 
     def lock(self) -> None:
-        """Take them for this process. Raises ConfigError when another one has one, or none is of
-        use."""
+        """Lock all directories for this process. Raises ConfigError when another process holds one,
+        or all have failed."""
         self.each(LogDirectory.lock)
 
     def broker_id(self) -> int | None:
-        """The broker that they belong to; None for new ones. Raises ConfigError when they belong
-        to several brokers."""
+        """Id of the broker that owns the directories; None for new ones. Raises ConfigError when
+        several brokers own them."""
         metas = self.each(LogDirectory.read_meta_properties)
         ids = {meta.broker_id for meta in metas.values() if meta.broker_id is not None}
         if len(ids) > 1:
@@ -64,8 +64,8 @@ class LogDirectories:
         return ids.pop() if ids else None
 
     async def claim(self, broker_id: int, cluster_id: str) -> None:
-        """Write into them whose they are. Raises ConfigError when they are another broker's or
-        another cluster's."""
+        """Write broker id and cluster id into all directories. Raises ConfigError when they belong
+        to another broker or cluster."""
         metas = self.each(LogDirectory.read_meta_properties)
         claimed = {d: meta.claimed_by(broker_id, cluster_id) for d, meta in metas.items()}
         for directory, after in claimed.items():
@@ -79,7 +79,7 @@ class LogDirectories:
     # ---- failure
 
     def each(self, work: Callable[[LogDirectory], T]) -> dict[LogDirectory, T]:
-        """``work`` on each live one; where it raises OSError, the directory has failed. Raises
+        """Call ``work`` on each live directory; one where it raises OSError goes offline. Raises
         ConfigError when none is left."""
         results: dict[LogDirectory, T] = {}
         for directory in list(self.live):
@@ -91,7 +91,7 @@ class LogDirectories:
         return results
 
     def fail(self, directory: LogDirectory, error: OSError) -> None:
-        """It is not used any more, and its lock goes. Nothing happens the second time."""
+        """Take a directory offline and release its lock. A second call does nothing."""
         if directory not in self.live:
             return
         self.live.remove(directory)
@@ -118,20 +118,20 @@ class LogDirectories:
     # ---- what lies where
 
     def by_path(self, path: str) -> LogDirectory | None:
-        """The live one of that path."""
+        """The live directory of that path, if there is one."""
         return next((directory for directory in self.live if directory.path == path), None)
 
     def topics(self) -> set[str]:
-        """Those that have logs on the disk, loaded or not. Raises ConfigError as ``each``."""
+        """Topics that have logs on disk, loaded or not. Raises ConfigError as ``each``."""
         found = self.each(LogDirectory.partitions).values()
         return {topic_partition.topic for here in found for topic_partition in here}
 
     def by_load(self) -> list[LogDirectory]:
-        """That with the fewest logs first. Kafka: ``LogManager.nextLogDirs``."""
+        """Live directories, those with the fewest logs first. Kafka: ``LogManager.nextLogDirs``."""
         return sorted(self.live, key=lambda d: len(d.logs) + len(d.futures))
 
     def read_high_watermarks(self) -> dict[TopicPartition, int]:
-        """As last written (``replication-offset-checkpoint``)."""
+        """Read the high watermarks last checkpointed (``replication-offset-checkpoint``)."""
         merged: dict[TopicPartition, int] = {}
         for found in self.each(lambda d: d.read_offsets(REPLICATION_OFFSET)).values():
             merged |= found

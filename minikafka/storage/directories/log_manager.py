@@ -158,7 +158,7 @@ class LogManager:
         return True
 
     def _flush_failed(self, log: UnifiedLog, error: OSError) -> None:
-        """What was not flushed may be lost, whatever the reason."""
+        """Take the directory offline, whatever the error: unflushed records may be lost."""
         self._events.error("flush_failed", log=str(log.topic_partition), error=str(error))
         home = self._homes.get(log.topic_partition)
         if home is not None and self._logs.get(log.topic_partition) is log:
@@ -289,11 +289,11 @@ class LogManager:
     # ---- checkpoints
 
     def read_high_watermarks(self) -> dict[TopicPartition, int]:
-        """As last written (``replication-offset-checkpoint``)."""
+        """Read the high watermarks last checkpointed (``replication-offset-checkpoint``)."""
         return self.directories.read_high_watermarks()
 
     def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> bool:
-        """Each into the directory that holds the log; where there is none, into the first.
+        """Checkpoint each in the directory that holds its log; without a log, in the first.
 
         A directory that is full keeps what it had, which after a restart means lower high
         watermarks for a moment. False when no directory has room. Raises nothing.

@@ -58,7 +58,7 @@ class LogStarts:
                 self._failed(directory, error)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Checkpoint and remove until cancelled."""
         while True:
             await self._wake.wait()
             await self.settle()

@@ -1,4 +1,4 @@
-"""Logs on their way to another log directory: copied, then put in the place of the old one."""
+"""Move logs to another log directory: copy them, then replace the old ones."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ class LogMoves:
         return f"{log.directory} {self._clock.wall_ms()} {self._names}"
 
     def cancel(self, topic_partition: TopicPartition) -> None:
-        """The log stays where it is, or is deleted. Nothing happens when it is not on its way."""
+        """Cancel the move of a partition, if there is one."""
         move = self._moves.get(topic_partition)
         if move is not None:
             self._events.info("log_move_cancelled", log=str(topic_partition))
@@ -167,7 +167,7 @@ class LogMoves:
             self._owner.cleaner.resume(topic_partition)
 
     def directory_failed(self, directory: LogDirectory) -> None:
-        """No move from or to there goes on."""
+        """End all moves from and to the directory."""
         for topic_partition, move in list(self._moves.items()):
             if move.directory is directory:
                 self._end(move)
@@ -220,7 +220,7 @@ class LogMoves:
     # ---- the copying
 
     async def run(self) -> None:
-        """Until cancelled. Several of these share the moves."""
+        """Carry out moves until cancelled. Several tasks may run this."""
         while True:
             move = self._next()
             if move is None:
@@ -314,7 +314,7 @@ class LogMoves:
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
 
     def _aligned(self, move: _Move) -> int:
-        """Where to go on, after the copy was cut where the source was."""
+        """Truncate the copy where the source was truncated; return the offset to copy from."""
         source, future = move.source, move.future
         future.config = source.config
         if source.cut_to < future.log_end_offset:

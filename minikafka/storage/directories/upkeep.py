@@ -1,4 +1,4 @@
-"""What is done for all logs in the background: retention, flushes by time, checkpoints."""
+"""Background tasks for all logs: retention, flushes by time, checkpoints."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class LogUpkeep:
         self._events = events
 
     def tasks(self) -> dict[str, Coroutine[Any, Any, None]]:
-        """To be run until cancelled, under Kafka's names."""
+        """The coroutines to run until cancelled, by Kafka's names."""
         config = self._config
         every = {
             "kafka-log-retention": (config.log_retention_check_interval_ms, self.retain),

@@ -1,4 +1,4 @@
-"""What is in the files of a log, row by row, each row beside what it should agree with."""
+"""Read the files of a log row by row, and compare each row with the file it must agree with."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from minikafka.storage.names import (
 
 
 class UnknownFile(Exception):
-    """By its name, no file of a log."""
+    """The name is not that of a file of a log."""
 
 
 class BatchRow(NamedTuple):
@@ -37,7 +37,7 @@ class BatchRow(NamedTuple):
 
 
 class TrailingBytes(NamedTuple):
-    """What follows the last batch and is none."""
+    """Bytes after the last batch that are no batch."""
 
     byte_count: int
     reason: str

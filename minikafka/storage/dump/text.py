@@ -176,7 +176,7 @@ class LogDump:
         self._options = options
 
     def lines(self, path: str) -> Iterator[str]:
-        """What a file holds, by its name. Raises OSError, and UnknownFile for another name.
+        """Dump a file according to its name. Raises OSError, and UnknownFile for another name.
 
         Kafka's tool does not know the checkpoints."""
         name = path.rpartition("/")[2]
@@ -396,5 +396,5 @@ def _boolean(value: bool) -> str:
 
 
 def _optional(value: int) -> str:
-    """As Java prints an OptionalLong; below 0 means none."""
+    """Format a number as Java prints an OptionalLong; a negative one is empty."""
     return f"OptionalLong[{value}]" if value >= 0 else "OptionalLong.empty"

@@ -86,7 +86,7 @@ def whole_batches(chunk: memoryview) -> Iterator[RecordBatch]:
 
 
 def whole_batches_end(data: Buffer, start: int) -> int:
-    """Where the last whole batch in ``data`` ends; ``start`` is where one begins.
+    """Return where the last whole batch in ``data`` ends; ``start`` is where one begins.
 
     The caller knows that ``data`` is a part of a log and that it was cut anywhere.
     """

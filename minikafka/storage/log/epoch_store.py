@@ -35,7 +35,7 @@ class LeaderEpochStore:
         self._path = f"{directory}/{LEADER_EPOCH}"
 
     def take_over(self, entries: Iterable[EpochEntry]) -> None:
-        """Those of another log with the same records; also epochs that nothing was written in."""
+        """Use the epochs of another log with the same records, including epochs without records."""
         self.cache = LeaderEpochCache(entries)
         self._changed(True)
 
@@ -54,7 +54,7 @@ class LeaderEpochStore:
         return bool(entries)
 
     def start_writing(self) -> None:
-        """From now on the log has files."""
+        """Write to the file from now on: the log has segments."""
         if not self._writing:
             self._writing = True
             self._changed(bool(len(self.cache)))

@@ -71,7 +71,7 @@ def assign_topic_id(files: Files, log: UnifiedLog, topic_id: UUID) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Checkpointed:
-    """What the checkpoint files of the log directory say of one log."""
+    """The entries for one log in the checkpoint files of its log directory."""
 
     clean: bool  # the broker that wrote the log shut down in order
     recovery_point: int = 0

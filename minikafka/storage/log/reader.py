@@ -41,14 +41,14 @@ class FoundOffset(NamedTuple):
 
 
 class SegmentPosition(NamedTuple):
-    """Where the first batch that ends at or after some offset starts, or will be appended."""
+    """The place where the first batch that ends at or after some offset starts, or will start."""
 
     segment: LogSegment
     position: int
 
 
 class Extent(NamedTuple):
-    """What to read: ``length`` bytes, of ``available`` up to the bound."""
+    """A range of bytes to read: ``length`` of the ``available`` ones below the bound."""
 
     place: SegmentPosition
     length: int
@@ -80,7 +80,7 @@ class LogReader:
         min_one_message: bool,
         may_wait: bool = True,
     ) -> Extent | None:
-        """What a read of ``max_bytes`` from ``start`` covers, below ``bound``; None: nothing.
+        """Return the range that a read of ``max_bytes`` from ``start`` covers; None if it is empty.
 
         Raises NotInPageCache unless it ``may_wait`` for the disk. The last ``RECENT_BYTES`` of the
         log are taken to be in the cache, as they were when they were written."""
@@ -109,7 +109,7 @@ class LogReader:
         return self.trim(extent, place.segment.read(extent.length, place.position), start)
 
     async def read_cold(self, extent: Extent) -> Buffer:
-        """What ``trim`` needs, if the segment is still there by then."""
+        """Read the bytes for ``trim`` in a thread; the segment may be gone when it returns."""
         return await extent.place.segment.read_cold(extent.length, extent.place.position)
 
     def trim(self, extent: Extent, data: Buffer, start: int) -> LogRead:

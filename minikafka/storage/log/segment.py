@@ -180,7 +180,7 @@ class LogSegment:
 
     @property
     def paths(self) -> list[str]:
-        """Of the files, of which some may not be there."""
+        """Paths of the log file and the indexes; some may not exist."""
         indexes = (self.offset_index, self.time_index, self.txn_index)
         return [self.path, *(index.path for index in indexes)]
 

@@ -401,7 +401,7 @@ class UnifiedLog:
         return self._reader.aborted_transactions(start_offset, bound)
 
     def available_bytes(self, start_offset: int, upper_bound_offset: int) -> int:
-        """How many bytes ``read`` could give in all, without reading them."""
+        """Return how many bytes ``read`` could return in all, without reading them."""
         bound = self._bound(start_offset, upper_bound_offset)
         if bound is None:
             return 0
@@ -424,7 +424,7 @@ class UnifiedLog:
         return self._reader.extent(start_offset, bound, end, max_bytes, min_one_message, may_wait)
 
     def _bound(self, start_offset: int, upper_bound_offset: int) -> int | None:
-        """Where reading ends; None when it would end before it starts."""
+        """Return the offset where a read ends; None if the read is empty."""
         end = self.log_end_offset
         if not self.log_start_offset <= start_offset <= end:
             raise KafkaError(
