@@ -1,4 +1,4 @@
-"""Items that wait for each other in order of arrival, as far as they share keys."""
+"""A queue of items in which only those that share a key wait for each other."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ T = TypeVar("T")
 
 
 class ArrivalOrder(Generic[T]):
-    """A first-in-first-out queue for each key, where an item may stand in several queues at once.
+    """A first-in-first-out queue for each key; an item may be in the queues of several keys.
 
-    An item may go when it is the first of each of its queues. Items only ever wait for earlier
-    ones, so there is always one that may go unless something else delays it. Items are compared by
-    identity; pass the same keys to each call for one item.
+    An item may proceed when it is the first of each of its queues. An item waits for earlier items
+    only, so the oldest one may always proceed. Items are compared by identity; pass the same keys
+    to each call for one item.
     """
 
     def __init__(self) -> None:
@@ -22,27 +22,27 @@ class ArrivalOrder(Generic[T]):
         self._queues: dict[Hashable, deque[T]] = {}  # none is empty
 
     def __len__(self) -> int:
-        """How many keys are waited for."""
+        """The number of keys with a queue."""
         return len(self._queues)
 
     def is_busy(self, keys: Iterable[Hashable]) -> bool:
-        """Whether an item that arrived now with these keys would have to wait."""
+        """Whether an item that is added now with these keys would have to wait."""
         return any(key in self._queues for key in keys)
 
     def enter(self, item: T, keys: Iterable[Hashable]) -> None:
-        """Put ``item`` last in the queue of each key."""
+        """Append ``item`` to the queue of each key."""
         for key in keys:
             self._queues.setdefault(key, deque()).append(item)
         self.empty = not self._queues
 
     def may_go(self, item: T, keys: Iterable[Hashable]) -> bool:
-        """Whether ``item`` waits and is the first of each of its queues."""
+        """Whether ``item`` is queued and is the first of each of its queues."""
         queues = self._queues
         return all(key in queues and queues[key][0] is item for key in keys)
 
     def leave(self, item: T, keys: Iterable[Hashable]) -> list[T]:
-        """Remove ``item``, which may go, and return the next of each of its queues. They may be
-        the same item."""
+        """Remove ``item``, the first of each of its queues, and return the next item of each queue.
+        The same item may be returned several times."""
         following: list[T] = []
         for key in keys:
             queue = self._queues[key]

@@ -1,4 +1,4 @@
-"""The cluster as UpdateMetadata requests tell it: one immutable snapshot, and the next."""
+"""The cluster's metadata from UpdateMetadata requests, as an immutable snapshot."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SECURITY_PROTOCOLS: Mapping[int, str] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class PartitionMetadata:
-    """What the controller said last of one partition."""
+    """A partition's state in the controller's last UpdateMetadata request."""
 
     leader: int
     leader_epoch: int
@@ -49,10 +49,10 @@ Partitions = Mapping[int, PartitionMetadata]
 
 @dataclass(frozen=True, slots=True)
 class MetadataImage:
-    """Never changed; ``apply`` makes the next one, sharing what stays the same.
+    """An immutable snapshot; ``apply`` returns the next one and shares unchanged parts.
 
-    ``brokers``: the live ones. ``topics``: partitions by index, by topic. A topic without an id
-    (a controller older than 2.8) is in ``topics`` but not in ``topic_ids``.
+    ``brokers`` are the live brokers, ``topics`` the partitions by topic and index. A topic without
+    an id (from a controller older than 2.8) is in ``topics`` but not in ``topic_ids``.
     """
 
     brokers: Mapping[int, Broker] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class MetadataImage:
         return None if partitions is None else partitions.get(topic_partition.partition)
 
     def endpoint(self, broker: int, listener: str) -> Endpoint | None:
-        """None when the broker is not alive, or has no such listener."""
+        """Return a broker's endpoint; None if the broker is not alive or has no such listener."""
         alive = self.brokers.get(broker)
         return None if alive is None else alive.endpoint(listener)
 
@@ -74,11 +74,11 @@ class MetadataImage:
 def apply(
     image: MetadataImage, request: UpdateMetadataRequest
 ) -> tuple[MetadataImage, list[TopicPartition]]:
-    """The next image, and the partitions that are gone: those whose leader is
-    ``LEADER_DURING_DELETE``, in the order of the request.
+    """Return the next image, and the deleted partitions (those with the leader
+    ``LEADER_DURING_DELETE``) in the order of the request.
 
-    Live brokers and the controller are replaced as a whole, partitions are added to what was
-    known. A topic goes with its last partition.
+    The request replaces all live brokers and the controller; its partitions are added to those of
+    the image. A topic is removed with its last partition.
     """
     topics = dict(image.topics)
     topic_ids = _topic_ids(image, request)
@@ -134,7 +134,7 @@ def regressions(
 
 
 def topics_of(request: UpdateMetadataRequest) -> list[str]:
-    """The topics that a request says something of, each once, in its order."""
+    """Return the topics that a request contains, each once, in its order."""
     return list(dict.fromkeys(topic for topic, _ in _partition_states(request)))
 
 

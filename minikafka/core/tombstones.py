@@ -1,4 +1,4 @@
-"""Many records that delete, cut into batches that every log takes."""
+"""Batches of tombstones: many deletions of keys, in batches of a size that every log accepts."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ R = TypeVar("R")
 
 # Well below the usual ``max.message.bytes``; Kafka fills its batches up to that.
 BATCH_BYTES: Final = 64 << 10
-# What a record needs besides the texts in its key, at most.
+# The largest size of a record without the texts in its key.
 RECORD_BYTES: Final = 40
 
 
 def in_batches(records: Iterable[R], text_bytes: Callable[[R], int]) -> Iterator[tuple[R, ...]]:
-    """In their order, at least one in each batch. ``text_bytes``: of the names in a record's key,
-    each of which may have 32 KB."""
+    """Cut items into batches in order, with at least one item in each. ``text_bytes`` returns the
+    size of the names in a record's key, each of which may have 32 KB."""
     batch: list[R] = []
     size = 0
     for record in records:

@@ -1,4 +1,4 @@
-"""What a topic may be called (Kafka's ``Topic``)."""
+"""The rules for names of topics (Kafka's ``Topic``)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def name_problem(topic: str) -> str | None:
-    """What is wrong with the name; None for a good one."""
+    """Return why the name is invalid, or None for a valid one."""
     if not topic:
         return "the empty string is not allowed"
     if topic in {".", ".."}:
@@ -27,18 +27,17 @@ def name_problem(topic: str) -> str | None:
 
 
 def require_valid(topic: str) -> None:
-    """Raises KafkaError(INVALID_TOPIC_EXCEPTION)."""
+    """Check a topic's name. Raises KafkaError(INVALID_TOPIC_EXCEPTION)."""
     problem = name_problem(topic)
     if problem is not None:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
 
 
 def may_collide(topic: str) -> bool:
-    """Whether another name could mean the same metric: names of metrics turn dots into
-    underscores."""
+    """Whether another topic could have the same metric names, in which dots become underscores."""
     return "." in topic or "_" in topic
 
 
 def collide(one: str, other: str) -> bool:
-    """Whether two topics differ by nothing but dots against underscores."""
+    """Whether two names differ only in dots and underscores."""
     return one.replace(".", "_") == other.replace(".", "_")

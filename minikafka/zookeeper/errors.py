@@ -1,4 +1,4 @@
-"""What can go wrong in ZooKeeper beyond the port's own errors."""
+"""Errors of Kafka's use of ZooKeeper; the errors of ZooKeeper itself are in ``kernel.ports``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ class ControllerMoved(Exception):
 
 
 class MalformedZnode(ValueError):
-    """A znode holds bytes that nobody can read as what belongs there."""
+    """The data of a znode does not have the format that belongs to its path."""
 
     def __init__(self, path: str, data: bytes, reason: str) -> None:
         super().__init__(f"{path}: {reason}: {data[:200]!r}")

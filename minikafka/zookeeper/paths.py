@@ -1,4 +1,4 @@
-"""Where everything lies in ZooKeeper: Kafka's paths."""
+"""Kafka's paths in ZooKeeper."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ IP_CONFIGS = "ips"
 CLIENT_METRICS_CONFIGS = "client-metrics"
 DEFAULT_ENTITY = "<default>"
 
-# Made by every broker at start (Kafka's ZkData.PersistentZkPaths).
+# Created by every broker when it starts (Kafka's ZkData.PersistentZkPaths).
 PERSISTENT_PATHS = (
     "/consumers",
     BROKER_IDS,
@@ -72,7 +72,7 @@ def partition_state(topic_partition: TopicPartition) -> str:
 
 
 def partition_of_state(path: str) -> TopicPartition | None:
-    """The partition whose state lies at ``path``; None for any other path."""
+    """Return the partition whose state znode is at ``path``; None for any other path."""
     match path.removeprefix(f"{TOPICS}/").split("/"):
         case [topic_name, "partitions", number, "state"] if number.isdecimal():
             return TopicPartition(topic_name, int(number))
@@ -100,6 +100,6 @@ def log_dir_event(sequence: str) -> str:
 
 
 def parents(path: str) -> list[str]:
-    """Every ancestor of ``path`` but the root, the highest first."""
+    """Return every ancestor of ``path`` except the root, the highest one first."""
     parts = path.strip("/").split("/")
     return ["/" + "/".join(parts[:depth]) for depth in range(1, len(parts))]

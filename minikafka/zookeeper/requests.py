@@ -1,4 +1,16 @@
-"""Requests on one ZooKeeper session: pipelined, repeated over lost connections, fenced."""
+"""Requests on one ZooKeeper session: pipelined, repeated after lost connections, and fenced.
+
+Three facts about ZooKeeper shape this module.
+
+- When the connection is lost, a client does not know whether its last request was carried out. So a
+  write is repeated, and if the repetition fails, the znodes are read: if they contain what the
+  write leaves behind, the first attempt has succeeded (``Requests.multi``).
+- A multi of 500 operations is about ten times faster than 500 writes, but fails as a whole. So
+  groups of operations are packed into few multis; if one fails, the groups that cannot succeed are
+  found by reading, and the others are written again (``Requests.fenced``).
+- A controller that was replaced may not know it. So each of its multis checks the version of
+  ``/controller_epoch`` first, and fails with ``ControllerMoved``.
+"""
 
 from __future__ import annotations
 
@@ -33,36 +45,37 @@ from minikafka.zookeeper.errors import ControllerMoved
 
 T = TypeVar("T")
 
-MAX_OPS_PER_MULTI = 500  # beside the check; ten times faster than as many single writes
+MAX_OPS_PER_MULTI = 500  # without the check of the epoch
 MAX_MULTI_BYTES = 512 * 1024  # a server refuses packets over 1 MB (jute.maxbuffer)
-# By no server: not by ours, nor by the limit (jute.maxbuffer) that Kafka sets for its own client.
+# Larger multis are not sent at all: 4 MB is the jute.maxbuffer that Kafka sets for its own client.
 NEVER_TAKEN_BYTES = 4 * 1024 * 1024
 SMALLEST_LIMIT_BYTES = 1_000_000  # a little below ZooKeeper's default of jute.maxbuffer
-LARGE_ATTEMPTS = 5
+LARGE_ATTEMPTS = 5  # of a multi between the two limits above
 MULTIS_IN_FLIGHT = 4
-MAX_READS_PER_REQUEST = 500  # of nodes of some hundred bytes: the answer's size is not limited
-MAX_IN_FLIGHT = 256  # requests of one call that are on the wire at the same time
+MAX_READS_PER_REQUEST = 500  # znodes of some hundred bytes; the size of a response has no limit
+MAX_IN_FLIGHT = 256  # requests of one call that are sent at the same time
 ANY_VERSION = -1
 PAUSE_S = 0.01  # before a lost request is repeated while the session seems connected
 
-Group = Sequence[CoordinationOp]  # what belongs together: all of it is done or nothing
+Group = Sequence[CoordinationOp]  # operations that are done together or not at all
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """Of a multi. ``repeated``: an earlier try had no answer, so this may be its echo."""
+class MultiOutcome:
+    """The results of a multi. ``repeated``: the response to an earlier attempt was lost, so an
+    error may be the effect of that attempt."""
 
     results: list[OpResult]
     repeated: bool
 
     @property
     def error(self) -> CoordinationError | None:
-        """The culprit's own error."""
+        """The error of the operation that made the multi fail; None if it succeeded."""
         return first_error(self.results)
 
 
 def first_error(results: Iterable[OpResult]) -> CoordinationError | None:
-    """The culprit's error in the results of a multi, or None when it was done."""
+    """Return the error of the operation that made a multi fail; None if the multi succeeded."""
     errors = [r for r in results if isinstance(r, CoordinationError)]
     return next((e for e in errors if not isinstance(e, RolledBack)), errors[0] if errors else None)
 
@@ -74,8 +87,9 @@ def raise_error(results: Iterable[OpResult]) -> None:
 
 
 class Requests:
-    """What every store speaks through. Raises ``SessionExpired`` when the session is over; a lost
-    connection is waited out, as Kafka's client does."""
+    """The requests of the stores on one session. All methods raise ``SessionExpired`` when the
+    session has expired. After a lost connection they wait for the next one, as in Kafka's client.
+    """
 
     def __init__(self, session: CoordinationSession) -> None:
         self.session = session
@@ -85,7 +99,7 @@ class Requests:
     # ------------------------------------------------------------------------ lost connections
 
     async def until_answered(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Repeat ``call`` until it is answered, well or badly."""
+        """Repeat ``call`` until there is a response, be it a result or an error."""
         while True:
             try:
                 return await call()
@@ -109,7 +123,7 @@ class Requests:
     async def get(
         self, path: str, watcher: Watcher | None = None
     ) -> tuple[bytes, ZnodeStat] | None:
-        """None when there is no such node (then there is no watch either)."""
+        """Return a znode; None if it does not exist, and then no watch is armed."""
         try:
             return await self.until_answered(lambda: self.session.get(path, watcher))
         except NoNode:
@@ -119,7 +133,8 @@ class Requests:
         return await self.until_answered(lambda: self.session.exists(path, watcher))
 
     async def children(self, path: str, watcher: Watcher | None = None) -> list[str]:
-        """Sorted; empty when there is no such node (then there is no watch either)."""
+        """Return the children's names, sorted; empty if the znode does not exist, and then no watch
+        is armed."""
         try:
             return await self.until_answered(lambda: self.session.children(path, watcher))
         except NoNode:
@@ -128,8 +143,8 @@ class Requests:
     async def get_all(
         self, wanted: Sequence[str], watcher: Watcher | None = None
     ) -> list[tuple[bytes, ZnodeStat] | None]:
-        """Many nodes in the order asked; without a watcher hundreds by one request, else
-        pipelined."""
+        """Return many znodes in the order of ``wanted``, None for those that do not exist. With a
+        watcher the reads are pipelined; without, one request reads hundreds."""
         if watcher is not None:
             return await in_chunks([partial(self.get, path, watcher) for path in wanted])
         found: list[tuple[bytes, ZnodeStat] | None] = []
@@ -141,16 +156,18 @@ class Requests:
         return await self.until_answered(lambda: self.session.get_many(some))
 
     async def children_all(self, wanted: Sequence[str]) -> list[list[str]]:
-        """The children of many nodes, pipelined, in the order asked."""
+        """Return the children of many znodes in the order of ``wanted``, by pipelined reads."""
         return await in_chunks([partial(self.children, path) for path in wanted])
 
     # ---------------------------------------------------------------------------------- writes
 
-    async def multi(self, ops: Group, *, may_be_done: bool = False) -> Outcome:
-        """All or nothing. Where the answer to a first try was lost (or ``may_be_done``) and this
-        try fails only because the first was done, the outcome is that of a success. Raises
-        TooLarge: sent, it would cost the session, as no server answers so many bytes; or the
-        server, which may take 1 MB only, has hung up on it ``LARGE_ATTEMPTS`` times."""
+    async def multi(self, ops: Group, *, may_be_done: bool = False) -> MultiOutcome:
+        """Carry out all operations or none. If the response to an earlier attempt was lost (or if
+        ``may_be_done``) and this one fails because the earlier one succeeded, return the results of
+        a success. Raises TooLarge for more than ``NEVER_TAKEN_BYTES``, and for more than
+        ``SMALLEST_LIMIT_BYTES`` after the server has closed the connection ``LARGE_ATTEMPTS``
+        times.
+        """
         lost = may_be_done
         losses = 0
         size = sum(map(_size, ops))
@@ -170,11 +187,11 @@ class Requests:
 
         results = await self.until_answered(attempt)
         if lost and first_error(results) is not None:
-            results = await self._echo(ops) or results
-        return Outcome(results, lost)
+            results = await self._results_if_done(ops) or results
+        return MultiOutcome(results, lost)
 
-    async def _echo(self, ops: Group) -> list[OpResult] | None:
-        """The results that ``ops`` had, if what is stored now shows that they took place."""
+    async def _results_if_done(self, ops: Group) -> list[OpResult] | None:
+        """Return the results of ``ops`` if the stored znodes show that they were carried out."""
         found = await self.get_all([op.path for op in ops])
         results: list[OpResult] = []
         for op, node in zip(ops, found, strict=True):
@@ -190,7 +207,7 @@ class Requests:
         return results
 
     def _shows(self, op: CoordinationOp, node: tuple[bytes, ZnodeStat] | None) -> bool:
-        """Whether ``node``, found at the path of ``op``, is what ``op`` leaves behind."""
+        """Whether ``node``, read at the path of ``op``, is as ``op`` leaves it behind."""
         if isinstance(op, CheckOp):
             return True
         if isinstance(op, DeleteOp):
@@ -204,13 +221,13 @@ class Requests:
         return not op.sequential and stat.ephemeral_owner == owner
 
     async def multi_or_raise(self, ops: Group) -> list[OpResult]:
-        """Raises the culprit's error."""
+        """Return the results. Raises the error of the operation that made the multi fail."""
         outcome = await self.multi(ops)
         raise_error(outcome.results)
         return outcome.results
 
     async def create(self, op: CreateOp) -> bool:
-        """Whether it was made; False when it is there already. Raises any other error."""
+        """Create a znode. Return False if it exists already; raise any other error."""
         outcome = await self.multi([op])
         if isinstance(outcome.error, NodeExists):
             return False
@@ -218,7 +235,7 @@ class Requests:
         return True
 
     async def create_if_missing(self, path: str) -> None:
-        """With its parents, all empty."""
+        """Create a znode and its parents without data, as far as they are missing."""
         if await self.exists(path) is not None:
             return
         for step in [*paths.parents(path), path]:
@@ -227,13 +244,13 @@ class Requests:
     async def fenced(
         self, groups: Sequence[Group], epoch_zk_version: int | None, *, in_turn: bool = False
     ) -> list[list[OpResult]]:
-        """Write many groups in as few multis as possible, each of which checks that
-        ``/controller_epoch`` still has the version given (None: no check). Several are on their way
-        at a time, or only one if all of it has to be done ``in_turn``.
+        """Write many groups in few multis and return the results of each group. Each multi checks
+        that ``/controller_epoch`` has the version ``epoch_zk_version`` (None: no check) and raises
+        ``ControllerMoved`` if not. Some multis are in flight together, or one at a time if
+        ``in_turn``.
 
-        Of a multi that fails, a reading shows which groups cannot be done, and the others are
-        written by another; if that fails, too, one by one, each with its own check. Returns each
-        group's results; raises ``ControllerMoved``.
+        If a multi fails, reads show which of its groups cannot succeed, and one more multi writes
+        the others. If that one fails, too, each group is written in a multi of one group.
         """
         writes = [partial(self._fenced, batch, epoch_zk_version) for batch in batches(groups)]
         written = await in_chunks(writes, 1 if in_turn else MULTIS_IN_FLIGHT)
@@ -272,8 +289,9 @@ class Requests:
         return [outcome.results for outcome in await in_chunks(writes)]
 
     async def _foreseen(self, batch: Sequence[Group]) -> list[list[OpResult] | None]:
-        """What would come of those groups that fail by what is there now; None for the others, and
-        for all where one operation may count on another."""
+        """Return the results of those groups that fail with the znodes as they are now, and None
+        for the others. All are None if two operations have the same path: one may depend on the
+        other."""
         ops = [op for group in batch for op in group]
         if len({op.path for op in ops}) < len(ops):
             return [None] * len(batch)
@@ -286,34 +304,34 @@ class Requests:
 
     async def _checked(
         self, ops: Group, epoch_zk_version: int | None, *, may_be_done: bool = False
-    ) -> Outcome:
+    ) -> MultiOutcome:
         if epoch_zk_version is None:
             return await self.multi(ops, may_be_done=may_be_done)
         check = CheckOp(paths.CONTROLLER_EPOCH, epoch_zk_version)
         outcome = await self.multi([check, *ops], may_be_done=may_be_done)
         if outcome.error is not None and outcome.error is outcome.results[0]:
             raise ControllerMoved(f"{paths.CONTROLLER_EPOCH} is not at version {epoch_zk_version}")
-        return Outcome(outcome.results[1:], outcome.repeated)
+        return MultiOutcome(outcome.results[1:], outcome.repeated)
 
 
 async def in_chunks(
     calls: Sequence[Callable[[], Awaitable[T]]], at_once: int = MAX_IN_FLIGHT
 ) -> list[T]:
-    """Run calls concurrently, ``at_once`` at a time; results in their order. The first error is
-    raised when all calls of its chunk have ended."""
+    """Run calls concurrently, ``at_once`` at a time; return the results in order. The first error
+    of a chunk is raised when all calls of the chunk have ended."""
     results: list[T] = []
     for start in range(0, len(calls), at_once):
         chunk = calls[start : start + at_once]
-        answers = await asyncio.gather(*(call() for call in chunk), return_exceptions=True)
-        for answer in answers:
-            if isinstance(answer, BaseException):
-                raise answer
-            results.append(answer)
+        ended = await asyncio.gather(*(call() for call in chunk), return_exceptions=True)
+        for result in ended:
+            if isinstance(result, BaseException):
+                raise result
+            results.append(result)
     return results
 
 
 def batches(groups: Sequence[Group]) -> list[list[Group]]:
-    """Groups packed in order into multis that keep both bounds (a group is never torn)."""
+    """Pack groups in order into multis within both limits; a group is never split."""
     packed: list[list[Group]] = []
     ops = size = 0
     for group in groups:
@@ -329,7 +347,7 @@ def batches(groups: Sequence[Group]) -> list[list[Group]]:
 
 
 def _foreseen(op: CoordinationOp, node: tuple[bytes, ZnodeStat] | None) -> CoordinationError | None:
-    """Why ``op`` would fail where ``node`` is; None if nothing shows that."""
+    """Return the error of ``op`` if its znode is as ``node``; None if it may succeed."""
     if isinstance(op, CreateOp):
         return None if node is None or op.sequential else NodeExists(op.path)
     if node is None:
@@ -338,7 +356,7 @@ def _foreseen(op: CoordinationOp, node: tuple[bytes, ZnodeStat] | None) -> Coord
 
 
 def _rolled_back(group: Group, errors: Sequence[OpResult]) -> list[OpResult]:
-    """The results of a group of which one operation fails, or more would."""
+    """Return the results of a group in which at least one operation fails."""
     culprit = first_error(errors)
     return [e if e is culprit else RolledBack(op.path) for op, e in zip(group, errors, strict=True)]
 
@@ -349,7 +367,7 @@ def _size(op: CoordinationOp) -> int:
 
 
 def split_like(groups: Sequence[Group], results: list[OpResult]) -> list[list[OpResult]]:
-    """Cut the results of merged groups back into one list per group."""
+    """Split the results of merged groups into one list per group."""
     parts, start = [], 0
     for group in groups:
         parts.append(results[start : start + len(group)])

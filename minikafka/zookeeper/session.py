@@ -1,4 +1,4 @@
-"""Keeps a node's ZooKeeper session: opens it, and after expiry the next one, for ever."""
+"""A broker's ZooKeeper session: opened at the start, and opened again after each expiry."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from minikafka.zookeeper.store import ZkStore
 
 FIRST_BACKOFF_MS = 100
 MAX_BACKOFF_MS = 5000
-MAX_FORMER_SESSIONS = 16  # whose leftovers are recognised as our own
+MAX_FORMER_SESSIONS = 16  # remembered, to recognise the znodes that they left behind
 
 NewSessionListener: TypeAlias = Callable[[ZkStore], Awaitable[None]]
 SessionLostListener: TypeAlias = Callable[[], Awaitable[None]]
@@ -29,7 +29,7 @@ SessionLostListener: TypeAlias = Callable[[], Awaitable[None]]
 @dataclass(frozen=True, slots=True)
 class ZkSessionConfig:
     """``zookeeper.connect``, ``zookeeper.session.timeout.ms``,
-    ``zookeeper.connection.timeout.ms`` (None: as the session time-out)."""
+    ``zookeeper.connection.timeout.ms`` (None means the session time-out)."""
 
     connect: str
     session_timeout_ms: int = 18000
@@ -41,14 +41,18 @@ class ZkSessionConfig:
 
 
 class ZkSession:
-    """The current session of a node, and who wants to hear of the next.
+    """The current ZooKeeper session of a broker, and the listeners of its expiry and renewal.
 
-    While ZooKeeper is away nothing is lost: requests wait, the log says so once, and once more
-    when it is back. When the session has expired, ``on_session_lost`` listeners are awaited in
-    order (the controller resigns there), then a new session is opened, however long it takes,
-    then ``on_new_session`` listeners are awaited in order (the broker registers again, watches
-    are armed again). A listener may raise ``SessionExpired`` or ``ConnectionLost`` when the new
-    session goes the way of the old one; any other error is a bug and stops the node.
+    While ZooKeeper cannot be reached, requests wait; one log line reports the loss of the
+    connection and one its return. After the session has expired,
+
+    1. the ``on_session_lost`` listeners are awaited in order (the controller resigns in one),
+    2. a new session is opened, without a limit of attempts,
+    3. the ``on_new_session`` listeners are awaited in order (they register the broker again and arm
+       the watches again).
+
+    A listener may raise ``SessionExpired`` or ``ConnectionLost`` if the new session is lost, too.
+    Any other error of a listener is a bug and stops the node.
     """
 
     def __init__(
@@ -68,16 +72,18 @@ class ZkSession:
         self._keeper: asyncio.Task[None] | None = None
 
     def on_new_session(self, listener: NewSessionListener) -> None:
-        """For every session after the first one."""
+        """Call ``listener`` for every session after the first one."""
         self._new_session_listeners.append(listener)
 
     def on_session_lost(self, listener: SessionLostListener) -> None:
+        """Call ``listener`` after every expiry."""
         self._session_lost_listeners.append(listener)
 
     @property
     def store(self) -> ZkStore:
-        """On the current session (or the last one, while there is none)."""
-        assert self._store is not None, "the session has not been started"
+        """The store on the current session; after an expiry, on the last one until there is a new
+        one."""
+        assert self._store is not None, "call start() before using the store"
         return self._store
 
     @property
@@ -89,12 +95,12 @@ class ZkSession:
         return self._store is not None and self._store.session.state is SessionState.CONNECTED
 
     async def start(self, tasks: asyncio.TaskGroup) -> None:
-        """Open the first session. Raises ``ConnectionLost`` when no server answers in time."""
+        """Open the first session. Raises ``ConnectionLost`` if no server responds in time."""
         await self._open()
         self._keeper = tasks.create_task(self._keep(), name="zookeeper-session-keeper")
 
     async def close(self) -> None:
-        """End the session; this node's ephemeral nodes go at once."""
+        """Close the session. ZooKeeper deletes its ephemeral znodes at once."""
         self._closing = True
         if self._keeper is not None:
             self._keeper.cancel()
@@ -112,7 +118,7 @@ class ZkSession:
         self._store = ZkStore(session, tuple(self._former_sessions))
         session.add_state_listener(lambda state: self._on_state(session, state))
         self._log.info("session_opened", session=f"0x{session.session_id:x}")
-        if session.state is not SessionState.CONNECTED:  # it may have gone before we listened
+        if session.state is not SessionState.CONNECTED:  # it may have changed before this line
             self._on_state(session, session.state)
 
     def _on_state(self, session: CoordinationSession, state: SessionState) -> None:
@@ -141,11 +147,11 @@ class ZkSession:
             del self._former_sessions[:-MAX_FORMER_SESSIONS]
             await self.session.close()
             await self._open_again()
-            await self._introduce()
+            await self._call_new_session_listeners()
 
-    async def _introduce(self) -> None:
-        """Tell the listeners of the new session, unless it is over already: then its own expiry
-        starts the next round."""
+    async def _call_new_session_listeners(self) -> None:
+        """Call the listeners until all have succeeded, or until the new session has expired, too:
+        ``_keep`` then opens the next one."""
         while not self._expired.is_set():
             try:
                 for renewed in self._new_session_listeners:

@@ -1,17 +1,18 @@
-"""All that brokers and controllers read and write in ZooKeeper, typed, on one session."""
+"""Typed reads and writes of Kafka's znodes on one ZooKeeper session."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
-from minikafka.kernel.ports import CoordinationSession
+from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.ports import CoordinationSession, NoNode, SetOp
+from minikafka.zookeeper import paths
 from minikafka.zookeeper.errors import ControllerMoved, MalformedZnode
-from minikafka.zookeeper.requests import Requests
-from minikafka.zookeeper.store_cluster import ClusterStore
-from minikafka.zookeeper.store_configs import ConfigStore
-from minikafka.zookeeper.store_controller import ControllerNode, ControllerStore
-from minikafka.zookeeper.store_offsets import OffsetStore
-from minikafka.zookeeper.store_topics import StateWrites, TopicAssignment, TopicStore
+from minikafka.zookeeper.requests import Requests, raise_error
+from minikafka.zookeeper.store_cluster import ZkClusterStore
+from minikafka.zookeeper.store_configs import ZkConfigStore
+from minikafka.zookeeper.store_controller import ControllerNode, ZkControllerStore
+from minikafka.zookeeper.store_topics import StateWrites, TopicAssignment, ZkTopicStore
 
 __all__ = [
     "ControllerMoved",
@@ -23,23 +24,51 @@ __all__ = [
 ]
 
 
-class ZkStore(ClusterStore, ControllerStore, TopicStore, ConfigStore, OffsetStore):
-    """Lost connections are waited out and requests repeated, as Kafka's client does; when the
-    session is over, every method raises ``SessionExpired`` for good (``ZkSession`` has the next
-    store). Watchers fire once and are hints: read again, and re-arm by reading.
+class ZkStore(ZkClusterStore, ZkControllerStore, ZkTopicStore, ZkConfigStore):
+    """The reads and writes of all subjects (Kafka's KafkaZkClient).
 
-    ``former_sessions`` are ids of this process's earlier sessions; what they left behind may be
-    cleared away.
+    A request whose connection is lost is repeated when the connection is back, as in Kafka's
+    client. When the session has expired, every method raises ``SessionExpired``;
+    ``ZkSession.store`` is then a new store. A watcher is called once and gets no data: read the
+    znode again, which also arms the watch again.
+
+    ``former_sessions`` are the ids of this process's earlier sessions. Ephemeral znodes that they
+    left behind may be deleted.
     """
 
     def __init__(self, session: CoordinationSession, former_sessions: Collection[int] = ()) -> None:
         requests = Requests(session)
-        ClusterStore.__init__(self, requests, former_sessions)
-        ControllerStore.__init__(self, requests)
-        TopicStore.__init__(self, requests)
-        ConfigStore.__init__(self, requests)
-        OffsetStore.__init__(self, requests)
+        ZkClusterStore.__init__(self, requests, former_sessions)
+        ZkControllerStore.__init__(self, requests)
+        ZkTopicStore.__init__(self, requests)
+        ZkConfigStore.__init__(self, requests)
 
     @property
     def session(self) -> CoordinationSession:
         return self._requests.session
+
+    # ------------------------------------------------------------- offsets in ZooKeeper (Kafka 0.8)
+
+    async def consumer_offset(self, group_id: str, topic_partition: TopicPartition) -> int | None:
+        """Return an offset that a consumer of before Kafka 0.9 has stored. Group ids become part of
+        the path, so callers must have checked them. Raises ``MalformedZnode``."""
+        path = paths.consumer_offset(group_id, topic_partition)
+        node = await self._requests.get(path)
+        if node is None:
+            return None
+        try:
+            return int(node[0])
+        except ValueError:
+            raise MalformedZnode(path, node[0], "not a number") from None
+
+    async def set_consumer_offset(
+        self, group_id: str, topic_partition: TopicPartition, offset: int
+    ) -> None:
+        """Store an offset for a consumer of before Kafka 0.9. The last writer wins."""
+        path = paths.consumer_offset(group_id, topic_partition)
+        while True:
+            outcome = await self._requests.multi([SetOp(path, str(offset).encode())])
+            if not isinstance(outcome.error, NoNode):
+                raise_error(outcome.results)
+                return
+            await self._requests.create_if_missing(path)

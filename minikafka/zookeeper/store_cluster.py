@@ -1,4 +1,4 @@
-"""What the cluster as a whole keeps in ZooKeeper: brokers, cluster id, broker and producer ids."""
+"""Znodes of the whole cluster: registrations of brokers, cluster id, broker and producer ids."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ PRODUCER_ID_BLOCK_SIZE = 1000
 MAX_PRODUCER_ID = 2**63 - 1
 
 
-class ClusterStore:
-    """Written by brokers, not fenced."""
+class ZkClusterStore:
+    """Reads and writes by brokers; the writes are not fenced by a controller epoch."""
 
     def __init__(self, requests: Requests, former_sessions: Collection[int]) -> None:
         self._requests = requests
         self._former_sessions = former_sessions
 
     async def create_persistent_paths(self) -> None:
-        """Kafka's top-level paths, where they are missing."""
+        """Create those of Kafka's top-level paths that are missing."""
         make = self._requests.create_if_missing
         await in_chunks([partial(make, path) for path in paths.PERSISTENT_PATHS])
 
@@ -48,7 +48,8 @@ class ClusterStore:
         return ClusterIdZnode.decode(found[0]).cluster_id if found else None
 
     async def get_or_create_cluster_id(self, proposed: str) -> str:
-        """``proposed`` unless the cluster has an id already. Raises ``MalformedZnode``."""
+        """Return the cluster's id; create it as ``proposed`` if there is none. Raises
+        ``MalformedZnode``."""
         while True:
             found = await self.cluster_id()
             if found is not None:
@@ -60,10 +61,10 @@ class ClusterStore:
     # --------------------------------------------------------------------------------- brokers
 
     async def register_broker(self, node: BrokerZnode) -> int:
-        """Create the broker's ephemeral znode; returns the broker epoch (its czxid).
+        """Create the broker's ephemeral znode; return the broker epoch (the znode's czxid).
 
-        A node that one of our own former sessions left behind is removed first (KAFKA-7165: a
-        server may forget to). Raises ``NodeExists`` when another living session holds the id.
+        A node that a former session of this broker left behind is deleted first: a ZooKeeper server
+        may be late to do so (KAFKA-7165). Raises ``NodeExists`` if another session holds the id.
         """
         path = node.path
         create = CreateOp(path, node.encode(), ephemeral=True)
@@ -79,30 +80,30 @@ class ClusterStore:
             await self._delete(path)
 
     async def _delete(self, path: str, version: int = -1) -> None:
-        """A node that has gone already is fine."""
+        """Delete a znode if it exists."""
         error = (await self._requests.multi([DeleteOp(path, version)])).error
         if error is not None and not isinstance(error, NoNode):
             raise error
 
     async def update_broker(self, node: BrokerZnode) -> None:
-        """Write a broker's znode anew, in place (its epoch stays). Raises ``NoNode``."""
+        """Replace the data of a broker's znode, which keeps the broker epoch. Raises ``NoNode``."""
         await self._requests.multi_or_raise([SetOp(node.path, node.encode())])
 
     async def unregister_broker(self, broker_id: int) -> None:
         await self._delete(paths.broker_id(broker_id))
 
     async def broker_ids(self, watcher: Watcher | None = None) -> list[int]:
-        """Of live brokers, sorted."""
+        """Return the ids of live brokers, sorted."""
         names = await self._requests.children(paths.BROKER_IDS, watcher)
         return sorted(int(name) for name in names if name.isdecimal())
 
     async def brokers(
         self, watcher: Watcher | None = None, node_watcher: Watcher | None = None
     ) -> dict[int, Broker]:
-        """Live brokers with their epochs, by id, ascending.
+        """Return the live brokers with their epochs, sorted by id.
 
-        ``watcher`` is told when one comes or goes, ``node_watcher`` when one's data change.
-        Raises ``MalformedZnode``.
+        ``watcher`` is called when a broker starts or ends, ``node_watcher`` when the data of a
+        broker's znode change. Raises ``MalformedZnode``.
         """
         ids = await self.broker_ids(watcher)
         found = await self._requests.get_all([paths.broker_id(i) for i in ids], node_watcher)
@@ -118,20 +119,20 @@ class ClusterStore:
         return BrokerZnode.decode(broker_id, found[0]).broker(found[1].czxid) if found else None
 
     async def broker_stat(self, broker_id: int, watcher: Watcher | None = None) -> ZnodeStat | None:
-        """Of a broker's znode; the watch also fires when it comes into being."""
+        """Return the stat of a broker's znode. The watch also fires when the znode is created."""
         return await self._requests.exists(paths.broker_id(broker_id), watcher)
 
     # ------------------------------------------------------------------------------ number gen
 
     async def generate_broker_id(self, reserved_max: int = 1000) -> int:
-        """A broker id above ``reserved.broker.max.id`` that nobody was given before."""
+        """Return a broker id above ``reserved.broker.max.id`` that was never returned before."""
         await self._requests.create_if_missing(paths.BROKER_SEQUENCE)
         results = await self._requests.multi_or_raise([SetOp(paths.BROKER_SEQUENCE, b"")])
         return reserved_max + _stat(results[0]).version
 
     async def allocate_producer_ids(self, broker_id: int) -> range:
-        """The next block of a thousand producer ids, now this broker's own. Raises
-        ``OverflowError`` when there are none left, ``MalformedZnode``."""
+        """Allocate the next block of producer ids to this broker and return it. Raises
+        ``OverflowError`` if no ids are left, ``MalformedZnode``."""
         path = paths.PRODUCER_ID_BLOCK
         while True:
             found = await self._requests.get(path)
@@ -142,7 +143,7 @@ class ClusterStore:
             first = ProducerIdBlockZnode.decode(data).last_id + 1 if data else 0
             last = first + PRODUCER_ID_BLOCK_SIZE - 1
             if last > MAX_PRODUCER_ID:
-                raise OverflowError("all producer ids have been given out")
+                raise OverflowError("no producer ids are left: all 2^63 have been allocated")
             node = ProducerIdBlockZnode(broker_id, first, last)
             outcome = await self._requests.multi([SetOp(path, node.encode(), stat.version)])
             if not isinstance(outcome.error, BadVersion):
@@ -150,7 +151,8 @@ class ClusterStore:
                 return range(first, last + 1)
 
     async def ensure_feature_node(self) -> None:
-        """``/feature`` enabled and without finalized features, as a new Kafka cluster has it."""
+        """Create ``/feature`` if it is missing: enabled and without finalized features, as in a new
+        Kafka cluster."""
         node = FeatureZnode()
         await self._requests.create(CreateOp(node.path, node.encode()))
 

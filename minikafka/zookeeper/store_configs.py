@@ -1,4 +1,4 @@
-"""Configuration kept in ZooKeeper: topics, brokers, clients, users, and its change notices."""
+"""Znodes of configuration: topics, brokers, clients, users, and the notices of changes."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ from minikafka.zookeeper.errors import MalformedZnode
 from minikafka.zookeeper.requests import Requests, raise_error
 from minikafka.zookeeper.znodes import ConfigChangeZnode, ConfigZnode
 
-USER_NODE_DEPTH = 3  # slashes in /config/users/<user>, where a client id's node lies below clients
-NO_NODE = -1  # the version of a configuration that is not there
+USER_NODE_DEPTH = 3  # slashes in /config/users/<user>, the grandparent of a client id's node
+NO_NODE = -1  # the version of an entity that has no configuration
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigNotice:
-    """A change notice. ``entity_path`` (``topics/flights``) is None where nobody can read it."""
+    """A change notice. ``entity_path`` (``topics/flights``) is None if the notice is malformed."""
 
     name: str
     entity_path: str | None
     created_ms: int
 
 
-class ConfigStore:
-    """``entity_type`` is a child of ``/config``; names are as in the path (sanitized)."""
+class ZkConfigStore:
+    """Entity types are the children of ``/config``; entity names are sanitized, as in paths."""
 
     def __init__(self, requests: Requests) -> None:
         self._requests = requests
 
     async def entity_config(self, entity_type: str, entity_name: str) -> dict[str, str]:
-        """Empty when nothing was configured. Raises ``MalformedZnode``."""
+        """Return the entity's configuration, empty if it has none. Raises ``MalformedZnode``."""
         return (await self.entity_configs(entity_type, [entity_name]))[entity_name]
 
     async def entity_configs(
         self, entity_type: str, entity_names: Sequence[str]
     ) -> dict[str, dict[str, str]]:
-        """One dict for every name. Raises ``MalformedZnode``."""
+        """Return the configuration of every entity by name. Raises ``MalformedZnode``."""
         wanted = [paths.config(entity_type, name) for name in entity_names]
         found = await self._requests.get_all(wanted)
         return {
@@ -63,13 +63,13 @@ class ConfigStore:
         return await self.entity_configs(paths.TOPIC_CONFIGS, topics)
 
     async def configured_entities(self, entity_type: str) -> list[str]:
-        """Names, sorted."""
+        """Return the names of the entities of a type that have a znode, sorted."""
         return await self._requests.children(f"{paths.CONFIG}/{entity_type}")
 
     async def set_entity_config(
         self, entity_type: str, entity_name: str, config: Mapping[str, str]
     ) -> None:
-        """Replace all of one entity's configuration. The last writer wins, as in Kafka."""
+        """Replace the whole configuration of an entity. The last writer wins, as in Kafka."""
         node = ConfigZnode(entity_type, entity_name, config)
         while True:
             outcome = await self._requests.multi([SetOp(node.path, node.encode())])
@@ -83,8 +83,8 @@ class ConfigStore:
     async def entity_config_version(
         self, entity_type: str, entity_name: str
     ) -> tuple[dict[str, str], int]:
-        """With the znode's version, NO_NODE where nothing was configured yet. Raises
-        ``MalformedZnode``."""
+        """Return the entity's configuration and the version of its znode, NO_NODE if it has none.
+        Raises ``MalformedZnode``."""
         found = await self._requests.get(paths.config(entity_type, entity_name))
         if found is None:
             return {}, NO_NODE
@@ -98,9 +98,9 @@ class ConfigStore:
         config: Mapping[str, str],
         expected_version: int | None = None,
     ) -> None:
-        """Replace all of one entity's configuration and announce it, in one multi. Raises
-        ``BadVersion`` when somebody else has changed it since it was at ``expected_version``
-        (None: the last writer wins)."""
+        """Replace the whole configuration of an entity and create a change notice, in one multi.
+        Raises ``BadVersion`` if the znode is not at ``expected_version``; with None the last writer
+        wins."""
         node = ConfigZnode(entity_type, entity_name, config)
         announce = _notice(f"{entity_type}/{entity_name}")
         create = CreateOp(node.path, node.encode())
@@ -127,7 +127,8 @@ class ConfigStore:
     async def configured_children(
         self, entity_type: str, names: Sequence[str], child_type: str
     ) -> list[list[str]]:
-        """The children of a kind of each entity: the client ids of users. Sorted."""
+        """Return the sorted children of type ``child_type`` of each entity, e.g. the client ids of
+        users."""
         parents = [f"{paths.config(entity_type, name)}/{child_type}" for name in names]
         return await self._requests.children_all(parents)
 
@@ -138,8 +139,8 @@ class ConfigStore:
         config: Mapping[str, str],
         expected_version: int,
     ) -> None:
-        """As ``change_entity_config``, but remove an entity that is left without settings and
-        without children, with the parents that this leaves empty (Kafka's ``tryCleanQuotaNodes``).
+        """Change an entity as ``change_entity_config`` does, but delete its znode if it has neither
+        settings nor children, and parents that become empty (Kafka's ``tryCleanQuotaNodes``).
         Raises ``BadVersion``."""
         path = paths.config(entity_type, entity_name)
         if config or await self._requests.children(path):
@@ -160,8 +161,8 @@ class ConfigStore:
         raise_error(outcome.results)
 
     async def _empty_parents(self, path: str) -> list[DeleteOp]:
-        """Remove ``/config/users/<user>/clients`` and the user's own node if they hold nothing but
-        ``path``."""
+        """Return the deletions of ``/config/users/<user>/clients`` and of the user's node, as far
+        as these contain nothing but ``path``."""
         clients, _, client = path.rpartition("/")
         user = clients.rpartition("/")[0]
         if user.count("/") < USER_NODE_DEPTH or await self._requests.children(clients) != [client]:
@@ -174,11 +175,11 @@ class ConfigStore:
         return [DeleteOp(clients), DeleteOp(user, found[1].version)]
 
     async def config_changes(self, watcher: Watcher | None = None) -> list[str]:
-        """Names of the notices that are there, in order."""
+        """Return the names of the existing change notices, in order."""
         return await self._requests.children(paths.CONFIG_CHANGES, watcher)
 
     async def config_change_notices(self, names: Sequence[str]) -> list[ConfigNotice]:
-        """Those of them that are still there, in order."""
+        """Read these change notices, in order; deleted ones are left out."""
         found = await self._requests.get_all([f"{paths.CONFIG_CHANGES}/{n}" for n in names])
         notices = []
         for name, node in zip(names, found, strict=True):
@@ -187,7 +188,7 @@ class ConfigStore:
         return notices
 
     async def delete_config_changes(self, names: Sequence[str]) -> None:
-        """Every broker clears old ones away: who comes late finds nothing to do."""
+        """Delete old change notices. Every broker does this, so they may be deleted already."""
         groups = [[DeleteOp(f"{paths.CONFIG_CHANGES}/{name}")] for name in names]
         for results in await self._requests.fenced(groups, None):
             if not isinstance(results[0], NoNode):

@@ -1,4 +1,4 @@
-"""The controller's place in ZooKeeper: election, epoch, and the notifications it answers."""
+"""Znodes of the controller: election, epoch, notifications to it, and administrators' requests."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ INITIAL_CONTROLLER_EPOCH = 0  # written once; the first controller makes it 1
 
 @dataclass(frozen=True, slots=True)
 class ControllerNode:
-    """``/controller`` as found. ``broker_id`` is None when nobody can read ``data``."""
+    """``/controller`` as it was read. ``broker_id`` is None if ``data`` is malformed."""
 
     broker_id: int | None
     data: bytes
-    ephemeral_owner: int  # a session id; 0 for a node made by hand that no session owns
+    ephemeral_owner: int  # a session id; 0 for a node that was created by hand
     zk_version: int
 
 
-class ControllerStore:
-    """Election is conditional on the epoch; what a controller writes later is fenced by it."""
+class ZkControllerStore:
+    """The election is conditional on the epoch's version, and later writes are fenced by it."""
 
     def __init__(self, requests: Requests) -> None:
         self._requests = requests
@@ -52,7 +52,8 @@ class ControllerStore:
     # -------------------------------------------------------------------------------- election
 
     async def controller(self, watcher: Watcher | None = None) -> ControllerNode | None:
-        """The watch fires on creation, change and deletion, whether or not there is a node now."""
+        """Return ``/controller``, or None if there is none. The watch fires at the next creation,
+        change or deletion in both cases."""
         if watcher is not None:
             await self._requests.exists(paths.CONTROLLER, watcher)
         found = await self._requests.get(paths.CONTROLLER)
@@ -66,24 +67,24 @@ class ControllerStore:
         return ControllerNode(broker_id, data, stat.ephemeral_owner, stat.version)
 
     async def controller_id(self, watcher: Watcher | None = None) -> int | None:
-        """None when there is no controller, or a node that nobody can read."""
+        """Return the controller's id; None if there is no controller or its node is malformed."""
         node = await self.controller(watcher)
         return node.broker_id if node else None
 
     async def controller_epoch(self) -> tuple[int, int] | None:
-        """Epoch and zkVersion. Raises ``MalformedZnode``."""
+        """Return the controller epoch and the zkVersion of its znode. Raises ``MalformedZnode``."""
         found = await self._requests.get(paths.CONTROLLER_EPOCH)
         return (ControllerEpochZnode.decode(found[0]).epoch, found[1].version) if found else None
 
     async def register_controller_and_increment_epoch(
         self, broker_id: int, wall_ms: int
     ) -> tuple[int, int]:
-        """Become the controller: create ``/controller`` and raise the epoch, both or neither.
+        """Become the controller: create ``/controller`` and increment the epoch in one multi.
 
         Returns the new epoch and the zkVersion that fences every later write. Raises
-        ``ControllerMoved`` when another broker won, or has won since. A node of this very broker
-        counts as ours only if this session owns it and the epoch is the one we meant to write:
-        then the answer to a first try was lost.
+        ``ControllerMoved`` if another broker has been elected. If the response to a first attempt
+        was lost, the node exists already: it counts as this broker's if this session owns it and
+        the epoch is the one that was to be written.
         """
         epoch, zk_version = await self._read_or_create_epoch()
         mine = ControllerZnode(broker_id, wall_ms)
@@ -95,7 +96,7 @@ class ControllerStore:
             ]
         )
         if isinstance(outcome.error, NodeExists | BadVersion):
-            return await self._check_that_it_was_us(broker_id, epoch + 1)
+            return await self._check_own_election(broker_id, epoch + 1)
         raise_error(outcome.results)
         stat = outcome.results[1]
         assert isinstance(stat, ZnodeStat), stat
@@ -109,10 +110,10 @@ class ControllerStore:
             node = ControllerEpochZnode(INITIAL_CONTROLLER_EPOCH)
             await self._requests.create(CreateOp(node.path, node.encode()))
 
-    async def _check_that_it_was_us(self, broker_id: int, epoch: int) -> tuple[int, int]:
+    async def _check_own_election(self, broker_id: int, epoch: int) -> tuple[int, int]:
         node = await self.controller()
         if node is None:
-            raise ControllerMoved("/controller went away during the election")
+            raise ControllerMoved("/controller was deleted during the election")
         if node.broker_id == broker_id and self.is_ours(node):
             found = await self.controller_epoch()
             if found is not None and found[0] == epoch:
@@ -120,22 +121,23 @@ class ControllerStore:
         raise ControllerMoved(f"broker {node.broker_id} is the controller")
 
     def is_ours(self, node: ControllerNode) -> bool:
-        """Whether the session of this store owns the node."""
+        """Whether this store's session owns the node."""
         return node.ephemeral_owner == self._requests.session.session_id
 
     async def is_orphan(self, node: ControllerNode) -> bool:
-        """Whether no live broker can be acting on this node: it is unreadable (R-1), or the
-        session that owns it is not the one of the broker that it names (R-13)."""
+        """Whether no live broker can be acting on this node: its data are malformed (R-1), or the
+        broker that it names is not registered by the session that owns the node (R-13)."""
         if node.broker_id is None:
             return True
         registered = await self._requests.exists(paths.broker_id(node.broker_id))
         return registered is None or registered.ephemeral_owner != node.ephemeral_owner
 
     async def repair_controller(self) -> bool:
-        """Delete ``/controller`` if it is an orphan, so that an election follows; whether it was.
+        """Delete ``/controller`` if it is an orphan, so that an election follows; return whether it
+        was deleted.
 
-        Kafka waits until the node goes by itself. The delete is conditional on data and epoch, so
-        it can never hit the node of a controller elected in the meantime.
+        Kafka waits until the node disappears. The deletion is conditional on the versions of node
+        and epoch, so it cannot hit the node of a controller that was elected in the meantime.
         """
         epoch = await self.controller_epoch()
         node = await self.controller()
@@ -151,11 +153,11 @@ class ControllerStore:
         return True
 
     async def delete_controller(self, epoch_zk_version: int) -> None:
-        """Resign. Raises ``ControllerMoved`` when a newer controller has been elected."""
+        """Resign. Raises ``ControllerMoved`` if a newer controller has been elected."""
         await self._fenced_delete([paths.CONTROLLER], epoch_zk_version)
 
     async def _fenced_delete(self, wanted: Sequence[str], epoch_zk_version: int) -> None:
-        """Nodes that have gone already are fine. Raises ``ControllerMoved``."""
+        """Delete those of the znodes that exist. Raises ``ControllerMoved``."""
         groups = [[DeleteOp(path)] for path in wanted]
         for results in await self._requests.fenced(groups, epoch_zk_version):
             if not isinstance(results[0], NoNode):
@@ -164,8 +166,8 @@ class ControllerStore:
     # --------------------------------------------------------------------------- notifications
 
     async def propagate_isr_changes(self, partitions: Sequence[TopicPartition]) -> None:
-        """A leader tells the controller whose ISR it has changed. Kafka's cap of 3,000 partitions
-        per node keeps it under ZooKeeper's limit of 1 MB."""
+        """Notify the controller that leaders changed these partitions' ISRs. Kafka's limit of 3,000
+        partitions per znode keeps it below ZooKeeper's limit of 1 MB."""
         ordered = sorted(set(partitions))
         for start in range(0, len(ordered), 3000):
             node = IsrChangeZnode(frozenset(ordered[start : start + 3000]))
@@ -174,11 +176,11 @@ class ControllerStore:
             )
 
     async def isr_changes(self, watcher: Watcher | None = None) -> list[str]:
-        """Sequence numbers of pending notifications, in order."""
+        """Return the sequence numbers of pending ISR change notifications, in order."""
         return await self._sequence_numbers(paths.ISR_CHANGES, "isr_change_", watcher)
 
     async def isr_change_partitions(self, sequences: Sequence[str]) -> set[TopicPartition]:
-        """All partitions that these notifications name. Raises ``MalformedZnode``."""
+        """Return all partitions that these notifications name. Raises ``MalformedZnode``."""
         found = await self._requests.get_all([paths.isr_change(s) for s in sequences])
         nodes = [IsrChangeZnode.decode(node[0]) for node in found if node is not None]
         return {tp for node in nodes for tp in node.partitions}
@@ -188,12 +190,12 @@ class ControllerStore:
         await self._fenced_delete([paths.isr_change(s) for s in sequences], epoch_zk_version)
 
     async def propagate_log_dir_event(self, broker_id: int) -> None:
-        """A broker tells the controller that one of its log directories has failed."""
+        """Notify the controller that one of the broker's log directories has failed."""
         node = LogDirEventZnode(broker_id)
         await self._requests.multi_or_raise([CreateOp(node.path, node.encode(), sequential=True)])
 
     async def log_dir_events(self, watcher: Watcher | None = None) -> list[str]:
-        """Sequence numbers of pending notifications, in order."""
+        """Return the sequence numbers of pending log-directory notifications, in order."""
         return await self._sequence_numbers(paths.LOG_DIR_EVENTS, "log_dir_event_", watcher)
 
     async def log_dir_event_brokers(self, sequences: Sequence[str]) -> set[int]:
@@ -209,17 +211,19 @@ class ControllerStore:
         names = await self._requests.children(path, watcher)
         return [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
 
-    # -------------------------------------------------------------------- administrator's wishes
+    # -------------------------------------------------------------------- administrators' requests
 
     async def preferred_election(self, watcher: Watcher | None = None) -> set[TopicPartition]:
-        """Partitions in ``/admin/preferred_replica_election``. Raises ``MalformedZnode``."""
+        """Return the partitions in ``/admin/preferred_replica_election``. Raises
+        ``MalformedZnode``."""
         if watcher is not None:
             await self._requests.exists(paths.PREFERRED_REPLICA_ELECTION, watcher)
         found = await self._requests.get(paths.PREFERRED_REPLICA_ELECTION)
         return set(PreferredElectionZnode.decode(found[0]).partitions) if found else set()
 
     async def request_preferred_election(self, partitions: Sequence[TopicPartition]) -> None:
-        """Raises ``NodeExists`` while an earlier request is being worked on."""
+        """Request elections of preferred leaders. Raises ``NodeExists`` while an earlier request is
+        in progress."""
         node = PreferredElectionZnode(frozenset(partitions))
         await self._requests.multi_or_raise([CreateOp(node.path, node.encode())])
 
@@ -230,7 +234,8 @@ class ControllerStore:
     async def reassignment(
         self, watcher: Watcher | None = None
     ) -> dict[TopicPartition, tuple[int, ...]]:
-        """Replicas wanted by ``/admin/reassign_partitions``. Raises ``MalformedZnode``."""
+        """Return the target replicas in ``/admin/reassign_partitions``. Raises
+        ``MalformedZnode``."""
         if watcher is not None:
             await self._requests.exists(paths.REASSIGN_PARTITIONS, watcher)
         found = await self._requests.get(paths.REASSIGN_PARTITIONS)
@@ -239,7 +244,8 @@ class ControllerStore:
     async def write_reassignment(
         self, replicas: dict[TopicPartition, tuple[int, ...]], epoch_zk_version: int
     ) -> None:
-        """What is still to do; nothing left deletes the node. Raises ``ControllerMoved``."""
+        """Replace the reassignments in the znode; delete it if none is left. Raises
+        ``ControllerMoved``."""
         if not replicas:
             await self._fenced_delete([paths.REASSIGN_PARTITIONS], epoch_zk_version)
             return

@@ -1,4 +1,4 @@
-"""Topics in ZooKeeper: assignment, partition states, deletion."""
+"""Znodes of topics: assignments, partition states, creation and deletion."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ StateWrites = dict[TopicPartition, LeaderAndIsr | CoordinationError]
 
 @dataclass(frozen=True, slots=True)
 class TopicAssignment:
-    """``topic_id`` is None for a topic made before Kafka 2.8."""
+    """``topic_id`` is None for a topic that was created before Kafka 2.8."""
 
     topic_id: UUID | None
     partitions: Mapping[int, ReplicaAssignment]
 
 
-class TopicStore:
-    """``epoch_zk_version`` is what fences a controller's write: ``ControllerMoved`` is raised when
-    ``/controller_epoch`` is no longer at it."""
+class ZkTopicStore:
+    """Methods with ``epoch_zk_version`` are a controller's fenced writes: they raise
+    ``ControllerMoved`` if ``/controller_epoch`` is not at this version."""
 
     def __init__(self, requests: Requests) -> None:
         self._requests = requests
@@ -51,7 +51,7 @@ class TopicStore:
     # ----------------------------------------------------------------------------------- reads
 
     async def topics(self, watcher: Watcher | None = None) -> list[str]:
-        """All topics, sorted."""
+        """Return the names of all topics, sorted."""
         return await self._requests.children(paths.TOPICS, watcher)
 
     async def topic_exists(self, topic: str) -> bool:
@@ -60,8 +60,8 @@ class TopicStore:
     async def topic_assignments(
         self, topics: Sequence[str], watcher: Watcher | None = None
     ) -> dict[str, TopicAssignment]:
-        """Of those topics that exist. ``watcher`` is told when one's assignment changes (or the
-        topic goes). Raises ``MalformedZnode``."""
+        """Return the assignments of those topics that exist. ``watcher`` is called when one of them
+        is changed or deleted. Raises ``MalformedZnode``."""
         found = await self._requests.get_all([paths.topic(t) for t in topics], watcher)
         nodes = [
             TopicZnode.decode(topic, node[0])
@@ -73,7 +73,7 @@ class TopicStore:
     async def leader_isr_states(
         self, partitions: Sequence[TopicPartition], watcher: Watcher | None = None
     ) -> dict[TopicPartition, LeaderIsrAndControllerEpoch]:
-        """Of those partitions that have a state; ``zk_version`` is the znode's. Raises
+        """Return the states of those partitions that have one, with the znodes' versions. Raises
         ``MalformedZnode``."""
         wanted = [paths.partition_state(tp) for tp in partitions]
         found = await self._requests.get_all(wanted, watcher)
@@ -90,8 +90,8 @@ class TopicStore:
         states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch],
         epoch_zk_version: int,
     ) -> StateWrites:
-        """First states of new partitions, with their parent nodes. Each partition's result is what
-        was written, or ``NodeExists``, or what else went wrong."""
+        """Create the state znodes of new partitions, and their parents. Each partition's result is
+        the state that was written, or the error, e.g. ``NodeExists``."""
         await self._create_parents(list(states), epoch_zk_version)
         groups: list[list[CoordinationOp]] = []
         for tp, state in states.items():
@@ -106,8 +106,8 @@ class TopicStore:
     async def _create_parents(
         self, partitions: Sequence[TopicPartition], epoch_zk_version: int
     ) -> None:
-        """``.../partitions`` and ``.../partitions/<n>``, where they are missing. A topic that has
-        gone is no error here: its states will say so."""
+        """Create ``.../partitions`` and ``.../partitions/<n>`` where they are missing. A topic that
+        was deleted is no error here: creating its states will fail with ``NoNode``."""
         topics = list(dict.fromkeys(tp.topic for tp in partitions))
         for wanted in (
             [paths.partitions(topic) for topic in topics],
@@ -125,9 +125,9 @@ class TopicStore:
         controller_epoch: int,
         epoch_zk_version: int,
     ) -> StateWrites:
-        """Write states, each conditional on its own ``zk_version``. A partition's result is what
-        was written, with its new version; or ``BadVersion`` (a leader changed its ISR meanwhile:
-        read again and retry); or what else went wrong."""
+        """Write states, each conditional on its own ``zk_version``. A partition's result is the
+        state with its new version, or the error. ``BadVersion`` means that a leader changed the ISR
+        meanwhile: read the state again and retry."""
         groups: list[list[CoordinationOp]] = []
         for tp, leader in states.items():
             assert leader.zk_version >= 0, f"{tp}: a state is written at a known version only"
@@ -142,11 +142,10 @@ class TopicStore:
     async def update_isrs(
         self, states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch]
     ) -> dict[TopicPartition, int | CoordinationError | None]:
-        """A leader's writes of its ISRs, each conditional on its own ``zk_version``. A partition's
-        result is its new version; None when the state has changed meanwhile (or the partition has
-        gone); or what else went wrong with it alone. If the state found is the very one that we
-        meant to write, an earlier try has succeeded unheard, and its version is returned (Kafka's
-        ``ReplicationUtils``)."""
+        """Write ISRs that a leader has changed, each conditional on its own ``zk_version``. A
+        partition's result is the new version; None if the state was changed or deleted meanwhile;
+        or another error. If the znode already has the state to be written, the response to an
+        earlier attempt was lost, and its version is the result (Kafka's ``ReplicationUtils``)."""
         groups: list[list[CoordinationOp]] = []
         for tp, state in states.items():
             assert state.leader_and_isr.zk_version >= 0, f"{tp}: a leader knows its version"
@@ -169,7 +168,7 @@ class TopicStore:
             versions[tp] = _version_if_written(tp, states[tp], known)
         return versions
 
-    # ------------------------------------------------------------------------ topics come and go
+    # ------------------------------------------------------------- creation, changes and deletion
 
     async def create_topic(
         self,
@@ -178,8 +177,8 @@ class TopicStore:
         replicas: Mapping[int, Sequence[int]],
         config: Mapping[str, str],
     ) -> None:
-        """Configuration and assignment, in one multi; the controller does the rest when it sees the
-        new child. Raises ``NodeExists`` when there is such a topic."""
+        """Create a topic's configuration and assignment in one multi. The controller, which watches
+        ``/brokers/topics``, does the rest. Raises ``NodeExists`` if the topic exists."""
         plan = {p: ReplicaAssignment(tuple(ids)) for p, ids in replicas.items()}
         node = TopicZnode(topic, topic_id, plan)
         settings = ConfigZnode(paths.TOPIC_CONFIGS, topic, config)
@@ -188,7 +187,7 @@ class TopicStore:
         await self._requests.create_if_missing(f"{paths.CONFIG}/{paths.TOPIC_CONFIGS}")
         outcome = await self._requests.multi([create, CreateOp(settings.path, settings.encode())])
         if isinstance(outcome.error, NodeExists) and outcome.error is outcome.results[1]:
-            # a configuration that was left behind, or made ahead: ours takes its place
+            # A deleted topic's configuration, or one that was set in advance, is replaced.
             outcome = await self._requests.multi(
                 [create, SetOp(settings.path, settings.encode())],
                 may_be_done=outcome.repeated,
@@ -196,7 +195,7 @@ class TopicStore:
         raise_error(outcome.results)
 
     async def topic_assignment_version(self, topic: str) -> tuple[TopicAssignment, int] | None:
-        """With the znode's version. Raises ``MalformedZnode``."""
+        """Return a topic's assignment and the version of its znode. Raises ``MalformedZnode``."""
         found = await self._requests.get(paths.topic(topic))
         if found is None:
             return None
@@ -211,8 +210,8 @@ class TopicStore:
         epoch_zk_version: int | None = None,
         expected_version: int = -1,
     ) -> None:
-        """Replace a topic's assignment (new partitions, reassignment). Unfenced unless a controller
-        does it. Raises ``NoNode``, ``BadVersion``, ``ControllerMoved``."""
+        """Replace a topic's assignment (new partitions, reassignment). Only a controller passes
+        ``epoch_zk_version``. Raises ``NoNode``, ``BadVersion``, ``ControllerMoved``."""
         node = TopicZnode(topic, topic_id, assignment)
         groups = [[SetOp(node.path, node.encode(), expected_version)]]
         raise_error((await self._requests.fenced(groups, epoch_zk_version))[0])
@@ -220,9 +219,10 @@ class TopicStore:
     async def change_assignments(
         self, changes: Mapping[TopicPartition, ReplicaAssignment], epoch_zk_version: int
     ) -> dict[str, str]:
-        """Give these partitions another assignment and leave the topics' others as they are, also
-        what somebody adds at the same time. Returns the topics that could not be written, and why:
-        gone, or garbled. Raises ``ControllerMoved``."""
+        """Change the assignments of these partitions and keep those of the topics' other
+        partitions, including partitions that are added at the same time. Return the topics that
+        could not be written, deleted or malformed ones, with the reason. Raises
+        ``ControllerMoved``."""
         failed: dict[str, str] = {}
         pending = sorted({tp.topic for tp in changes})
         while pending:
@@ -236,8 +236,8 @@ class TopicStore:
                 except (NoNode, MalformedZnode) as unwritable:
                     failed[topic] = repr(unwritable)
                     continue
-                ours = {tp.partition: a for tp, a in changes.items() if tp.topic == topic}
-                merged = replace(node, assignment={**node.assignment, **ours})
+                changed = {tp.partition: a for tp, a in changes.items() if tp.topic == topic}
+                merged = replace(node, assignment={**node.assignment, **changed})
                 groups[topic] = [SetOp(node.path, merged.encode(), known[1].version)]
             written = await self._requests.fenced(list(groups.values()), epoch_zk_version)
             pending = []
@@ -252,7 +252,7 @@ class TopicStore:
         return failed
 
     async def request_topic_deletion(self, topic: str) -> None:
-        """Put the topic on the controller's list. Raises ``NodeExists`` when it is there."""
+        """Add the topic to ``/admin/delete_topics``. Raises ``NodeExists`` if it is there."""
         await self._requests.create_if_missing(paths.DELETE_TOPICS)
         await self._requests.multi_or_raise([CreateOp(paths.delete_topic(topic), b"")])
 
@@ -260,28 +260,30 @@ class TopicStore:
         return await self._requests.exists(paths.delete_topic(topic)) is not None
 
     async def topic_deletions(self, watcher: Watcher | None = None) -> list[str]:
-        """Topics marked for deletion, sorted."""
+        """Return the topics marked for deletion, sorted."""
         return await self._requests.children(paths.DELETE_TOPICS, watcher)
 
     async def delete_topic_deletions(self, topics: Sequence[str], epoch_zk_version: int) -> None:
-        """Take topics off the list (they do not exist, or deletion is switched off)."""
+        """Unmark topics: they do not exist, or ``delete.topic.enable`` is false."""
         groups = [[DeleteOp(paths.delete_topic(topic))] for topic in topics]
         for results in await self._requests.fenced(groups, epoch_zk_version):
             if not isinstance(results[0], NoNode):
                 raise_error(results)
 
     async def delete_topic(self, topic: str, epoch_zk_version: int) -> None:
-        """The last step of a deletion: the topic's whole tree, and only then its configuration and
-        its place on the list, so that a new controller finds an unfinished deletion again."""
+        """Delete a topic's znodes, as the last step of its deletion: first the tree below
+        ``/brokers/topics``, then its configuration, and last its mark in ``/admin/delete_topics``,
+        so that a new controller finds an unfinished deletion."""
         while True:
             tree = await self._tree(paths.topic(topic))
             if not await self._delete_nodes(reversed(tree), epoch_zk_version):
-                break  # else somebody has put something into it meanwhile
+                break  # otherwise a znode was created in the tree meanwhile: read it again
         rest = [paths.config(paths.TOPIC_CONFIGS, topic), paths.delete_topic(topic)]
         await self._delete_nodes(rest, epoch_zk_version)
 
     async def _delete_nodes(self, wanted: Iterable[str], epoch_zk_version: int) -> bool:
-        """Those that are there, in this order. True when one was not empty; raises other errors."""
+        """Delete those of the znodes that exist, in this order. Return whether one had children;
+        raise any other error."""
         groups = [[DeleteOp(path)] for path in wanted]
         done = await self._requests.fenced(groups, epoch_zk_version, in_turn=True)
         errors = [first_error(results) for results in done]
@@ -291,7 +293,8 @@ class TopicStore:
         return bool(unexpected)
 
     async def _tree(self, root: str) -> list[str]:
-        """``root`` and everything below it, parents before children; empty without ``root``."""
+        """Return ``root`` and all paths below it, parents before children; empty if ``root`` does
+        not exist."""
         if await self._requests.exists(root) is None:
             return []
         tree, level = [root], [root]
@@ -316,7 +319,7 @@ def _version_if_written(
     wanted: LeaderIsrAndControllerEpoch,
     found: tuple[bytes, ZnodeStat] | None,
 ) -> int | None:
-    """The version of what is ``found``, if that is what we meant to write."""
+    """Return the version of the znode ``found`` if it has the state ``wanted``, else None."""
     if found is None:
         return None
     data, stat = found
@@ -324,5 +327,5 @@ def _version_if_written(
         state = PartitionStateZnode.decode(tp, data, stat.version).state
     except MalformedZnode:
         return None
-    ours = replace(wanted.leader_and_isr, zk_version=stat.version)
-    return stat.version if state == replace(wanted, leader_and_isr=ours) else None
+    expected = replace(wanted.leader_and_isr, zk_version=stat.version)
+    return stat.version if state == replace(wanted, leader_and_isr=expected) else None

@@ -1,4 +1,4 @@
 """Decisions about client quotas and SCRAM credentials: validation, filters and stored forms.
 
-Called by the handlers in ``broker/handlers/security``. Start with ``client_quotas``.
+Called by the handlers in ``broker/requests/security``. Start reading at ``client_quotas.py``.
 """

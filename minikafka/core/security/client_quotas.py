@@ -51,7 +51,7 @@ class QuotaPlace(NamedTuple):
 
 
 class QuotaOp(NamedTuple):
-    """Sets ``key``, or removes it if ``value`` is None."""
+    """Set ``key``, or remove it if ``value`` is None."""
 
     key: str
     value: float | None
@@ -112,7 +112,7 @@ def check_stored(config: Mapping[str, str], stored: Mapping[str, ConfigType]) ->
 
 
 def _text(key: str, value: float, kind: ConfigType) -> str:
-    """A number in the form that Kafka stores: Java's ``toString``."""
+    """Return a number in the form that Kafka stores: Java's ``toString``."""
     if kind is ConfigType.DOUBLE:
         return java_double(value)
     bound = _BOUNDS[kind]
@@ -137,7 +137,8 @@ def java_double(value: float) -> str:
 
 
 def _decimal(value: float) -> tuple[str, str, int]:
-    """Sign, shortest digits without zeros at the ends, exponent of the first digit."""
+    """Return the sign, the shortest digits without zeros at the ends, and the first digit's
+    exponent."""
     mantissa, _, exponent = f"{value!r:s}".lower().partition("e")
     sign, mantissa = ("-", mantissa[1:]) if mantissa.startswith("-") else ("", mantissa)
     whole, _, fraction = mantissa.partition(".")
@@ -156,7 +157,8 @@ class MatchType:
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """What a filter wants of one type: any name, or exactly ``name`` (None is the default)."""
+    """A filter's condition on one entity type: any name, or exactly ``name`` (None is the
+    default)."""
 
     any_name: bool
     name: str | None = None
@@ -167,14 +169,14 @@ class Component:
 
 @dataclass(frozen=True, slots=True)
 class QuotaFilter:
-    """Which entities DescribeClientQuotas returns."""
+    """The filter of a DescribeClientQuotas request."""
 
     components: Mapping[str, Component]
     strict: bool
 
     @classmethod
     def of(cls, components: Sequence[tuple[str, int, str | None]], strict: bool) -> QuotaFilter:
-        """From (entity type, match type, name). Raises KafkaError."""
+        """Build a filter from (entity type, match type, name) triples. Raises KafkaError."""
         wanted = [(kind, _component(code, name)) for kind, code, name in components]
         found: dict[str, Component] = {}
         for kind, component in wanted:
@@ -215,7 +217,7 @@ class QuotaFilter:
         return not missing and not (self.strict and set(kinds) - self.components.keys())
 
     def only(self, kind: str) -> str | None:
-        """The one znode name that can match in ``kind``; None if several can."""
+        """Return the only znode name of ``kind`` that can match; None if several can."""
         component = self.components.get(kind)
         return None if component is None or component.any_name else sanitized(component.name)
 
@@ -232,8 +234,8 @@ def _component(match_type: int, name: str | None) -> Component:
 
 
 def limits_of(config: Mapping[str, str], keys: Mapping[str, ConfigType]) -> dict[str, float]:
-    """The quotas in a configuration. Raises KafkaError UNKNOWN_SERVER_ERROR for a text that is no
-    number."""
+    """Return the quotas in a configuration. Raises KafkaError UNKNOWN_SERVER_ERROR for a value that
+    is not a number."""
     try:
         return {key: float(text) for key, text in config.items() if key in keys}
     except ValueError:

@@ -16,5 +16,5 @@ def sanitized(name: str | None) -> str:
 
 
 def desanitized(znode: str) -> str | None:
-    """Return the name that ``sanitized`` was called with."""
+    """Return the name from which ``sanitized`` made this text."""
     return None if znode == DEFAULT_NAME else unquote_plus(znode)

@@ -52,8 +52,8 @@ class Upsertion(NamedTuple):
     salted_password: bytes
 
 
-class ScramRefusal(NamedTuple):
-    """Why the credentials of a user are not altered, or not described."""
+class Refusal(NamedTuple):
+    """Why the credentials of a user cannot be altered or described."""
 
     code: ErrorCode
     message: str
@@ -71,8 +71,8 @@ def credential_text(
 
 
 def iterations_of(text: str) -> int:
-    """The iterations of a stored credential. Raises ValueError if another tool wrote a text that is
-    no credential."""
+    """Return the iterations of a stored credential. Raises ValueError if the text is not a
+    credential, because another program wrote it."""
     fields: dict[str, str] = {}
     for token in text.split(","):
         name, separator, value = token.partition("=")
@@ -89,11 +89,9 @@ def iterations_of(text: str) -> int:
     return int(fields["iterations"])
 
 
-def refusals(
-    deletions: Sequence[Deletion], upsertions: Sequence[Upsertion]
-) -> dict[str, ScramRefusal]:
-    """Check a request without looking at what is stored: one refusal per user with a bad entry."""
-    refused: dict[str, ScramRefusal] = {}
+def refusals(deletions: Sequence[Deletion], upsertions: Sequence[Upsertion]) -> dict[str, Refusal]:
+    """Check a request without the stored credentials; return one refusal for each invalid user."""
+    refused: dict[str, Refusal] = {}
     for deletion in deletions:
         problem = _problem(deletion.user, deletion.mechanism)
         if problem is not None:
@@ -145,8 +143,9 @@ def _bad_salt(salt: bytes) -> ScramRefusal | None:
 
 def altered(
     config: Mapping[str, str], deletions: Iterable[Deletion], upsertions: Iterable[Upsertion]
-) -> dict[str, str] | ScramRefusal:
-    """Return a user's configuration after entries that ``refusals`` let pass, all of that user."""
+) -> dict[str, str] | Refusal:
+    """Return a user's configuration after these entries, which are all of that user and were
+    checked by ``refusals``."""
     after = dict(config)
     for deletion in deletions:
         if after.pop(MECHANISMS[deletion.mechanism].kafka_name, None) is None:

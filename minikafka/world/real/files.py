@@ -1,4 +1,4 @@
-"""The real Files: pread and pwrite on the page cache, fsync off the loop."""
+"""The real Files: reads and writes in the page cache; fsync and cold reads in threads."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ T = TypeVar("T")
 
 
 class OffLoop:
-    """Runs what may wait for the disk on threads, a bounded number at a time; more callers queue.
+    """Runs calls that may wait for the disk in a bounded number of threads; further calls queue.
 
-    ``scratch`` is for reads on the loop: bytes are copied out of it at once. A buffer that stays
-    warm costs a ninth of one that is made, zeroed and copied for each read.
+    ``scratch`` is the buffer of reads on the event loop, which copy the bytes out of it at once.
+    Reusing it costs a ninth of allocating and clearing a buffer for each read.
     """
 
     def __init__(self, max_threads: int, max_waiting: int) -> None:
@@ -38,9 +38,9 @@ class OffLoop:
             return await asyncio.get_running_loop().run_in_executor(self._threads, work, *args)
 
     async def with_file(self, fd: int, work: Callable[..., T], *args: Any) -> T:
-        """``work(copy of fd, *args)``. A file closed meanwhile (its partition was deleted) lends
-        its number to another, so the thread gets one of its own, closed when it is done or when
-        it was never started because the caller was cancelled."""
+        """Run ``work(copy of fd, *args)`` in a thread. The thread needs a copy of the descriptor:
+        if the file is closed meanwhile, because its partition was deleted, the system may give the
+        number to another file. The copy is closed when the work is done or was cancelled."""
         async with self._room:
             own = os.dup(fd)
             future = self._threads.submit(work, own, *args)
@@ -74,15 +74,15 @@ class RealFile:
     def write(self, data: Buffer, offset: int) -> None:
         written = os.pwrite(self._fd, data, offset)
         total = len(data)
-        while written < total:  # a signal, or the last bytes of a full disk
+        while written < total:  # interrupted by a signal, or the disk is almost full
             written += os.pwrite(self._fd, memoryview(data)[written:], offset + written)
 
     def read(self, length: int, offset: int) -> bytes:
         return _read(self._fd, length, offset)
 
     async def read_cold(self, length: int, offset: int) -> bytes:
-        """In the page cache: without a thread. What is not, and all of what is after it, by one;
-        everything where the file system knows no RWF_NOWAIT."""
+        """Read on the event loop what is in the page cache. From the first missing byte on, read in
+        a thread; also everything on file systems without RWF_NOWAIT."""
         scratch = self._off_loop.scratch
         parts: list[bytes] = []
         missing = length
@@ -105,7 +105,8 @@ class RealFile:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def is_cached(self, length: int, offset: int) -> bool:
-        """Asks for single bytes: the page cache is filled and emptied in runs of pages."""
+        """Whether the bytes are in the page cache. One byte of every ``SAMPLE_BYTES`` is tested:
+        pages enter and leave the cache in runs."""
         byte = self._off_loop.scratch[:1]
         last = offset + length - 1
         try:
@@ -132,7 +133,7 @@ class RealFile:
 
 
 class RealFileLock:
-    """An exclusive flock, gone with the process."""
+    """An exclusive flock; the system releases it when the process ends."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -144,8 +145,8 @@ class RealFileLock:
 
 
 class RealFiles:
-    """See ``kernel.ports.Files``. ``max_threads`` bounds the fsyncs and cold reads under way,
-    ``max_waiting`` those and the ones handed to a thread's queue; callers beyond it wait."""
+    """See ``kernel.ports.Files``. At most ``max_threads`` fsyncs and cold reads run at a time. At
+    most ``max_waiting`` run or are queued for a thread; further callers wait."""
 
     def __init__(self, max_threads: int = 8, max_waiting: int = 64) -> None:
         self._off_loop = OffLoop(max_threads, max_waiting)
@@ -199,7 +200,8 @@ class RealFiles:
             return file.read()
 
     async def replace(self, path: str, data: bytes) -> None:
-        """One caller at a time per path, as all write aside under the same name."""
+        """Write a file atomically. Calls for one path run one after the other, since all use the
+        same temporary name."""
         await self._off_loop.run(_replace, path, data)
 
     def replace_unsynced(self, path: str, data: bytes) -> None:

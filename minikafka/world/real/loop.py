@@ -12,6 +12,6 @@ T = TypeVar("T")
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """Run ``main`` to its end on a new uvloop event loop."""
+    """Run ``main`` on a new uvloop event loop until it ends."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(main)

@@ -26,14 +26,16 @@ class RealListener:
 
 
 class RealNetwork:
-    """See ``kernel.ports.Network``. An empty host listens on every interface. Connections have
-    TCP_NODELAY set, as asyncio's and uvloop's always have, and SO_KEEPALIVE, as Kafka's: a peer
-    that is gone without a word is noticed even by who only waits for it."""
+    """See ``kernel.ports.Network``. An empty host listens on every interface.
+
+    Connections have TCP_NODELAY, which asyncio and uvloop always set, and SO_KEEPALIVE, as in
+    Kafka: it detects a peer that disappeared without closing, even if no data are to be sent.
+    """
 
     async def listen(self, factory: ProtocolFactory, host: str, port: int) -> Listener:
         loop = asyncio.get_running_loop()
         if port == 0:
-            # A name with several addresses would get a port of its own on each of them.
+            # For a name with several addresses the system would choose a different port on each.
             found = await loop.getaddrinfo(
                 host or None, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
             )
@@ -41,7 +43,7 @@ class RealNetwork:
         server = await loop.create_server(
             factory, host or None, port, backlog=BACKLOG, reuse_address=True
         )
-        for listening in server.sockets:  # what they accept has it from them
+        for listening in server.sockets:  # accepted sockets inherit the option
             _keep_alive(listening)
         return RealListener(server)
 

@@ -1,4 +1,4 @@
-"""The machine's clocks for threads without an event loop. Does not import asyncio (0.1 s)."""
+"""The machine's clocks for code without an event loop. Importing asyncio would take 0.1 s."""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""The Coordination port over kazoo: kazoo's threads end here."""
+"""The Coordination port over kazoo. Kazoo's threads call into this module only.
+
+Kazoo calls back on two threads of its own. ``_on_kazoo_state`` and the callbacks of requests and
+watches do one thing there: they pass the result to the event loop by ``_post``. Everything else
+runs on the loop. Two of kazoo's habits are corrected: it reopens an expired session silently
+(``_OneSessionHandler``), and it forgets watches when the connection is lost (``_fire``).
+"""
 
 from __future__ import annotations
 
@@ -47,7 +53,7 @@ from minikafka.world.real.zookeeper_values import (
 
 RECONNECT_FIRST_S = 0.05
 RECONNECT_MAX_S = 1.0
-CLOSE_LIMIT_S = 2.0  # then a server that does not answer finds out by itself
+CLOSE_LIMIT_S = 2.0  # without a response until then, the session ends by its time-out
 
 
 class RealCoordination:
@@ -56,8 +62,8 @@ class RealCoordination:
     async def open(
         self, connect: str, session_timeout_ms: int, connection_timeout_ms: int
     ) -> CoordinationSession:
-        """As the port says; the session may take a moment longer than ``connection_timeout_ms``
-        to open when the chroot has to be made first."""
+        """Open a session, as the port specifies. It may take a little longer than
+        ``connection_timeout_ms`` if the chroot must be created first."""
         session = await _open(connect, session_timeout_ms, connection_timeout_ms)
         servers, slash, chroot = connect.partition("/")
         if slash and chroot and await session.exists("/") is None:
@@ -99,8 +105,8 @@ async def _make_chroot(servers: str, chroot: str, connection_timeout_ms: int) ->
 
 
 class _OneSessionHandler(SequentialThreadingHandler):  # type: ignore[misc]
-    """Reaches no server once its session is over, where kazoo would silently open a second session
-    and run in it what was meant for the first."""
+    """Connects to no server after its session has expired. Kazoo would silently open a second
+    session and run requests in it that were made for the first one."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -116,8 +122,8 @@ class _OneSessionHandler(SequentialThreadingHandler):  # type: ignore[misc]
         _: Sequence[Any],
         timeout_s: float | None = None,
     ) -> tuple[list[Any], list[Any], list[Any]]:
-        """As ``select.select``. Kazoo waits half a dozen times per request; its own way makes an
-        epoll object each time, which takes longer than the request itself."""
+        """Wait as ``select.select`` does. Kazoo waits about six times for each request; its own
+        implementation creates an epoll object each time, which takes longer than the request."""
         waiting = select.poll()
         for files, events in ((reading, select.POLLIN), (writing, select.POLLOUT)):
             for file in files:
@@ -136,7 +142,8 @@ class _OneSessionHandler(SequentialThreadingHandler):  # type: ignore[misc]
 
 
 class _Session:
-    """One session. Everything but ``_on_kazoo_state`` and ``_post`` runs on the loop."""
+    """One ZooKeeper session. Only ``_on_kazoo_state`` and ``_post`` run on other threads than the
+    event loop's."""
 
     def __init__(
         self, client: Any, handler: _OneSessionHandler, loop: asyncio.AbstractEventLoop
@@ -266,7 +273,7 @@ class _Session:
     def _ask(
         self, path: str, call: Callable[..., Any], *args: Any, **options: Any
     ) -> asyncio.Future[Any]:
-        """Hand one request to kazoo, now; the future gets its answer or a port error."""
+        """Pass a request to kazoo; return the future of its result, or of an error of the port."""
         if self._state is SessionState.EXPIRED:
             raise SessionExpired(path)
         if self._state is SessionState.SUSPENDED:
@@ -292,8 +299,8 @@ class _Session:
     def _arm(
         self, watcher: Watcher | None, kind: WatchKind, path: str
     ) -> Callable[[WatchedEvent], None] | None:
-        """What kazoo calls. The same watcher on the same node is armed once, however often it
-        asks: kazoo keeps a set."""
+        """Return the callback for kazoo. It is the same object for the same watcher and znode, so
+        that kazoo, which keeps a set, calls it once."""
         if watcher is None:
             return None
         key = (watcher, kind, path)
@@ -306,9 +313,9 @@ class _Session:
             self._armed.pop((watcher, kind, path), None)
 
     def _fire(self, watcher: Watcher, hint: WatchEvent, event: WatchedEvent) -> None:
-        """Kazoo forgets its watches when the connection drops, and says so by an event without a
-        kind. Whatever happened meanwhile would go unseen: so the watcher is called, as a hint,
-        when the connection is back."""
+        """Call a watcher. When the connection is lost, kazoo drops its watches with an event of no
+        known kind. Changes during the interruption would be missed, so the watcher is called when
+        the connection is back, as if the znode had changed."""
         self._disarm(watcher, hint.kind, hint.path)
         if self._state is SessionState.EXPIRED:
             return
@@ -323,17 +330,17 @@ class _Session:
     # ---------------------------------------------------------------------------------- state
 
     def _on_kazoo_state(self, state: KazooState) -> None:
-        """On kazoo's connection thread."""
+        """Called on kazoo's connection thread."""
         if state == KazooState.LOST:
             self._handler.end_session()
         identity = self._client.client_id
         self._post(self._change_state, STATES[state], identity[0] if identity else 0)
 
     def _post(self, callback: Callable[..., None], *args: Any) -> None:
-        """From any thread to the loop."""
+        """Schedule a call on the event loop, from any thread."""
         try:
             self._loop.call_soon_threadsafe(callback, *args)
-        except RuntimeError:  # the loop has been closed: nobody is left to hear it
+        except RuntimeError:  # the loop is closed: the process is ending
             return
 
     def _change_state(self, state: SessionState, session_id: int = 0) -> None:
@@ -354,7 +361,7 @@ class _Session:
                 watcher(hint)
 
     def _end_all(self) -> None:
-        """Also what kazoo dropped without a word when its session ended."""
+        """Fail all open requests with SessionExpired, also those that kazoo dropped silently."""
         waiting, self._waiting = self._waiting, set()
         self._armed.clear()
         self._lost_watches.clear()
@@ -378,8 +385,8 @@ class _Session:
         return self._stopping
 
     def _stop_client(self) -> None:
-        """On a thread of its own: kazoo waits for its threads, of which one may wait for a server
-        that does not answer. No process waits for any of them."""
+        """Stop kazoo; runs on a daemon thread. Kazoo joins its threads, and one of them may be
+        waiting for a server that does not respond."""
         error: Exception | None = None
         try:
             self._client.stop()

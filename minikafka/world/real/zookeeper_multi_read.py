@@ -22,11 +22,12 @@ _END = MultiHeader(-1, True, -1).serialize()
 
 
 class MultiRead:
-    """As kazoo's requests: what ``KazooClient`` queues, writes and reads the answer of.
+    """A request in the form that ``KazooClient`` expects: it queues it, writes it, and reads the
+    response with it.
 
-    ``paths`` are whole, with the chroot. The answer has a (data, stat) for each, or an exception.
-    No watch is left: the server does not look whether one is asked for. One before 3.6 answers
-    ``UnimplementedError``."""
+    ``paths`` include the chroot. The result has a (data, stat) or an exception for each path. The
+    operation cannot arm watches. Servers before 3.6 respond with ``UnimplementedError``.
+    """
 
     type = 22
 
@@ -38,7 +39,7 @@ class MultiRead:
         return b"".join([*parts, _END])
 
     def deserialize(self, answer: bytes, offset: int) -> list[Any]:
-        """Raises ``struct.error`` where ``answer`` ends too early."""
+        """Parse the response. Raises ``struct.error`` if it is too short."""
         results: list[Any] = []
         while True:
             kind, done, _ = multiheader_struct.unpack_from(answer, offset)

@@ -1,4 +1,4 @@
-"""Translates between kazoo's values and those of the Coordination port."""
+"""Translation between kazoo's values and errors and those of the Coordination port."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from minikafka.kernel.ports import (
 
 
 class Unimplemented(CoordinationError):
-    """The server is older than the operation."""
+    """The server is too old to support the operation."""
 
 
 STATES: Mapping[str, SessionState] = {
@@ -63,7 +63,8 @@ ERRORS: Sequence[tuple[type[Exception], type[CoordinationError]]] = (
 
 
 def port_error(error: Exception, path: str) -> CoordinationError:
-    """An error that the port does not name becomes a plain ``CoordinationError``."""
+    """Translate an error of kazoo. One without a class in the port becomes a plain
+    ``CoordinationError``."""
     for theirs, ours in ERRORS:
         if isinstance(error, theirs):
             return ours(path)
@@ -86,7 +87,8 @@ def port_stat(stat: Any) -> ZnodeStat:
 def read_results(
     paths: Sequence[str], results: Sequence[Any]
 ) -> list[tuple[bytes, ZnodeStat] | None]:
-    """Raises ``CoordinationError``, but not ``NoNode``: that is None."""
+    """Return one result of a read, None if the znode does not exist. Raises any other
+    ``CoordinationError``."""
     return [_read_result(path, result) for path, result in zip(paths, results, strict=True)]
 
 
@@ -100,8 +102,8 @@ def _read_result(path: str, result: Any) -> tuple[bytes, ZnodeStat] | None:
 
 
 def add_operation(transaction: Any, op: CoordinationOp) -> None:
-    """To a kazoo transaction. Of sets there are thousands when a broker dies, and their paths are
-    whole already: looking at those once more would cost more than the rest of it."""
+    """Add an operation to a kazoo transaction. Sets bypass kazoo's own method, which normalizes the
+    path again: a dead broker causes thousands of sets, and that would cost more than the rest."""
     if isinstance(op, CreateOp):
         transaction.create(op.path, op.data, ephemeral=op.ephemeral, sequence=op.sequential)
         if not op.data:  # null, as Java's clients make bare nodes

@@ -1,4 +1,9 @@
-"""Every znode of Kafka's, one dataclass each: its path and its JSON, byte for byte."""
+"""Kafka's znodes, one dataclass each: the path, and the JSON that is equal to Kafka's byte for
+byte.
+
+Used by the stores in ``zookeeper/`` and by tests. Start reading at ``topics.py``; ``json_form.py``
+has the details of Kafka's JSON.
+"""
 
 from minikafka.zookeeper.errors import MalformedZnode
 from minikafka.zookeeper.znodes.admin import (
@@ -16,7 +21,6 @@ from minikafka.zookeeper.znodes.cluster import (
     FeatureZnode,
     ProducerIdBlockZnode,
 )
-from minikafka.zookeeper.znodes.json_form import uuid_from_text, uuid_to_text
 from minikafka.zookeeper.znodes.topics import ConfigZnode, PartitionStateZnode, TopicZnode
 
 __all__ = [
@@ -35,6 +39,4 @@ __all__ = [
     "ProducerIdBlockZnode",
     "ReassignPartitionsZnode",
     "TopicZnode",
-    "uuid_from_text",
-    "uuid_to_text",
 ]

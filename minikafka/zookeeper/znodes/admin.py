@@ -1,4 +1,4 @@
-"""Znodes that ask for something to be done: notifications and the administrator's requests."""
+"""Znodes of notifications and of administrators' requests."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class IsrChangeZnode:
 
 @dataclass(frozen=True, slots=True)
 class LogDirEventZnode:
-    """``/log_dir_event_notification/log_dir_event_N``, sequential: a broker lost a log dir."""
+    """``/log_dir_event_notification/log_dir_event_N``, sequential: a log directory has failed."""
 
     path: ClassVar[str] = paths.LOG_DIR_EVENT_PREFIX
 
@@ -83,7 +83,7 @@ class LogDirEventZnode:
 
 @dataclass(frozen=True, slots=True)
 class ReassignPartitionsZnode:
-    """``/admin/reassign_partitions``: replicas wanted, by partition (before KIP-455)."""
+    """``/admin/reassign_partitions``: target replicas by partition, as before KIP-455."""
 
     path: ClassVar[str] = paths.REASSIGN_PARTITIONS
 
@@ -109,7 +109,7 @@ class ReassignPartitionsZnode:
 
 @dataclass(frozen=True, slots=True)
 class PreferredElectionZnode:
-    """``/admin/preferred_replica_election``: partitions to give back to the preferred leader."""
+    """``/admin/preferred_replica_election``: partitions that should get their preferred leader."""
 
     path: ClassVar[str] = paths.PREFERRED_REPLICA_ELECTION
 

@@ -1,4 +1,4 @@
-"""Znodes of the cluster as a whole: controller, epoch, brokers, ids, producer ids, features."""
+"""Znodes of the whole cluster: controller, epoch, brokers, cluster id, producer ids, features."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DECIMAL = re.compile(r"-?[0-9]+")
 
 @dataclass(frozen=True, slots=True)
 class ControllerZnode:
-    """``/controller``, ephemeral: who is the controller. Version 2 of its JSON (Kafka 3.4)."""
+    """``/controller``, ephemeral: the controller's id. Version 2 of its JSON (Kafka 3.4)."""
 
     path: ClassVar[str] = paths.CONTROLLER
 
@@ -37,7 +37,7 @@ class ControllerZnode:
 
     @classmethod
     def decode(cls, data: bytes) -> ControllerZnode:
-        """Versions 1 and 2; only ``brokerid`` must be there, as in Kafka. Raises
+        """Read versions 1 and 2; as in Kafka only ``brokerid`` is mandatory. Raises
         ``MalformedZnode``."""
         values = decode_json_object(cls.path, data)
         fields = Fields(cls.path, data, values)
@@ -51,7 +51,7 @@ class ControllerZnode:
 
 @dataclass(frozen=True, slots=True)
 class ControllerEpochZnode:
-    """``/controller_epoch``: how many controllers there have been. A bare number."""
+    """``/controller_epoch``: the number of elections so far, as a plain decimal number."""
 
     path: ClassVar[str] = paths.CONTROLLER_EPOCH
 
@@ -181,7 +181,7 @@ def _parse_endpoints(fields: Fields) -> tuple[Endpoint, ...]:
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdBlockZnode:
-    """``/latest_producer_id_block``: the block of producer ids given out last, to one broker."""
+    """``/latest_producer_id_block``: the block of producer ids that was allocated last."""
 
     path: ClassVar[str] = paths.PRODUCER_ID_BLOCK
 

@@ -1,26 +1,24 @@
-"""JSON as Kafka's Jackson writes it, with the key order that Scala's and Java's maps give it."""
+"""JSON as Kafka writes it: Jackson's form, with the key order of Scala's and Java's maps."""
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any
-from uuid import UUID
 
+from minikafka.core.coordinator_partition import java_string_hash
 from minikafka.zookeeper.errors import MalformedZnode
 
 _INT32 = 1 << 32
 
 
 def encode_json(value: Any) -> bytes:
-    """Compact, UTF-8 left as it is, keys in the order of the dict."""
+    """Encode without blanks and without escapes for non-ASCII text; keys keep the dict's order."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def decode_json_object(path: str, data: bytes) -> dict[str, Any]:
-    """Raises ``MalformedZnode`` unless ``data`` is one JSON object."""
+    """Decode one JSON object. Raises ``MalformedZnode`` for anything else."""
     try:
         value = json.loads(data)
     except ValueError as error:
@@ -31,7 +29,8 @@ def decode_json_object(path: str, data: bytes) -> dict[str, Any]:
 
 
 class Fields:
-    """Reads the fields of one znode's JSON object; whatever is wrong is a ``MalformedZnode``."""
+    """Reads typed fields of a znode's JSON object. Every method raises ``MalformedZnode`` for a
+    field that is missing or has another type."""
 
     def __init__(self, path: str, data: bytes, values: Mapping[str, Any] | None = None) -> None:
         self._path = path
@@ -61,7 +60,7 @@ class Fields:
         return value
 
     def integer_text(self, key: str) -> int:
-        """A number that Kafka writes as a string."""
+        """Return a number that Kafka writes as a string."""
         try:
             return int(self.text(key))
         except ValueError as error:
@@ -88,7 +87,7 @@ class Fields:
         return dict(values)
 
     def object(self, key: str) -> Fields:
-        """A nested object; one without fields when it is missing."""
+        """Return a nested object; an empty one if it is missing."""
         values = self._value(key, dict) if key in self else {}
         return Fields(self._path, self._data, values)
 
@@ -102,36 +101,14 @@ class Fields:
         return list(self._values)
 
 
-def uuid_to_text(value: UUID) -> str:
-    """Kafka's form of an id: 22 characters of URL-safe base64."""
-    return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode()
-
-
-def uuid_from_text(text: str) -> UUID:
-    """Raises ``ValueError``."""
-    try:
-        return UUID(bytes=base64.urlsafe_b64decode(text + "=="))
-    except (binascii.Error, ValueError) as error:
-        raise ValueError(f"not an id: {text!r}") from error
-
-
-def java_hash(text: str) -> int:
-    """``String.hashCode``: over UTF-16 code units, as a signed 32-bit integer."""
-    units = text.encode("utf-16-be")
-    value = 0
-    for index in range(0, len(units), 2):
-        value = (31 * value + (units[index] << 8 | units[index + 1])) % _INT32
-    return value - _INT32 if value >= _INT32 // 2 else value
-
-
 def _spread(text: str) -> int:
-    """What both libraries make of a hash code before they pick a bucket (unsigned)."""
-    value = java_hash(text) % _INT32
+    """Mix a hash code as both libraries do before they choose a bucket; return it unsigned."""
+    value = java_string_hash(text) % _INT32
     return value ^ (value >> 16)
 
 
 def _table_size(count: int) -> int:
-    """16 buckets at first, doubled when three quarters are reached."""
+    """Return the number of buckets: 16, doubled whenever three quarters are reached."""
     size = 16
     while count >= size * 3 // 4:
         size *= 2
@@ -139,7 +116,7 @@ def _table_size(count: int) -> int:
 
 
 def scala_order(keys: Iterable[str]) -> list[str]:
-    """The order in which Scala 2.13's ``mutable.HashMap`` walks its keys: by bucket, then hash."""
+    """Sort keys as Scala 2.13's ``mutable.HashMap`` iterates over them: by bucket, then hash."""
     names = list(keys)
     mask = _table_size(len(names)) - 1
 
@@ -151,8 +128,8 @@ def scala_order(keys: Iterable[str]) -> list[str]:
 
 
 def properties_order(keys: Iterable[str]) -> list[str]:
-    """The order in which ``java.util.Properties`` walks its keys: by bucket. Keys that share a
-    bucket stay as they came (Java may turn such a pair round when its table grows)."""
+    """Sort keys as ``java.util.Properties`` iterates over them: by bucket. Keys of one bucket keep
+    their order (Java may reverse such a pair when its table grows)."""
     names = list(keys)
     mask = _table_size(len(names)) - 1
     return sorted(names, key=lambda name: _spread(name) & mask)

@@ -11,6 +11,8 @@ from minikafka.kernel.cluster import (
     LeaderIsrAndControllerEpoch,
     ReplicaAssignment,
     TopicPartition,
+    parse_topic_id,
+    topic_id_text,
 )
 from minikafka.zookeeper import paths
 from minikafka.zookeeper.znodes.json_form import (
@@ -18,8 +20,6 @@ from minikafka.zookeeper.znodes.json_form import (
     encode_json,
     properties_order,
     scala_order,
-    uuid_from_text,
-    uuid_to_text,
 )
 
 
@@ -42,7 +42,7 @@ class TopicZnode:
 
     def encode(self) -> bytes:
         plan = self.assignment
-        topic_id = {} if self.topic_id is None else {"topic_id": uuid_to_text(self.topic_id)}
+        topic_id = {} if self.topic_id is None else {"topic_id": topic_id_text(self.topic_id)}
         return encode_json(
             {
                 "partitions": _replica_map({p: plan[p].replicas for p in plan}),
@@ -64,7 +64,7 @@ class TopicZnode:
         topic_id = None
         if "topic_id" in fields:
             try:
-                topic_id = uuid_from_text(fields.text("topic_id"))
+                topic_id = parse_topic_id(fields.text("topic_id"))
             except ValueError as error:
                 raise fields.broken("the topic id is broken") from error
         partitions = fields.object("partitions")
@@ -83,7 +83,7 @@ class TopicZnode:
 
 @dataclass(frozen=True, slots=True)
 class PartitionStateZnode:
-    """``/brokers/topics/<topic>/partitions/<n>/state``: leader, ISR and who decided it."""
+    """``/brokers/topics/<topic>/partitions/<n>/state``: leader, ISR and their epochs."""
 
     topic_partition: TopicPartition
     state: LeaderIsrAndControllerEpoch
@@ -125,7 +125,7 @@ class PartitionStateZnode:
 
 @dataclass(frozen=True, slots=True)
 class ConfigZnode:
-    """``/config/<entity type>/<entity name>``: what was configured for one entity at run time."""
+    """``/config/<entity type>/<entity name>``: the dynamic configuration of one entity."""
 
     entity_type: str
     entity_name: str
