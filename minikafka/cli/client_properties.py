@@ -1,4 +1,4 @@
-"""Kafka's client keys on the command line, brought into our configurations."""
+"""Kafka's client keys on the command line, translated to the clients' configurations."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _RENAMED = {"compression.type": "compression"}
 
 
 def with_properties(given: Mapping[str, str], *configs: Any) -> list[Any]:
-    """The configurations with each key where it belongs: ``linger.ms=5`` sets ``linger_ms``.
-    Raises ConfigError for a key that none has, or a value that it cannot take."""
+    """Return the configurations with each key set in the one that has it: ``linger.ms=5`` sets
+    ``linger_ms``. Raises ConfigError for an unknown key or an invalid value."""
     wanted: list[dict[str, Any]] = [{} for _ in configs]
     for key, text in given.items():
         name = _RENAMED.get(key, key.replace(".", "_"))

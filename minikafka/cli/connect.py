@@ -1,4 +1,4 @@
-"""What every verb that talks to brokers shares: its options, and a client's surroundings."""
+"""The options of verbs that connect to brokers, and the world and log settings of their clients."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def add_bootstrap_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def client_config(args: argparse.Namespace, **more: Any) -> ClientConfig:
-    """Raises ConfigError for addresses that are none."""
+    """Parse --bootstrap-server. Raises ConfigError for an invalid address."""
     try:
         parse_bootstrap_servers(args.bootstrap_server)
     except ValueError as error:
@@ -35,8 +35,8 @@ def client_config(args: argparse.Namespace, **more: Any) -> ClientConfig:
 
 
 def run_client(work: Callable[[World], Coroutine[Any, Any, T]]) -> T:
-    """Run ``work`` in the real world, with nothing but errors logged. Clients try for long to reach
-    a broker: that the first attempt failed is told at once."""
+    """Run ``work`` in the real world and log errors only. A client retries for a long time to
+    connect, so a failure of the first attempt is reported on standard error at once."""
     from minikafka.world.real.world import real_world, run
 
     events.configure("ERROR")
@@ -49,15 +49,15 @@ def run_client(work: Callable[[World], Coroutine[Any, Any, T]]) -> T:
 
 
 def check_answered(client: Client) -> None:
-    """Raises ConnectionError if no broker ever told who the brokers are: nothing having come then
-    means nothing."""
+    """Raise ConnectionError if the client never got metadata: an empty result would then not mean
+    that there is nothing."""
     if not client.session.metadata.view.nodes:
         servers = client.session.config.bootstrap_servers
         raise ConnectionError(f"no broker answered at {servers}")
 
 
 def at_least(least: int) -> Callable[[str], int]:
-    """The type of a number's option."""
+    """Return the argparse type of an option with a number."""
 
     def number(text: str) -> int:
         value = int(text)
@@ -69,7 +69,7 @@ def at_least(least: int) -> Callable[[str], int]:
 
 
 def pairs(values: Iterable[str], option: str) -> dict[str, str]:
-    """``KEY=VALUE`` options as a dict. Raises ConfigError."""
+    """Parse ``KEY=VALUE`` options into a dict. Raises ConfigError."""
     found = {}
     for value in values:
         key, separator, rest = value.partition("=")

@@ -1,4 +1,4 @@
-"""Tells a person that brokers cannot be reached, as soon as that is known."""
+"""Reports on standard error that brokers cannot be reached, as soon as the first attempt fails."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import sys
 
 from minikafka.kernel.ports import Listener, Network, ProtocolFactory
 
-PATIENCE_S = 5  # an attempt that is given up after so long met silence
+PATIENCE_S = 5  # an attempt that fails after this long had no response at all
 
 
 class FirstContact:
-    """The Network below it. The first connection that fails is told on standard error, unless one
-    has been made before: then the client knows others to ask."""
+    """A Network that wraps another one and reports the first failed connection on standard error.
+    After a successful connection it reports nothing: the client then knows other brokers."""
 
     def __init__(self, network: Network) -> None:
         self._network = network

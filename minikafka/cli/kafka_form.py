@@ -1,4 +1,4 @@
-"""Commands spelled as Kafka's tools spell them, turned into the words of our verbs."""
+"""Translation of the options of Kafka's tools into those of our verbs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ KAFKA_FORMS = {
     "--delete instead of create, list, describe, alter and delete. In that form --topic is a "
     "pattern (what --matching is here), except with --create."
 }
-# What became of --zookeeper in the Kafka tool that each verb stands for.
+# The option that replaced --zookeeper in the Kafka tool that a verb corresponds to.
 ZOOKEEPER_OPTION = {
     "topics": "kafka-topics removed --zookeeper in Kafka 3.0",
     "reassign": "kafka-reassign-partitions removed --zookeeper in Kafka 3.0",
@@ -25,11 +25,11 @@ ZOOKEEPER_OPTION = {
 
 
 class WrongUsage(Exception):
-    """Words that no tool of Kafka takes either, with what to write instead."""
+    """Options that Kafka's tools do not accept either; the message says what to use instead."""
 
 
 def translate(verb: str, words: Sequence[str]) -> list[str]:
-    """Return the words that ``verb`` takes. Raises WrongUsage."""
+    """Return the arguments translated for ``verb``. Raises WrongUsage."""
     if verb in ZOOKEEPER_OPTION and any(word.split("=")[0] == "--zookeeper" for word in words):
         raise WrongUsage(
             f"{ZOOKEEPER_OPTION[verb]}: name brokers instead, "
@@ -39,7 +39,8 @@ def translate(verb: str, words: Sequence[str]) -> list[str]:
 
 
 def _topic_words(words: Sequence[str]) -> list[str]:
-    """``--describe --topic T`` as ``describe --matching T``: kafka-topics takes a pattern."""
+    """Translate ``--describe --topic T`` to ``describe --matching T``: in kafka-topics the name is
+    a pattern."""
     if not words or not words[0].startswith("-"):
         return list(words)
     options = {f"--{action}": action for action in TOPIC_ACTIONS}

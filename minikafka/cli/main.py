@@ -1,4 +1,5 @@
-"""The `minikafka` command: finds the verb, runs it, turns errors into a line and an exit status."""
+"""The `minikafka` command: finds and runs the verb; an error becomes one line and an exit
+status."""
 
 from __future__ import annotations
 
@@ -68,7 +69,7 @@ OK, FAILED, USAGE = 0, 1, 2
 
 
 class Verb(Protocol):
-    """What a verb's module offers. ``run`` returns the exit status."""
+    """The functions of a verb's module. ``run`` returns the exit status."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
 
@@ -82,10 +83,10 @@ def overview() -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Exit status: 0 done, 1 failed, 2 wrong usage."""
+    """Run the command; return the exit status: 0 success, 1 failure, 2 wrong usage."""
     words = list(sys.argv[1:] if argv is None else argv)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # Names and headers may hold anything: what cannot be shown is escaped, and ends nothing.
+        # Names and headers may contain any text. Characters that cannot be printed are escaped.
         sys.stdout.reconfigure(errors="backslashreplace")
     if not words:
         print(overview(), file=sys.stderr)
@@ -121,7 +122,7 @@ def run_verb(verb: Verb, args: argparse.Namespace) -> int:
         sys.stdout.flush()
         return status
     except BrokenPipeError:
-        # Whoever read has enough, as `| head -1` does. What is left has nowhere to go.
+        # The reader of the pipe has ended, as `| head -1` does: drop the rest of the output.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except (ConfigError, KafkaError, CoordinationError, OSError, TimeoutError) as error:
@@ -135,7 +136,7 @@ def run_verb(verb: Verb, args: argparse.Namespace) -> int:
 
 
 def describe(error: BaseException) -> str:
-    """An error as one line for a person."""
+    """Format an error as one line for the user."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
     return str(error) or type(error).__name__

@@ -1,4 +1,4 @@
-"""How verbs show rows: a table on a terminal, tab-separated text in a pipe, JSON on request."""
+"""Output of rows: a table on a terminal, tab-separated text in a pipe, JSON on request."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def show(columns: Sequence[str], rows: Sequence[Sequence[Any]], as_json: bool) -
 
 
 def show_tables(tables: Iterable[Table]) -> None:
-    """One below the other; in a pipe an empty line parts them."""
+    """Print several tables; in a pipe an empty line separates them."""
     for number, (columns, rows) in enumerate(tables):
         if number and not sys.stdout.isatty():
             print()

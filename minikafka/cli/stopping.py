@@ -1,4 +1,4 @@
-"""How a process in the foreground is asked to stop: by signals, by the end of standard input."""
+"""Stopping of a process in the foreground: by signals, or by the end of standard input."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ LAST_WORD = 3
 
 
 def call_when_asked_to_stop(stop: Callable[[str], None], with_stdin: bool) -> None:
-    """``stop(why)`` is called at the first SIGTERM or SIGINT, and again at the second, which means
-    that there is no time; the third one ends the process at once. ``with_stdin``: also when
-    standard input ends, a pipe whose other end a supervisor holds as long as it lives: one that is
-    killed can send no signal any more."""
+    """Call ``stop(why)`` at the first SIGTERM or SIGINT, and again at the second one, which means
+    that the user does not want to wait. The third one ends the process at once.
+
+    With ``with_stdin``, the end of standard input also counts as a signal: it is a pipe from a
+    supervisor. If the supervisor is killed it cannot send a signal, but the pipe is closed.
+    """
     loop = asyncio.get_running_loop()
     asked = 0
 
@@ -39,7 +41,7 @@ def call_when_asked_to_stop(stop: Callable[[str], None], with_stdin: bool) -> No
 
 
 def call_once_when_asked_to_stop(stop: Callable[[], None]) -> None:
-    """At the first SIGINT or SIGTERM; the second one ends the process at once."""
+    """Call the function at the first SIGINT or SIGTERM; the second one ends the process at once."""
     loop = asyncio.get_running_loop()
 
     def on_signal() -> None:

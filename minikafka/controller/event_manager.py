@@ -3,7 +3,7 @@
 The controller needs no lock because of three rules.
 
 - Watches, timers, responses and requests of other parts of the broker only put an event on this
-  queue. They carry no state of ZooKeeper: whoever handles the event reads the current state.
+  queue. They carry no state of ZooKeeper: the event's handler reads the current state.
 - One task (``KafkaController``'s) takes events from the queue and handles each completely, with all
   its reads, writes and requests, before it takes the next. Only this task changes the controller
   context.

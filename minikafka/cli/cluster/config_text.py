@@ -1,4 +1,4 @@
-"""Settings as text: Kafka's describe shape, and what users write to set some."""
+"""Configurations as text: the output of describe, as in Kafka, and the arguments that set keys."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _KEY = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def parse_added(text: str) -> dict[str, str]:
-    """``a=1,b=[x,y],c=``. Raises ConfigError."""
+    """Parse ``a=1,b=[x,y],c=``. Raises ConfigError."""
     added: dict[str, str] = {}
     for part in _OUTSIDE_BRACKETS.split(text):
         key, separator, value = part.partition("=")
@@ -32,7 +32,7 @@ def parse_added(text: str) -> dict[str, str]:
 
 
 def entry_line(row: ConfigValue) -> str:
-    """As kafka-configs prints it."""
+    """Format entries as kafka-configs does."""
     synonyms = ", ".join(
         f"{source.name}:{name}={_text(value)}" for name, value, source in row.synonyms
     )
@@ -45,7 +45,7 @@ def _text(value: str | None) -> str:
 
 
 def facts(kind: str, name: str, rows: Iterable[ConfigValue]) -> dict[str, Any]:
-    """As JSON."""
+    """Return entries as JSON values."""
     return {
         "type": kind,
         "name": name,

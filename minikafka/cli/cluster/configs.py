@@ -22,7 +22,7 @@ TYPES: Mapping[str, ResourceType] = {
     "brokers": ResourceType.BROKER,
     "broker-loggers": ResourceType.BROKER_LOGGER,
 }
-# Kafka has these too; here nothing is configured by them.
+# Entity types that Kafka has and that have no configuration here.
 OTHER_TYPES = ("users", "clients", "ips", "client-metrics")
 
 
@@ -88,7 +88,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def entity(args: argparse.Namespace) -> tuple[ResourceType, str | None]:
-    """What is meant; without a name all of that type. Raises ConfigError."""
+    """Return the entities that the options name; without a name all of the type. Raises
+    ConfigError."""
     short = (
         (args.topic is not None, "topics", args.topic),
         (args.broker is not None, "brokers", args.broker),
@@ -103,7 +104,9 @@ def entity(args: argparse.Namespace) -> tuple[ResourceType, str | None]:
     if args.entity_type is None:
         raise ConfigError("say what is meant: --entity-type, --topic, --broker, --broker-defaults")
     if args.entity_type in OTHER_TYPES:
-        raise ConfigError(f"{args.entity_type}: here nothing is configured by these")
+        raise ConfigError(
+            f"{args.entity_type} cannot be configured here: use topics, brokers, broker-loggers, clients, users or ips"
+        )
     kind = TYPES[args.entity_type]
     if args.entity_default and kind is ResourceType.TOPIC:
         raise ConfigError("what counts for all topics is set at the brokers: log.* and others")
@@ -170,7 +173,7 @@ async def describe(
 
 
 def own_source(kind: ResourceType, name: str) -> ConfigSource:
-    """Where a value comes from that was set for just this."""
+    """Return the source of a value that was set for this entity itself."""
     if kind is ResourceType.TOPIC:
         return ConfigSource.DYNAMIC_TOPIC_CONFIG
     if name == CLUSTER_DEFAULT:

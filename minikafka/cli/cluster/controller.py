@@ -1,4 +1,4 @@
-"""The verb `controller`: who the controller is, what it did lately and what it knows."""
+"""The verb `controller`: the controller's id, its recent events, and a dump of its context."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def find_controller(args: argparse.Namespace) -> int:
-    """As the brokers say. Raises ConfigError when there is none."""
+    """Return the controller's id from the brokers' metadata. Raises ConfigError if there is
+    none."""
     config = client_config(args, request_timeout_ms=ASK_ANOTHER_AFTER_MS)
 
     async def work(world: World) -> int:
@@ -66,7 +67,7 @@ def find_controller(args: argparse.Namespace) -> int:
 
 
 def tables(shown: Any) -> list[Table]:
-    """What is, what waits for the brokers, what it took, what changed."""
+    """Return the status as tables: state, request queues, times of events, last transitions."""
     columns = ("broker", "active", "controller", "epoch", "state", "queue")
     events = ("event", "count", "mean_ms", "longest_ms", "total_ms", "mean_queue_ms")
     brokers = ("broker", "queue", "troubled")

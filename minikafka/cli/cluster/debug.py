@@ -1,4 +1,4 @@
-"""The verb `debug`: what a broker shows of itself on its debug listener."""
+"""The verb `debug`: shows a broker's internal state from its debug listener."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from minikafka.kernel.ports import World
 
 DEFAULT_LIMIT = 100
 ANSWER_TIMEOUT_S = 10
-ASK_ANOTHER_AFTER_MS = 5_000  # clusters that are looked into may have brokers that hang
+ASK_ANOTHER_AFTER_MS = 5_000  # a cluster that is being debugged may have brokers that hang
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 
 
@@ -49,7 +49,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def find_listener(args: argparse.Namespace) -> Endpoint:
-    """The broker tells itself. Raises KafkaError, and ConfigError where it has none."""
+    """Return the address of a broker's debug listener from its configuration. Raises KafkaError,
+    and ConfigError if it has none."""
     config = client_config(args, request_timeout_ms=ASK_ANOTHER_AFTER_MS)
 
     async def work(world: World) -> Mapping[str, str | None]:
@@ -63,8 +64,8 @@ def find_listener(args: argparse.Namespace) -> Endpoint:
 
 
 def fetch(endpoint: Endpoint, broker_id: int, path: str) -> Any:
-    """What the listener answers. Raises ConfigError for what is no answer of that broker: the
-    address is one of this machine, and the broker may run on another."""
+    """Return the JSON of the debug listener. Raises ConfigError if the response is not that
+    broker's: the address is a loopback one, and the broker may run on another machine."""
     host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
     url = f"http://{host}:{endpoint.port}{path}"
     no_proxy = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -84,7 +85,7 @@ def fetch(endpoint: Endpoint, broker_id: int, path: str) -> Any:
 
 
 def complaint(error: urllib.error.HTTPError) -> str:
-    """The reason in the body, if our server said it."""
+    """Return the reason in the body of an error, if it is one of the debug listener's."""
     try:
         return str(json.loads(error.read(MAX_ANSWER_BYTES))["error"])
     except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
@@ -160,7 +161,7 @@ def group_tables(shown: Any) -> list[Table]:
 
 
 def eviction_text(last: Any) -> str | None:
-    """Who was put out of a group, why and when."""
+    """Format the members that were removed from a group, with reason and time."""
     if last is None:
         return None
     at = datetime.fromtimestamp(last["at_ms"] / 1000, UTC).isoformat(timespec="seconds")

@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def parse_offsets(text: str | bytes) -> dict[TopicPartition, int]:
-    """The file of kafka-delete-records. Raises ConfigError."""
+    """Parse the JSON file of kafka-delete-records. Raises ConfigError."""
     try:
         data: Any = json.loads(text)
     except ValueError as error:
@@ -75,12 +75,13 @@ def parse_offsets(text: str | bytes) -> dict[TopicPartition, int]:
 
 
 def is_integer(value: Any, bits: int) -> bool:
-    """One that the wire has room for. JSON's ``true`` is none, though Python thinks so."""
+    """Whether a JSON value is an integer of that many bits. ``true`` is none, though it is an int
+    in Python."""
     return type(value) is int and -(1 << bits - 1) <= value < 1 << bits - 1
 
 
 def line(topic_partition: TopicPartition, outcome: int | KafkaError) -> str:
-    """As kafka-delete-records prints it."""
+    """Format the result as kafka-delete-records does."""
     if isinstance(outcome, KafkaError):
         return f"partition: {topic_partition}\terror: {outcome}"
     return f"partition: {topic_partition}\tlow_watermark: {outcome}"

@@ -1,4 +1,4 @@
-"""The verb `dump-log`: what is in the files of a log, as Kafka's DumpLogSegments prints it."""
+"""The verb `dump-log`: prints the contents of a log's files as Kafka's DumpLogSegments does."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def options_of(args: argparse.Namespace) -> DumpOptions:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Exit status 1 when a file cannot be read, or something is wrong with one."""
+    """Dump the files; return exit status 1 if one cannot be read or is corrupt."""
     from minikafka.world.real.files import RealFiles
 
     dump = LogDump(RealFiles(), options_of(args))

@@ -1,4 +1,4 @@
-"""The verb `elect-leaders`: has leaders elected, as kafka-leader-election does."""
+"""The verb `elect-leaders`: requests leader elections, as kafka-leader-election does."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def chosen(args: argparse.Namespace) -> list[TopicPartition] | None:
-    """None for all. Raises ConfigError."""
+    """Return the partitions that the options name; None means all. Raises ConfigError."""
     if (args.topic is None) != (args.partition is None):
         raise ConfigError("--topic and --partition go together")
     if args.topic is not None:
@@ -60,7 +60,7 @@ def chosen(args: argparse.Namespace) -> list[TopicPartition] | None:
 
 
 def report(election_type: ElectionType, outcomes: PlacementOutcomes) -> int:
-    """Kafka's lines; the exit status."""
+    """Print the results in Kafka's lines; return the exit status."""
     elected: list[TopicPartition] = []
     needless: list[TopicPartition] = []
     failed = 0

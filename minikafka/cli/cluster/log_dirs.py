@@ -1,4 +1,4 @@
-"""The verb `log-dirs`: what lies in the log directories of brokers, as JSON like kafka-log-dirs."""
+"""The verb `log-dirs`: lists the replicas in brokers' log directories, as kafka-log-dirs does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Throttles of reassignments: which replicas and brokers they concern; set, and cleared again."""
+"""Throttles of reassignments: which replicas and brokers they apply to, and how they are set."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REMINDER: Final = (
 
 
 class Move(NamedTuple):
-    """From which brokers a partition is copied, and to which."""
+    """The brokers from which a partition is copied, and those to which it is copied."""
 
     sources: frozenset[int]
     destinations: frozenset[int]

@@ -1,4 +1,4 @@
-"""Replicas that a reassignment wants in certain log directories: begun, followed, given up."""
+"""Moves of replicas to the log directories that a reassignment file names."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Replica(NamedTuple):
 
 
 class Place(NamedTuple):
-    """The directories that a replica lies in, and is moved to."""
+    """The log directory of a replica, and the one to which it is being moved."""
 
     current: str | None = None
     future: str | None = None
@@ -32,8 +32,8 @@ class Place(NamedTuple):
 async def begin_moves(
     admin: Admin, clock: Clock, wanted: Mapping[Replica, str], timeout_ms: int
 ) -> None:
-    """Until each has begun: a broker cannot move what has not come to it yet. Raises KafkaError,
-    and ConfigError when that takes too long."""
+    """Start the moves and retry until each has started: a broker cannot move a replica that it does
+    not have yet. Raises KafkaError, and ConfigError after a time-out."""
     waiting = dict(wanted)
     deadline_ms = clock.monotonic_ms() + timeout_ms
     while True:
@@ -66,7 +66,7 @@ async def _begun(admin: Admin, wanted: Mapping[Replica, str]) -> list[Replica]:
 
 
 async def places(admin: Admin, replicas: Iterable[Replica]) -> dict[Replica, Place]:
-    """Where each is now. Raises KafkaError."""
+    """Return the present log directories of the replicas. Raises KafkaError."""
     found = dict.fromkeys(replicas, Place())
     described = await admin.describe_log_dirs({replica.broker for replica in found})
     for broker, directories in described.items():

@@ -36,7 +36,7 @@ MAX_REPLICATION_FACTOR = 32767
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a report of partitions goes by, beside the partition itself."""
+    """What the filters of ``describe`` need besides the partition."""
 
     topic: str
     moving: Moving
@@ -95,7 +95,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     describe.add_argument(
         "--topics-with-overrides",
         action="store_true",
-        help="only topics with settings of their own",
+        help="only topics that override broker settings",
     )
     describe.add_argument("--exclude-internal", action="store_true")
     describe.add_argument("--if-exists", action="store_true", help="fine if it is not there")
@@ -282,7 +282,8 @@ def _given(args: argparse.Namespace, option: str) -> bool:
 
 
 async def _moving(admin: Admin, topics: Sequence[TopicView]) -> Moving:
-    """Return what is being reassigned. Brokers before 2.4 cannot tell, then nothing is shown."""
+    """Return the reassignments in progress; empty for brokers before 2.4, which cannot list
+    them."""
     partitions = [
         TopicPartition(topic.name, number) for topic in topics for number in topic.partitions
     ]
@@ -301,7 +302,7 @@ async def _min_isr(admin: Admin, topic: str) -> int:
 
 
 async def alter(admin: Admin, args: argparse.Namespace) -> int:
-    """More partitions; settings are the verb configs' business. Raises KafkaError, ConfigError."""
+    """Add partitions; the verb ``configs`` changes settings. Raises KafkaError, ConfigError."""
     for name in await _chosen(admin, args):
         await _grow(admin, name, args)
     return 0

@@ -123,7 +123,7 @@ async def at_time(admin: Admin, partitions: Sequence[TopicPartition], timestamp:
 
 
 async def within_logs(admin: Admin, wanted: Offsets) -> Offsets:
-    """What lies outside of a log becomes its start or its end, and is told."""
+    """Move offsets outside of a log to its start or end, and report each on standard error."""
     starts = await looked_up(admin, wanted, EARLIEST_TIMESTAMP)
     ends = await looked_up(admin, wanted)
     offsets: Offsets = {}

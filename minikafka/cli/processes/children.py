@@ -23,7 +23,7 @@ class Child:
     process: asyncio.subprocess.Process | None = field(default=None, init=False)
 
     async def start(self) -> None:
-        """Start it in a session of its own, so that a Ctrl-C reaches only the supervisor."""
+        """Start a child in a new session, so that a Ctrl-C reaches only the supervisor."""
         with self.log_path.open("ab") as log:
             self.process = await asyncio.create_subprocess_exec(
                 sys.executable,

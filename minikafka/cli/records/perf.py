@@ -232,4 +232,4 @@ async def until_read(consumer: Consumer, payload: bytes, timeout_ms: int) -> Non
     if not records:
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the record did not come")
     if len(records) > 1 or records[0].value != payload:
-        raise ConfigError("others write to this topic: take one of its own")
+        raise ConfigError("another producer writes to this topic; use a topic for this test only")

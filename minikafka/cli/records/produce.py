@@ -81,10 +81,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def end_input(lines: InputLines, producer: Producer) -> None:
-    """What was read is still sent; who hopes for a broker in vain shall know what to do."""
+    """At the first Ctrl-C send what was read before ending; say how to end without a broker."""
     lines.stop()
     if not producer.session.metadata.view.nodes:
-        print("minikafka: no broker answers; once more ends it at once", file=sys.stderr)
+        print("minikafka: no broker responds; press Ctrl-C again to end at once", file=sys.stderr)
 
 
 async def send_lines(

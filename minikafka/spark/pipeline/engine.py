@@ -38,7 +38,7 @@ ENGINE_SETTINGS: Final = ConfigDef.of(
             ConfigType.STRING,
             "",
             "The Spark Connect server for check and triggered runs, sc://HOST:15002. "
-            "If it is not set, each of them starts a server of its own.",
+            "If it is not set, each of them starts a new server.",
         ),
         Setting(
             "trigger.interval.ms",

@@ -21,7 +21,7 @@ class FlowsListener(StreamingQueryListener):
     """Shows a line for each batch of each flow, and commits the offsets that the batch has read.
 
     It commits them to the cluster that the flow reads, in the group ``spark-<pipeline>-<flow>``.
-    Spark calls this listener in a thread of its own, shortly after each event."""
+    Spark calls this listener in a separate thread, shortly after each event."""
 
     def __init__(self, pipeline: str, show: ShowLine) -> None:
         self._pipeline = pipeline

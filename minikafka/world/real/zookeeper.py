@@ -1,6 +1,6 @@
 """The Coordination port over kazoo. Kazoo's threads call into this module only.
 
-Kazoo calls back on two threads of its own. ``_on_kazoo_state`` and the callbacks of requests and
+Kazoo has two threads and calls back on both. ``_on_kazoo_state`` and the callbacks of requests and
 watches do one thing there: they pass the result to the event loop by ``_post``. Everything else
 runs on the loop. Two of kazoo's habits are corrected: it reopens an expired session silently
 (``_OneSessionHandler``), and it forgets watches when the connection is lost (``_fire``).

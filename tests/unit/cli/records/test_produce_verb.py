@@ -86,7 +86,7 @@ def test_without_a_broker_it_says_so_and_ends_when_asked_twice() -> None:
             refused = f"minikafka: {server}: Connection refused; trying on\n"
             assert process.stderr.readline() == refused.encode()
             process.send_signal(signal.SIGINT)
-            hint = b"minikafka: no broker answers; once more ends it at once\n"
+            hint = b"minikafka: no broker responds; press Ctrl-C again to end at once\n"
             assert process.stderr.readline() == hint
             process.send_signal(signal.SIGINT)
             assert process.stderr.read() == b""
