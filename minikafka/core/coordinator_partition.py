@@ -1,4 +1,4 @@
-"""The partition of an internal topic to which a group or a transactional id belongs."""
+"""The partition of an internal topic that holds a group or a transactional id."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from struct import iter_unpack
 
 
 def partition_for(key: str, partition_count: int) -> int:
-    """Return the partition as Kafka does: the absolute value of Java's ``String.hashCode``, modulo
-    the number of partitions (the smallest integer counts as 0)."""
+    """Kafka's choice: the absolute value of Java's hash of the string, modulo the partitions. The
+    smallest hash has no absolute value in Java and counts as 0."""
     value = java_string_hash(key)
     return (0 if value == -(1 << 31) else abs(value)) % partition_count
 
 
 def java_string_hash(text: str) -> int:
-    """Return Java's ``String.hashCode``: over UTF-16 code units, as a signed 32-bit integer."""
+    """``String.hashCode`` of Java: over the UTF-16 code units, as a signed 32-bit number."""
     value = 0
     if text.isascii():
         for unit in text.encode("ascii"):

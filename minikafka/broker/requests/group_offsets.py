@@ -58,7 +58,7 @@ from minikafka.protocol.messages.txn_offset_commit import (
 )
 from minikafka.protocol.records.batch import NO_SEQUENCE
 from minikafka.zookeeper.errors import MalformedZnode
-from minikafka.zookeeper.store_offsets import OffsetStore
+from minikafka.zookeeper.store import ZkStore
 
 DEFAULT_RETENTION = -1
 
@@ -400,7 +400,7 @@ class ZookeeperOffsets:
     """Commits and fetches offsets in ZooKeeper. ``store`` returns the store of the current session.
     An error of ZooKeeper is UNKNOWN_SERVER_ERROR for the partition."""
 
-    def __init__(self, store: Callable[[], OffsetStore]) -> None:
+    def __init__(self, store: Callable[[], ZkStore]) -> None:
         self._store = store
         self._tasks: asyncio.TaskGroup | None = None
 

@@ -52,7 +52,7 @@ class Upsertion(NamedTuple):
     salted_password: bytes
 
 
-class Refusal(NamedTuple):
+class ScramRefusal(NamedTuple):
     """Why the credentials of a user cannot be altered or described."""
 
     code: ErrorCode
@@ -89,9 +89,11 @@ def iterations_of(text: str) -> int:
     return int(fields["iterations"])
 
 
-def refusals(deletions: Sequence[Deletion], upsertions: Sequence[Upsertion]) -> dict[str, Refusal]:
+def refusals(
+    deletions: Sequence[Deletion], upsertions: Sequence[Upsertion]
+) -> dict[str, ScramRefusal]:
     """Check a request without the stored credentials; return one refusal for each invalid user."""
-    refused: dict[str, Refusal] = {}
+    refused: dict[str, ScramRefusal] = {}
     for deletion in deletions:
         problem = _problem(deletion.user, deletion.mechanism)
         if problem is not None:
@@ -143,7 +145,7 @@ def _bad_salt(salt: bytes) -> ScramRefusal | None:
 
 def altered(
     config: Mapping[str, str], deletions: Iterable[Deletion], upsertions: Iterable[Upsertion]
-) -> dict[str, str] | Refusal:
+) -> dict[str, str] | ScramRefusal:
     """Return a user's configuration after these entries, which are all of that user and were
     checked by ``refusals``."""
     after = dict(config)
