@@ -60,9 +60,9 @@ FATAL_TO_PRODUCER: Final = frozenset(
     }
 )
 
-# The transaction before is still being completed, which takes some milliseconds. Kafka:
-# ``TransactionManager.ADD_PARTITIONS_RETRY_BACKOFF_MS``.
-CONCURRENT_TRANSACTIONS_BACKOFF_MS: Final = 20
+# While the transaction before is being completed, which takes some milliseconds. The last delay is
+# that of Kafka's ``TransactionManager.ADD_PARTITIONS_RETRY_BACKOFF_MS``.
+_COMPLETION_BACKOFF: Final = ExponentialBackoff(5, 20, jitter=0)
 
 
 class Retries:
@@ -85,7 +85,7 @@ class Retries:
         """
         delay_ms = self._backoff.delay_ms(self._failures, draw)
         if code is ErrorCode.CONCURRENT_TRANSACTIONS:
-            delay_ms = min(delay_ms, CONCURRENT_TRANSACTIONS_BACKOFF_MS)
+            delay_ms = min(delay_ms, _COMPLETION_BACKOFF.delay_ms(self._failures, draw))
         self._failures += 1
         if not code.retriable or now_ms + delay_ms >= deadline_ms:
             return None
