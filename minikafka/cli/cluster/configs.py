@@ -99,17 +99,17 @@ def entity(args: argparse.Namespace) -> tuple[ResourceType, str | None]:
     for given, long_form, name in short:
         if given:
             if args.entity_type is not None:
-                raise ConfigError("--entity-type is said by the short form already")
+                raise ConfigError("leave out --entity-type: the short form includes it")
             return TYPES[long_form], _checked(TYPES[long_form], name)
     if args.entity_type is None:
-        raise ConfigError("say what is meant: --entity-type, --topic, --broker, --broker-defaults")
+        raise ConfigError("name an entity: --entity-type, --topic, --broker or --broker-defaults")
     if args.entity_type in OTHER_TYPES:
-        raise ConfigError(
-            f"{args.entity_type} cannot be configured here: use topics, brokers, broker-loggers, clients, users or ips"
-        )
+        raise ConfigError(f"{args.entity_type} have no configuration here: use {', '.join(TYPES)}")
     kind = TYPES[args.entity_type]
     if args.entity_default and kind is ResourceType.TOPIC:
-        raise ConfigError("what counts for all topics is set at the brokers: log.* and others")
+        raise ConfigError(
+            "the defaults of all topics are settings of the brokers: log.* and others"
+        )
     if args.entity_default and kind is ResourceType.BROKER_LOGGER:
         raise ConfigError("log levels are set at each broker: name it by --entity-name")
     return kind, CLUSTER_DEFAULT if args.entity_default else _checked(kind, args.entity_name)
