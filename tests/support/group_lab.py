@@ -240,7 +240,7 @@ class GroupLab:
         group_id: str = GROUP,
     ) -> list[JoinGroupResponse]:
         """The response is added to the returned list."""
-        answers: list[JoinGroupResponse] = []
+        responses: list[JoinGroupResponse] = []
         facts = JoinFacts(
             member_id,
             instance,
@@ -254,8 +254,8 @@ class GroupLab:
             must_know_id,
             can_skip,
         )
-        self.coordinator.join(group_id, facts, answers.append)
-        return answers
+        self.coordinator.join(group_id, facts, responses.append)
+        return responses
 
     def sync(
         self,
@@ -267,12 +267,12 @@ class GroupLab:
         protocol_type: str | None = None,
         protocol_name: str | None = None,
     ) -> list[SyncGroupResponse]:
-        answers: list[SyncGroupResponse] = []
+        responses: list[SyncGroupResponse] = []
         facts = SyncFacts(
             member_id, instance, generation, protocol_type, protocol_name, assignments or {}
         )
-        self.coordinator.sync(GROUP, facts, answers.append)
-        return answers
+        self.coordinator.sync(GROUP, facts, responses.append)
+        return responses
 
     def beat(self, member_id: str, generation: int, instance: str | None = None) -> ErrorCode:
         return self.coordinator.heartbeat(GROUP, member_id, instance, generation)
@@ -290,7 +290,7 @@ class GroupLab:
         transaction: InTransaction | None = None,
     ) -> dict[TopicPartition, ErrorCode]:
         """The response is added to the returned dict."""
-        answer: dict[TopicPartition, ErrorCode] = {}
+        response: dict[TopicPartition, ErrorCode] = {}
         now_ms = self.clock.wall_ms()
         facts = CommitFacts(
             member_id,
@@ -302,8 +302,8 @@ class GroupLab:
             },
             transaction,
         )
-        self.coordinator.commit(group_id, facts, answer.update)
-        return answer
+        self.coordinator.commit(group_id, facts, response.update)
+        return response
 
     def committed(self, group_id: str = GROUP) -> dict[tuple[str, int], int]:
         found = self.coordinator.fetch_all(group_id, require_stable=False)
@@ -314,10 +314,10 @@ class GroupLab:
     def stable(self, *names: str, **options: Any) -> tuple[int, list[str]]:
         """Make a stable group of these members, each assigned its name. Return generation and
         ids."""
-        answers = [self.join(new_id=name, **options) for name in names]
+        responses = [self.join(new_id=name, **options) for name in names]
         self.clock.advance(6_000)  # the initial delay, and its extension for new members
-        joined = [answer[0] for answer in answers]
-        assert all(answer.error_code == ErrorCode.NONE for answer in joined), joined
+        joined = [response[0] for response in responses]
+        assert all(response.error_code == ErrorCode.NONE for response in joined), joined
         generation = joined[0].generation_id
         leader = joined[0].leader
         assignments = {name: name.encode() for name in names}
@@ -325,5 +325,5 @@ class GroupLab:
             self.sync(name, generation, assignments if name == leader else None)
             for name in sorted(names, key=lambda name: name == leader)
         ]
-        assert [bytes(answer[0].assignment) for answer in synced]
+        assert [bytes(response[0].assignment) for response in synced]
         return generation, list(names)

@@ -136,7 +136,7 @@ class TransactionLab:
         timeout_ms: int = TIMEOUT_MS,
     ) -> list[Initialized]:
         """The response is added to the returned list."""
-        answers: list[Initialized] = []
+        responses: list[Initialized] = []
         shard = self.coordinator.runtime.require(transactional_id).shard
         fresh = None
         if shard.needs_producer_id(transactional_id, expected):
@@ -144,16 +144,21 @@ class TransactionLab:
         runtime = self.coordinator.runtime.require(transactional_id)
         runtime.run(
             shard.init_producer_id(
-                transactional_id, timeout_ms, expected, fresh, answers.append, self.clock.wall_ms()
+                transactional_id,
+                timeout_ms,
+                expected,
+                fresh,
+                responses.append,
+                self.clock.wall_ms(),
             )
         )
-        return answers
+        return responses
 
     def begun(self, transactional_id: str = ID, timeout_ms: int = TIMEOUT_MS) -> ProducerIdAndEpoch:
         """A producer that has its epoch."""
-        (answer,) = self.init(None, transactional_id, timeout_ms)
-        assert answer.error is ErrorCode.NONE, answer
-        return ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)
+        (response,) = self.init(None, transactional_id, timeout_ms)
+        assert response.error is ErrorCode.NONE, response
+        return ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
 
     def open(self, *partitions: TopicPartition) -> ProducerIdAndEpoch:
         """A producer with an open transaction."""
@@ -167,16 +172,16 @@ class TransactionLab:
         *partitions: TopicPartition,
         transactional_id: str = ID,
     ) -> list[ErrorCode]:
-        answers: list[ErrorCode] = []
-        self.coordinator.add_partitions(transactional_id, producer, partitions, answers.append)
-        return answers
+        responses: list[ErrorCode] = []
+        self.coordinator.add_partitions(transactional_id, producer, partitions, responses.append)
+        return responses
 
     def end(
         self, producer: ProducerIdAndEpoch, committed: bool = True, transactional_id: str = ID
     ) -> list[ErrorCode]:
-        answers: list[ErrorCode] = []
-        self.coordinator.end(transactional_id, producer, committed, answers.append)
-        return answers
+        responses: list[ErrorCode] = []
+        self.coordinator.end(transactional_id, producer, committed, responses.append)
+        return responses
 
     # -- markers
 

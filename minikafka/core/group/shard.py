@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import assert_never
 
 from minikafka.core.coordinator_shard import CoordinatorResult, CoordinatorShard, RespondError
 from minikafka.core.group import records
@@ -370,15 +369,14 @@ class GroupShard(CoordinatorShard[GroupRecord, GroupAppendPurpose, GroupTimer]):
                 result.reply(purpose.respond, offset_write_error(error))
         elif isinstance(purpose, GroupDeletion):
             self._group_deletion_settled(purpose, error, now_ms, result)
-        elif isinstance(purpose, EmptyGeneration):
+        else:
+            assert isinstance(purpose, EmptyGeneration)
             if error is not ErrorCode.NONE:
                 # After a failover the last stored generation comes back; its members time out.
                 group_id = purpose.group.group_id
                 result.event(
                     "empty_group_not_stored", level="warning", group=group_id, error=error.name
                 )
-        else:
-            assert_never(purpose)
         return result
 
     def _group_deletion_settled(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import assert_never
 
 from minikafka.core.coordinator_shard import (
     CoordinatorAppend,
@@ -323,8 +322,8 @@ class TransactionShard(CoordinatorShard[TransactionStored, TransactionAppendPurp
                 for transaction in purpose.transactions:
                     expired = transaction.transactional_id
                     result.event("transactional_id_expired", transactional_id=expired)
-        elif not isinstance(purpose, TransactionCompletion):
-            assert_never(purpose)
+        else:
+            assert isinstance(purpose, TransactionCompletion)
         return result
 
     def _drop_pending(self, transactions: Iterable[Transaction]) -> None:

@@ -278,14 +278,14 @@ def _seen(shard: GroupShard) -> list[Any]:
     """The state now, and after committing the open transactions. Which offsets are unstable until
     then depends on tombstones that compaction removes, so it is not compared."""
     shard.loaded(0)
-    found = [_told(shard)]
+    found = [_state(shard)]
     for producer_id in PRODUCERS:
         shard.replay_end_transaction_marker(producer_id, 1_000_000, committed=True)
-        found.append(_told(shard))
+        found.append(_state(shard))
     return found
 
 
-def _told(shard: GroupShard) -> dict[str, Any]:
+def _state(shard: GroupShard) -> dict[str, Any]:
     where = [TopicPartition("t", partition) for partition in PARTITIONS]
     return {
         group_id: (
@@ -367,10 +367,10 @@ def test_a_loaded_group_knows_what_it_subscribes_to() -> None:
     lab.commit({("t", 0): 1, ("u", 0): 1})
     lab.stable("a", metadata=b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff")
     reload(lab)
-    told: dict[TopicPartition, ErrorCode] = {}
+    errors: dict[TopicPartition, ErrorCode] = {}
     t, u = TopicPartition("t", 0), TopicPartition("u", 0)
-    lab.coordinator.delete_offsets("g", [t, u], told.update)
-    assert told == {t: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, u: ErrorCode.NONE}
+    lab.coordinator.delete_offsets("g", [t, u], errors.update)
+    assert errors == {t: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, u: ErrorCode.NONE}
 
 
 def test_offsets_of_a_group_survive_the_tombstone_of_the_group() -> None:
@@ -405,4 +405,4 @@ def test_a_parked_sync_fails_when_the_coordinator_resigns() -> None:
     lab.clock.advance(6_000)
     waiting = lab.sync("b", 1)
     lab.resign()
-    assert [answer.error_code for answer in waiting] == [ErrorCode.NOT_COORDINATOR]
+    assert [response.error_code for response in waiting] == [ErrorCode.NOT_COORDINATOR]

@@ -67,8 +67,8 @@ def test_a_sync_of_a_stable_group_starts_the_session_again(lab: GroupLab) -> Non
 
 def test_a_sync_may_name_the_protocol_that_the_group_has(lab: GroupLab) -> None:
     generation, _ = lab.stable("a")
-    answer = lab.sync("a", generation, protocol_type="consumer", protocol_name="range")[0]
-    assert (answer.error_code, answer.assignment) == (NONE, b"a")
+    response = lab.sync("a", generation, protocol_type="consumer", protocol_name="range")[0]
+    assert (response.error_code, response.assignment) == (NONE, b"a")
 
 
 def test_a_sync_while_members_join_is_told_to_join_again(lab: GroupLab) -> None:
@@ -107,9 +107,9 @@ def test_a_second_assignment_that_is_not_stored_does_not_disturb_the_first(lab: 
     completing(lab, "a")
     lab.log.held = True
     for _ in range(2):
-        answer = lab.sync("a", 1, {"a": b"x"})
+        response = lab.sync("a", 1, {"a": b"x"})
     end_first_write(lab, NONE)
-    assert answer[0].assignment == b"x"
+    assert response[0].assignment == b"x"
     end_first_write(lab, ErrorCode.NOT_ENOUGH_REPLICAS)
     assert lab.group.state is GroupState.STABLE
     assert lab.beat("a", 1) is NONE
@@ -123,12 +123,12 @@ def test_an_old_assignment_that_is_not_stored_does_not_disturb_the_next_generati
     lab.sync("a", 1, {"a": b"x", "b": b"y"})
     leave(lab, "b")
     assert lab.join("a")[0].generation_id == 2
-    answer = lab.sync("a", 2, {"a": b"all"})
+    response = lab.sync("a", 2, {"a": b"all"})
     end_first_write(lab, ErrorCode.NOT_ENOUGH_REPLICAS)
-    assert not answer
+    assert not response
     assert lab.group.state is GroupState.COMPLETING_REBALANCE
     end_first_write(lab, NONE)
-    assert answer[0].assignment == b"all"
+    assert response[0].assignment == b"all"
 
 
 # -- JoinGroup
@@ -144,13 +144,13 @@ def test_a_leader_that_has_joined_keeps_the_lead_though_another_member_is_older(
     lab.sync("old", 1, {"old": b"x", "b": b"y"}, instance="i")
     lab.sync("b", 1)
     lab.join(new_id="c", **times)  # type: ignore[arg-type]
-    answer = lab.join("b", **times)  # type: ignore[arg-type]
+    response = lab.join("b", **times)  # type: ignore[arg-type]
     lab.clock.advance(8_000)  # without the old leader
-    assert answer[0].leader == "b"
+    assert response[0].leader == "b"
     lab.sync("b", 2, {"old": b"x", "b": b"y", "c": b"z"})
-    answers = [lab.join(name, **times) for name in "bc"]  # type: ignore[arg-type]
-    answers.append(lab.join("old", instance="i", **times))  # type: ignore[arg-type]
-    assert [(found[0].generation_id, found[0].leader) for found in answers] == [(3, "b")] * 3
+    responses = [lab.join(name, **times) for name in "bc"]  # type: ignore[arg-type]
+    responses.append(lab.join("old", instance="i", **times))  # type: ignore[arg-type]
+    assert [(found[0].generation_id, found[0].leader) for found in responses] == [(3, "b")] * 3
 
 
 def test_a_refused_join_leaves_an_empty_group_with_its_generation(lab: GroupLab) -> None:
@@ -160,11 +160,11 @@ def test_a_refused_join_leaves_an_empty_group_with_its_generation(lab: GroupLab)
     assert (lab.group.state, lab.group.generation_id) == (GroupState.EMPTY, 2)
 
 
-def test_who_joins_is_to_assign(lab: GroupLab) -> None:
-    """Only a static leader that came back is told not to (KIP-814)."""
-    answer = lab.join(new_id="a", can_skip=True)
+def test_a_joining_leader_must_assign(lab: GroupLab) -> None:
+    """Only a static leader that has restarted may skip the assignment (KIP-814)."""
+    response = lab.join(new_id="a", can_skip=True)
     lab.clock.advance(6_000)
-    assert not answer[0].skip_assignment
+    assert not response[0].skip_assignment
     assert not lab.join("a", can_skip=True)[0].skip_assignment
 
 
@@ -175,10 +175,10 @@ def test_a_failed_replacement_leaves_no_session_of_the_new_id(lab: GroupLab) -> 
     lab.sync("b", 1)
     lab.sync("a", 1, {"a": b"x", "b": b"y"}, instance="i")
     lab.log.held = True
-    answer = lab.join(instance="i", new_id="a2")
+    response = lab.join(instance="i", new_id="a2")
     lab.join(new_id="c")
     lab.join("b")
-    assert answer[0].generation_id == 2
+    assert response[0].generation_id == 2
     lab.log.release(ErrorCode.NOT_ENOUGH_REPLICAS)
     assert list(lab.group.members) == ["a", "b", "c"]
     assert lab.heartbeats.purgatory.delayed == 3
@@ -194,9 +194,9 @@ def test_generation_0_of_an_unknown_group_is_illegal(lab: GroupLab) -> None:
 
 def test_each_offset_of_a_commit_has_its_own_error(lab: GroupLab) -> None:
     offsets = {T0: CommittedOffset(1, metadata="x" * 4_097), T1: CommittedOffset(2)}
-    answer: dict[TopicPartition, ErrorCode] = {}
-    lab.coordinator.commit(GROUP, CommitFacts("", None, -1, offsets), answer.update)
-    assert answer == {T0: ErrorCode.OFFSET_METADATA_TOO_LARGE, T1: NONE}
+    response: dict[TopicPartition, ErrorCode] = {}
+    lab.coordinator.commit(GROUP, CommitFacts("", None, -1, offsets), response.update)
+    assert response == {T0: ErrorCode.OFFSET_METADATA_TOO_LARGE, T1: NONE}
     assert lab.committed() == {("t", 1): 2}
 
 
@@ -237,8 +237,8 @@ def test_what_is_too_large_for_the_log(lab: GroupLab, refusal: ErrorCode) -> Non
     lab.log.refusal = refusal
     assert lab.commit({("t", 0): 1}) == {T0: ErrorCode.INVALID_COMMIT_OFFSET_SIZE}
     completing(lab, "a")
-    answer = lab.sync("a", 1, {"a": b"x"})
-    assert answer[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    response = lab.sync("a", 1, {"a": b"x"})
+    assert response[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 # -- deletion

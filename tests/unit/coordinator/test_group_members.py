@@ -9,7 +9,7 @@ from minikafka.core.group.liveness import heartbeat_expired
 from minikafka.core.group.rebalance import remove_and_rebalance
 from minikafka.core.group.result import CheckJoin, GroupResult, HeartbeatTimer, JoinTimer
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.protocol.messages.leave_group import MemberIdentity
+from minikafka.protocol.messages.leave_group import MemberIdentity, MemberResponse
 from tests.support.group_lab import GROUP, GroupLab
 
 UNKNOWN = ErrorCode.UNKNOWN_MEMBER_ID
@@ -52,13 +52,13 @@ def test_only_the_leader_receives_the_list_of_members(lab: GroupLab) -> None:
 
 @pytest.mark.mission("DOP-10")
 def test_the_initial_delay_is_extended_while_members_join(lab: GroupLab) -> None:
-    answers = [lab.join(new_id="a", rebalance_ms=7_000)]
+    responses = [lab.join(new_id="a", rebalance_ms=7_000)]
     for name in "bcd":
         lab.clock.advance(2_000)
-        answers.append(lab.join(new_id=name, rebalance_ms=7_000))
-    assert not any(answers), "3 s, extended at 3 s and again at 6 s"
+        responses.append(lab.join(new_id=name, rebalance_ms=7_000))
+    assert not any(responses), "3 s, extended at 3 s and again at 6 s"
     lab.clock.advance(1_000)
-    assert all(answers), "but no longer than the rebalance time-out of 7 s"
+    assert all(responses), "but no longer than the rebalance time-out of 7 s"
 
 
 def test_the_joining_phase_ends_when_all_have_joined(lab: GroupLab) -> None:
@@ -86,9 +86,9 @@ def test_a_member_that_does_not_rejoin_in_time_is_removed(lab: GroupLab) -> None
 
 def test_a_member_that_has_joined_becomes_leader(lab: GroupLab) -> None:
     lab.stable("a", "b", rebalance_ms=8_000)
-    answer = lab.join("b", metadata=b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff", rebalance_ms=8_000)
+    response = lab.join("b", metadata=b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff", rebalance_ms=8_000)
     lab.clock.advance(8_000)
-    assert answer[0].leader == "b"
+    assert response[0].leader == "b"
 
 
 @pytest.mark.mission("HB-4")
@@ -170,19 +170,19 @@ def test_member_id_required(lab: GroupLab) -> None:
     first = lab.join(new_id="a", must_know_id=True)[0]
     assert (first.error_code, first.member_id) == (ErrorCode.MEMBER_ID_REQUIRED, "a")
     assert list(lab.group.pending_members) == ["a"]
-    answer = lab.join("a", must_know_id=True)
+    response = lab.join("a", must_know_id=True)
     lab.clock.advance(3_000)
-    assert answer[0].error_code == ErrorCode.NONE
+    assert response[0].error_code == ErrorCode.NONE
     assert lab.heartbeats.purgatory.delayed == 1
 
 
 def test_an_unused_pending_id_expires_and_does_not_block_the_rebalance(lab: GroupLab) -> None:
     lab.stable("a")
     lab.join(new_id="ghost", must_know_id=True)
-    answer = lab.join("a")  # the leader causes a rebalance
-    assert not answer, "the pending member ghost may still join"
+    response = lab.join("a")  # the leader causes a rebalance
+    assert not response, "the pending member ghost may still join"
     lab.clock.advance(10_000)
-    assert answer[0].generation_id == 2
+    assert response[0].generation_id == 2
     assert "pending_member_expired" in lab.said()
 
 
@@ -195,18 +195,18 @@ def test_a_pending_member_may_leave(lab: GroupLab) -> None:
 def test_a_new_member_whose_join_is_never_answered_is_forgotten_after_five_minutes() -> None:
     lab = GroupLab()
     lab.stable("a", session_ms=1_800_000, rebalance_ms=1_800_000)
-    answer = lab.join(new_id="b", session_ms=10_000, rebalance_ms=1_800_000)
+    response = lab.join(new_id="b", session_ms=10_000, rebalance_ms=1_800_000)
     lab.clock.advance(NEW_MEMBER_JOIN_TIMEOUT_MS - 1)
-    assert not answer
+    assert not response
     lab.clock.advance(1)
-    assert answer[0].error_code == UNKNOWN
+    assert response[0].error_code == UNKNOWN
 
 
 @pytest.mark.mission("HB-1")
 @pytest.mark.parametrize("session_ms", [5_999, 1_800_001, 0, -1])
 def test_session_time_outs_have_bounds(lab: GroupLab, session_ms: int) -> None:
-    answer = lab.join(session_ms=session_ms)[0]
-    assert answer.error_code == ErrorCode.INVALID_SESSION_TIMEOUT
+    response = lab.join(session_ms=session_ms)[0]
+    assert response.error_code == ErrorCode.INVALID_SESSION_TIMEOUT
 
 
 @pytest.mark.mission("HB-1")
@@ -245,13 +245,13 @@ def test_a_loaded_group_that_is_too_large_has_to_rebalance() -> None:
 
 
 def test_protocols_are_voted_for(lab: GroupLab) -> None:
-    answers = [
+    responses = [
         lab.join(new_id="a", protocols=["range", "sticky"]),
         lab.join(new_id="b", protocols=["sticky", "range"]),
         lab.join(new_id="c", protocols=["sticky", "odd", "range"]),
     ]
     lab.clock.advance(6_000)
-    assert {answer[0].protocol_name for answer in answers} == {"sticky"}
+    assert {response[0].protocol_name for response in responses} == {"sticky"}
     assert lab.join(new_id="d", protocols=["odd"])[0].error_code == (
         ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     )
@@ -277,6 +277,8 @@ def test_requests_with_unknown_members(lab: GroupLab) -> None:
     assert lab.join("stranger")[0].error_code == UNKNOWN
     assert lab.sync("stranger", 1)[0].error_code == UNKNOWN
     assert lab.beat("stranger", 1) is UNKNOWN
+    (unknown,) = lab.coordinator.leave(GROUP, [MemberIdentity("stranger", "i")])
+    assert unknown == MemberResponse("stranger", "i", UNKNOWN)
     generation, _ = lab.stable("a")
     assert lab.join("stranger")[0].error_code == UNKNOWN
     assert lab.sync("stranger", generation)[0].error_code == UNKNOWN
@@ -288,7 +290,7 @@ def test_requests_with_unknown_members(lab: GroupLab) -> None:
     wrong = lab.sync("a", generation, protocol_type="consumer", protocol_name="other")[0]
     assert wrong.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     left = lab.coordinator.leave(GROUP, [MemberIdentity("stranger"), MemberIdentity("", "nobody")])
-    assert [answer.error_code for answer in left] == [UNKNOWN, UNKNOWN]
+    assert [response.error_code for response in left] == [UNKNOWN, UNKNOWN]
 
 
 def test_the_empty_group_id_has_no_members(lab: GroupLab) -> None:
@@ -328,7 +330,7 @@ def test_a_leader_that_dies_between_join_and_sync(lab: GroupLab) -> None:
 
 
 @pytest.mark.parametrize(
-    ("refusal", "told"),
+    ("refusal", "received"),
     [
         (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR),
@@ -338,12 +340,12 @@ def test_a_leader_that_dies_between_join_and_sync(lab: GroupLab) -> None:
     ],
 )
 def test_a_failed_assignment_restarts_the_rebalance(
-    lab: GroupLab, refusal: ErrorCode, told: ErrorCode
+    lab: GroupLab, refusal: ErrorCode, received: ErrorCode
 ) -> None:
     lab.join(new_id="a")
     lab.clock.advance(3_000)
     lab.log.refusal = refusal
-    assert lab.sync("a", 1, {"a": b"x"})[0].error_code == told
+    assert lab.sync("a", 1, {"a": b"x"})[0].error_code == received
     assert lab.group.state is GroupState.PREPARING_REBALANCE
     assert lab.group.members["a"].assignment == b""
 
@@ -352,11 +354,11 @@ def test_an_assignment_waits_until_it_is_replicated(lab: GroupLab) -> None:
     lab.join(new_id="a")
     lab.clock.advance(3_000)
     lab.log.held = True
-    answer = lab.sync("a", 1, {"a": b"x"})
-    assert not answer
+    response = lab.sync("a", 1, {"a": b"x"})
+    assert not response
     assert lab.group.state is GroupState.COMPLETING_REBALANCE
     lab.log.release()
-    assert answer[0].assignment == b"x"
+    assert response[0].assignment == b"x"
 
 
 def test_five_hundred_members(lab: GroupLab) -> None:

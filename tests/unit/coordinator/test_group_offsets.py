@@ -70,8 +70,8 @@ def test_commits_around_a_rebalance(lab: GroupLab) -> None:
     assert lab.group.state is GroupState.PREPARING_REBALANCE
     assert lab.commit({("t", 0): 1}, "b", generation) == {T0: NONE}
     lab.join("b")
-    told = lab.commit({("t", 0): 2}, "b", generation + 1)
-    assert told == {T0: ErrorCode.REBALANCE_IN_PROGRESS}
+    received = lab.commit({("t", 0): 2}, "b", generation + 1)
+    assert received == {T0: ErrorCode.REBALANCE_IN_PROGRESS}
 
 
 def test_a_commit_counts_as_heartbeat(lab: GroupLab) -> None:
@@ -91,8 +91,8 @@ def test_metadata_may_be_too_long(lab: GroupLab) -> None:
 def test_an_offset_is_not_fetched_before_it_is_replicated(lab: GroupLab) -> None:
     lab.commit({("t", 0): 1})
     lab.log.held = True
-    answer = lab.commit({("t", 0): 2})
-    assert not answer
+    response = lab.commit({("t", 0): 2})
+    assert not response
     assert lab.committed() == {("t", 0): 1}
     unstable = lab.coordinator.fetch(GROUP, [T0, T1], require_stable=True)
     assert [(f.committed.offset, f.error) for f in unstable] == [
@@ -100,12 +100,12 @@ def test_an_offset_is_not_fetched_before_it_is_replicated(lab: GroupLab) -> None
         (-1, NONE),
     ]
     lab.log.release()
-    assert answer == {T0: NONE}
+    assert response == {T0: NONE}
     assert lab.committed() == {("t", 0): 2}
 
 
 @pytest.mark.parametrize(
-    ("refusal", "told"),
+    ("refusal", "received"),
     [
         (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.COORDINATOR_NOT_AVAILABLE),
@@ -114,9 +114,9 @@ def test_an_offset_is_not_fetched_before_it_is_replicated(lab: GroupLab) -> None
         (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.REQUEST_TIMED_OUT),
     ],
 )
-def test_errors_of_a_failed_commit(lab: GroupLab, refusal: ErrorCode, told: ErrorCode) -> None:
+def test_errors_of_a_failed_commit(lab: GroupLab, refusal: ErrorCode, received: ErrorCode) -> None:
     lab.log.refusal = refusal
-    assert lab.commit({("t", 0): 1}) == {T0: told}
+    assert lab.commit({("t", 0): 1}) == {T0: received}
     assert lab.committed() == {}
     assert not lab.group.offsets.has_pending
 
@@ -136,9 +136,9 @@ def test_offsets_of_an_unknown_group_are_none(lab: GroupLab) -> None:
 
 
 def deleted(lab: GroupLab, *group_ids: str) -> dict[str, ErrorCode]:
-    answer: dict[str, ErrorCode] = {}
-    lab.coordinator.delete_groups(group_ids, answer.update)
-    return answer
+    response: dict[str, ErrorCode] = {}
+    lab.coordinator.delete_groups(group_ids, response.update)
+    return response
 
 
 def test_groups_without_members_are_deleted(lab: GroupLab) -> None:
@@ -178,10 +178,10 @@ def test_a_failed_commit_does_not_affect_other_pending_commits(lab: GroupLab) ->
 
 def test_a_pending_commit_is_dropped_with_its_group(lab: GroupLab) -> None:
     lab.log.held = True
-    answer = lab.commit({("t", 0): 1})
+    response = lab.commit({("t", 0): 1})
     assert deleted(lab, GROUP) == {GROUP: NONE}
     lab.log.release()
-    assert answer == {T0: NONE}
+    assert response == {T0: NONE}
     assert lab.find_group(GROUP) is None
     lab.resign()
     lab.elect()
@@ -211,9 +211,9 @@ def test_many_offsets_are_deleted_in_batches_that_fit(lab: GroupLab) -> None:
 def test_offsets_of_topics_that_are_consumed_are_kept(lab: GroupLab) -> None:
     lab.commit({("t", 0): 1, ("u", 0): 2})
     lab.stable("a", metadata=SUBSCRIBED_TO_T)
-    answer: dict[TopicPartition, ErrorCode] = {}
-    lab.coordinator.delete_offsets(GROUP, [T0, TopicPartition("u", 0)], answer.update)
-    assert answer == {T0: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, TopicPartition("u", 0): NONE}
+    response: dict[TopicPartition, ErrorCode] = {}
+    lab.coordinator.delete_offsets(GROUP, [T0, TopicPartition("u", 0)], response.update)
+    assert response == {T0: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, TopicPartition("u", 0): NONE}
     assert lab.committed() == {("t", 0): 1}
 
 
@@ -229,11 +229,11 @@ def test_offsets_that_cannot_be_deleted(lab: GroupLab) -> None:
 
 
 def deleted_offsets(lab: GroupLab, *topic_partitions: TopicPartition) -> list[ErrorCode]:
-    answers: list[ErrorCode] = []
+    responses: list[ErrorCode] = []
     lab.coordinator.delete_offsets(
-        GROUP, topic_partitions, lambda answer: answers.extend(answer.values())
+        GROUP, topic_partitions, lambda response: responses.extend(response.values())
     )
-    return answers
+    return responses
 
 
 def test_deleting_an_unknown_offset_appends_nothing(lab: GroupLab) -> None:

@@ -22,10 +22,10 @@ def lab() -> GroupLab:
 
 def joined(lab: GroupLab, *names: str, **options: int) -> list[list[JoinGroupResponse]]:
     """A group whose members have joined and not synced; the first one leads."""
-    answers = [lab.join(new_id=name, **options) for name in names]  # type: ignore[arg-type]
+    responses = [lab.join(new_id=name, **options) for name in names]  # type: ignore[arg-type]
     lab.clock.advance(6_000)
-    assert all(answers)
-    return answers
+    assert all(responses)
+    return responses
 
 
 def leave(lab: GroupLab, name: str, reason: str | None = None) -> None:
@@ -61,9 +61,9 @@ def test_a_repeated_join_replaces_the_parked_one(lab: GroupLab) -> None:
 def test_a_repeated_sync_replaces_the_parked_one(lab: GroupLab) -> None:
     joined(lab, "a", "b")
     first, second = lab.sync("b", 1), lab.sync("b", 1)
-    assert [answer.error_code for answer in first] == [ErrorCode.REBALANCE_IN_PROGRESS]
+    assert [response.error_code for response in first] == [ErrorCode.REBALANCE_IN_PROGRESS]
     lab.sync("a", 1, {"a": b"x", "b": b"y"})
-    assert [answer.assignment for answer in second] == [b"y"]
+    assert [response.assignment for response in second] == [b"y"]
     assert len(first) == 1
 
 
@@ -94,22 +94,22 @@ def test_the_initial_delay_of_an_emptied_group_is_not_extended(lab: GroupLab) ->
     lab.stable("a")
     leave(lab, "a")
     assert lab.group.state is GroupState.EMPTY
-    answers = [lab.join(new_id="b")]
+    responses = [lab.join(new_id="b")]
     lab.clock.advance(2_000)
-    answers.append(lab.join(new_id="c"))
+    responses.append(lab.join(new_id="c"))
     lab.clock.advance(999)
-    assert not any(answers)
+    assert not any(responses)
     lab.clock.advance(1)
-    assert all(answers)
+    assert all(responses)
 
 
 def test_the_initial_delay_is_not_extended_beyond_the_rebalance_time_out(lab: GroupLab) -> None:
-    answers = [lab.join(new_id="a", rebalance_ms=1_000)]
+    responses = [lab.join(new_id="a", rebalance_ms=1_000)]
     lab.clock.advance(2_000)
-    answers.append(lab.join(new_id="b", rebalance_ms=1_000))
-    assert not any(answers)
+    responses.append(lab.join(new_id="b", rebalance_ms=1_000))
+    assert not any(responses)
     lab.clock.advance(1_000)
-    assert all(answers)
+    assert all(responses)
 
 
 def test_the_joining_phase_lasts_for_the_longest_rebalance_time_out(lab: GroupLab) -> None:
@@ -118,11 +118,11 @@ def test_the_joining_phase_lasts_for_the_longest_rebalance_time_out(lab: GroupLa
     lab.clock.advance(6_000)
     lab.sync("b", 1)
     lab.sync("a", 1, {"a": b"x", "b": b"y"})
-    answer = lab.join("a", session_ms=60_000, rebalance_ms=8_000)
+    response = lab.join("a", session_ms=60_000, rebalance_ms=8_000)
     lab.clock.advance(19_999)
-    assert not answer
+    assert not response
     lab.clock.advance(1)
-    assert [member.member_id for member in answer[0].members] == ["a"]
+    assert [member.member_id for member in response[0].members] == ["a"]
     assert facts_of(lab, "member_removed") == [
         {
             "group": GROUP,
@@ -147,13 +147,13 @@ def test_a_loaded_member_with_a_parked_join_keeps_its_session(lab: GroupLab) -> 
     generation, _ = lab.stable("a", "b")
     lab.resign()
     lab.elect()
-    answer = lab.join("a")
+    response = lab.join("a")
     for _ in range(4):
         lab.clock.advance(5_000)
         assert lab.beat("b", generation) is ErrorCode.REBALANCE_IN_PROGRESS
     assert list(lab.group.members) == ["a", "b"]
     lab.join("b")
-    assert answer[0].generation_id == generation + 1
+    assert response[0].generation_id == generation + 1
 
 
 def test_a_member_that_left_before_syncing_does_not_block_the_group(lab: GroupLab) -> None:
@@ -199,10 +199,10 @@ def test_a_member_that_is_not_the_first_stays_leader(lab: GroupLab) -> None:
     lab.sync("b", 1)
     lab.sync("c", 1)
     lab.join(new_id="d", **times)  # type: ignore[arg-type]
-    answers = [lab.join(name, **times) for name in "bc"]  # type: ignore[arg-type]
+    responses = [lab.join(name, **times) for name in "bc"]  # type: ignore[arg-type]
     lab.clock.advance(8_000)
-    assert [answer[0].leader for answer in answers] == ["b", "b"]
-    assert [m.member_id for m in answers[0][0].members] == ["away", "b", "c", "d"]
+    assert [response[0].leader for response in responses] == ["b", "b"]
+    assert [m.member_id for m in responses[0][0].members] == ["away", "b", "c", "d"]
     leave(lab, "c")
     assert lab.group.leader_id == "b"
     leave(lab, "b")
@@ -277,9 +277,9 @@ def test_a_group_abandoned_before_its_first_generation_is_stored_and_deleted(
     lab.resign()
     lab.elect()
     assert lab.group.generation_id == 1
-    told: dict[str, ErrorCode] = {}
-    lab.coordinator.delete_groups([GROUP], told.update)
-    assert told == {GROUP: ErrorCode.NONE}
+    received: dict[str, ErrorCode] = {}
+    lab.coordinator.delete_groups([GROUP], received.update)
+    assert received == {GROUP: ErrorCode.NONE}
     lab.resign()
     lab.elect()
     assert lab.find_group(GROUP) is None

@@ -71,25 +71,25 @@ class Client:
             (("range", b"\0\0\0\0\0\0\xff\xff\xff\xff"),), new_id, self.instance is None,
         )  # fmt: skip
 
-        def answered(answer: JoinGroupResponse) -> None:
-            self.scene.answered(number)
+        def responded(response: JoinGroupResponse) -> None:
+            self.scene.responded(number)
             if self.waiting == number:
                 self.waiting = 0
-                self._joined(answer)
+                self._joined(response)
 
-        self.scene.lab.coordinator.join(GROUP, facts, answered)
+        self.scene.lab.coordinator.join(GROUP, facts, responded)
 
-    def _joined(self, answer: JoinGroupResponse) -> None:
-        if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
-            self.member_id = answer.member_id
-        elif answer.error_code:
-            self._hear(ErrorCode(answer.error_code))
+    def _joined(self, response: JoinGroupResponse) -> None:
+        if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            self.member_id = response.member_id
+        elif response.error_code:
+            self._hear(ErrorCode(response.error_code))
         else:
-            self.member_id = answer.member_id
-            self.generation = answer.generation_id
-            self.leads = answer.leader == answer.member_id
-            self.others = [member.member_id for member in answer.members]
-            self.scene.generations(answer.generation_id)
+            self.member_id = response.member_id
+            self.generation = response.generation_id
+            self.leads = response.leader == response.member_id
+            self.others = [member.member_id for member in response.members]
+            self.scene.generations(response.generation_id)
             self.wants = "sync"
 
     def _sync(self) -> None:
@@ -97,17 +97,17 @@ class Client:
         given = {m: f"{self.generation}".encode() for m in self.others} if self.leads else {}
         facts = SyncFacts(self.member_id, self.instance, self.generation, None, None, given)
 
-        def answered(answer: SyncGroupResponse) -> None:
-            self.scene.answered(number)
+        def responded(response: SyncGroupResponse) -> None:
+            self.scene.responded(number)
             if self.waiting == number:
                 self.waiting = 0
-                if answer.error_code:
-                    self._hear(ErrorCode(answer.error_code))
+                if response.error_code:
+                    self._hear(ErrorCode(response.error_code))
                 else:
-                    self.assignment = bytes(answer.assignment)
+                    self.assignment = bytes(response.assignment)
                     self.stable, self.wants = True, "beat"
 
-        self.scene.lab.coordinator.sync(GROUP, facts, answered)
+        self.scene.lab.coordinator.sync(GROUP, facts, responded)
 
     def _hear(self, error: ErrorCode) -> None:
         if error in (ErrorCode.NONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
@@ -137,7 +137,7 @@ class Scene:
         self.lab = GroupLab(group_initial_rebalance_delay_ms=3_000)
         self.clients = [Client(self, n, static and n % 2 == 0) for n in range(5)]
         self.requests = 0
-        self.answers: Counter[int] = Counter()
+        self.responses: Counter[int] = Counter()
         self.newest_generation = 0
         self.away = False
         self.known: dict[tuple[str, int], int] = {}
@@ -148,9 +148,9 @@ class Scene:
         self.requests += 1
         return self.requests
 
-    def answered(self, number: int) -> None:
-        self.answers[number] += 1
-        assert self.answers[number] == 1, "every request has one response"
+    def responded(self, number: int) -> None:
+        self.responses[number] += 1
+        assert self.responses[number] == 1, "every request has one response"
 
     def generations(self, generation: int) -> None:
         self.newest_generation = max(self.newest_generation, generation)
@@ -218,8 +218,8 @@ class Scene:
             return
         self.attempted[where] = value
         done: list[ErrorCode] = []
-        answer = self.lab.commit({where: value}, member_id, generation, instance=client.instance)
-        done += answer.values()
+        response = self.lab.commit({where: value}, member_id, generation, instance=client.instance)
+        done += response.values()
         if done == [ErrorCode.NONE]:
             self.known[where] = value
 
@@ -282,7 +282,7 @@ class Scene:
         assert sorted(group.members) == sorted(client.member_id for client in alive)
         assert {client.generation for client in alive} == {group.generation_id}
         assert all(client.assignment == f"{group.generation_id}".encode() for client in alive)
-        assert self.answers.total() == self.requests, "every request has a response"
+        assert self.responses.total() == self.requests, "every request has a response"
         self._check_log()
 
     def _check_log(self) -> None:

@@ -17,7 +17,7 @@ def test_a_thousand_groups() -> None:
     }
     lab.clock.advance(6_000)
     for name in GROUPS:
-        assert [answers[0].generation_id for answers in joined[name]] == [1, 1]
+        assert [responses[0].generation_id for responses in joined[name]] == [1, 1]
         group = lab.find_group(name)
         assert group is not None
         assert group.state is GroupState.COMPLETING_REBALANCE
@@ -35,7 +35,7 @@ def test_a_thousand_groups() -> None:
     # Another coordinator takes over while all of them join again.
     again = [lab.join(group_id=name, new_id=f"{name}-c") for name in GROUPS]
     lab.resign()
-    assert {answers[0].error_code for answers in again} == {ErrorCode.NOT_COORDINATOR}
+    assert {responses[0].error_code for responses in again} == {ErrorCode.NOT_COORDINATOR}
     assert lab.heartbeats.purgatory.delayed == lab.rebalances.purgatory.delayed == 0
     assert not list(lab.coordinator.groups())
     lab.elect()
@@ -62,7 +62,7 @@ def test_a_long_rebalance_of_five_hundred() -> None:
     assert lab.beat(names[-1], generation) is ErrorCode.REBALANCE_IN_PROGRESS
     lab.clock.advance(6_000)
     assert newcomer[0].generation_id == generation + 1
-    assert {answers[0].generation_id for answers in waiting} == {generation + 1}
+    assert {responses[0].generation_id for responses in waiting} == {generation + 1}
     assert lab.beat(names[-1], generation) is ErrorCode.UNKNOWN_MEMBER_ID
     last = lab.group.last_eviction
     assert last is not None
@@ -75,5 +75,5 @@ def test_a_long_rebalance_of_five_hundred() -> None:
     shares = dict.fromkeys(lab.group.members, b"x")
     synced = [lab.sync(name, generation + 1) for name in lab.group.members if name != leader]
     synced.append(lab.sync(leader, generation + 1, shares))
-    assert {answers[0].error_code for answers in synced} == {ErrorCode.NONE}
+    assert {responses[0].error_code for responses in synced} == {ErrorCode.NONE}
     assert lab.group.state is GroupState.STABLE

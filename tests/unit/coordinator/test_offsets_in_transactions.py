@@ -40,13 +40,13 @@ def marked(lab: GroupLab, committed: bool, producer_id: int = PID) -> int:
     return offset
 
 
-def told(lab: GroupLab, offset: int, committed: bool, producer_id: int = PID) -> None:
+def marker_replicated(lab: GroupLab, offset: int, committed: bool, producer_id: int = PID) -> None:
     """The marker there is replicated."""
     lab.coordinator.transaction_ended(producer_id, {PARTITION: offset}, committed)
 
 
 def ended(lab: GroupLab, committed: bool, producer_id: int = PID) -> None:
-    told(lab, marked(lab, committed, producer_id), committed, producer_id)
+    marker_replicated(lab, marked(lab, committed, producer_id), committed, producer_id)
 
 
 @pytest.mark.parametrize("committed", [True, False])
@@ -80,11 +80,11 @@ def test_they_are_unstable_on_their_way_to_the_log() -> None:
     lab = GroupLab()
     lab.commit({WHERE: 1})
     lab.log.held = True
-    answer = lab.commit({WHERE: 5}, transaction=TXN)
-    assert answer == {}
+    response = lab.commit({WHERE: 5}, transaction=TXN)
+    assert response == {}
     assert unstable(lab)
     lab.log.release(E.NOT_ENOUGH_REPLICAS)
-    assert answer == {TP: E.COORDINATOR_NOT_AVAILABLE}
+    assert response == {TP: E.COORDINATOR_NOT_AVAILABLE}
     assert not unstable(lab)
     ended(lab, committed=True)
     assert lab.committed() == {WHERE: 1}
@@ -120,7 +120,7 @@ def test_a_marker_told_of_while_groups_are_loaded_waits_for_its_turn() -> None:
     context.state = CoordinatorState.LOADING
     group = context.shard.groups[GROUP]
     group.offsets.replay_in_transaction(PID, TP, 9, group.offsets.get(TP))
-    told(lab, 10, committed=False)
+    marker_replicated(lab, 10, committed=False)
     assert group.offsets.is_unstable(TP)
 
 
@@ -164,7 +164,7 @@ def test_a_marker_told_of_late_does_not_end_the_next_transaction() -> None:
     ended(lab, committed=True)
     assert lab.committed() == {WHERE: 5}
     lab.commit({WHERE: 9}, transaction=TXN)
-    told(lab, first, committed=True)
+    marker_replicated(lab, first, committed=True)
     assert (lab.committed(), unstable(lab)) == ({WHERE: 5}, True)
     ended(lab, committed=False)
     assert (lab.committed(), unstable(lab)) == ({WHERE: 5}, False)
@@ -173,7 +173,7 @@ def test_a_marker_told_of_late_does_not_end_the_next_transaction() -> None:
 @pytest.mark.parametrize("seed", range(30))
 def test_whatever_the_order_it_comes_to_what_the_log_says(seed: int) -> None:
     """The dumb twin is another coordinator that reads the same log. A producer begins nothing new
-    before its last marker is told of."""
+    before its last marker is marker_replicated of."""
     dice = Random(seed)
     lab = GroupLab()
     lab.log.held = True
@@ -187,7 +187,13 @@ def test_whatever_the_order_it_comes_to_what_the_log_says(seed: int) -> None:
         if dice.random() < 0.4:
             committed = dice.random() < 0.6
             news.append(
-                partial(told, lab, marked(lab, committed, producer_id), committed, producer_id)
+                partial(
+                    marker_replicated,
+                    lab,
+                    marked(lab, committed, producer_id),
+                    committed,
+                    producer_id,
+                )
             )
             dice.shuffle(news)
             while news:
@@ -230,9 +236,9 @@ def test_a_group_may_be_gone_before_the_marker_comes() -> None:
     lab = GroupLab()
     lab.commit({WHERE: 1})
     lab.commit({WHERE: 5}, transaction=TXN)
-    told: dict[str, E] = {}
-    lab.coordinator.delete_groups([GROUP], told.update)
-    assert told == {GROUP: E.NONE}
+    marker_replicated: dict[str, E] = {}
+    lab.coordinator.delete_groups([GROUP], marker_replicated.update)
+    assert marker_replicated == {GROUP: E.NONE}
     assert lab.find_group(GROUP) is None
     ended(lab, committed=True)
     assert lab.find_group(GROUP) is None
@@ -290,8 +296,8 @@ def test_who_names_a_generation_or_an_instance_says_who_he_is() -> None:
 
 def test_offsets_that_are_all_refused_wait_for_no_marker() -> None:
     lab = GroupLab()
-    told = lab.commit({WHERE: 1}, metadata="x" * 4097, transaction=TXN)
-    assert told == {TP: E.OFFSET_METADATA_TOO_LARGE}
+    marker_replicated = lab.commit({WHERE: 1}, metadata="x" * 4097, transaction=TXN)
+    assert marker_replicated == {TP: E.OFFSET_METADATA_TOO_LARGE}
     assert not lab.group.offsets.has_pending
 
 

@@ -23,10 +23,10 @@ def lab() -> GroupLab:
 
 
 def test_a_quick_restart_causes_no_rebalance(lab: GroupLab) -> None:
-    answer = lab.join(instance="i", new_id="a2", can_skip=True)[0]
-    assert (answer.generation_id, answer.member_id, answer.leader) == (1, "a2", "a2")
-    assert answer.skip_assignment
-    assert [member.member_id for member in answer.members] == ["a2", "b"]
+    response = lab.join(instance="i", new_id="a2", can_skip=True)[0]
+    assert (response.generation_id, response.member_id, response.leader) == (1, "a2", "a2")
+    assert response.skip_assignment
+    assert [member.member_id for member in response.members] == ["a2", "b"]
     assert lab.group.state is GroupState.STABLE
     assert lab.sync("a2", 1, instance="i")[0].assignment == b"x"
     assert lab.heartbeats.purgatory.delayed == 2
@@ -40,8 +40,8 @@ def test_a_follower_that_restarts_does_not_become_leader() -> None:
     lab.clock.advance(6_000)
     lab.sync("b", 1, instance="i")
     lab.sync("a", 1, {"a": b"x", "b": b"y"})
-    answer = lab.join(instance="i", new_id="b2", can_skip=True)[0]
-    assert (answer.leader, answer.skip_assignment, answer.members) == ("a", False, [])
+    response = lab.join(instance="i", new_id="b2", can_skip=True)[0]
+    assert (response.leader, response.skip_assignment, response.members) == ("a", False, [])
     assert lab.group.leader_id == "a"
 
 
@@ -52,9 +52,9 @@ def test_a_parked_request_of_the_old_id_is_fenced() -> None:
     lab.clock.advance(6_000)
     syncing = lab.sync("b", 1, instance="i")
     joining = lab.join(instance="i", new_id="b2")
-    assert [answer.error_code for answer in syncing] == [FENCED]
+    assert [response.error_code for response in syncing] == [FENCED]
     again = lab.join(instance="i", new_id="b3")
-    assert [(answer.error_code, answer.member_id) for answer in joining] == [(FENCED, "b2")]
+    assert [(response.error_code, response.member_id) for response in joining] == [(FENCED, "b2")]
     assert again == []
     lab.join("a")
     assert (again[0].generation_id, again[0].member_id) == (2, "b3")
@@ -80,31 +80,31 @@ class TestWhileTheNewIdIsStored:
 
     def test_a_rebalance_during_the_append_sends_the_response(self, lab: GroupLab) -> None:
         lab.log.held = True
-        answer = lab.join(instance="i", new_id="a2")
+        response = lab.join(instance="i", new_id="a2")
         lab.join(new_id="c")
         lab.log.release()
-        assert answer == []
+        assert response == []
         lab.join("b")
-        assert [(a.generation_id, a.error_code) for a in answer] == [(2, ErrorCode.NONE)]
+        assert [(a.generation_id, a.error_code) for a in response] == [(2, ErrorCode.NONE)]
 
     def test_a_member_that_leaves_during_the_append_stays_removed(self, lab: GroupLab) -> None:
         lab.log.held = True
-        answer = lab.join(instance="i", new_id="a2")
+        response = lab.join(instance="i", new_id="a2")
         lab.coordinator.leave(GROUP, [MemberIdentity("", "i")])
         lab.log.release(ErrorCode.NOT_ENOUGH_REPLICAS)
-        assert [a.error_code for a in answer] == [ErrorCode.UNKNOWN_MEMBER_ID]
+        assert [a.error_code for a in response] == [ErrorCode.UNKNOWN_MEMBER_ID]
         assert (list(lab.group.members), lab.group.static_members) == (["b"], {})
 
     def test_a_failure_after_the_next_generation_sends_no_second_response(
         self, lab: GroupLab
     ) -> None:
         lab.log.held = True
-        answer = lab.join(instance="i", new_id="a2")
+        response = lab.join(instance="i", new_id="a2")
         lab.join(new_id="c")
         lab.join("b")
-        assert [a.generation_id for a in answer] == [2]
+        assert [a.generation_id for a in response] == [2]
         lab.log.release(ErrorCode.NOT_ENOUGH_REPLICAS)
-        assert len(answer) == 1
+        assert len(response) == 1
 
     @pytest.mark.parametrize("first_error", [ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT])
     def test_it_may_restart_again(self, lab: GroupLab, first_error: ErrorCode) -> None:
@@ -126,9 +126,9 @@ class TestWhileTheNewIdIsStored:
 
     def test_an_undone_replacement_has_its_session_again(self, lab: GroupLab) -> None:
         lab.log.held = True
-        answer = lab.join(instance="i", new_id="a2")
+        response = lab.join(instance="i", new_id="a2")
         lab.log.release(ErrorCode.NOT_ENOUGH_REPLICAS)
-        assert answer[0].error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+        assert response[0].error_code == ErrorCode.NOT_ENOUGH_REPLICAS
         assert lab.heartbeats.purgatory.delayed == 2
         for _ in range(2):
             lab.clock.advance(5_000)
@@ -137,8 +137,8 @@ class TestWhileTheNewIdIsStored:
 
 
 def test_before_version_9_the_response_names_the_old_leader_id(lab: GroupLab) -> None:
-    answer = lab.join(instance="i", new_id="a2")[0]
-    assert (answer.leader, answer.skip_assignment, answer.members) == ("a", False, [])
+    response = lab.join(instance="i", new_id="a2")[0]
+    assert (response.leader, response.skip_assignment, response.members) == ("a", False, [])
 
 
 def test_the_old_id_is_fenced(lab: GroupLab) -> None:
@@ -162,8 +162,8 @@ def test_the_new_id_is_in_the_log(lab: GroupLab) -> None:
 
 def test_a_replacement_that_is_not_stored_is_undone(lab: GroupLab) -> None:
     lab.log.refusal = ErrorCode.NOT_ENOUGH_REPLICAS
-    answer = lab.join(instance="i", new_id="a2", protocols=["range", "other"])[0]
-    assert answer.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+    response = lab.join(instance="i", new_id="a2", protocols=["range", "other"])[0]
+    assert response.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
     assert lab.group.static_members == {"i": "a"}
     assert [name for name, _ in lab.group.members["a"].protocols] == ["range"]
     assert lab.beat("a", 1, "i") is ErrorCode.NONE
@@ -176,9 +176,9 @@ def test_a_restart_that_changes_the_protocol_rebalances() -> None:
     lab.join(new_id="a", instance="i", protocols=both)
     lab.clock.advance(3_000)
     lab.sync("a", 1, {"a": b"x"}, instance="i")
-    answer = lab.join(instance="i", new_id="a2", protocols=["sticky", "range"])
-    assert answer[0].generation_id == 2
-    assert answer[0].protocol_name == "sticky"
+    response = lab.join(instance="i", new_id="a2", protocols=["sticky", "range"])
+    assert response[0].generation_id == 2
+    assert response[0].protocol_name == "sticky"
 
 
 def test_a_restart_while_the_leader_assigns_rebalances() -> None:
@@ -187,11 +187,11 @@ def test_a_restart_while_the_leader_assigns_rebalances() -> None:
     lab.join(new_id="b")
     lab.clock.advance(6_000)
     waiting = lab.sync("b", 1)
-    answer = lab.join(instance="i", new_id="a2")
+    response = lab.join(instance="i", new_id="a2")
     assert waiting[0].error_code == ErrorCode.REBALANCE_IN_PROGRESS
-    assert not answer
+    assert not response
     lab.join("b")
-    assert answer[0].generation_id == 2
+    assert response[0].generation_id == 2
 
 
 def test_parked_requests_of_the_old_id_fail(lab: GroupLab) -> None:
@@ -214,13 +214,13 @@ def test_a_static_member_outlives_the_rebalance_time_out_and_a_dynamic_one_does_
     given = {"a": b"x", "away": b"y", "late": b"z"}
     for name, instance in (("away", "i"), ("late", None), ("a", None)):
         lab.sync(name, 1, given if name == "a" else None, instance=instance)
-    answer = lab.join("a", metadata=TOPIC_T, **times)  # type: ignore[arg-type]
-    assert answer == []
+    response = lab.join("a", metadata=TOPIC_T, **times)  # type: ignore[arg-type]
+    assert response == []
     lab.clock.advance(5_000)
     assert list(lab.group.members) == ["a", "away"]
     assert lab.group.static_members == {"i": "away"}
-    assert (answer[0].error_code, answer[0].generation_id) == (ErrorCode.NONE, 2)
-    assert [member.member_id for member in answer[0].members] == ["a", "away"]
+    assert (response[0].error_code, response[0].generation_id) == (ErrorCode.NONE, 2)
+    assert [member.member_id for member in response[0].members] == ["a", "away"]
     # It is of the new generation, and may sync as soon as it is back.
     lab.sync("a", 2, {"a": b"x", "away": b"all"})
     assert lab.sync("away", 2, instance="i")[0].assignment == b"all"

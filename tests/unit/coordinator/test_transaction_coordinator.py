@@ -47,13 +47,13 @@ def test_the_end_is_answered_when_it_is_replicated_and_not_before() -> None:
     lab = TransactionLab()
     producer = lab.open(P0)
     lab.log.held = True
-    answers = lab.end(producer)
-    assert answers == [] == lab.sent
+    responses = lab.end(producer)
+    assert responses == [] == lab.sent
     assert lab.end(producer) == [E.CONCURRENT_TRANSACTIONS]
     assert lab.add(producer, P1) == [E.CONCURRENT_TRANSACTIONS]
     assert lab.init()[0].error is E.CONCURRENT_TRANSACTIONS
     lab.log.release()
-    assert answers == [E.NONE]
+    assert responses == [E.NONE]
     assert len(lab.sent) == 1
     assert lab.end(producer) == [E.CONCURRENT_TRANSACTIONS]  # being carried out
     assert lab.end(producer, committed=False) == [E.INVALID_TXN_STATE]
@@ -103,7 +103,7 @@ def test_verification() -> None:
 
 
 @pytest.mark.parametrize(
-    ("refusal", "told"),
+    ("refusal", "received"),
     [
         (E.NOT_ENOUGH_REPLICAS, E.COORDINATOR_NOT_AVAILABLE),
         (E.REQUEST_TIMED_OUT, E.COORDINATOR_NOT_AVAILABLE),
@@ -111,20 +111,20 @@ def test_verification() -> None:
         (E.MESSAGE_TOO_LARGE, E.UNKNOWN_SERVER_ERROR),
     ],
 )
-def test_what_is_not_written_has_not_happened(refusal: ErrorCode, told: ErrorCode) -> None:
+def test_a_failed_append_changes_nothing(refusal: ErrorCode, received: ErrorCode) -> None:
     lab = TransactionLab()
     lab.log.refusal = refusal
-    assert lab.init()[0].error is told
+    assert lab.init()[0].error is received
     assert not lab.coordinator.runtime.require(ID).shard.transactions
     lab.log.refusal = None
     producer = lab.begun()
     lab.log.refusal = refusal
-    assert lab.add(producer, P0) == [told]
+    assert lab.add(producer, P0) == [received]
     assert lab.state is S.EMPTY
     lab.log.refusal = None
     assert lab.add(producer, P0) == [E.NONE]
     lab.log.refusal = refusal
-    assert lab.end(producer) == [told]
+    assert lab.end(producer) == [received]
     assert (lab.state, lab.sent) == (S.ONGOING, [])
     lab.log.refusal = None
     assert lab.end(producer, committed=False) == [E.NONE]
@@ -282,19 +282,19 @@ def test_describe_and_list() -> None:
     lab = TransactionLab()
     producer = lab.open(P1, P0)
     lab.begun("other")
-    told = lab.coordinator.describe(ID)
-    assert (told.error_code, told.transaction_state) == (0, "Ongoing")
-    assert (told.producer_id, told.producer_epoch) == (producer.producer_id, producer.epoch)
-    assert told.transaction_start_time_ms == lab.clock.wall_ms()
-    assert [(topic.topic, topic.partitions) for topic in told.topics] == [("flights", [0, 1])]
+    received = lab.coordinator.describe(ID)
+    assert (received.error_code, received.transaction_state) == (0, "Ongoing")
+    assert (received.producer_id, received.producer_epoch) == (producer.producer_id, producer.epoch)
+    assert received.transaction_start_time_ms == lab.clock.wall_ms()
+    assert [(topic.topic, topic.partitions) for topic in received.topics] == [("flights", [0, 1])]
     lab.end(producer)
     assert lab.coordinator.describe(ID).transaction_state == "PrepareCommit"
     assert lab.coordinator.describe("none").error_code == E.TRANSACTIONAL_ID_NOT_FOUND
     assert lab.coordinator.describe("").error_code == E.INVALID_REQUEST
 
     def listed(*filters: object) -> list[str]:
-        answer = lab.coordinator.list_transactions(*filters)  # type: ignore[arg-type]
-        return [row.transactional_id for row in answer.transaction_states]
+        response = lab.coordinator.list_transactions(*filters)  # type: ignore[arg-type]
+        return [row.transactional_id for row in response.transaction_states]
 
     assert listed([], [], -1) == [ID, "other"]
     assert listed(["Empty"], [], -1) == ["other"]

@@ -104,5 +104,5 @@ def test_a_request_for_a_new_id_may_be_repeated() -> None:
     lab = at_epoch(MAX_EPOCH - 1)
     last = ProducerIdAndEpoch(5, MAX_EPOCH - 1)
     for _ in range(2):
-        (answer,) = lab.init(last)
-        assert (answer.error, answer.producer_id, answer.producer_epoch) == (E.NONE, 100, 0)
+        (response,) = lab.init(last)
+        assert (response.error, response.producer_id, response.producer_epoch) == (E.NONE, 100, 0)

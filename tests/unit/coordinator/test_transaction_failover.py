@@ -63,10 +63,10 @@ def test_requests_in_flight_fail_when_the_coordinator_resigns() -> None:
     lab = TransactionLab()
     producer = lab.open(P0)
     lab.log.held = True
-    answers = lab.end(producer)
+    responses = lab.end(producer)
     lab.resign()
     lab.log.release()
-    assert answers == [E.NOT_COORDINATOR]
+    assert responses == [E.NOT_COORDINATOR]
     assert lab.sent == []
     with pytest.raises(KafkaError) as refused:
         lab.coordinator.runtime.require(ID)

@@ -21,8 +21,8 @@ PARTITIONS = (P0, P1, P2)
 
 @dataclass
 class ModelPartition:
-    """One partition, as far as one producer id goes: its epoch, its open transaction, who ended
-    it last."""
+    """One producer id in one partition: its epoch, its open transaction, and the epoch of the
+    coordinator that wrote the last marker."""
 
     epoch: int = -1
     coordinator_epoch: int = -1
@@ -31,8 +31,8 @@ class ModelPartition:
 
 @dataclass
 class ModelProducer:
-    """A client: what it has been given, and the transaction that it is in. ``ending``: how it has
-    asked for its end; it asks for that, and writes nothing, until it is told."""
+    """A client: its id and epoch, and its current transaction. ``ending`` is the outcome that it
+    has requested; it writes nothing until that request succeeds."""
 
     identity: ProducerIdAndEpoch
     number: int = 0
@@ -42,8 +42,8 @@ class ModelProducer:
 
 @dataclass
 class Play:
-    """``outcomes`` of each transaction, as markers told it partition by partition; ``promised``:
-    what its producer was told."""
+    """``outcomes`` has the outcomes of each transaction in its markers, over all partitions;
+    ``promised`` has the outcome in the response to EndTxn."""
 
     dice: Random
     lab: TransactionLab = field(default_factory=TransactionLab)
@@ -65,9 +65,9 @@ class Play:
             return  # the client would retry
         known = self.dice.choice(self.producers).identity if self.producers else None
         expected = known if self.dice.random() < 0.3 else None
-        answers = self.lab.init(expected, timeout_ms=TIMEOUT_MS)
-        if answers and answers[0].error is ErrorCode.NONE:
-            got = ProducerIdAndEpoch(answers[0].producer_id, answers[0].producer_epoch)
+        responses = self.lab.init(expected, timeout_ms=TIMEOUT_MS)
+        if responses and responses[0].error is ErrorCode.NONE:
+            got = ProducerIdAndEpoch(responses[0].producer_id, responses[0].producer_epoch)
             if expected is None:  # a repeated request gets the same epoch
                 assert got not in self.given, "two producers with one epoch"
             if got not in self.given:
@@ -96,14 +96,14 @@ class Play:
         producer.ending = commit
         key = (producer.identity, producer.number)
 
-        def told(error: ErrorCode) -> None:
+        def respond(error: ErrorCode) -> None:
             if error is ErrorCode.NONE:
                 assert self.promised.setdefault(key, commit) is commit
                 if (producer.identity, producer.number) == key:
                     producer.number, producer.wrote = producer.number + 1, False
                     producer.ending = None
 
-        self.lab.coordinator.end(ID, producer.identity, commit, told)
+        self.lab.coordinator.end(ID, producer.identity, commit, respond)
 
     def _someone(self) -> ModelProducer | None:
         return self.dice.choice(self.producers[-4:]) if self.producers else None

@@ -26,12 +26,12 @@ def test_marker_outcomes() -> None:
 
 def test_producer_errors_of_failed_appends() -> None:
     """Kafka: ``TransactionStateManager.appendTransactionToLog``."""
-    told = {
+    received = {
         error: transaction_append_error(error)
         for error in ErrorCode
         if transaction_append_error(error) is not error
     }
-    assert told == {
+    assert received == {
         E.UNKNOWN_TOPIC_OR_PARTITION: E.COORDINATOR_NOT_AVAILABLE,
         E.NOT_ENOUGH_REPLICAS: E.COORDINATOR_NOT_AVAILABLE,
         E.NOT_ENOUGH_REPLICAS_AFTER_APPEND: E.COORDINATOR_NOT_AVAILABLE,

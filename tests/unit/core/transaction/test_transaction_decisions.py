@@ -124,8 +124,8 @@ def shard_with(**by_id: TransactionFacts) -> TransactionShard:
     ("timeout_ms", "accepted"), [(-1, False), (0, False), (1, True), (900, True), (901, False)]
 )
 def test_bounds_of_the_transaction_timeout(timeout_ms: int, accepted: bool) -> None:
-    told: list[Initialized] = []
-    result = shard_with().init_producer_id("tx", timeout_ms, None, 9, told.append, 0)
+    received: list[Initialized] = []
+    result = shard_with().init_producer_id("tx", timeout_ms, None, 9, received.append, 0)
     assert bool(result.appends) is accepted
     assert [reply.response.error for reply in result.replies] == (
         [] if accepted else [E.INVALID_TRANSACTION_TIMEOUT]
@@ -212,7 +212,7 @@ def test_verification_by_partition() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "committed", "answer"),
+    ("state", "committed", "response"),
     [
         (S.EMPTY, True, E.INVALID_TXN_STATE),
         (S.COMPLETE_COMMIT, True, E.NONE),
@@ -225,10 +225,14 @@ def test_verification_by_partition() -> None:
         (S.PREPARE_ABORT, True, E.INVALID_TXN_STATE),
     ],
 )
-def test_end_txn_without_an_open_transaction(state: S, committed: bool, answer: ErrorCode) -> None:
-    told: list[ErrorCode] = []
-    result = shard_with(tx=facts(state=state)).end("tx", producer(5, 3), committed, told.append, 50)
-    assert [reply.response for reply in result.replies] == [answer]
+def test_end_txn_without_an_open_transaction(
+    state: S, committed: bool, response: ErrorCode
+) -> None:
+    received: list[ErrorCode] = []
+    result = shard_with(tx=facts(state=state)).end(
+        "tx", producer(5, 3), committed, received.append, 50
+    )
+    assert [reply.response for reply in result.replies] == [response]
     assert result.appends == []
 
 
@@ -292,12 +296,12 @@ def test_partitions_without_a_marker_are_described() -> None:
 
 def test_only_new_partitions_are_appended() -> None:
     shard = shard_with(tx=facts(state=S.ONGOING, partitions=frozenset({P0, P1})))
-    told: list[ErrorCode] = []
+    received: list[ErrorCode] = []
     other = TopicPartition("u", 0)
 
     def add(*partitions: TopicPartition) -> CoordinatorResult[Any, Any, Any, Any]:
         wanted = frozenset(partitions)
-        return shard.add_partitions("tx", producer(5, 3), wanted, told.append, 50)
+        return shard.add_partitions("tx", producer(5, 3), wanted, received.append, 50)
 
     for known in ((P0,), (P0, P1)):
         result = add(*known)
@@ -312,12 +316,12 @@ def test_only_new_partitions_are_appended() -> None:
 
 def test_a_failed_initialization_returns_the_error_without_an_id() -> None:
     shard = shard_with()
-    told: list[Initialized] = []
-    (append,) = shard.init_producer_id("tx", 500, None, 9, told.append, 0).appends
+    received: list[Initialized] = []
+    (append,) = shard.init_producer_id("tx", 500, None, 9, received.append, 0).appends
     (reply,) = shard.settle(append, E.REQUEST_TIMED_OUT, 0, 0).replies
     assert reply.response == Initialized(E.COORDINATOR_NOT_AVAILABLE, -1, -1)
     assert "tx" not in shard.transactions  # nothing of it is in the log as far as is known
-    (append,) = shard.init_producer_id("tx", 500, None, 9, told.append, 0).appends
+    (append,) = shard.init_producer_id("tx", 500, None, 9, received.append, 0).appends
     (reply,) = shard.settle(append, E.NONE, 0, 0).replies
     assert reply.response == Initialized(E.NONE, 9, 0)
 
@@ -351,19 +355,19 @@ def test_a_transaction_without_partitions_completes_at_once() -> None:
 
 def test_a_second_producer_fails_while_the_first_record_is_pending() -> None:
     shard = shard_with(used_up=facts(LAST))
-    told: list[Initialized] = []
+    received: list[Initialized] = []
     for transactional_id in ("new", "used_up"):
         assert shard.needs_producer_id(transactional_id, None)
-        assert shard.init_producer_id(transactional_id, 500, None, 9, told.append, 0).appends
+        assert shard.init_producer_id(transactional_id, 500, None, 9, received.append, 0).appends
         assert not shard.needs_producer_id(transactional_id, None)
-        second = shard.init_producer_id(transactional_id, 500, None, None, told.append, 0)
+        second = shard.init_producer_id(transactional_id, 500, None, None, received.append, 0)
         assert [reply.response.error for reply in second.replies] == [E.CONCURRENT_TRANSACTIONS]
 
 
 def test_a_failed_fence_returns_its_error() -> None:
     shard = shard_with(tx=facts(state=S.ONGOING, partitions=frozenset({P0})))
-    told: list[Initialized] = []
-    (append,) = shard.init_producer_id("tx", 500, None, None, told.append, 0).appends
+    received: list[Initialized] = []
+    (append,) = shard.init_producer_id("tx", 500, None, None, received.append, 0).appends
     (reply,) = shard.settle(append, E.NOT_LEADER_OR_FOLLOWER, 0, 0).replies
     assert reply.response == Initialized(E.NOT_COORDINATOR)
 
