@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
-
 import pytest
 
 from minikafka.coordinator.group_timers import GroupContext
+from minikafka.coordinator.ports import AppendDone
 from minikafka.coordinator.runtime import CoordinatorState
 from minikafka.core.coordinator_shard import CoordinatorAppend, CoordinatorResult
 from minikafka.core.group.config import GroupConfig
@@ -14,6 +13,7 @@ from minikafka.core.group.group import Group
 from minikafka.core.group.rebalance import fail_and_remove
 from minikafka.core.group.result import EmptyGeneration, GroupResult
 from minikafka.core.group.shard import GroupShard
+from minikafka.core.log.verification import NOT_REQUIRED, Verification
 from minikafka.core.transaction.records import TransactionStored, facts_problem
 from minikafka.core.transaction.shard import TransactionShard
 from minikafka.core.transaction.transaction import (
@@ -66,7 +66,12 @@ class RepeatingLog(MemoryLog):
     """Reports every outcome twice."""
 
     def append(
-        self, partition: int, batch: bytes, replicated: bool, done: Any, guard: Any = None
+        self,
+        partition: int,
+        batch: bytes,
+        replicated: bool,
+        done: AppendDone,
+        guard: Verification | None = NOT_REQUIRED,
     ) -> None:
         def twice(error: ErrorCode, base_offset: int) -> None:
             done(error, base_offset)
@@ -85,7 +90,12 @@ class LostOffsetLog(MemoryLog):
     """Reports a success without the offset of the batch."""
 
     def append(
-        self, partition: int, batch: bytes, replicated: bool, done: Any, guard: Any = None
+        self,
+        partition: int,
+        batch: bytes,
+        replicated: bool,
+        done: AppendDone,
+        guard: Verification | None = NOT_REQUIRED,
     ) -> None:
         done(ErrorCode.NONE, -1)
 

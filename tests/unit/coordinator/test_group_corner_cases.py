@@ -1,4 +1,4 @@
-"""Groups in rare moments: writes that end late or fail, repeated requests, defaults."""
+"""Corner cases of groups: late and failed appends, repeated requests, defaults."""
 
 import pytest
 
@@ -32,7 +32,7 @@ def lab() -> GroupLab:
 
 
 def completing(lab: GroupLab, *names: str) -> None:
-    """The members have joined generation 1, and the leader, the first one, is to assign."""
+    """The members have joined generation 1. The first one leads and has not sent SyncGroup."""
     for name in names:
         lab.join(new_id=name)
     lab.clock.advance(6_000)
@@ -71,14 +71,14 @@ def test_a_sync_may_name_the_protocol_that_the_group_has(lab: GroupLab) -> None:
     assert (response.error_code, response.assignment) == (NONE, b"a")
 
 
-def test_a_sync_while_members_join_is_told_to_join_again(lab: GroupLab) -> None:
+def test_a_sync_in_the_joining_phase_fails_with_rebalance_in_progress(lab: GroupLab) -> None:
     generation, _ = lab.stable("a", "b")
     lab.join("a")
     assert lab.group.state is GroupState.PREPARING_REBALANCE
     assert lab.sync("b", generation)[0].error_code == ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_members_that_the_leader_forgets_get_nothing_and_are_logged(lab: GroupLab) -> None:
+def test_members_without_an_assignment_get_an_empty_one_and_a_warning(lab: GroupLab) -> None:
     completing(lab, "a", "b")
     forgotten = lab.sync("b", 1)
     lab.sync("a", 1, {"a": b"x"})
@@ -88,12 +88,12 @@ def test_members_that_the_leader_forgets_get_nothing_and_are_logged(lab: GroupLa
     assert levels_of(lab, "members_without_assignment") == ["warning"]
 
 
-def test_no_warning_when_the_leader_assigns_to_everybody(lab: GroupLab) -> None:
+def test_no_warning_when_every_member_has_an_assignment(lab: GroupLab) -> None:
     lab.stable("a", "b")
     assert levels_of(lab, "members_without_assignment") == []
 
 
-def test_an_assignment_that_is_stored_too_late_ends_no_rebalance(lab: GroupLab) -> None:
+def test_an_assignment_stored_after_the_next_rebalance_began_has_no_effect(lab: GroupLab) -> None:
     completing(lab, "a", "b")
     lab.log.held = True
     lab.sync("a", 1, {"a": b"x", "b": b"y"})
@@ -103,7 +103,7 @@ def test_an_assignment_that_is_stored_too_late_ends_no_rebalance(lab: GroupLab) 
     assert lab.group.state is GroupState.PREPARING_REBALANCE
 
 
-def test_a_second_assignment_that_is_not_stored_does_not_disturb_the_first(lab: GroupLab) -> None:
+def test_a_failed_second_assignment_does_not_disturb_the_first(lab: GroupLab) -> None:
     completing(lab, "a")
     lab.log.held = True
     for _ in range(2):
@@ -115,7 +115,7 @@ def test_a_second_assignment_that_is_not_stored_does_not_disturb_the_first(lab: 
     assert lab.beat("a", 1) is NONE
 
 
-def test_an_old_assignment_that_is_not_stored_does_not_disturb_the_next_generation(
+def test_a_failed_old_assignment_does_not_disturb_the_next_generation(
     lab: GroupLab,
 ) -> None:
     completing(lab, "a", "b")
@@ -134,7 +134,7 @@ def test_an_old_assignment_that_is_not_stored_does_not_disturb_the_next_generati
 # -- JoinGroup
 
 
-def test_a_leader_that_has_joined_keeps_the_lead_though_another_member_is_older(
+def test_a_leader_that_has_joined_stays_leader_before_older_members(
     lab: GroupLab,
 ) -> None:
     times = {"session_ms": 60_000, "rebalance_ms": 8_000}
@@ -200,7 +200,7 @@ def test_each_offset_of_a_commit_has_its_own_error(lab: GroupLab) -> None:
     assert lab.committed() == {("t", 1): 2}
 
 
-def test_a_deleted_offset_does_not_come_back_while_the_group_has_others(lab: GroupLab) -> None:
+def test_a_commit_pending_at_a_deletion_does_not_restore_the_offset(lab: GroupLab) -> None:
     lab.commit({("t", 0): 1, ("t", 1): 1})
     lab.log.held = True
     lab.commit({("t", 0): 2})
@@ -212,7 +212,7 @@ def test_a_deleted_offset_does_not_come_back_while_the_group_has_others(lab: Gro
     assert lab.committed() == {("t", 1): 1}
 
 
-def test_an_offset_of_a_deleted_group_is_not_awaited_by_the_next_of_that_name(
+def test_a_group_does_not_await_offsets_of_its_deleted_namesake(
     lab: GroupLab,
 ) -> None:
     lab.log.held = True
@@ -233,7 +233,7 @@ def test_an_offset_of_a_deleted_group_is_not_awaited_by_the_next_of_that_name(
         ErrorCode.INVALID_FETCH_SIZE,
     ],
 )
-def test_what_is_too_large_for_the_log(lab: GroupLab, refusal: ErrorCode) -> None:
+def test_errors_of_records_too_large_for_the_log(lab: GroupLab, refusal: ErrorCode) -> None:
     lab.log.refusal = refusal
     assert lab.commit({("t", 0): 1}) == {T0: ErrorCode.INVALID_COMMIT_OFFSET_SIZE}
     completing(lab, "a")
@@ -244,7 +244,7 @@ def test_what_is_too_large_for_the_log(lab: GroupLab, refusal: ErrorCode) -> Non
 # -- deletion
 
 
-def test_a_group_of_one_generation_does_not_come_back_after_its_offsets(lab: GroupLab) -> None:
+def test_a_group_of_one_generation_is_deleted_with_its_last_offset(lab: GroupLab) -> None:
     lab.join(new_id="a")
     leave(lab, "a")
     lab.clock.advance(6_000)
@@ -257,7 +257,7 @@ def test_a_group_of_one_generation_does_not_come_back_after_its_offsets(lab: Gro
     assert lab.find_group(GROUP) is None
 
 
-def test_an_empty_group_stays_when_its_deletion_is_not_stored(lab: GroupLab) -> None:
+def test_an_empty_group_stays_when_its_tombstone_is_not_stored(lab: GroupLab) -> None:
     lab.stable("a")
     leave(lab, "a")
     lab.log.refusal = ErrorCode.NOT_ENOUGH_REPLICAS
@@ -280,7 +280,7 @@ def test_the_log_says_with_how_many_offsets_a_group_was_deleted(lab: GroupLab) -
 
 
 class TestWhileADeletionIsWritten:
-    """The shard by itself: deletions are being appended."""
+    """The shard alone, while deletions are being appended."""
 
     @pytest.fixture
     def shard(self) -> GroupShard:
@@ -290,7 +290,7 @@ class TestWhileADeletionIsWritten:
         shard.loaded(0)
         return shard
 
-    def test_somebody_may_join_and_the_group_stays(self, shard: GroupShard) -> None:
+    def test_a_group_with_a_new_member_is_not_deleted(self, shard: GroupShard) -> None:
         errors: list[ErrorCode] = []
         (append,) = shard.delete_group(shard.groups[GROUP], errors.append).appends
         facts = JoinFacts("", None, "c", "/h", 1, 1, "consumer", (("range", b""),), "a")
@@ -301,7 +301,7 @@ class TestWhileADeletionIsWritten:
         assert shard.groups == {GROUP: group}
         assert list(group.members) == ["a"]
 
-    def test_a_second_deletion_finds_the_work_done(self, shard: GroupShard) -> None:
+    def test_a_second_deletion_succeeds_without_effect(self, shard: GroupShard) -> None:
         errors: list[ErrorCode] = []
         (first,), (second,) = (
             shard.delete_group(shard.groups[GROUP], errors.append).appends for _ in range(2)
@@ -314,7 +314,7 @@ class TestWhileADeletionIsWritten:
 # -- subscriptions
 
 
-def test_the_topics_of_the_members_are_known_of_consumer_groups_alone() -> None:
+def test_only_consumer_groups_have_known_subscriptions() -> None:
     assert subscribed_topics("consumer", "range", [SUBSCRIBED_TO_T]) == frozenset({"t"})
     assert subscribed_topics("connect", "range", [SUBSCRIBED_TO_T]) is None
     assert subscribed_topics("consumer", None, [SUBSCRIBED_TO_T]) is None
@@ -339,19 +339,19 @@ def test_a_group_has_kafkas_defaults() -> None:
     assert NEW_MEMBER_JOIN_TIMEOUT_MS == 300_000
 
 
-def test_a_join_of_an_old_version_asks_for_nothing_new() -> None:
-    """Versions below 4 get no id to come again with, those below 9 cannot skip assigning."""
+def test_join_facts_default_to_old_versions() -> None:
+    """Before version 4 no member id is required, before version 9 no assignment is skipped."""
     facts = JoinFacts("", None, "c", "/h", 1, 1, "consumer", (), "a")
     assert (facts.must_know_id, facts.can_skip_assignment) == (False, False)
 
 
-def test_an_offset_alone_has_no_epoch_metadata_or_times() -> None:
+def test_an_offset_has_no_epoch_metadata_or_times_by_default() -> None:
     assert CommittedOffset(5) == CommittedOffset(5, -1, "", -1, -1)
     assert decode_record(*encode_record(OffsetCommitted(GROUP, T0, CommittedOffset(5)))) == (
         OffsetCommitted(GROUP, T0, CommittedOffset(5, -1, "", -1, -1))
     )
 
 
-def test_the_last_generation_that_has_one_after_it_is_loaded() -> None:
+def test_the_highest_loadable_generation_is_loaded() -> None:
     record = GroupStored(GROUP, GroupMetadataValue("consumer", 2_147_483_646, None, None, 0, []))
     assert decode_record(*encode_record(record)) == record

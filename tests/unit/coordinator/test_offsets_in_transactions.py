@@ -1,4 +1,4 @@
-"""Offsets that are committed in transactions: pending until the marker, checked as KIP-447 says."""
+"""Offsets in transactions: pending until the marker, and fenced by KIP-447."""
 
 from collections.abc import Callable
 from functools import partial
@@ -51,7 +51,9 @@ def ended(lab: GroupLab, committed: bool, producer_id: int = PID) -> None:
 
 @pytest.mark.parametrize("committed", [True, False])
 @pytest.mark.parametrize("reloaded", [True, False])
-def test_they_count_when_the_transaction_is_committed(committed: bool, reloaded: bool) -> None:
+def test_offsets_take_effect_when_the_transaction_is_committed(
+    committed: bool, reloaded: bool
+) -> None:
     lab = GroupLab()
     assert lab.commit({WHERE: 5}, transaction=TXN) == {TP: E.NONE}
     assert lab.committed() == {}
@@ -68,7 +70,7 @@ def test_they_count_when_the_transaction_is_committed(committed: bool, reloaded:
     assert lab.committed() == ({WHERE: 5} if committed else {})
 
 
-def test_the_batch_is_of_the_transaction() -> None:
+def test_the_batch_belongs_to_the_transaction() -> None:
     lab = GroupLab()
     lab.commit({WHERE: 5}, transaction=InTransaction(PID, 3))
     batch = parse_batch(lab.log.batches[-1], 0)
@@ -76,7 +78,7 @@ def test_the_batch_is_of_the_transaction() -> None:
     assert (batch.is_transactional, batch.is_control, batch.base_sequence) == (True, False, -1)
 
 
-def test_they_are_unstable_on_their_way_to_the_log() -> None:
+def test_pending_transactional_offsets_are_unstable() -> None:
     lab = GroupLab()
     lab.commit({WHERE: 1})
     lab.log.held = True
@@ -90,7 +92,7 @@ def test_they_are_unstable_on_their_way_to_the_log() -> None:
     assert lab.committed() == {WHERE: 1}
 
 
-def test_of_two_commits_the_later_record_counts() -> None:
+def test_the_later_record_of_two_commits_wins() -> None:
     lab = GroupLab()
     lab.commit({WHERE: 5}, transaction=TXN)
     lab.commit({WHERE: 9})
@@ -107,7 +109,7 @@ def test_markers_of_other_producers_do_not_matter() -> None:
     assert lab.committed() == {WHERE: 5}
 
 
-def test_a_marker_told_of_while_groups_are_loaded_waits_for_its_turn() -> None:
+def test_a_marker_is_not_applied_directly_while_the_partition_is_loading() -> None:
     """The loader may not have come to the end of the transaction before yet: that is not the one
     that ends now."""
     lab = GroupLab()
@@ -124,11 +126,12 @@ def test_a_marker_told_of_while_groups_are_loaded_waits_for_its_turn() -> None:
     assert group.offsets.is_unstable(TP)
 
 
-# -- told in another order than the log's: one fetch of a follower replicates all of it at once
+# -- settled in another order than that of the log: one fetch of a follower replicates several
+# batches
 
 
 @pytest.mark.parametrize("committed", [True, False])
-def test_a_marker_may_be_told_of_before_the_offsets_that_it_ends(committed: bool) -> None:
+def test_a_marker_may_be_replayed_before_the_offsets_that_it_ends(committed: bool) -> None:
     lab = GroupLab()
     lab.log.held = True
     lab.commit({WHERE: 5}, transaction=TXN)
@@ -147,7 +150,7 @@ def test_a_marker_may_be_told_of_before_the_offsets_that_it_ends(committed: bool
     assert lab.committed() == live
 
 
-def test_an_offset_that_came_to_nothing_is_not_committed_by_its_marker() -> None:
+def test_a_failed_offset_is_not_committed_by_the_marker() -> None:
     lab = GroupLab()
     lab.log.held = True
     lab.commit({WHERE: 5}, transaction=TXN)
@@ -156,8 +159,8 @@ def test_an_offset_that_came_to_nothing_is_not_committed_by_its_marker() -> None
     assert (lab.committed(), unstable(lab)) == ({}, False)
 
 
-def test_a_marker_told_of_late_does_not_end_the_next_transaction() -> None:
-    """It was written twice, as its first answer got lost; that one still waited for others."""
+def test_a_marker_replayed_late_does_not_end_the_next_transaction() -> None:
+    """It was written twice, since its first response was lost while it waited for other markers."""
     lab = GroupLab()
     lab.commit({WHERE: 5}, transaction=TXN)
     first = marked(lab, committed=True)
@@ -171,7 +174,7 @@ def test_a_marker_told_of_late_does_not_end_the_next_transaction() -> None:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_whatever_the_order_it_comes_to_what_the_log_says(seed: int) -> None:
+def test_every_order_of_replay_gives_the_state_of_the_log(seed: int) -> None:
     """The dumb twin is another coordinator that reads the same log. A producer begins nothing new
     before its last marker is marker_replicated of."""
     dice = Random(seed)
@@ -209,10 +212,10 @@ def test_whatever_the_order_it_comes_to_what_the_log_says(seed: int) -> None:
     assert lab.committed() == live
 
 
-def test_a_marker_looks_at_the_groups_of_its_producer_alone(
+def test_a_marker_visits_only_the_groups_of_its_producer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """There may be thousands of others in the partition."""
+    """The partition may have thousands of other groups."""
     lab = GroupLab()
     for number in range(50):
         lab.commit({WHERE: number}, group_id=f"other-{number}")
@@ -232,7 +235,7 @@ def test_a_marker_looks_at_the_groups_of_its_producer_alone(
     assert (lab.committed(), lab.committed("g2")) == ({WHERE: 5}, {WHERE: 6})
 
 
-def test_a_group_may_be_gone_before_the_marker_comes() -> None:
+def test_a_group_may_be_deleted_before_the_marker_is_replayed() -> None:
     lab = GroupLab()
     lab.commit({WHERE: 1})
     lab.commit({WHERE: 5}, transaction=TXN)
@@ -248,7 +251,7 @@ def test_a_group_may_be_gone_before_the_marker_comes() -> None:
     ended(lab, committed=True)
 
 
-def test_a_group_made_anew_while_an_old_transaction_ends() -> None:
+def test_a_group_recreated_while_an_old_transaction_ends() -> None:
     lab = GroupLab()
     lab.commit({WHERE: 5}, transaction=TXN)
     lab.coordinator.delete_groups([GROUP], lambda _: None)
@@ -260,8 +263,8 @@ def test_a_group_made_anew_while_an_old_transaction_ends() -> None:
     assert lab.committed() == {WHERE: 1}
 
 
-def test_who_says_who_he_is_has_to_be_a_member_of_this_generation() -> None:
-    """KIP-447; before it, producers did not say."""
+def test_a_client_that_names_its_member_must_be_in_this_generation() -> None:
+    """KIP-447. Before it producers did not name their member."""
     lab = GroupLab()
     generation, (member,) = lab.stable("a")
     assert lab.commit({WHERE: 1}, transaction=TXN) == {TP: E.NONE}
@@ -274,7 +277,7 @@ def test_who_says_who_he_is_has_to_be_a_member_of_this_generation() -> None:
     assert unknown == {TP: E.UNKNOWN_MEMBER_ID}
 
 
-def test_a_group_with_a_transaction_under_way_is_not_forgotten() -> None:
+def test_a_group_with_offsets_in_a_transaction_is_not_removed() -> None:
     lab = GroupLab()
     lab.commit({WHERE: 5}, transaction=TXN)
     lab.expire()
@@ -282,7 +285,7 @@ def test_a_group_with_a_transaction_under_way_is_not_forgotten() -> None:
     assert lab.committed() == {WHERE: 5}
 
 
-def test_who_names_a_generation_or_an_instance_says_who_he_is() -> None:
+def test_a_generation_or_instance_id_names_a_member() -> None:
     lab = GroupLab()
     generation, (member,) = lab.stable("a")
     for claimed in (0, generation):
@@ -294,14 +297,14 @@ def test_who_names_a_generation_or_an_instance_says_who_he_is() -> None:
     assert lab.commit({WHERE: 1}, member, generation + 1, transaction=TXN) == {TP: E.NONE}
 
 
-def test_offsets_that_are_all_refused_wait_for_no_marker() -> None:
+def test_refused_offsets_await_no_marker() -> None:
     lab = GroupLab()
     marker_replicated = lab.commit({WHERE: 1}, metadata="x" * 4097, transaction=TXN)
     assert marker_replicated == {TP: E.OFFSET_METADATA_TOO_LARGE}
     assert not lab.group.offsets.has_pending
 
 
-def test_a_deleted_group_takes_back_what_it_has_in_transactions() -> None:
+def test_deleting_a_group_deletes_its_transactional_offsets() -> None:
     lab = GroupLab()
     lab.commit({("flights", 1): 1})
     lab.commit({WHERE: 5}, transaction=TXN)
@@ -321,7 +324,7 @@ class TestOffsetsOfOneTransaction:
     NEW, OLD = CommittedOffset(9), CommittedOffset(5)
     OTHER = TopicPartition("flights", 1)
 
-    def test_a_deletion_in_the_transaction_takes_its_offset_back(self) -> None:
+    def test_a_tombstone_in_the_transaction_removes_its_offset(self) -> None:
         offsets = GroupOffsets()
         offsets.replay_in_transaction(PID, TP, 1, self.NEW)
         offsets.replay_in_transaction(PID, TP, 2, None)
@@ -329,14 +332,14 @@ class TestOffsetsOfOneTransaction:
         offsets.end_transaction(PID, 3, committed=True)
         assert offsets.get(TP) is None
 
-    def test_the_later_record_counts_though_it_is_told_of_first(self) -> None:
+    def test_the_later_record_wins_even_if_it_is_replayed_first(self) -> None:
         offsets = GroupOffsets()
         offsets.replay_in_transaction(PID, TP, 9, self.NEW)
         offsets.replay_in_transaction(PID, TP, 5, self.OLD)
         offsets.end_transaction(PID, 10, committed=True)
         assert offsets.get(TP) == self.NEW
 
-    def test_the_others_stay_when_one_is_deleted(self) -> None:
+    def test_deleting_one_offset_keeps_the_others(self) -> None:
         offsets = GroupOffsets()
         for topic_partition in (TP, self.OTHER):
             offsets.replay_in_transaction(PID, topic_partition, 1, self.NEW)
@@ -344,7 +347,7 @@ class TestOffsetsOfOneTransaction:
         offsets.end_transaction(PID, 3, committed=True)
         assert (offsets.get(TP), offsets.get(self.OTHER)) == (None, self.NEW)
 
-    def test_a_marker_told_of_first_ends_what_is_before_it_alone(self) -> None:
+    def test_a_marker_replayed_first_ends_only_the_offsets_before_it(self) -> None:
         offsets = GroupOffsets()
         offsets.begin_in_transaction(PID, [TP, self.OTHER])
         offsets.end_transaction(PID, 10, committed=True)

@@ -1,4 +1,4 @@
-"""The transaction coordinator: producers, partitions, ends, markers, time."""
+"""The transaction coordinator: producers, partitions, outcomes, markers, time-outs."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def test_a_transaction(committed: bool) -> None:
     producer = lab.begun()
     assert (producer, lab.state) == (ProducerIdAndEpoch(100, 0), S.EMPTY)
     assert lab.add(producer, P0, P1) == [E.NONE]
-    assert lab.add(producer, P0) == [E.NONE]  # no record for what is known
+    assert lab.add(producer, P0) == [E.NONE]  # no record for a known partition
     assert lab.end(producer, committed) == [E.NONE]
     assert lab.state is (S.PREPARE_COMMIT if committed else S.PREPARE_ABORT)
     (item,) = lab.write_markers()
@@ -43,7 +43,7 @@ def test_a_transaction(committed: bool) -> None:
     assert lab.transaction().facts.partitions == {P2}
 
 
-def test_the_end_is_answered_when_it_is_replicated_and_not_before() -> None:
+def test_end_txn_responds_when_the_decision_is_replicated() -> None:
     lab = TransactionLab()
     producer = lab.open(P0)
     lab.log.held = True
@@ -59,7 +59,7 @@ def test_the_end_is_answered_when_it_is_replicated_and_not_before() -> None:
     assert lab.end(producer, committed=False) == [E.INVALID_TXN_STATE]
 
 
-def test_who_may_not() -> None:
+def test_refused_producers() -> None:
     lab = TransactionLab()
     producer = lab.open(P0)
     stranger = ProducerIdAndEpoch(9, 0)
@@ -139,8 +139,8 @@ def test_a_failed_append_changes_nothing(refusal: ErrorCode, received: ErrorCode
         E.NOT_LEADER_OR_FOLLOWER,
     ],
 )
-def test_completion_is_written_until_it_is(refusal: ErrorCode) -> None:
-    """Else the transactional id would be CONCURRENT_TRANSACTIONS until the next coordinator."""
+def test_a_failed_completion_is_retried(refusal: ErrorCode) -> None:
+    """Otherwise every request would fail with CONCURRENT_TRANSACTIONS until a failover."""
     lab = TransactionLab()
     producer = lab.open(P0)
     lab.end(producer)
@@ -154,7 +154,7 @@ def test_completion_is_written_until_it_is(refusal: ErrorCode) -> None:
     assert lab.begun().epoch == producer.epoch + 1
 
 
-def test_a_coordinator_that_stops_tries_nothing_again() -> None:
+def test_a_stopped_coordinator_retries_nothing() -> None:
     lab = TransactionLab()
     lab.end(lab.open(P0, P1))
     lab.log.refusal = E.NOT_ENOUGH_REPLICAS
@@ -169,7 +169,7 @@ def test_a_coordinator_that_stops_tries_nothing_again() -> None:
 # -- markers
 
 
-def test_markers_go_to_the_leaders_until_they_are_written() -> None:
+def test_markers_are_retried_until_they_are_written() -> None:
     lab = TransactionLab()
     lab.leaders.leaders = {P0: 1, P1: 2, P2: -1}
     producer = lab.open(P0, P1, P2)
@@ -190,7 +190,7 @@ def test_markers_go_to_the_leaders_until_they_are_written() -> None:
     assert lab.coordinator.markers.num_retrying == 0
 
 
-def test_what_is_deleted_needs_no_marker() -> None:
+def test_a_deleted_partition_needs_no_marker() -> None:
     lab = TransactionLab()
     producer = lab.open(P0, P1)
     lab.leaders.leaders = {P0: None, P1: None}
@@ -198,7 +198,7 @@ def test_what_is_deleted_needs_no_marker() -> None:
     assert (lab.sent, lab.state) == ([], S.COMPLETE_COMMIT)
 
 
-def test_before_anything_is_known_of_the_cluster_nothing_counts_as_deleted() -> None:
+def test_without_metadata_no_partition_counts_as_deleted() -> None:
     lab = TransactionLab()
     producer = lab.open(P0)
     lab.leaders.leaders = {P0: None, TopicPartition("__transaction_state", 0): None}
@@ -209,14 +209,14 @@ def test_before_anything_is_known_of_the_cluster_nothing_counts_as_deleted() -> 
     assert len(lab.sent) == 1
 
 
-def test_a_partition_that_knows_a_later_epoch_has_seen_the_end() -> None:
+def test_a_partition_with_a_later_producer_epoch_counts_as_marked() -> None:
     lab = TransactionLab()
     lab.end(lab.open(P0))
     lab.write_markers({P0: E.INVALID_PRODUCER_EPOCH})
     assert lab.state is S.COMPLETE_COMMIT
 
 
-def test_a_coordinator_that_is_fenced_sends_no_more() -> None:
+def test_a_fenced_coordinator_does_not_retry() -> None:
     lab = TransactionLab()
     lab.end(lab.open(P0))
     lab.write_markers({P0: E.TRANSACTION_COORDINATOR_FENCED})
@@ -243,7 +243,7 @@ def test_a_transaction_that_is_open_for_too_long_is_aborted() -> None:
     assert lab.state is S.COMPLETE_ABORT
 
 
-def test_ids_that_nobody_uses_are_deleted() -> None:
+def test_unused_transactional_ids_are_deleted() -> None:
     lab = TransactionLab(transactional_id_expiration_ms=1000)
     idle, busy = lab.begun("idle"), lab.begun("busy")
     lab.add(busy, P0, transactional_id="busy")
