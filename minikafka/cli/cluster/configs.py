@@ -99,19 +99,21 @@ def entity(args: argparse.Namespace) -> tuple[ResourceType, str | None]:
     for given, long_form, name in short:
         if given:
             if args.entity_type is not None:
-                raise ConfigError("leave out --entity-type: the short form includes it")
+                raise ConfigError("--entity-type cannot be combined with its short form")
             return TYPES[long_form], _checked(TYPES[long_form], name)
     if args.entity_type is None:
         raise ConfigError("name an entity: --entity-type, --topic, --broker or --broker-defaults")
     if args.entity_type in OTHER_TYPES:
-        raise ConfigError(f"{args.entity_type} have no configuration here: use {', '.join(TYPES)}")
+        raise ConfigError(
+            f"{args.entity_type} cannot be configured with this verb; use {', '.join(TYPES)}"
+        )
     kind = TYPES[args.entity_type]
     if args.entity_default and kind is ResourceType.TOPIC:
         raise ConfigError(
-            "the defaults of all topics are settings of the brokers: log.* and others"
+            "defaults of topics are settings of the brokers (log.*): use --broker-defaults"
         )
     if args.entity_default and kind is ResourceType.BROKER_LOGGER:
-        raise ConfigError("log levels are set at each broker: name it by --entity-name")
+        raise ConfigError("log levels belong to one broker: name it with --entity-name")
     return kind, CLUSTER_DEFAULT if args.entity_default else _checked(kind, args.entity_name)
 
 

@@ -97,13 +97,13 @@ def test_who_is_meant(words: str, meant: Any) -> None:
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        ("--describe", "say what is meant"),
-        ("--describe --entity-type users", "nothing is configured"),
-        ("--describe --entity-type topics --entity-default", "for all topics"),
+        ("--describe", "name an entity"),
+        ("--describe --entity-type users", "cannot be configured"),
+        ("--describe --entity-type topics --entity-default", "settings of the brokers"),
         ("--describe --broker one", "The entity name for brokers must be a valid integer"),
         ("--describe --broker-logger one", "for broker-loggers must be a valid integer"),
         ("--describe --entity-type broker-loggers", "an entity name must be specified"),
-        ("--describe --entity-type broker-loggers --entity-default", "at each broker"),
+        ("--describe --entity-type broker-loggers --entity-default", "belong to one broker"),
         ("--describe --entity-type topics --topic t", "short form"),
         ("--describe --topic t --add-config a=1", "changes nothing"),
         ("--alter --topic t", "needs --add-config"),
@@ -112,7 +112,7 @@ def test_who_is_meant(words: str, meant: Any) -> None:
         ("--alter --topic t --add-config a", "key=val"),
     ],
 )
-def test_wrong_wishes_are_one_line(
+def test_wrong_options_are_one_line(
     words: str, complaint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main.main(["configs", "--bootstrap-server", "a:1", *words.split()]) == 1
