@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
 
 from minikafka.broker.replication.partition import Partition
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.ports import Buffer
 from minikafka.simulator.cluster import LogEvent, SimCluster
-from minikafka.simulator.workload import Writer
-from minikafka.storage.log.invariants import check_log
 from minikafka.zookeeper import paths
 from minikafka.zookeeper.znodes import BrokerZnode, ControllerEpochZnode, TopicZnode
 
 EVERYTHING = 1 << 40
+
+
+class WrittenRecords(Protocol):
+    """What a load has written, by partition."""
+
+    @property
+    def sent(self) -> Mapping[TopicPartition, Sequence[bytes]]:
+        """The values in the order of sending."""
+        ...
+
+    @property
+    def acknowledged(self) -> Mapping[TopicPartition, Mapping[bytes, int]]:
+        """The offsets of the values that the cluster has acknowledged."""
+        ...
 
 
 class ElectionChecker:
@@ -49,7 +62,7 @@ class ElectionChecker:
 
 
 def check_acknowledged(
-    writer: Writer,
+    writer: WrittenRecords,
     found: dict[TopicPartition, dict[int, bytes]],
     starts: Mapping[TopicPartition, int],
 ) -> None:

@@ -16,7 +16,7 @@ from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from minikafka.protocol.messages.offset_commit import OffsetCommitRequest
 from minikafka.simulator.cluster import SimCluster
-from tests.support.sim_groups import TOPIC, Reader, simulated, until_shared, write
+from tests.support.simulated.sim_groups import TOPIC, Reader, simulated, until_shared, write
 
 T0 = TopicPartition(TOPIC, 0)
 

@@ -11,7 +11,7 @@ from minikafka.client import Admin, CommitFailedError, OffsetAndMetadata, Rebala
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.simulator.cluster import SimCluster
-from tests.support.sim_groups import TOPIC, Reader, simulated, until_shared, write
+from tests.support.simulated.sim_groups import TOPIC, Reader, simulated, until_shared, write
 
 TPS = [TopicPartition(TOPIC, number) for number in range(4)]
 ALL = "t-0 t-1 t-2 t-3"

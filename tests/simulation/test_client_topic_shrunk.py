@@ -9,7 +9,7 @@ import pytest
 from minikafka.client import Admin
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.simulator.cluster import SimCluster
-from tests.support.sim_groups import TOPIC, Reader, simulated, until_shared, write
+from tests.support.simulated.sim_groups import TOPIC, Reader, simulated, until_shared, write
 
 
 async def recreate(cluster: SimCluster, partitions: int, pause_ms: int) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from minikafka.simulator import faults
 from minikafka.simulator.cluster import SimCluster
-from minikafka.simulator.scenario import PARTITIONS, under_load
+from tests.support.simulated.scenario import PARTITIONS, under_load
 
 pytestmark = pytest.mark.mission("DOP-8")
 WATCHED = PARTITIONS[0]

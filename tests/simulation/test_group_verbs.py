@@ -16,7 +16,7 @@ from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from minikafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from minikafka.simulator.cluster import SimCluster
-from minikafka.simulator.groups import GROUP, GroupChecker, SimMember
+from tests.support.simulated.groups import GROUP, GroupChecker, SimMember
 
 TOPIC = "flights"
 PARTITIONS = [TopicPartition(TOPIC, number) for number in range(3)]

@@ -11,8 +11,8 @@ from minikafka.client import Admin
 from minikafka.kernel.cluster import GROUP_METADATA_TOPIC, TopicPartition
 from minikafka.simulator import faults
 from minikafka.simulator.cluster import LogEvent, SimCluster
-from minikafka.simulator.groups import Travellers
-from minikafka.simulator.scenario import PARTITIONS, TOPIC, prepared
+from tests.support.simulated.groups import Travellers
+from tests.support.simulated.scenario import PARTITIONS, TOPIC, prepared
 
 OFFSETS = TopicPartition(GROUP_METADATA_TOPIC, 0)
 SETTINGS = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.replication_campaign import play
+from tests.support.simulated.replication_campaign import play
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])

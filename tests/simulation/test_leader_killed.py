@@ -17,7 +17,7 @@ from minikafka.protocol.messages.produce import (
 from minikafka.protocol.records.builder import build_batch
 from minikafka.simulator import faults
 from minikafka.simulator.cluster import PORT, SimCluster, host_name
-from minikafka.simulator.scenario import PARTITIONS, under_load
+from tests.support.simulated.scenario import PARTITIONS, under_load
 
 WATCHED = PARTITIONS[0]
 LONGER_THAN_ITS_SESSION_S = 8

@@ -11,8 +11,8 @@ import pytest
 from minikafka.client import Admin, Consumer
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.simulator.cluster import LogEvent, SimCluster
-from minikafka.simulator.scenario import PARTITIONS, prepared, under_load
-from minikafka.simulator.workload import Writer, read_all
+from tests.support.simulated.scenario import PARTITIONS, prepared, under_load
+from tests.support.simulated.workload import Writer, read_all
 
 SETTINGS = {"log.dirs": "/one,/two", "log.initial.task.delay.ms": "1000"}
 WATCHED = PARTITIONS[0]

@@ -7,8 +7,8 @@ import random
 import pytest
 
 from minikafka.simulator.cluster import SimCluster
-from tests.support import pipelining as pipe
-from tests.support.pipelined_programmes import outcome, prepared, programme
+from tests.support.simulated import pipelining as pipe
+from tests.support.simulated.pipelined_programmes import outcome, prepared, programme
 
 PROGRAMMES = 12
 

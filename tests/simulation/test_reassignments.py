@@ -13,8 +13,8 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.simulator import faults
 from minikafka.simulator.checkers import check_leaders_know, check_replicas_alike
 from minikafka.simulator.cluster import SimCluster
-from minikafka.simulator.reassignments import assignment, moved_under_load, until_moved
-from minikafka.simulator.scenario import REST_S
+from tests.support.simulated.reassignments import assignment, moved_under_load, until_moved
+from tests.support.simulated.scenario import REST_S
 
 BROKERS = (1, 2, 3, 4, 5)
 LONGER_THAN_ITS_SESSION_S = 8

@@ -13,7 +13,7 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.simulator.cluster import SimCluster
 from tests.support import layouts_2_0
-from tests.support.raw_wire import exchange
+from tests.support.simulated.raw_wire import exchange
 
 SETTINGS = {
     "inter.broker.protocol.version": "2.0-IV1",

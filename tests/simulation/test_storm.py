@@ -11,8 +11,8 @@ import pytest
 
 from minikafka.simulator.cluster import SimCluster
 from minikafka.simulator.faults import powerless
-from minikafka.simulator.scenario import PARTITIONS, under_load
-from tests.support.cluster_storm import trace_of
+from tests.support.simulated.cluster_storm import trace_of
+from tests.support.simulated.scenario import PARTITIONS, under_load
 
 ROOT = Path(__file__).resolve().parents[2]
 HASH_SEEDS = ("0", "1", "2")
@@ -41,7 +41,7 @@ def test_power_fails_again_and_again(seed: int) -> None:
 def test_one_seed_is_one_trace_whatever_the_hashes() -> None:
     running = [
         subprocess.Popen(
-            [sys.executable, "-m", "tests.support.cluster_storm", str(CANARY_SEED)],
+            [sys.executable, "-m", "tests.support.simulated.cluster_storm", str(CANARY_SEED)],
             cwd=ROOT,
             env={**os.environ, "PYTHONHASHSEED": hash_seed},
             stdout=subprocess.PIPE,

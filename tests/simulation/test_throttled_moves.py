@@ -20,8 +20,8 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.dynamic_settings import FOLLOWER_RATE, LEADER_RATE, LOG_DIRS_RATE
 from minikafka.simulator import faults
 from minikafka.simulator.cluster import SimCluster
-from minikafka.simulator.reassignments import assignment, moved_under_load, until_moved
-from minikafka.simulator.scenario import TOPIC as UNDER_LOAD
+from tests.support.simulated.reassignments import assignment, moved_under_load, until_moved
+from tests.support.simulated.scenario import TOPIC as UNDER_LOAD
 
 TP = TopicPartition("flights", 0)
 NEAR = TopicPartition("near", 0)

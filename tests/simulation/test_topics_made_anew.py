@@ -11,8 +11,8 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import NoNode
 from minikafka.simulator.cluster import SimCluster
-from minikafka.simulator.workload import read_all
 from minikafka.zookeeper import paths
+from tests.support.simulated.workload import read_all
 
 TP = TopicPartition("again", 0)
 COUNT = 20

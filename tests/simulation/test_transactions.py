@@ -10,9 +10,9 @@ import pytest
 
 from minikafka.simulator import faults
 from minikafka.simulator.cluster import LogEvent, SimCluster
-from minikafka.simulator.scenario import PARTITIONS
-from minikafka.simulator.transactions import Transactors
-from tests.support.transaction_campaign import COORDINATOR, SETTINGS, transacting
+from tests.support.simulated.scenario import PARTITIONS
+from tests.support.simulated.transaction_campaign import COORDINATOR, SETTINGS, transacting
+from tests.support.simulated.transactions import Transactors
 
 
 def play(

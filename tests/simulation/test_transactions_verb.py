@@ -16,7 +16,7 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.simulator.cluster import SimCluster
-from minikafka.simulator.transactor import SimTransactor
+from tests.support.simulated.transactor import SimTransactor
 
 WHERE = TopicPartition("flights", 0)
 SETTINGS = {

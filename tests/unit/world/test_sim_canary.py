@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.support.sim_workload import trace_of
+from tests.support.simulated.sim_workload import trace_of
 
 ROOT = Path(__file__).resolve().parents[3]
 HASH_SEEDS = ("0", "1", "2")
@@ -15,7 +15,7 @@ HASH_SEEDS = ("0", "1", "2")
 
 def start(seed: int, hash_seed: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-m", "tests.support.sim_workload", str(seed)],
+        [sys.executable, "-m", "tests.support.simulated.sim_workload", str(seed)],
         cwd=ROOT,
         env={**os.environ, "PYTHONHASHSEED": hash_seed},
         stdout=subprocess.PIPE,

@@ -1,6 +1,6 @@
 """Controllers fall while topics come and go; run as a program it plays many seeds.
 
-usage: python -m tests.support.controller_campaign FIRST END
+usage: python -m tests.support.simulated.controller_campaign FIRST END
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 import sys
 from collections import Counter
 
-from minikafka.simulator.administration import CONTROLLER_FAULTS, TermChecker, administered
 from minikafka.simulator.cluster import LogEvent, SimCluster
-from tests.support.campaign import campaign
+from tests.support.simulated.administration import CONTROLLER_FAULTS, TermChecker, administered
+from tests.support.simulated.campaign import campaign
 
 BROKERS = (1, 2, 3, 4)
 FAULTS = 8

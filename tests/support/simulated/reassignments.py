@@ -16,10 +16,10 @@ from minikafka.simulator.checkers import (
     check_replicas_alike,
 )
 from minikafka.simulator.cluster import SimCluster
-from minikafka.simulator.scenario import MORE_RECORDS, PARTITIONS, REST_S, TOPIC, prepared
-from minikafka.simulator.workload import Writer, read_all
 from minikafka.zookeeper import paths
 from minikafka.zookeeper.znodes import TopicZnode
+from tests.support.simulated.scenario import MORE_RECORDS, PARTITIONS, REST_S, TOPIC, prepared
+from tests.support.simulated.workload import Writer, read_all
 
 REPLICAS = 3
 LONGEST_PAUSE_S = 3

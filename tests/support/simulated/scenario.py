@@ -9,8 +9,8 @@ from minikafka.client import Admin
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.simulator.checkers import ElectionChecker, check_acknowledged, check_at_rest
 from minikafka.simulator.cluster import SimCluster
-from minikafka.simulator.deletions import Deleter
-from minikafka.simulator.workload import Writer, read_all
+from tests.support.simulated.deletions import Deleter
+from tests.support.simulated.workload import Writer, read_all
 
 TOPIC = "flights"
 PARTITIONS = tuple(TopicPartition(TOPIC, number) for number in range(3))

@@ -13,7 +13,7 @@ from minikafka.client import Consumer, ConsumerConfig
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import KafkaError
 from minikafka.simulator.cluster import LogEvent, SimCluster
-from minikafka.simulator.transactor import Fenced, SimTransactor
+from tests.support.simulated.transactor import Fenced, SimTransactor
 
 LONGEST_PAUSE_MS = 300
 ABANDONED_ONE_IN = 12

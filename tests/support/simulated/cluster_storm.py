@@ -6,7 +6,7 @@ import sys
 
 from minikafka.simulator.cluster import SimCluster
 from minikafka.simulator.faults import storm
-from minikafka.simulator.scenario import under_load
+from tests.support.simulated.scenario import under_load
 
 FAULTS = 8
 

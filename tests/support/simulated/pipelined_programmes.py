@@ -36,7 +36,7 @@ from minikafka.protocol.records.batch import RecordBatch, parse_batches
 from minikafka.protocol.records.record import decode_batch
 from minikafka.protocol.schema import Message
 from minikafka.simulator.cluster import SimCluster
-from tests.support import pipelining as pipe
+from tests.support.simulated import pipelining as pipe
 
 _MEMBER_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _PRODUCER_ID = re.compile(r"(?<=producer )\d+")

@@ -1,6 +1,6 @@
 """Transactions through storms; run as a program it plays many seeds.
 
-usage: python -m tests.support.transaction_campaign FIRST END
+usage: python -m tests.support.simulated.transaction_campaign FIRST END
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from minikafka.kernel.cluster import (
 )
 from minikafka.simulator.cluster import LogEvent, SimCluster
 from minikafka.simulator.faults import FAULTS, full_disk, storm
-from minikafka.simulator.scenario import PARTITIONS, TOPIC, prepared
-from minikafka.simulator.transactions import (
+from tests.support.simulated.campaign import campaign
+from tests.support.simulated.scenario import PARTITIONS, TOPIC, prepared
+from tests.support.simulated.transactions import (
     StableOffsetChecker,
     Transactors,
     check_whole,
     none_hangs,
     read_committed,
 )
-from tests.support.campaign import campaign
 
 COORDINATOR = TopicPartition(TRANSACTION_STATE_TOPIC, partition_for("seat-0", 2))
 OFFSETS = TopicPartition(GROUP_METADATA_TOPIC, 0)

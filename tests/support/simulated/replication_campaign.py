@@ -1,6 +1,6 @@
 """ISRs and leaders that change all the time, under load; run as a program it plays many seeds.
 
-usage: python -m tests.support.replication_campaign FIRST END
+usage: python -m tests.support.simulated.replication_campaign FIRST END
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections import Counter
 
 from minikafka.simulator.cluster import LogEvent, SimCluster
 from minikafka.simulator.faults import REPLICATION_FAULTS, storm
-from minikafka.simulator.scenario import under_load
-from tests.support.campaign import campaign
+from tests.support.simulated.campaign import campaign
+from tests.support.simulated.scenario import under_load
 
 FAULTS = 10
 COUNTED = (

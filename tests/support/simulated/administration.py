@@ -12,10 +12,10 @@ from minikafka.kernel.ports import NoNode
 from minikafka.simulator import faults
 from minikafka.simulator.checkers import check_context, check_leaders_know, check_replicas_alike
 from minikafka.simulator.cluster import LogEvent, SimCluster
-from minikafka.simulator.reassignments import assignment, until_moved
-from minikafka.simulator.scenario import REST_S
 from minikafka.zookeeper import paths
 from minikafka.zookeeper.znodes import TopicZnode
+from tests.support.simulated.reassignments import assignment, until_moved
+from tests.support.simulated.scenario import REST_S
 
 NAMES = ("a", "b", "c")
 MOST_PARTITIONS = 4

@@ -10,7 +10,7 @@ from minikafka.client import EARLIEST_TIMESTAMP, Admin
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import KafkaError
 from minikafka.simulator.cluster import LogEvent, SimCluster
-from minikafka.simulator.workload import Writer
+from tests.support.simulated.workload import Writer
 
 PAUSE_MS = 400
 SHORTEST_MS, LONGEST_MS = 500, 10_000  # how long a deletion may take before we give it up
