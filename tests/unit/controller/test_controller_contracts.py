@@ -123,7 +123,7 @@ async def test_a_broker_that_stops_while_it_is_elected_does_not_take_over(new_cl
             await asyncio.sleep(0)
             return won
 
-        node.store.register_controller_and_increment_epoch = win_and_stop  # type: ignore[method-assign]  # the test intercepts it
+        node.store.register_controller_and_increment_epoch = win_and_stop  # the test intercepts it
         with capture_logs() as logs:
             controller.start(cluster.tasks)
             await cluster.settle()

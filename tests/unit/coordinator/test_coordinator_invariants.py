@@ -7,7 +7,6 @@ from typing import Any, cast
 import pytest
 
 from minikafka.coordinator.group_timers import GroupContext
-from minikafka.coordinator.ports import AppendDone
 from minikafka.coordinator.runtime import CoordinatorState
 from minikafka.core.coordinator_shard import CoordinatorAppend, CoordinatorResult
 from minikafka.core.group.config import GroupConfig
@@ -15,7 +14,6 @@ from minikafka.core.group.group import Group
 from minikafka.core.group.rebalance import fail_and_remove
 from minikafka.core.group.result import EmptyGeneration, GroupResult
 from minikafka.core.group.shard import GroupShard
-from minikafka.core.log.verification import NOT_REQUIRED, Verification
 from minikafka.core.transaction.records import TransactionStored, facts_problem
 from minikafka.core.transaction.shard import TransactionShard
 from minikafka.core.transaction.transaction import (
@@ -68,12 +66,7 @@ class RepeatingLog(MemoryLog):
     """Reports every outcome twice."""
 
     def append(
-        self,
-        partition: int,
-        batch: bytes,
-        replicated: bool,
-        done: AppendDone,
-        guard: Verification | None = NOT_REQUIRED,
+        self, partition: int, batch: bytes, replicated: bool, done: Any, guard: Any = None
     ) -> None:
         def twice(error: ErrorCode, base_offset: int) -> None:
             done(error, base_offset)
@@ -92,12 +85,7 @@ class LostOffsetLog(MemoryLog):
     """Reports a success without the offset of the batch."""
 
     def append(
-        self,
-        partition: int,
-        batch: bytes,
-        replicated: bool,
-        done: AppendDone,
-        guard: Verification | None = NOT_REQUIRED,
+        self, partition: int, batch: bytes, replicated: bool, done: Any, guard: Any = None
     ) -> None:
         done(ErrorCode.NONE, -1)
 

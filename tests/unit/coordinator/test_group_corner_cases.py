@@ -314,7 +314,7 @@ class TestWhileADeletionIsWritten:
 # -- subscriptions
 
 
-def test_only_consumer_groups_have_known_subscriptions() -> None:
+def test_the_topics_of_the_members_are_known_of_consumer_groups_alone() -> None:
     assert subscribed_topics("consumer", "range", [SUBSCRIBED_TO_T]) == frozenset({"t"})
     assert subscribed_topics("connect", "range", [SUBSCRIBED_TO_T]) is None
     assert subscribed_topics("consumer", None, [SUBSCRIBED_TO_T]) is None

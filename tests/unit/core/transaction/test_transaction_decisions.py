@@ -11,7 +11,7 @@ from minikafka.core.transaction.config import TransactionConfig
 from minikafka.core.transaction.description import described, is_listed
 from minikafka.core.transaction.producer_epochs import begun, refusal_to_begin, rotates
 from minikafka.core.transaction.records import TransactionStored
-from minikafka.core.transaction.result import Initialized, TransactionResult
+from minikafka.core.transaction.result import Initialized
 from minikafka.core.transaction.shard import TransactionShard
 from minikafka.core.transaction.transaction import (
     MAX_EPOCH,
@@ -299,7 +299,7 @@ def test_only_new_partitions_are_appended() -> None:
     received: list[ErrorCode] = []
     other = TopicPartition("u", 0)
 
-    def add(*partitions: TopicPartition) -> TransactionResult[None]:
+    def add(*partitions: TopicPartition) -> CoordinatorResult[Any, Any, Any, Any]:
         wanted = frozenset(partitions)
         return shard.add_partitions("tx", producer(5, 3), wanted, received.append, 50)
 
