@@ -19,8 +19,8 @@ from minikafka.core.transaction.description import described, is_listed, listed,
 from minikafka.core.transaction.records import TransactionStored
 from minikafka.core.transaction.result import Initialized, TransactionAppendPurpose
 from minikafka.core.transaction.shard import TransactionShard
-from minikafka.core.transaction.transaction import Markers, ProducerIdAndEpoch
-from minikafka.kernel.cluster import TopicPartition
+from minikafka.core.transaction.transaction import Markers
+from minikafka.kernel.cluster import ProducerIdAndEpoch, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import EventLog
 from minikafka.kernel.ports import Clock

@@ -58,6 +58,21 @@ class Broker:
         return next((e for e in self.endpoints if e.listener == listener), None)
 
 
+class ProducerIdAndEpoch(NamedTuple):
+    """A producer as brokers know it; both are -1 before InitProducerId."""
+
+    producer_id: int = -1
+    epoch: int = -1
+
+
+class CoordinatorType(IntEnum):
+    """Kafka's ``FindCoordinatorRequest.CoordinatorType``."""
+
+    GROUP = 0
+    TRANSACTION = 1
+    SHARE = 2
+
+
 class ElectionType(IntEnum):
     """The kind of leader election that an administrator requests (KIP-460)."""
 

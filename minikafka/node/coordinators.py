@@ -10,11 +10,7 @@ from typing import Any
 from minikafka.broker.admin.dynamic_config import DynamicBrokerConfig
 from minikafka.broker.coordinator_log import CoordinatorLog
 from minikafka.broker.metadata.cache import MetadataCache
-from minikafka.broker.metadata.coordinators import (
-    CoordinatorLookup,
-    CoordinatorType,
-    InternalTopicSizes,
-)
+from minikafka.broker.metadata.coordinators import CoordinatorLookup, InternalTopicSizes
 from minikafka.broker.producer_ids import ProducerIds
 from minikafka.broker.purgatories import Reaper, expiration_reaper_name
 from minikafka.broker.replication.replica_manager import ReplicaManager
@@ -70,6 +66,7 @@ from minikafka.kernel.cluster import (
     GROUP_METADATA_TOPIC,
     NO_LEADER,
     TRANSACTION_STATE_TOPIC,
+    CoordinatorType,
     TopicPartition,
 )
 from minikafka.kernel.config import Config

@@ -13,7 +13,7 @@ from minikafka.spark.cluster import Cluster
 R = TypeVar("R")
 
 
-class Coordinators:
+class BlockingCoordinators:
     """The coordinators that were found; each is looked up again when it is lost."""
 
     def __init__(self, cluster: Cluster) -> None:

@@ -25,7 +25,7 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import KafkaError
 from minikafka.spark.client_options import client_options
 from minikafka.spark.cluster import Cluster
-from minikafka.spark.coordinators import Coordinators
+from minikafka.spark.coordinators import BlockingCoordinators
 from minikafka.spark.failure_text import cause_of
 from minikafka.spark.read.offsets import LATEST, Offsets, offsets_of
 
@@ -177,4 +177,4 @@ def _kafka_offsets(value: Any) -> Offsets:
 def commit_offsets(cluster: Cluster, group: str, offsets: Offsets) -> None:
     """Commit offsets for a group without members. Raises KafkaError."""
     call = offset_commit(GroupMetadata(group), with_metadata(offsets))
-    raise_gravest(Coordinators(cluster).call(call).values())
+    raise_gravest(BlockingCoordinators(cluster).call(call).values())

@@ -37,13 +37,28 @@ READ_ATTRIBUTES = {
 }
 # Spark asks for the schema before it reads, so a function of this name reads the option.
 READ_ATTRIBUTES.add("include_headers")
+# ``view_of`` reads the key of each field of a configuration, behind a prefix where there is one.
+FIELDS = {
+    field.target.id.replace("_", ".")
+    for tree in TREES.values()
+    for node in ast.walk(tree)
+    if isinstance(node, ast.ClassDef) and node.name.endswith("Config")
+    for field in node.body
+    if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+}
+PREFIXES = {"", *(text for text in STRINGS if text.endswith("."))}
 # A broker key that gives a topic key its default is read through that one.
 DEFAULTS_OF_TOPICS = {name for row in TOPIC_SETTINGS if row.effective for name in row.synonyms}
 
 
 @pytest.mark.parametrize("row", [*BROKER_SETTINGS, *TOPIC_SETTINGS], ids=lambda row: row.name)
 def test_a_setting_is_read_exactly_if_it_is_said_to_have_an_effect(row: Setting) -> None:
-    is_read = row.name in STRINGS or row.name in DEFAULTS_OF_TOPICS
+    is_field = any(
+        row.name.removeprefix(prefix) in FIELDS
+        for prefix in PREFIXES
+        if row.name.startswith(prefix)
+    )
+    is_read = is_field or row.name in STRINGS or row.name in DEFAULTS_OF_TOPICS
     assert is_read == row.effective
 
 

@@ -11,8 +11,8 @@ from minikafka.coordinator.transaction_markers import MarkerItem, complete_marke
 from minikafka.core.transaction.config import TransactionConfig
 from minikafka.core.transaction.records import TransactionStored, decode_record
 from minikafka.core.transaction.result import Initialized
-from minikafka.core.transaction.transaction import ProducerIdAndEpoch, Transaction, TransactionState
-from minikafka.kernel.cluster import TopicPartition
+from minikafka.core.transaction.transaction import Transaction, TransactionState
+from minikafka.kernel.cluster import ProducerIdAndEpoch, TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,

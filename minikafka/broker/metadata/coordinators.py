@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import TypeAlias
 
 from minikafka.broker.metadata.cache import MetadataCache
 from minikafka.core.coordinator_partition import partition_for
-from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.cluster import CoordinatorType, TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.kernel.events import EventLog, event_log
 from minikafka.kernel.ports import Clock, CoordinationError
@@ -71,12 +70,6 @@ class InternalTopicSizes:
             except MalformedZnode as error:  # the controller has read it; it broke just now
                 self._log.error("topic_size_garbled", topic=topic, error=str(error))
                 return self._sizes[topic]
-
-
-class CoordinatorType(IntEnum):
-    GROUP = 0
-    TRANSACTION = 1
-    SHARE = 2
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,7 @@ from minikafka.broker.replication.record_appends import (
 from minikafka.core.arrival_order import ArrivalOrder
 from minikafka.core.log.append import AppendOrigin
 from minikafka.core.log.verification import Verification
-from minikafka.core.transaction.transaction import ProducerIdAndEpoch
-from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.cluster import ProducerIdAndEpoch, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.grouping import grouped
 from minikafka.kernel.metrics import Metrics

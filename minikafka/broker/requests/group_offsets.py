@@ -22,8 +22,7 @@ from minikafka.core.group.responses import offset_write_error
 from minikafka.core.group.result import RespondOffsets
 from minikafka.core.log.verification import NOT_REQUIRED, Verification
 from minikafka.core.topic_names import name_problem
-from minikafka.core.transaction.transaction import ProducerIdAndEpoch
-from minikafka.kernel.cluster import GROUP_METADATA_TOPIC, TopicPartition
+from minikafka.kernel.cluster import GROUP_METADATA_TOPIC, ProducerIdAndEpoch, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.grouping import grouped
 from minikafka.kernel.ports import Clock, CoordinationError

@@ -13,12 +13,8 @@ from minikafka.broker.requests.context import Reply, RequestContext
 from minikafka.core.coordinator_shard import RespondError
 from minikafka.core.log.append import AppendOrigin
 from minikafka.core.transaction.result import Initialized
-from minikafka.core.transaction.transaction import (
-    NO_EPOCH,
-    NO_PRODUCER_ID,
-    ProducerIdAndEpoch,
-)
-from minikafka.kernel.cluster import GROUP_METADATA_TOPIC, TopicPartition
+from minikafka.core.transaction.transaction import NO_EPOCH, NO_PRODUCER_ID
+from minikafka.kernel.cluster import GROUP_METADATA_TOPIC, ProducerIdAndEpoch, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.grouping import grouped
 from minikafka.kernel.ports import Clock

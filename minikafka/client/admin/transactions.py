@@ -9,8 +9,8 @@ from typing import TypeVar
 from minikafka.client.admin.broker_calls import call_every_broker, outcomes_of
 from minikafka.client.coordinators import look_up_coordinator
 from minikafka.client.session import ClusterSession
-from minikafka.core.client.calls import Call, CoordinatorKey, CoordinatorType, raise_for
-from minikafka.kernel.cluster import TopicPartition
+from minikafka.core.client.calls import Call, CoordinatorKey, raise_for
+from minikafka.kernel.cluster import CoordinatorType, TopicPartition
 from minikafka.kernel.errors import KafkaError
 from minikafka.protocol.messages.describe_producers import (
     DescribeProducersRequest,

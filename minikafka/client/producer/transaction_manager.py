@@ -9,14 +9,13 @@ from typing import TypeVar
 
 from minikafka.client.coordinators import Coordinators
 from minikafka.client.session import ClusterSession
-from minikafka.core.client.calls import CoordinatorCall, CoordinatorKey, CoordinatorType
+from minikafka.core.client.calls import CoordinatorCall, CoordinatorKey
 from minikafka.core.client.errors import FATAL_TO_PRODUCER
 from minikafka.core.client.offsets import GroupMetadata, OffsetAndMetadata
 from minikafka.core.client.sequences import Sequences
 from minikafka.core.client.transaction_calls import (
     EPOCH_BUMP_VERSION,
     NO_PRODUCER,
-    ProducerIdAndEpoch,
     TransactionalProducer,
     add_offsets_to_txn,
     add_partitions_to_txn,
@@ -24,7 +23,7 @@ from minikafka.core.client.transaction_calls import (
     init_producer_id,
     txn_offset_commit,
 )
-from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.cluster import CoordinatorType, ProducerIdAndEpoch, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.api_keys import ApiKey
 

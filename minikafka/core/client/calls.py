@@ -8,21 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from minikafka.kernel.cluster import CoordinatorType
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.schema import Message
 
 R = TypeVar("R")
 V = TypeVar("V")
-
-
-class CoordinatorType(IntEnum):
-    """Kafka's ``FindCoordinatorRequest.CoordinatorType``."""
-
-    GROUP = 0
-    TRANSACTION = 1
 
 
 class CoordinatorKey(NamedTuple):

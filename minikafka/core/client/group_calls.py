@@ -8,14 +8,13 @@ from typing import Final, TypeAlias
 from minikafka.core.client.calls import (
     CoordinatorCall,
     CoordinatorKey,
-    CoordinatorType,
     error_of,
     raise_for,
     raise_gravest,
 )
 from minikafka.core.client.errors import COORDINATOR_ERRORS
 from minikafka.core.client.offsets import GroupMetadata, OffsetAndMetadata
-from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.cluster import CoordinatorType, TopicPartition
 from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.grouping import grouped
 from minikafka.protocol.messages.offset_commit import (

@@ -9,13 +9,12 @@ from minikafka.core.client.calls import (
     Call,
     CoordinatorCall,
     CoordinatorKey,
-    CoordinatorType,
     error_of,
     raise_for,
     raise_gravest,
 )
 from minikafka.core.client.offsets import GroupMetadata, OffsetAndMetadata
-from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.cluster import CoordinatorType, ProducerIdAndEpoch, TopicPartition
 from minikafka.kernel.grouping import grouped
 from minikafka.protocol.messages.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
@@ -37,7 +36,6 @@ from minikafka.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
-from minikafka.protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 # InitProducerId takes a producer id and an epoch to raise from this version on (KIP-360).
 EPOCH_BUMP_VERSION: Final = 3
@@ -45,13 +43,6 @@ EPOCH_BUMP_VERSION: Final = 3
 _CLIENTS_VERSION: Final = 3  # of AddPartitionsToTxn; later versions are for brokers
 _BEFORE_KIP_890: Final = 4  # of the others; later versions change epochs and errors
 _NO_TRANSACTION_TIMEOUT_MS: Final = 60_000  # any: the broker ignores it
-
-
-class ProducerIdAndEpoch(NamedTuple):
-    """Kafka's class of that name."""
-
-    producer_id: int = NO_PRODUCER_ID
-    epoch: int = NO_PRODUCER_EPOCH
 
 
 NO_PRODUCER: Final = ProducerIdAndEpoch()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from minikafka.core.transaction.transaction import (
     NO_EPOCH,
-    ProducerIdAndEpoch,
     Transaction,
     TransactionFacts,
     TransactionState,
     is_exhausted,
 )
+from minikafka.kernel.cluster import ProducerIdAndEpoch
 from minikafka.kernel.errors import ErrorCode
 
 

@@ -33,12 +33,11 @@ from minikafka.core.transaction.transaction import (
     MAX_EPOCH,
     NO_EPOCH,
     Markers,
-    ProducerIdAndEpoch,
     Transaction,
     TransactionFacts,
     TransactionState,
 )
-from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.cluster import ProducerIdAndEpoch, TopicPartition
 from minikafka.kernel.errors import ErrorCode
 
 

@@ -18,7 +18,7 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import Final
 
-from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.cluster import ProducerIdAndEpoch, TopicPartition
 
 NO_PRODUCER_ID: Final = -1
 NO_EPOCH: Final = -1
@@ -87,12 +87,6 @@ def is_exhausted(producer_epoch: int) -> bool:
     """Whether a producer id has no epoch left for another producer. One epoch is reserved: the
     coordinator must always be able to fence the last producer."""
     return producer_epoch >= MAX_EPOCH - 1
-
-
-@dataclass(frozen=True, slots=True)
-class ProducerIdAndEpoch:
-    producer_id: int = NO_PRODUCER_ID
-    epoch: int = NO_EPOCH
 
 
 @dataclass(frozen=True, slots=True)

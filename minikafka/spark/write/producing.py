@@ -8,12 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from minikafka.core.client.errors import STALE_METADATA
 from minikafka.core.client.produce_call import ProduceCall, produce
-from minikafka.core.client.transaction_calls import (
-    ProducerIdAndEpoch,
-    TransactionalProducer,
-    new_producer_id,
-)
-from minikafka.kernel.cluster import TopicPartition
+from minikafka.core.client.transaction_calls import TransactionalProducer, new_producer_id
+from minikafka.kernel.cluster import ProducerIdAndEpoch, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.records.batch import NO_PRODUCER_ID, NO_SEQUENCE
 from minikafka.protocol.records.compression import Compression

@@ -20,7 +20,7 @@ from minikafka.core.client.transaction_calls import (
 )
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.spark.cluster import Cluster
-from minikafka.spark.coordinators import Coordinators
+from minikafka.spark.coordinators import BlockingCoordinators
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class SinkTransactions:
     example PRODUCER_FENCED, when a later attempt has begun or the transaction has timed out."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self._coordinators = Coordinators(cluster)
+        self._coordinators = BlockingCoordinators(cluster)
 
     def begin(self, transactional_id: str, timeout_ms: int) -> TransactionalProducer:
         """Fence every older attempt, and wait until its transaction has ended."""

@@ -4,9 +4,8 @@ import pytest
 
 from minikafka.core.tombstones import BATCH_BYTES
 from minikafka.core.transaction.records import TransactionStored
-from minikafka.core.transaction.transaction import ProducerIdAndEpoch
 from minikafka.core.transaction.transaction import TransactionState as S
-from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.cluster import ProducerIdAndEpoch, TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from tests.support.transaction_lab import ID, P0, P1, P2, TIMEOUT_MS, TransactionLab
 

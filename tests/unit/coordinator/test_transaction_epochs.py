@@ -1,8 +1,9 @@
 """Producer epochs of transactional ids: fenced, continued, used up."""
 
 from minikafka.core.transaction.records import TransactionStored
-from minikafka.core.transaction.transaction import MAX_EPOCH, ProducerIdAndEpoch, TransactionFacts
+from minikafka.core.transaction.transaction import MAX_EPOCH, TransactionFacts
 from minikafka.core.transaction.transaction import TransactionState as S
+from minikafka.kernel.cluster import ProducerIdAndEpoch
 from minikafka.kernel.errors import ErrorCode
 from tests.support.transaction_lab import ID, P0, TIMEOUT_MS, TransactionLab
 

@@ -9,8 +9,7 @@ from random import Random
 import pytest
 
 from minikafka.coordinator.transaction_markers import MarkerItem, complete_markers
-from minikafka.core.transaction.transaction import ProducerIdAndEpoch
-from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.cluster import ProducerIdAndEpoch, TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from tests.support.transaction_lab import ID, P0, P1, P2, TransactionLab, marker_response
 

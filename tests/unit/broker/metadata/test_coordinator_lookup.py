@@ -7,11 +7,10 @@ from typing import Any, cast
 from minikafka.broker.metadata.coordinators import (
     NOT_AVAILABLE,
     CoordinatorLookup,
-    CoordinatorType,
     InternalTopicSizes,
 )
 from minikafka.core.coordinator_partition import partition_for
-from minikafka.kernel.cluster import GROUP_METADATA_TOPIC, TopicPartition
+from minikafka.kernel.cluster import GROUP_METADATA_TOPIC, CoordinatorType, TopicPartition
 from minikafka.kernel.ports import SessionExpired
 from minikafka.zookeeper.errors import MalformedZnode
 from tests.support.cluster_metadata import cache_with, partition_state, update

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from minikafka.core.client.calls import Call, CoordinatorKey, CoordinatorType
+from minikafka.core.client.calls import Call, CoordinatorKey
 from minikafka.core.client.cluster_view import ClusterView, merge, metadata_request
 from minikafka.core.client.coordinator_calls import find_coordinator
 from minikafka.core.client.group_calls import offset_commit, offset_fetch
@@ -15,7 +15,6 @@ from minikafka.core.client.offsets import GroupMetadata, OffsetAndMetadata, Offs
 from minikafka.core.client.produce_call import produce
 from minikafka.core.client.transaction_calls import (
     NO_PRODUCER,
-    ProducerIdAndEpoch,
     TransactionalProducer,
     add_offsets_to_txn,
     add_partitions_to_txn,
@@ -24,7 +23,7 @@ from minikafka.core.client.transaction_calls import (
     new_producer_id,
     txn_offset_commit,
 )
-from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.cluster import CoordinatorType, ProducerIdAndEpoch, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,

@@ -15,13 +15,12 @@ from minikafka.core.transaction.result import Initialized
 from minikafka.core.transaction.shard import TransactionShard
 from minikafka.core.transaction.transaction import (
     MAX_EPOCH,
-    ProducerIdAndEpoch,
     Transaction,
     TransactionFacts,
     is_exhausted,
 )
 from minikafka.core.transaction.transaction import TransactionState as S
-from minikafka.kernel.cluster import TopicPartition
+from minikafka.kernel.cluster import ProducerIdAndEpoch, TopicPartition
 from minikafka.kernel.errors import ErrorCode
 
 E = ErrorCode
