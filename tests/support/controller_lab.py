@@ -29,51 +29,12 @@ from minikafka.protocol.messages.update_metadata import UpdateMetadataResponse
 from minikafka.world.sim.entropy import SimEntropy
 from minikafka.zookeeper.store import ZkStore
 from minikafka.zookeeper.znodes import BrokerZnode
+from tests.support.manual_clock import ManualClock
 from tests.support.zookeeper.direct import DirectSession, DirectZookeeper
 
 SESSION_TIMEOUT_MS = 18_000
 
 # --------------------------------------------------------------------------- clock and brokers
-
-
-class ManualClock:
-    def __init__(self) -> None:
-        self.now = 1_000_000
-        self.timers: list[Timer] = []
-
-    def monotonic_ms(self) -> int:
-        return self.now
-
-    def wall_ms(self) -> int:
-        return 1_700_000_000_000 + self.now
-
-    def call_later(self, delay_ms: int, callback: Callable[[], object]) -> Timer:
-        timer = Timer(self.now + delay_ms, callback)
-        self.timers.append(timer)
-        return timer
-
-    async def sleep(self, delay_ms: int) -> None:
-        over = asyncio.Event()
-        self.call_later(delay_ms, over.set)
-        await over.wait()
-
-    def advance(self, ms: int) -> None:
-        self.now += ms
-        due = [t for t in self.timers if t.at <= self.now]
-        self.timers = [t for t in self.timers if t.at > self.now]
-        for timer in due:
-            if not timer.cancelled:
-                timer.callback()
-
-
-@dataclass(eq=False)
-class Timer:
-    at: int
-    callback: Callable[[], object]
-    cancelled: bool = False
-
-    def cancel(self) -> None:
-        self.cancelled = True
 
 
 class Brokers:
@@ -183,7 +144,7 @@ class Node:
 class ClusterOfControllers:
     tasks: asyncio.TaskGroup
     zookeeper: DirectZookeeper = field(default_factory=DirectZookeeper)
-    clock: ManualClock = field(default_factory=ManualClock)
+    clock: ManualClock = field(default_factory=lambda: ManualClock(1_000_000))
     brokers: Brokers = field(default_factory=Brokers)
     nodes: dict[int, Node] = field(default_factory=dict)
     config: dict[str, Any] = field(default_factory=dict)

@@ -1,4 +1,7 @@
-"""Files that end their process before one chosen operation: a crash between any two of them."""
+"""Files that end their process before one chosen operation: a crash between any two of them.
+
+The simulated disk loses power where its seed says; here a test tries every single place.
+"""
 
 from __future__ import annotations
 

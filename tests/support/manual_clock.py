@@ -1,4 +1,7 @@
-"""A Clock that stands still until it is advanced."""
+"""A Clock that stands still until a test advances it, synchronously.
+
+The simulated loop jumps to the next timer by itself; these tests decide when time passes.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Callable
 
 
 class ManualTimer:
-    def __init__(self, due_ms: int, callback: Callable[[], None]) -> None:
+    def __init__(self, due_ms: int, callback: Callable[[], object]) -> None:
         self.due_ms = due_ms
         self.callback = callback
         self.cancelled = False
@@ -19,8 +22,8 @@ class ManualTimer:
 class ManualClock:
     """Stands still until it is advanced."""
 
-    def __init__(self) -> None:
-        self.now_ms = 0
+    def __init__(self, now_ms: int = 0) -> None:
+        self.now_ms = now_ms
         self.timers: list[ManualTimer] = []
 
     def monotonic_ms(self) -> int:
@@ -29,15 +32,15 @@ class ManualClock:
     def wall_ms(self) -> int:
         return 1_700_000_000_000 + self.now_ms
 
-    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> ManualTimer:
+    def call_later(self, delay_ms: int, callback: Callable[[], object]) -> ManualTimer:
         timer = ManualTimer(self.now_ms + delay_ms, callback)
         self.timers.append(timer)
         return timer
 
     async def sleep(self, delay_ms: int) -> None:
-        done = asyncio.get_running_loop().create_future()
-        self.call_later(delay_ms, lambda: done.set_result(None))
-        await done
+        over = asyncio.Event()
+        self.call_later(delay_ms, over.set)
+        await over.wait()
 
     def advance(self, delay_ms: int) -> None:
         end_ms = self.now_ms + delay_ms

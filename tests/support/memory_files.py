@@ -1,4 +1,8 @@
-"""Files in memory with a page cache that a crash can lose: for tests of the log alone."""
+"""Files in memory for tests of the log alone.
+
+They need no loop and no process, and the test chooses what a crash leaves. ``SimFiles`` takes
+simulated time for each flush and leaves what its seed says.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A clock that stands still until a test advances it, and lets the loop come to rest on the way."""
+"""A clock that stands still until a test advances it, and lets the loop come to rest on the way.
+
+The simulated loop jumps to the next timer by itself; these tests decide when time passes.
+"""
 
 from __future__ import annotations
 

@@ -14,9 +14,9 @@ from tests.support.controller_lab import (
     ClusterOfControllers,
     Gist,
     InShort,
-    ManualClock,
     NewCluster,
 )
+from tests.support.manual_clock import ManualClock
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def new_cluster() -> NewCluster:
 
 @pytest.fixture
 def manual_clock() -> ManualClock:
-    return ManualClock()
+    return ManualClock(1_000_000)
 
 
 @pytest.fixture

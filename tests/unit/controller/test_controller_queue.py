@@ -15,7 +15,7 @@ from minikafka.core.controller.events import (
 )
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.metrics import Metrics
-from tests.support.controller_lab import ManualClock
+from tests.support.manual_clock import ManualClock
 
 
 @pytest.fixture
