@@ -94,6 +94,6 @@ async def test_a_second_consumer_is_a_bug(made: Any) -> None:
     taking = asyncio.ensure_future(queue.take())
     await asyncio.sleep(0)
     with pytest.raises(AssertionError, match="two consumers"):
-        await queue.take()
+        await asyncio.wait_for(queue.take(), 0.1)
     queue.put(Reelect())
     assert (await taking).event == Reelect()
