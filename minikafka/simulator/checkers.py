@@ -10,6 +10,7 @@ from minikafka.broker.replication.partition import Partition
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.ports import Buffer
 from minikafka.simulator.cluster import LogEvent, SimCluster
+from minikafka.storage.log.invariants import check_log
 from minikafka.zookeeper import paths
 from minikafka.zookeeper.znodes import BrokerZnode, ControllerEpochZnode, TopicZnode
 

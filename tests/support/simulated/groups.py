@@ -3,44 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
+from typing import TypeVar
 
-from minikafka.client.coordinators import find_coordinator
+from minikafka.client.coordinators import look_up_coordinator
 from minikafka.client.session import Client
+from minikafka.core.client.assignors.catalogue import resolve_strategy
+from minikafka.core.client.assignors.wire import decode_assignment
+from minikafka.core.client.calls import Call, raise_for
+from minikafka.core.client.errors import LOST_COORDINATOR
+from minikafka.core.client.group_calls import group_key, offset_commit, offset_fetch
+from minikafka.core.client.membership import GroupConfig, Membership, Next
+from minikafka.core.client.offsets import NO_GENERATION, GroupMetadata, OffsetAndMetadata
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
-from minikafka.protocol.codec import decode, encode
-from minikafka.protocol.messages.consumer_protocol import (
-    ConsumerProtocolAssignment,
-    ConsumerProtocolSubscription,
-    ConsumerTopicPartitions,
-)
-from minikafka.protocol.messages.heartbeat import HeartbeatRequest
-from minikafka.protocol.messages.join_group import (
-    JoinGroupRequest,
-    JoinGroupRequestProtocol,
-    JoinGroupResponse,
-)
-from minikafka.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from minikafka.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from minikafka.protocol.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
-)
-from minikafka.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from minikafka.protocol.schema import Message
 from minikafka.simulator.cluster import SimCluster
+
+R = TypeVar("R")
 
 GROUP = "travellers"
 SESSION_MS, REBALANCE_MS = 10_000, 20_000
 LIFE_MS = 60_000  # of a member, at most, before it leaves or dies and another comes
 BEAT_MS = 1_000
+LEAVE_GROUP_VERSION = 3  # the first that says which members leave
 PATIENCE_MS = 30_000  # with a join, which waits for others
 # A member that stands still between reading and committing, perhaps for longer than its session.
 NAPS_ONE_IN, NAP_MS = 20, 15_000
@@ -74,14 +60,22 @@ class GroupChecker:
 
 class SimMember(Client):
     """A consumer without records: it joins, commits one more than was committed, and joins again
-    whenever it is told to."""
+    whenever the coordinator says so."""
 
     def __init__(self, cluster: SimCluster, checker: GroupChecker, name: str) -> None:
         super().__init__(cluster.client_host.world, cluster.client_config)
         self.assigned: list[TopicPartition] = []
-        self.generation = -1
+        self.generation = NO_GENERATION  # set once the committed offsets have been fetched
         self._checker = checker
-        self._member_id = ""
+        self._membership = Membership(
+            GroupConfig(
+                GROUP,
+                resolve_strategy(["range"]),
+                session_timeout_ms=SESSION_MS,
+                heartbeat_interval_ms=BEAT_MS,
+                max_poll_interval_ms=REBALANCE_MS,
+            )
+        )
         self._coordinator: int | None = None
         self._clock = cluster.client_host.world.clock
         self._dice = cluster.simulation.entropy.fork(f"member-{name}")
@@ -93,158 +87,115 @@ class SimMember(Client):
         await self.session.close()
 
     async def consume(self, lasting_ms: int | None) -> None:
-        """Until the time is over; None: until cancelled."""
+        """Consume for so long; None: until cancelled."""
         end_ms = None if lasting_ms is None else self._clock.monotonic_ms() + lasting_ms
         while end_ms is None or self._clock.monotonic_ms() < end_ms:
             try:
-                if self.generation < 0:
+                if self.generation == NO_GENERATION:
                     await self._join()
                 else:
                     await self._work()
                     await self._clock.sleep(BEAT_MS)
             except KafkaError as error:
-                self._hear(error.code)
+                self._note_error(error.code)
                 await self._clock.sleep(BEAT_MS // 5)
 
     async def leave(self) -> None:
-        """As far as the coordinator can be reached."""
-        identity = MemberIdentity(self._member_id)
+        """Leave the group if the coordinator can be reached."""
+        request = self._membership.leave_request("its time is over", LEAVE_GROUP_VERSION)
+        if request is None:
+            return
         try:
-            await self._ask(LeaveGroupRequest(GROUP, members=[identity]))
+            await self._call(Call(request, lambda response: raise_for(response.error_code)))
         except KafkaError as error:
-            self._hear(error.code)
+            self._note_error(error.code)
 
-    def _hear(self, code: ErrorCode) -> None:
-        """A member that does not know better joins anew; one that cannot reach its coordinator
-        looks for it, and keeps what it has."""
-        if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION):
-            self._member_id = ""
-        lost = (
-            ErrorCode.NOT_COORDINATOR,
-            ErrorCode.COORDINATOR_NOT_AVAILABLE,
-            ErrorCode.NETWORK_EXCEPTION,
-            ErrorCode.REQUEST_TIMED_OUT,
-        )
-        if code in lost:
+    def _note_error(self, code: ErrorCode) -> None:
+        """Look a lost coordinator up again and keep the partitions; else join again."""
+        if code in LOST_COORDINATOR:
             self._coordinator = None
         elif code is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            self.generation, self.assigned = -1, []
+            if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION):
+                self._membership.lose(code.name)
+            self._give_up_partitions()
 
-    async def _ask(self, message: Message, timeout_ms: int | None = None) -> Message:
-        """One answer of the coordinator. Raises KafkaError."""
+    def _give_up_partitions(self) -> None:
+        self.generation, self.assigned = NO_GENERATION, []
+
+    async def _call(self, call: Call[R], timeout_ms: int | None = None) -> R:
+        """Carry out a call to the coordinator once, within ``request_timeout_ms`` if no other
+        time-out is given. Raises KafkaError."""
         if self._coordinator is None:
             deadline_ms = self.session.deadline_ms(PATIENCE_MS)
-            self._coordinator = await find_coordinator(self.session, GROUP, deadline_ms)
-        answer = await self.session.connections.request(
-            self._coordinator, message, timeout_ms=timeout_ms
-        )
-        code = getattr(answer, "error_code", 0)
-        if code and not isinstance(answer, JoinGroupResponse):
-            raise KafkaError(ErrorCode(code))
-        assert isinstance(answer, Message)
-        return answer
+            key = group_key(GROUP)
+            self._coordinator = await look_up_coordinator(self.session, key, deadline_ms)
+        timeout_ms = timeout_ms or self.session.config.request_timeout_ms
+        return await self.session.call_within(self._coordinator, call, timeout_ms)
 
     # -- joining
 
     async def _join(self) -> None:
-        topics = sorted({partition.topic for partition in self._checker.partitions})
-        metadata = b"\0\0" + encode(ConsumerProtocolSubscription(topics), 0)
-        request = JoinGroupRequest(
-            GROUP,
-            SESSION_MS,
-            REBALANCE_MS,
-            self._member_id,
-            protocol_type="consumer",
-            protocols=[JoinGroupRequestProtocol("range", metadata)],
-        )
-        answer = await self._ask(request, PATIENCE_MS)
-        assert isinstance(answer, JoinGroupResponse)
-        if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
-            self._member_id = answer.member_id
-            return
-        if answer.error_code:
-            raise KafkaError(ErrorCode(answer.error_code))
-        self._member_id = answer.member_id
-        await self._sync(answer)
+        membership = self._membership
+        counts = Counter(partition.topic for partition in self._checker.partitions)
+        join = Call(membership.join_request(counts, ()), membership.on_join)
+        step = await self._call(join, PATIENCE_MS)
+        if step is Next.GO_ON:
+            shares = None
+            if membership.is_leader:
+                assert membership.assignor is not None
+                shares = membership.assignor.assign(counts, membership.subscriptions())
+            request = membership.sync_request(shares)
+            response = await self._call(Call(request, lambda response: response), PATIENCE_MS)
+            step = membership.on_sync(response)
+            if step is Next.GO_ON:
+                await self._take_over(decode_assignment(response.assignment))
+                return
+        if step is Next.OTHER_COORDINATOR:
+            self._coordinator = None
+        if step is not Next.AT_ONCE:
+            await self._clock.sleep(BEAT_MS // 5)
 
-    async def _sync(self, joined: JoinGroupResponse) -> None:
-        given = self._assign(joined) if joined.leader == joined.member_id else []
-        request = SyncGroupRequest(
-            GROUP,
-            joined.generation_id,
-            self._member_id,
-            protocol_type=joined.protocol_type,
-            protocol_name=joined.protocol_name,
-            assignments=given,
-        )
-        answer = await self._ask(request, PATIENCE_MS)
-        own = decode(ConsumerProtocolAssignment, 0, answer.assignment, 2)  # type: ignore[attr-defined]
-        self.assigned = [
-            TopicPartition(topic.topic, number)
-            for topic in own.assigned_partitions
-            for number in topic.partitions
-        ]
-        self._checker.owns(self._member_id, joined.generation_id, self.assigned)
-        await self._look()
-        self.generation = joined.generation_id
-
-    def _assign(self, joined: JoinGroupResponse) -> list[SyncGroupRequestAssignment]:
-        """In turn."""
-        members = [member.member_id for member in joined.members]
-        shares: dict[str, list[ConsumerTopicPartitions]] = {member: [] for member in members}
-        for turn, partition in enumerate(self._checker.partitions):
-            share = ConsumerTopicPartitions(partition.topic, [partition.partition])
-            shares[members[turn % len(members)]].append(share)
-        return [
-            SyncGroupRequestAssignment(
-                member, b"\0\0" + encode(ConsumerProtocolAssignment(share), 0)
-            )
-            for member, share in shares.items()
-        ]
+    async def _take_over(self, assigned: Sequence[TopicPartition]) -> None:
+        membership = self._membership
+        self.assigned = list(assigned)
+        self._checker.owns(membership.member_id, membership.generation, self.assigned)
+        await self._fetch_offsets()
+        self.generation = membership.generation
 
     # -- working
 
-    async def _look(self) -> dict[TopicPartition, int]:
-        """What is committed of what is assigned."""
+    async def _fetch_offsets(self) -> dict[TopicPartition, int]:
+        """Return the committed offsets of the assigned partitions; 0 where nothing is committed."""
         promised = {partition: self._checker.acknowledged[partition] for partition in self.assigned}
-        asked = [OffsetFetchRequestTopics(topic, [number]) for topic, number in self.assigned]
-        request = OffsetFetchRequest(
-            groups=[OffsetFetchRequestGroup(GROUP, topics=asked)], require_stable=True
-        )
-        answer = await self._ask(request)
-        found = answer.groups[0]  # type: ignore[attr-defined]
-        if found.error_code:
-            raise KafkaError(ErrorCode(found.error_code))
-        offsets: dict[TopicPartition, int] = {}
-        for topic in found.topics:
-            for each in topic.partitions:
-                if each.error_code:
-                    raise KafkaError(ErrorCode(each.error_code))
-                partition = TopicPartition(topic.name, each.partition_index)
-                offsets[partition] = max(0, each.committed_offset)
-                self._checker.fetched(partition, offsets[partition], promised[partition])
+        found = await self._call(offset_fetch(GROUP, self.assigned, require_stable=True))
+        offsets = {tp: found[tp].offset if tp in found else 0 for tp in self.assigned}
+        for partition, offset in offsets.items():
+            self._checker.fetched(partition, offset, promised[partition])
         return offsets
 
     async def _work(self) -> None:
-        beat = HeartbeatRequest(GROUP, self.generation, self._member_id)
-        await self._ask(beat)
+        membership = self._membership
+        request = membership.heartbeat_request()
+        call = Call(request, lambda response: ErrorCode(response.error_code))
+        step = membership.on_heartbeat(await self._call(call), request)
+        if step is Next.OTHER_COORDINATOR:
+            self._coordinator = None
+            return
+        if membership.rejoin_needed:
+            self._give_up_partitions()
         if not self.assigned:
             return
-        offsets = {partition: offset + 1 for partition, offset in (await self._look()).items()}
+        offsets = {
+            partition: offset + 1 for partition, offset in (await self._fetch_offsets()).items()
+        }
         if not self._dice.randrange(NAPS_ONE_IN):
             await self._clock.sleep(self._dice.randrange(NAP_MS))
-        topics = [
-            OffsetCommitRequestTopic(topic, [OffsetCommitRequestPartition(number, offset)])
-            for (topic, number), offset in offsets.items()
-        ]
-        request = OffsetCommitRequest(GROUP, self.generation, self._member_id, topics=topics)
-        answer = await self._ask(request)
-        for topic in answer.topics:  # type: ignore[attr-defined]
-            for each in topic.partitions:
-                if each.error_code:
-                    raise KafkaError(ErrorCode(each.error_code))
-                partition = TopicPartition(topic.name, each.partition_index)
-                self._checker.committed(partition, offsets[partition])
+        committer = GroupMetadata(GROUP, self.generation, membership.member_id)
+        committed = {partition: OffsetAndMetadata(offset) for partition, offset in offsets.items()}
+        for partition, error in (await self._call(offset_commit(committer, committed))).items():
+            if error is not None:
+                raise error
+            self._checker.committed(partition, offsets[partition])
 
 
 class Travellers:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -61,7 +62,7 @@ async def test_a_stable_offset_above_the_high_watermark_is_not_sent(
 
 
 @pytest.mark.parametrize("role", [Partition.make_leader, Partition.make_follower])
-async def test_a_leader_epoch_does_not_go_back(role: object) -> None:
+async def test_a_leader_epoch_does_not_go_back(role: Any) -> None:
     async with ReplicaCluster([1]) as cluster:
         _, partition = await leader(cluster)
         old = Instruction(TP, LeaderAndIsr(2, 2, (2,), 9), ReplicaAssignment((1, 2)), 1)

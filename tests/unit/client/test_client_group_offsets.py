@@ -69,7 +69,7 @@ def unchanged(membership: Membership) -> None:
 @pytest.mark.parametrize("meanwhile", [joined_again, unchanged])
 def test_no_attempt_of_a_commit_carries_a_later_generation(
     name: str, meanwhile: Callable[[Membership], None]
-):
+) -> None:
     """The partitions may belong to other members by then."""
     member = Member(meanwhile)
     session = SimpleNamespace(retrying=retrying, remaining_ms=lambda _: 1_000)

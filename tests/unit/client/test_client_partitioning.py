@@ -170,7 +170,7 @@ class Index:
 
 
 @jumping
-async def test_a_partitioner_may_choose_with_any_integer_type():
+async def test_a_partitioner_may_choose_with_any_integer_type() -> None:
     async with producing(partitions=3, partitioner=lambda *_: Index()) as (producer, _):
         assert await partitions_of(producer, 1, b"k") == [2]
 

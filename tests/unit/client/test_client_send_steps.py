@@ -184,7 +184,7 @@ async def test_a_serializer_with_kafkas_interface_gets_the_topic() -> None:
 
 @pytest.mark.mission("PAR-12")
 @jumping
-async def test_a_serializer_with_kafkas_interface_is_called_for_nulls():
+async def test_a_serializer_with_kafkas_interface_is_called_for_nulls() -> None:
     """KafkaProducer.doSend calls it for null; a tombstone is then the serializer's choice."""
     taken: list[Any] = []
 
@@ -193,7 +193,7 @@ async def test_a_serializer_with_kafkas_interface_is_called_for_nulls():
             taken.append(data)
             return None if data is None else b"data"
 
-    keys = {"key_serializer": OfTopic(), "value_serializer": NullIsNone()}
+    keys: dict[str, Any] = {"key_serializer": OfTopic(), "value_serializer": NullIsNone()}
     async with producing(**keys) as (producer, cluster):
         await producer.send_and_wait("t", None, None, partition=0)
         (record,) = cluster.partitions[TopicPartition("t", 0)].records()

@@ -128,8 +128,10 @@ async def test_replies_of_one_read_leave_in_one_write(lab: Lab) -> None:
 async def test_a_reply_out_of_order_is_not_written(lab: Lab) -> None:
     """The order of slots is the order of requests: here a bug exchanges two of them."""
     wire, handler = Wire(), Parking()
-    connection = ServerConnection(1, Nobody(), ServerConfig(), handler, "PLAINTEXT", lab.log)
-    connection.connection_made(wire)
+    connection = ServerConnection(
+        1, cast(Any, Nobody()), ServerConfig(), handler, "PLAINTEXT", lab.log
+    )
+    connection.connection_made(cast(Any, wire))
     data = framed(b"p1") + framed(b"p2")
     connection.get_buffer(-1)[: len(data)] = data
     connection.buffer_updated(len(data))

@@ -72,7 +72,7 @@ def error_in(call: Call[Any], response: Any) -> ErrorCode:
     return failure.value.code
 
 
-def test_partitions_are_added_to_a_transaction_by_topic_in_order():
+def test_partitions_are_added_to_a_transaction_by_topic_in_order() -> None:
     call = add_partitions_to_txn(PRODUCER, [B0, A1, A0])
     request: Any = call.request
     assert call.coordinator == TRANSACTION
@@ -94,7 +94,7 @@ def added(*codes: ErrorCode) -> AddPartitionsToTxnResponse:
     )
 
 
-def test_a_final_error_of_one_partition_counts_more_than_a_retriable_one_of_another():
+def test_a_final_error_of_one_partition_counts_more_than_a_retriable_one_of_another() -> None:
     call = add_partitions_to_txn(PRODUCER, [A0, A1])
     busy, fenced = ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.PRODUCER_FENCED
     assert call.read(added(ErrorCode.NONE, ErrorCode.NONE)) is None
@@ -102,7 +102,7 @@ def test_a_final_error_of_one_partition_counts_more_than_a_retriable_one_of_anot
     assert error_in(call, added(busy, fenced)) is fenced
 
 
-def test_a_producer_id_is_asked_for_with_and_without_a_transactional_id():
+def test_a_producer_id_is_asked_for_with_and_without_a_transactional_id() -> None:
     fresh: Any = new_producer_id().request
     assert (fresh.transactional_id, fresh.producer_id, fresh.producer_epoch) == (None, -1, -1)
     first: Any = init_producer_id("id", 9, NO_PRODUCER).request
@@ -118,10 +118,10 @@ def test_a_producer_id_is_asked_for_with_and_without_a_transactional_id():
     assert error_in(call, refused) is ErrorCode.PRODUCER_FENCED
 
 
-def test_offsets_go_into_a_transaction_with_the_member_that_consumed_them():
+def test_offsets_go_into_a_transaction_with_the_member_that_consumed_them() -> None:
     group = GroupMetadata("g", 5, "me", "instance")
     adding: Any = add_offsets_to_txn(PRODUCER, "g").request
-    assert (adding.transactional_id, adding.producer_id, adding.producer_epoch) == PRODUCER
+    assert (adding.transactional_id, adding.producer_id, adding.producer_epoch) == tuple(PRODUCER)
     assert adding.group_id == "g"
     call = txn_offset_commit(PRODUCER, group, {A1: OffsetAndMetadata(9, "text", 2)})
     request: Any = call.request
@@ -142,7 +142,7 @@ def test_offsets_go_into_a_transaction_with_the_member_that_consumed_them():
 
 
 @pytest.mark.parametrize("committed", [True, False])
-def test_a_transaction_ends_one_way_or_the_other(committed: bool):
+def test_a_transaction_ends_one_way_or_the_other(committed: bool) -> None:
     call = end_txn(PRODUCER, committed)
     request: Any = call.request
     assert (request.transactional_id, request.producer_id, request.producer_epoch) == PRODUCER
@@ -152,7 +152,7 @@ def test_a_transaction_ends_one_way_or_the_other(committed: bool):
     assert error_in(call, EndTxnResponse(error_code=code)) is code
 
 
-def test_a_coordinator_is_a_broker_with_its_address():
+def test_a_coordinator_is_a_broker_with_its_address() -> None:
     call = find_coordinator(GROUP)
     request: Any = call.request
     assert (request.key, request.key_type, call.highest_version) == ("g", 0, 3)
@@ -167,10 +167,12 @@ def committed(*codes: ErrorCode) -> OffsetCommitResponse:
     return OffsetCommitResponse(topics=[OffsetCommitResponseTopic("a", rows)])
 
 
-def test_a_commit_has_an_outcome_for_each_partition_unless_the_coordinator_is_the_wrong_one():
+def test_a_commit_has_an_outcome_for_each_partition_unless_the_coordinator_is_the_wrong_one() -> (
+    None
+):
     call = offset_commit(GroupMetadata("g"), {A0: OffsetAndMetadata(1), A1: OffsetAndMetadata(2)})
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    outcomes = call.read(committed(ErrorCode.NONE, unknown))
+    outcomes: Any = call.read(committed(ErrorCode.NONE, unknown))
     assert outcomes[A0] is None
     assert outcomes[A1] is not None
     assert outcomes[A1].code is unknown
@@ -182,7 +184,7 @@ def fetched(*rows: OffsetFetchResponsePartition, code: int = 0) -> OffsetFetchRe
     return OffsetFetchResponse(topics=[OffsetFetchResponseTopic("a", list(rows))], error_code=code)
 
 
-def test_committed_offsets_are_read_where_there_are_any():
+def test_committed_offsets_are_read_where_there_are_any() -> None:
     call = offset_fetch("g", [B0, A1, A0], require_stable=True)
     request: Any = call.request
     assert (call.coordinator, call.highest_version, request.require_stable) == (GROUP, 7, True)
@@ -197,7 +199,7 @@ def test_committed_offsets_are_read_where_there_are_any():
     assert error_in(call, fetched(code=ErrorCode.NOT_COORDINATOR)) is ErrorCode.NOT_COORDINATOR
 
 
-def test_offsets_are_looked_up_in_the_leader_epochs_that_are_known():
+def test_offsets_are_looked_up_in_the_leader_epochs_that_are_known() -> None:
     rows = [MetadataResponsePartition(partition_index=0, leader_id=1, leader_epoch=6)]
     response = MetadataResponse(
         brokers=[MetadataResponseBroker(node_id=1, host="h", port=1)],
@@ -218,14 +220,14 @@ def test_offsets_are_looked_up_in_the_leader_epochs_that_are_known():
     assert [error.code for error in listed.errors] == [moved]
 
 
-def test_batches_of_one_topic_stand_together_in_a_request():
+def test_batches_of_one_topic_stand_together_in_a_request() -> None:
     request: Any = produce([(A0, b"1"), (B0, b"2"), (A1, b"3")], -1, 50, "id").request
     assert (request.acks, request.timeout_ms, request.transactional_id) == (-1, 50, "id")
     rows = [(t.name, [(p.index, p.records) for p in t.partition_data]) for t in request.topic_data]
     assert rows == [("a", [(0, b"1"), (1, b"3")]), ("b", [(0, b"2")])]
 
 
-def test_metadata_are_of_named_topics_or_of_all():
+def test_metadata_are_of_named_topics_or_of_all() -> None:
     named = metadata_request(["a"])
     assert named.topics is not None
     assert [topic.name for topic in named.topics] == ["a"]

@@ -1,6 +1,8 @@
 """Merging metadata: what is replaced, what stays, what must not go back."""
 
 from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
 from uuid import UUID
 
 from minikafka.core.client.cluster_view import (
@@ -42,12 +44,17 @@ class TopicRow:
     is_internal: bool = False
 
 
-@dataclass
-class Answer:
-    topics: list[TopicRow] = field(default_factory=list)
-    brokers: list[BrokerRow] = field(default_factory=lambda: [BrokerRow(2), BrokerRow(1)])
-    cluster_id: str | None = "abc"
-    controller_id: int = 1
+def answer(
+    topics: list[TopicRow] | None = None,
+    brokers: list[BrokerRow] | None = None,
+    cluster_id: str | None = "abc",
+    controller_id: int = 1,
+) -> Any:
+    """A Metadata response."""
+    some = [BrokerRow(2), BrokerRow(1)] if brokers is None else brokers
+    return SimpleNamespace(
+        topics=topics or [], brokers=some, cluster_id=cluster_id, controller_id=controller_id
+    )
 
 
 def test_before_the_first_answer_nothing_is_known() -> None:
@@ -65,7 +72,7 @@ def test_views_without_news_are_of_plain_topics_without_errors() -> None:
 
 def test_a_first_answer() -> None:
     rows = [TopicRow("t", [PartitionRow(1, 2, 7), PartitionRow(0, 1), PartitionRow(2, -1)])]
-    view = merge(ClusterView(), Answer(rows), ["t"])
+    view = merge(ClusterView(), answer(rows), ["t"])
     assert (view.version, view.cluster_id, view.controller_id) == (1, "abc", 1)
     assert list(view.nodes) == [1, 2]
     assert view.nodes[1].host == "host"
@@ -80,58 +87,58 @@ def test_a_first_answer() -> None:
 
 
 def test_topics_that_are_still_wanted_stay() -> None:
-    view = merge(ClusterView(), Answer([TopicRow("a"), TopicRow("b"), TopicRow("c")]), [])
-    view = merge(view, Answer([TopicRow("a", error_code=3)]), ["a", "b"])
+    view = merge(ClusterView(), answer([TopicRow("a"), TopicRow("b"), TopicRow("c")]), [])
+    view = merge(view, answer([TopicRow("a", error_code=3)]), ["a", "b"])
     assert list(view.topics) == ["a", "b"]
     assert view.topics["a"].error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_a_leader_that_is_no_known_broker_is_not_used() -> None:
-    view = merge(ClusterView(), Answer([TopicRow("t", [PartitionRow(0, 9)])]), [])
+    view = merge(ClusterView(), answer([TopicRow("t", [PartitionRow(0, 9)])]), [])
     assert view.leaders == {}
 
 
 def test_a_lagging_broker_does_not_send_us_back() -> None:
-    view = merge(ClusterView(), Answer([TopicRow("t", [PartitionRow(0, 2, 5)])]), ["t"])
-    stale = merge(view, Answer([TopicRow("t", [PartitionRow(0, 1, 4)])]), ["t"])
+    view = merge(ClusterView(), answer([TopicRow("t", [PartitionRow(0, 2, 5)])]), ["t"])
+    stale = merge(view, answer([TopicRow("t", [PartitionRow(0, 1, 4)])]), ["t"])
     assert stale.leaders == {TopicPartition("t", 0): 2}
-    newer = merge(stale, Answer([TopicRow("t", [PartitionRow(0, 1, 6)])]), ["t"])
+    newer = merge(stale, answer([TopicRow("t", [PartitionRow(0, 1, 6)])]), ["t"])
     assert newer.leaders == {TopicPartition("t", 0): 1}
     # Old versions of the API tell no epoch: then the answer counts.
-    unknown = merge(newer, Answer([TopicRow("t", [PartitionRow(0, 2, -1)])]), ["t"])
+    unknown = merge(newer, answer([TopicRow("t", [PartitionRow(0, 2, -1)])]), ["t"])
     assert unknown.leaders == {TopicPartition("t", 0): 2}
 
 
 def test_a_topic_made_anew_starts_afresh() -> None:
     old = TopicRow("t", [PartitionRow(0, 2, 5)], topic_id=UUID(int=1))
     new = TopicRow("t", [PartitionRow(0, 1, 0)], topic_id=UUID(int=2))
-    view = merge(merge(ClusterView(), Answer([old]), ["t"]), Answer([new]), ["t"])
+    view = merge(merge(ClusterView(), answer([old]), ["t"]), answer([new]), ["t"])
     assert view.leaders == {TopicPartition("t", 0): 1}
 
 
 def test_an_answer_of_the_same_epoch_replaces_what_is_known() -> None:
-    view = merge(ClusterView(), Answer([TopicRow("t", [PartitionRow(0, 2, 5)])]), ["t"])
+    view = merge(ClusterView(), answer([TopicRow("t", [PartitionRow(0, 2, 5)])]), ["t"])
     row = PartitionRow(0, 2, 5, isr_nodes=[1, 2])
-    found = merge(view, Answer([TopicRow("t", [row])]), ["t"]).partition(TopicPartition("t", 0))
+    found = merge(view, answer([TopicRow("t", [row])]), ["t"]).partition(TopicPartition("t", 0))
     assert found is not None
     assert found.isr == (1, 2)
 
 
 def test_partitions_that_an_answer_does_not_name_are_gone() -> None:
     rows = [PartitionRow(0, 1), PartitionRow(1, 1)]
-    view = merge(ClusterView(), Answer([TopicRow("t", rows)]), ["t"])
-    view = merge(view, Answer([TopicRow("t", rows[:1])]), ["t"])
+    view = merge(ClusterView(), answer([TopicRow("t", rows)]), ["t"])
+    view = merge(view, answer([TopicRow("t", rows[:1])]), ["t"])
     assert list(view.topics["t"].partitions) == [0]
 
 
 def test_a_topic_that_was_asked_for_by_an_unknown_id_has_no_name() -> None:
-    view = merge(ClusterView(), Answer([TopicRow(None, error_code=100)]), [])
+    view = merge(ClusterView(), answer([TopicRow(None, error_code=100)]), [])
     assert view.topics[""].error is ErrorCode.UNKNOWN_TOPIC_ID
 
 
 def test_partitions_are_counted_of_topics_that_are_there() -> None:
     rows = [PartitionRow(0, 1), PartitionRow(1, -1)]
-    answer = Answer([TopicRow("there", rows), TopicRow("refused", rows, error_code=29)])
+    answer = answer([TopicRow("there", rows), TopicRow("refused", rows, error_code=29)])
     view = merge(ClusterView(), answer, [])
     counts = partition_counts(view, ["there", "refused", "unknown"])
     assert counts == {"there": 2, "refused": 0, "unknown": 0}

@@ -29,11 +29,11 @@ def test_the_highest_version_that_both_speak(
     theirs: tuple[int, int] | None,
     highest_version: int | None,
     version: int | None,
-):
+) -> None:
     assert choose_version(ours, theirs, highest_version) == version
 
 
-def test_the_errors_after_which_a_client_refreshes_its_metadata():
+def test_the_errors_after_which_a_client_refreshes_its_metadata() -> None:
     """The codes of Kafka's InvalidMetadataException, and those of a broker that is not there."""
     assert {code.name for code in STALE_METADATA} == {
         "BROKER_NOT_AVAILABLE",
@@ -56,7 +56,7 @@ def test_the_errors_after_which_a_client_refreshes_its_metadata():
 NO_JITTER = ExponentialBackoff(100, 1000, jitter=0)
 
 
-def test_retriable_errors_are_retried_ever_later_until_the_deadline():
+def test_retriable_errors_are_retried_ever_later_until_the_deadline() -> None:
     retries = Retries(NO_JITTER)
     code = ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert [retries.next_delay_ms(code, 0, 10_000, 0) for _ in range(3)] == [100, 200, 400]
@@ -64,11 +64,11 @@ def test_retriable_errors_are_retried_ever_later_until_the_deadline():
 
 
 @pytest.mark.parametrize("code", [ErrorCode.PRODUCER_FENCED, ErrorCode.UNSUPPORTED_VERSION])
-def test_a_final_error_is_not_retried(code: ErrorCode):
+def test_a_final_error_is_not_retried(code: ErrorCode) -> None:
     assert Retries(NO_JITTER).next_delay_ms(code, 0, 10_000, 0) is None
 
 
-def test_a_transaction_that_is_being_completed_is_waited_for_in_short_steps():
+def test_a_transaction_that_is_being_completed_is_waited_for_in_short_steps() -> None:
     """Up to 20 ms, as Kafka's TransactionManager does for AddPartitionsToTxn."""
     retries = Retries(NO_JITTER)
     code = ErrorCode.CONCURRENT_TRANSACTIONS
@@ -76,6 +76,6 @@ def test_a_transaction_that_is_being_completed_is_waited_for_in_short_steps():
     assert retries.next_delay_ms(ErrorCode.NOT_COORDINATOR, 0, 10_000, 0) == 1000
 
 
-def test_the_backoff_may_be_shorter_than_that_step():
+def test_the_backoff_may_be_shorter_than_that_step() -> None:
     retries = Retries(ExponentialBackoff(2, 2, jitter=0))
     assert retries.next_delay_ms(ErrorCode.CONCURRENT_TRANSACTIONS, 0, 10_000, 0) == 2
