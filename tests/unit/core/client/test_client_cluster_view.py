@@ -138,7 +138,7 @@ def test_a_topic_that_was_asked_for_by_an_unknown_id_has_no_name() -> None:
 
 def test_partitions_are_counted_of_topics_that_are_there() -> None:
     rows = [PartitionRow(0, 1), PartitionRow(1, -1)]
-    answer = answer([TopicRow("there", rows), TopicRow("refused", rows, error_code=29)])
-    view = merge(ClusterView(), answer, [])
+    response = answer([TopicRow("there", rows), TopicRow("refused", rows, error_code=29)])
+    view = merge(ClusterView(), response, [])
     counts = partition_counts(view, ["there", "refused", "unknown"])
     assert counts == {"there": 2, "refused": 0, "unknown": 0}
