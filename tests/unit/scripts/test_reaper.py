@@ -101,3 +101,24 @@ def test_temporary_files_go_with_the_command() -> None:
     assert made.parent.parent == Path(tempfile.gettempdir())
     assert not made.parent.exists()
     assert os.environ.get("TMPDIR", "") != str(made.parent)
+
+
+ORPHAN = """
+import os, subprocess, sys, time
+code = "import subprocess; print(subprocess.Popen(['sleep', '0.2']).pid)"
+parent = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=True)
+orphan = int(parent.stdout)
+while True:  # its parent has ended; it ends soon, and must not stay a zombie
+    try:
+        os.kill(orphan, 0)
+    except ProcessLookupError:
+        sys.exit(5)
+    time.sleep(0.01)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="adopts orphans by a call of Linux")
+def test_an_orphan_that_ends_is_no_zombie_while_the_command_runs() -> None:
+    command = [sys.executable, "-m", "scripts.lib.reaper", sys.executable, "-c", ORPHAN]
+    done = subprocess.run(command, cwd=ROOT, timeout=60, check=False)
+    assert done.returncode == 5
