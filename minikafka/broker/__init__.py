@@ -1,4 +1,4 @@
-"""One broker: it serves requests, hosts replicas, fetches from leaders and keeps its metadata.
+"""One broker: it serves requests, hosts replicas, fetches from leaders and caches cluster metadata.
 
 The node package builds a broker out of these rooms and is their only caller. Requests come in at
 ``requests/apis.py``; read on with ``requests/produce.py`` and ``replication/record_appends.py``.

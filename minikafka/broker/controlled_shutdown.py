@@ -1,4 +1,4 @@
-"""Controlled shutdown: before it stops, a broker has the controller move its leaderships away."""
+"""Controlled shutdown: a stopping broker asks the controller to move its leaderships away."""
 
 from __future__ import annotations
 
@@ -20,16 +20,19 @@ from minikafka.protocol.messages.controlled_shutdown import (
 from minikafka.protocol.releases import Release
 
 CONTROLLED_SHUTDOWN_VERSION = 3
-ANSWERS_LIMIT_MS = 30_000  # for all attempts together, the back-off between them not counted
-LOOK_S = 0.1  # how often to check whether waiting still makes sense
-NEWS_LIMIT_MS = 1_000  # for the new leaders to be known here
-NEWS_LOOK_MS = 10
-LINGER_MS = 100  # in which they become known elsewhere, and clients are told to look for them
+RESPONSES_LIMIT_MS = 30_000  # for all attempts together, without the back-off between them
+CHECK_INTERVAL_S = 0.1  # how often to check whether to stop waiting
+METADATA_LIMIT_MS = 1_000  # for the new leaders to arrive in the metadata cache
+METADATA_CHECK_MS = 10
+# The time for other brokers to receive the new leaders. Meanwhile this broker responds with
+# NOT_LEADER_OR_FOLLOWER, so that clients refresh their metadata.
+LINGER_MS = 100
 
 
 @dataclass(frozen=True, slots=True)
 class ControlledShutdownConfig:
-    """Kafka's ``controlled.shutdown.*`` keys; the socket time-out bounds each attempt."""
+    """Kafka's ``controlled.shutdown.*`` keys. ``controller_socket_timeout_ms`` bounds each
+    attempt."""
 
     enable: bool = True
     max_retries: int = 3
@@ -40,17 +43,23 @@ class ControlledShutdownConfig:
 
     @property
     def limit_ms(self) -> int:
-        """The longest that a broker waits for its controlled shutdown."""
-        return ANSWERS_LIMIT_MS + max(0, self.max_retries - 1) * self.retry_backoff_ms
+        """The longest time that a controlled shutdown may take."""
+        return RESPONSES_LIMIT_MS + max(0, self.max_retries - 1) * self.retry_backoff_ms
 
 
 class ShutdownHandover:
-    """Kafka's ``KafkaServer.controlledShutdown``: several attempts, each on a new connection.
+    """Requests a controlled shutdown (Kafka's ``KafkaServer.controlledShutdown``).
 
-    A. Success: no error, and this broker leads no partition any more.
-    B. Refused, or partitions remain: the next attempt follows after the back-off.
-    C. No controller is known or reachable, or another one is elected while it is silent: as B.
-    D. The time is up, or the caller gives up. The broker stops in any case.
+    Each attempt uses a new connection, and ends in one of these cases:
+
+    A. Success: no error, and this broker leads no replicated partition.
+    B. The controller returned an error, or leaderships remain. The next attempt follows after the
+       back-off.
+    C. No controller is known or reachable, or another one was elected before the response. The next
+       attempt follows as in B.
+    D. The time limit has passed, or the caller gives up.
+
+    The broker stops in every case.
     """
 
     def __init__(
@@ -72,7 +81,8 @@ class ShutdownHandover:
         self._log = event_log("kafka-shutdown-hook", broker=broker_id)
 
     async def run_while(self, possible: Callable[[], bool], broker_epoch: int) -> bool:
-        """As ``run``, but not longer than ``possible`` says yes, nor than ``limit_ms``."""
+        """Call ``run``, but give up when ``possible`` returns False or after ``limit_ms``. Returns
+        as ``run``."""
         deadline_ms = self._clock.monotonic_ms() + self._config.limit_ms
         running = asyncio.create_task(self.run(broker_epoch), name="kafka-shutdown-hook")
         try:
@@ -81,14 +91,15 @@ class ShutdownHandover:
                 if late or not possible():  # case D
                     self._log.warning("unclean_shutdown", out_of_time=late)
                     return False
-                await asyncio.wait([running], timeout=LOOK_S)
+                await asyncio.wait([running], timeout=CHECK_INTERVAL_S)
             return running.result()
         finally:
             running.cancel()
             await asyncio.wait([running])
 
     async def run(self, broker_epoch: int) -> bool:
-        """Whether the controller has relieved this broker of everything."""
+        """Attempt the shutdown up to ``max_retries`` times. True if the controller has moved all
+        leaderships away."""
         if not self._config.enable:
             return False
         was_leader = self._leads()
@@ -96,33 +107,35 @@ class ShutdownHandover:
             if attempt > 1:
                 await self._clock.sleep(self._config.retry_backoff_ms)
             try:
-                answer = await self._ask(broker_epoch)
+                response = await self._request(broker_epoch)
             except (OSError, TimeoutError) as error:  # case C
                 self._log.warning("controller_not_reached", attempt=attempt, error=str(error))
                 continue
-            if answer.error_code == ErrorCode.NONE and not answer.remaining_partitions:  # case A
+            if (
+                response.error_code == ErrorCode.NONE and not response.remaining_partitions
+            ):  # case A
                 self._log.info("controlled_shutdown_succeeded", attempt=attempt)
                 if was_leader:
-                    await self._let_clients_look()
+                    await self._await_new_leaders()
                 return True
             self._log.warning(  # case B
                 "controlled_shutdown_refused",
                 attempt=attempt,
-                error=ErrorCode(answer.error_code).name,
-                remaining=len(answer.remaining_partitions),
+                error=ErrorCode(response.error_code).name,
+                remaining=len(response.remaining_partitions),
             )
         self._log.warning("unclean_shutdown", attempts=self._config.max_retries)
         return False
 
     def _leads(self) -> bool:
-        """Whether this broker leads a partition with other replicas, by the metadata cache."""
+        """Whether the metadata cache has this broker as leader of a replicated partition."""
         return any(
             state.leader == self._broker_id and len(state.replicas) > 1
             for partitions in self._cache.image.topics.values()
             for state in partitions.values()
         )
 
-    async def _let_clients_look(self) -> None:
+    async def _await_new_leaders(self) -> None:
         """Continue to serve until the new leaders are known, and a little longer.
 
         The controller responds before it has sent LeaderAndIsr and UpdateMetadata. A client whose
@@ -130,32 +143,33 @@ class ShutdownHandover:
         backs off for up to a second. One that gets NOT_LEADER_OR_FOLLOWER meanwhile finds the new
         leader at once.
         """
-        deadline_ms = self._clock.monotonic_ms() + NEWS_LIMIT_MS
+        deadline_ms = self._clock.monotonic_ms() + METADATA_LIMIT_MS
         while self._leads() and self._clock.monotonic_ms() < deadline_ms:
-            await self._clock.sleep(NEWS_LOOK_MS)
+            await self._clock.sleep(METADATA_CHECK_MS)
         await self._clock.sleep(LINGER_MS)
 
-    async def _ask(self, broker_epoch: int) -> ControlledShutdownResponse:
-        """Raises OSError and TimeoutError."""
+    async def _request(self, broker_epoch: int) -> ControlledShutdownResponse:
+        """Send the request to the current controller. Raises OSError and TimeoutError; also when
+        another controller is elected before the response."""
         controller = self._cache.controller_id
         if controller is None:
             raise ConnectionError("the controller is not known")
         endpoint = self._cache.endpoint(controller, self._config.inter_broker_listener)
         if endpoint is None:
             raise ConnectionError(f"the controller, broker {controller}, is not alive")
-        asking = asyncio.create_task(self._exchange(endpoint, broker_epoch))
+        requesting = asyncio.create_task(self._exchange(endpoint, broker_epoch))
         try:
-            while not asking.done():
+            while not requesting.done():
                 if self._cache.controller_id != controller:
                     raise ConnectionError(f"broker {controller} is not the controller any more")
-                await asyncio.wait([asking], timeout=LOOK_S)
-            return asking.result()
+                await asyncio.wait([requesting], timeout=CHECK_INTERVAL_S)
+            return requesting.result()
         finally:
-            asking.cancel()
-            await asyncio.wait([asking])
+            requesting.cancel()
+            await asyncio.wait([requesting])
 
     async def _exchange(self, endpoint: Endpoint, broker_epoch: int) -> ControlledShutdownResponse:
-        """One request on a new connection. Raises OSError and TimeoutError."""
+        """Send one request on a new connection. Raises OSError and TimeoutError."""
         timeout_ms = self._config.controller_socket_timeout_ms
         channel = await Channel.open(
             self._network,
@@ -169,9 +183,9 @@ class ShutdownHandover:
             request = ControlledShutdownRequest(
                 broker_id=self._broker_id, broker_epoch=broker_epoch
             )
-            answer: ControlledShutdownResponse = await channel.request(
+            response: ControlledShutdownResponse = await channel.request(
                 request, self._version, timeout_ms
             )
-            return answer
+            return response
         finally:
             channel.close()

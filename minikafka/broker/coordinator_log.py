@@ -1,4 +1,4 @@
-"""The log of an internal topic, as its coordinator appends to it and loads from it."""
+"""The partitions of an internal topic, as a coordinator appends to them and loads from them."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ LEADER_ONLY = 1
 
 
 class CoordinatorLog:
-    """The partitions of ``topic`` that this broker leads. ``commit_timeout_ms`` bounds the wait for
-    the in-sync replicas."""
+    """The partitions of ``topic`` that this broker leads. ``commit_timeout_ms`` is the longest wait
+    for the in-sync replicas after an append."""
 
     def __init__(self, replicas: ReplicaManager, topic: str, commit_timeout_ms: int) -> None:
         self._replicas = replicas
@@ -35,9 +35,12 @@ class CoordinatorLog:
         done: Callable[[ErrorCode, int], None],
         guard: Verification | None = NOT_REQUIRED,
     ) -> None:
-        """``done`` is called once with the error or NONE, and the offset of the first record: with
-        ``replicated`` when all in-sync replicas have the batch, otherwise when the leader has
-        it."""
+        """Append a batch, with acks=all if ``replicated`` and with acks=1 otherwise.
+
+        ``done`` is called once with the error (or NONE) and the offset of the first record, when
+        the append is acknowledged. ``guard`` is the verification of a transactional batch
+        (KIP-890). With None a batch that needs verification is refused; ``NOT_REQUIRED`` skips the
+        check."""
         topic_partition = TopicPartition(self._topic, partition)
 
         def appended(results: Sequence[AppendResult]) -> None:
@@ -54,7 +57,8 @@ class CoordinatorLog:
             )
 
     def bounds(self, partition: int) -> tuple[int, int] | None:
-        """Log start offset and log end offset, or None if this broker does not lead it."""
+        """Return the log start offset and log end offset; None if this broker does not lead the
+        partition."""
         found = self._replicas.hosted.get(TopicPartition(self._topic, partition))
         if found is None or not found.is_leader:
             return None
@@ -82,12 +86,14 @@ class CoordinatorLog:
             )
             error = await settled
             if error is not ErrorCode.REQUEST_TIMED_OUT:
-                # With too few replicas in sync for a write, those in sync have the records.
+                # NOT_ENOUGH_REPLICAS_AFTER_APPEND: all in-sync replicas have the records, although
+                # they are fewer than min.insync.replicas.
                 return error in (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 
     async def read(self, partition: int, offset: int, max_bytes: int) -> Buffer:
-        """Read whole batches from ``offset`` on, at least one if there is one. They need not be
-        replicated: followers will have the leader's log. Raises KafkaError, OSError."""
+        """Read complete batches from ``offset`` on, up to ``max_bytes``, but at least one if there
+        is one. Batches above the high watermark are included, since a new leader keeps its whole
+        log. Raises KafkaError, OSError."""
         log = self._replicas.hosted.require(TopicPartition(self._topic, partition)).log
         found = await log.read_cold(offset, max_bytes, log.log_end_offset, min_one_message=True)
         return found.records

@@ -18,8 +18,8 @@ MAX_QUEUED = 100
 
 @dataclass(frozen=True, slots=True)
 class NodeToControllerConfig:
-    """``controller.socket.timeout.ms``; ``request_timeout_ms`` bounds one request with all its
-    attempts."""
+    """The time-outs of requests to the controller. ``controller_socket_timeout_ms`` bounds one
+    attempt, ``request_timeout_ms`` a request with all its attempts."""
 
     inter_broker_listener: str = "PLAINTEXT"
     controller_socket_timeout_ms: int = 30_000
@@ -41,8 +41,10 @@ class _Queued:
 
 
 class NodeToController:
-    """Kafka's ``NodeToControllerChannelManager``: one request at a time, tried again on another
-    connection until it is answered or its time is up."""
+    """Sends requests to the controller, one at a time (``NodeToControllerChannelManager``).
+
+    A request whose connection fails is sent again, on a new connection to the controller of that
+    time, until a response arrives or ``request_timeout_ms`` has passed."""
 
     def __init__(
         self,
@@ -72,17 +74,17 @@ class NodeToController:
         self._sender = tasks.create_task(self._send_all(), name="node-to-controller")
 
     async def close(self) -> None:
-        """Requests that are not answered yet fail with ConnectionError."""
+        """Stop sending. Requests without a response fail with ConnectionError."""
         if self._sender is not None:
             self._sender.cancel()
             await asyncio.wait([self._sender])
         self._disconnect()
 
     async def request(self, message: Message, version: int) -> Any:
-        """The controller's response. Raises TimeoutError after ``request_timeout_ms``,
-        ConnectionError when this broker stops.
+        """Send ``message`` and return the controller's response.
 
-        The answer may be NOT_CONTROLLER, where the metadata cache lagged behind.
+        The response may be the error NOT_CONTROLLER, when the metadata cache lagged behind. Raises
+        TimeoutError after ``request_timeout_ms``, and ConnectionError when this broker stops.
         """
         reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         deadline_ms = self._clock.monotonic_ms() + self._config.request_timeout_ms
@@ -129,7 +131,8 @@ class NodeToController:
             attempts += 1
 
     async def _connect(self, timeout_ms: int) -> Channel:
-        """Raises ConnectionError, TimeoutError."""
+        """Return the open channel to the current controller, or connect. Raises ConnectionError,
+        TimeoutError."""
         controller = self._cache.controller_id
         if controller is None:
             raise ConnectionError("the controller is not known")

@@ -19,25 +19,25 @@ class Controller(Protocol):
     NOT_CONTROLLER for the others."""
 
     async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
-        """Move the leaderships of a broker away. Returns the replicated partitions that it still
-        leads. A broker epoch of -1 means unknown."""
+        """Move the leaderships of ``broker_id`` to other replicas. Returns the replicated
+        partitions that it still leads. A ``broker_epoch`` of -1 is not checked."""
         ...
 
     async def elect_leaders(
         self, partitions: Iterable[TopicPartition], election_type: ElectionType
     ) -> Mapping[TopicPartition, int | KafkaError]:
-        """Elect leaders. Returns each partition's new leader, or why it has none."""
+        """Elect leaders. Returns each partition's new leader, or the error of its election."""
         ...
 
     async def alter_partition_reassignments(
         self, targets: Mapping[TopicPartition, tuple[int, ...] | None]
     ) -> Mapping[TopicPartition, KafkaError | None]:
-        """Begin to move partitions to other replicas, or cancel a move (target None). Returns for
-        each partition why its move could not begin or end, None after a success."""
+        """Begin the reassignment of each partition to its target replicas, or cancel its current
+        reassignment (target None). Returns each partition's error, None after a success."""
         ...
 
     async def list_partition_reassignments(
         self, partitions: Iterable[TopicPartition] | None
     ) -> Mapping[TopicPartition, ReplicaAssignment]:
-        """Those of ``partitions`` that are being reassigned; None stands for all partitions."""
+        """Return the current reassignments of ``partitions``, or of all partitions (None)."""
         ...

@@ -1,4 +1,4 @@
-"""Producer ids, one at a time, out of blocks that ZooKeeper gives to this broker alone."""
+"""Producer ids, generated from blocks that this broker reserves in ZooKeeper."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from minikafka.zookeeper.store import ZkStore
 
 
 class ProducerIds:
-    """Kafka's ``ZkProducerIdManager``. Ids that are left at shutdown are lost, as in Kafka."""
+    """Generates producer ids (Kafka's ``ZkProducerIdManager``).
+
+    As in Kafka, the unused rest of a block is lost at shutdown."""
 
     def __init__(
         self,
@@ -29,8 +31,8 @@ class ProducerIds:
         self._allocation: asyncio.Event | None = None  # set when the one under way has ended
 
     async def generate(self) -> int:
-        """An id that no other producer has. Raises KafkaError(COORDINATOR_LOAD_IN_PROGRESS) when
-        ZooKeeper gives no block: clients try again."""
+        """Return an id that no other producer has. Raises KafkaError(COORDINATOR_LOAD_IN_PROGRESS),
+        which clients retry, if no block can be reserved in ZooKeeper."""
         while self._next == self._end:
             if self._allocation is None:
                 await self._allocate()

@@ -1,4 +1,4 @@
-"""Purgatories on the loop: the reaper that drives one, and those of Produce, Fetch,
+"""The reaper that drives a purgatory on the event loop, and the purgatories of Produce, Fetch and
 DeleteRecords."""
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from minikafka.kernel.ports import Clock, TimerHandle
 
 OpT = TypeVar("OpT", bound=DelayedOperation)
 
-# The longest poll of Kafka's reaper, and so the longest that a purge waits there.
+# The poll interval of Kafka's reaper, and so the longest delay of a purge there.
 PURGE_PERIOD_MS = 200
 
 
@@ -23,10 +23,10 @@ def expiration_reaper_name(broker_id: int, purgatory_name: str) -> str:
 
 
 class Reaper(Generic[OpT]):
-    """Kafka's ``ExpiredOperationReaper`` as one timer on the loop instead of a polling thread.
+    """Expires and purges the operations of one purgatory (Kafka's ``ExpiredOperationReaper``).
 
-    It has at most one timer set: for the next bucket of the purgatory that expires, or for a purge
-    within ``PURGE_PERIOD_MS``.
+    Instead of a polling thread it sets at most one timer on the loop: for the time at which the
+    next bucket of the timing wheel expires, or within ``PURGE_PERIOD_MS`` if a purge is due.
     """
 
     def __init__(self, clock: Clock, purgatory: Purgatory[OpT], name: str) -> None:
@@ -49,7 +49,7 @@ class Reaper(Generic[OpT]):
 
     @property
     def next_wake_up_ms(self) -> int | None:
-        """In ms of the monotonic clock; None while no operation is parked."""
+        """The time of the next wake-up in ms of the monotonic clock; None without one."""
         return None if self._handle is None else self._armed_ms
 
     def check_and_complete(self, key: Hashable) -> int:
@@ -66,7 +66,7 @@ class Reaper(Generic[OpT]):
         return count
 
     def close(self) -> None:
-        """Complete nothing any more; parked operations stay parked."""
+        """Stop expiring operations. Parked operations stay parked."""
         self._closed = True
         self._disarm()
 
@@ -97,14 +97,15 @@ class Reaper(Generic[OpT]):
         self._arm(self._clock.monotonic_ms())
 
 
-# The longest that followers' fetches are kept while more records arrive.
+# How long followers' fetches stay parked, at most, while more records arrive.
 GATHER_MS = 2
 
 
 class ReplicaPurgatories:
-    """The three purgatories of Kafka's ``ReplicaManager``, keyed by partition. Whoever changes a
-    partition calls the method that says what has changed; it completes the delayed operations that
-    were waiting for it, synchronously except where stated."""
+    """The three purgatories of Kafka's ``ReplicaManager``, keyed by partition.
+
+    Code that changes a partition calls the method named after the change. The method completes the
+    delayed operations whose condition holds now, synchronously except where stated."""
 
     def __init__(
         self,

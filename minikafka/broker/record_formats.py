@@ -1,7 +1,7 @@
-"""Which record format each version of Produce and Fetch carries.
+"""The record formats of the versions of Produce and Fetch.
 
-Logs hold batches (magic 2) alone. What older versions bring is turned into batches by the log; what
-they ask for is turned into messages here.
+Logs contain only record batches (magic 2). The log converts the messages of older Produce versions
+into batches. This module converts batches into messages for older Fetch versions (down-conversion).
 """
 
 from __future__ import annotations
@@ -24,24 +24,28 @@ from minikafka.protocol.records.compression import Compression
 
 T = TypeVar("T")
 
-# Conversion takes some 5 us a record and happens on the loop: what one answer reads for it at most,
-# save that the first batch always fits.
+# The bytes that one response may convert, apart from its first batch, which is always converted.
+# Conversion takes about 5 us per record, on the event loop.
 CONVERTED_BYTES: Final = 512 * 1024
 _ATTRIBUTES: Final = ATTRIBUTES_OFFSET + 1  # the byte of the two that has flags
 
 
 class ProduceFormat(NamedTuple):
-    """``batches_only``: one batch of magic 2. Before, any format may come, whatever the version
-    was made for: clients got that wrong, and Kafka let them."""
+    """The record formats that a version of Produce may carry.
+
+    With ``batches_only`` it carries one batch of magic 2. Versions without it may carry any format:
+    clients did so, and Kafka accepts it. ``zstd`` is whether zstd compression is allowed."""
 
     batches_only: bool
     zstd: bool
 
 
 class FetchFormat(NamedTuple):
-    """What records of ``magic`` are to look like for the asker. ``each_partition_progresses``: the
-    version has no limit for the whole answer, and its clients do not take turns in what they put
-    first, so that every partition gets its first batch (KIP-74)."""
+    """The record format that a version of Fetch can carry, and its rule for large batches.
+
+    With ``each_partition_progresses`` the first batch of every partition is returned whole. These
+    versions have no limit for the whole response, and their clients do not rotate the order of
+    partitions (KIP-74)."""
 
     magic: int
     zstd: bool
@@ -53,7 +57,7 @@ class FetchFormat(NamedTuple):
 
     @property
     def is_any(self) -> bool:
-        """Whatever a log holds can be sent as it is."""
+        """Whether all records of a log can be sent without conversion."""
         return self.zstd and not self.is_converted
 
 
@@ -61,7 +65,8 @@ _NO_TABLE_END: Final = 100
 
 
 def _by_version(*rows: tuple[int, T]) -> tuple[T, ...]:
-    """From (first version, what holds from there on), rising."""
+    """Return the value for each version. A row is (first version, value from that version on);
+    rows are sorted."""
     ends = [first for first, _ in rows[1:]] + [_NO_TABLE_END]
     return tuple(
         value for (first, value), end in zip(rows, ends, strict=True) for _ in range(first, end)
@@ -83,8 +88,8 @@ FETCH_FORMATS: Final = _by_version(
 
 
 def refusal_of(records: Buffer | None, version: int) -> KafkaError | None:
-    """Why these records may not come by this version of Produce. What they have to be in any
-    version is for the log to check."""
+    """Return the error of records that this version of Produce must not carry, or None. The log
+    performs the checks that do not depend on the version."""
     if records is None or len(records) <= _ATTRIBUTES:
         return KafkaError(ErrorCode.INVALID_RECORD, "an append must have a record batch")
     magic = records[MAGIC_OFFSET]
@@ -99,12 +104,12 @@ def refusal_of(records: Buffer | None, version: int) -> KafkaError | None:
 
 
 def limited(
-    params: FetchParams, entries: Sequence[FetchEntry], wanted: FetchFormat
+    params: FetchParams, entries: Sequence[FetchEntry], record_format: FetchFormat
 ) -> tuple[FetchParams, list[FetchEntry]]:
-    """A fetch whose records will be converted, reading no more than one answer may take."""
+    """Limit a fetch whose records will be converted to ``CONVERTED_BYTES``."""
     share = max(1, CONVERTED_BYTES // len(entries))
     min_bytes = min(params.min_bytes, share)
-    if wanted.each_partition_progresses:
+    if record_format.each_partition_progresses:
         params = params._replace(min_bytes=min_bytes, each_partition_progresses=True)
     else:
         max_bytes = min(params.max_bytes, CONVERTED_BYTES)
@@ -113,19 +118,26 @@ def limited(
 
 
 def in_format(
-    result: ReadResult, entry: FetchEntry, wanted: FetchFormat, config: LogConfig, follower: bool
+    result: ReadResult,
+    entry: FetchEntry,
+    record_format: FetchFormat,
+    config: LogConfig,
+    follower: bool,
 ) -> ReadResult:
-    """What was read for ``entry``, as the asker can read it; UNSUPPORTED_COMPRESSION_TYPE (zstd, by
-    what the topic is set to), or UNSUPPORTED_VERSION where the topic allows no conversion."""
+    """Convert the records of ``result`` to the format of the request's version.
+
+    The result has the error UNSUPPORTED_COMPRESSION_TYPE if the topic's ``compression.type`` is
+    zstd and the version has no zstd, and UNSUPPORTED_VERSION if the topic does not allow
+    conversion (``message.downconversion.enable``) and the client is not a follower."""
     try:
-        if config.compression_type == "zstd" and not wanted.zstd:
+        if config.compression_type == "zstd" and not record_format.zstd:
             raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-        if not wanted.is_converted:
+        if not record_format.is_converted:
             return result
         if not config.message_downconversion_enable and not follower:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
         records = message_set_of_batches(
-            result.records, wanted.magic, entry.fetch_offset, entry.max_bytes
+            result.records, record_format.magic, entry.fetch_offset, entry.max_bytes
         )
     except KafkaError as error:
         return ReadResult(result.topic_partition, error.code)

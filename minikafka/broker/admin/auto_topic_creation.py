@@ -40,7 +40,8 @@ TRANSACTION_TOPIC_CONFIG: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class TopicShape:
-    """-1: the defaults of the controller."""
+    """The number of partitions, replication factor and settings of a topic to create. -1 stands for
+    the controller's default."""
 
     partitions: int = -1
     replication_factor: int = -1
@@ -49,8 +50,8 @@ class TopicShape:
 
 @dataclass(frozen=True, slots=True)
 class AutoTopicCreationConfig:
-    """``auto.create.topics.enable`` and the shapes of the internal topics (which are created
-    whatever it says)."""
+    """Kafka's ``auto.create.topics.enable``, and the shapes of the internal topics. Internal topics
+    are created even if it is false."""
 
     auto_create_topics_enable: bool = True
     release: Release = Release.KAFKA_3_9
@@ -60,18 +61,18 @@ class AutoTopicCreationConfig:
 
 
 # Called with the error of each topic.
-Answer: TypeAlias = Callable[[Mapping[str, ErrorCode]], None]
+Respond: TypeAlias = Callable[[Mapping[str, ErrorCode]], None]
 
 
 class AutoTopicCreation:
-    """Kafka's ``AutoTopicCreationManager``.
+    """Creates unknown topics that clients request (Kafka's ``AutoTopicCreationManager``).
 
-    The controller creates the topic; the error is LEADER_NOT_AVAILABLE, after which clients retry.
-    Another broker sends CreateTopics to the controller, and its error is
-    UNKNOWN_TOPIC_OR_PARTITION, without waiting.
+    On the controller the topic is created before the response, whose error is LEADER_NOT_AVAILABLE:
+    clients retry. Any other broker sends CreateTopics to the controller and responds at once with
+    UNKNOWN_TOPIC_OR_PARTITION, at which clients retry too.
 
-    Internal topics get at most as many replicas as there are ``live_brokers``, so that a cluster of
-    one broker has groups. (Kafka waits for enough brokers without end.)
+    The replication factor of a topic is limited to the number of ``live_brokers``, so that a
+    cluster of one broker can have groups. (Kafka waits until there are enough brokers.)
     """
 
     def __init__(
@@ -99,9 +100,11 @@ class AutoTopicCreation:
     def start(self, tasks: asyncio.TaskGroup) -> None:
         self._tasks = tasks
 
-    def create(self, topics: Sequence[str], answer: Answer) -> None:
-        """Create the topics with valid names. ``answer`` is called once, with the error of each,
-        before this returns or when the topics are created."""
+    def create(self, topics: Sequence[str], respond: Respond) -> None:
+        """Create the topics with valid names.
+
+        ``respond`` is called once with the error of each topic: on the controller when the topics
+        are created, otherwise before this returns."""
         assert self._tasks is not None, "topics are created after start"
         errors: dict[str, ErrorCode] = {}
         creatable: list[str] = []
@@ -115,16 +118,16 @@ class AutoTopicCreation:
         self._in_flight.update(creatable)
         if creatable and self._is_controller():
             self._tasks.create_task(
-                self._create_here(creatable, errors, answer), name="auto-topic-creation"
+                self._create_here(creatable, errors, respond), name="auto-topic-creation"
             )
             return
         if creatable:
             errors |= dict.fromkeys(creatable, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            self._tasks.create_task(self._ask_controller(creatable), name="auto-topic-creation")
-        answer(errors)
+            self._tasks.create_task(self._send_to_controller(creatable), name="auto-topic-creation")
+        respond(errors)
 
     async def _create_here(
-        self, topics: list[str], errors: dict[str, ErrorCode], answer: Answer
+        self, topics: list[str], errors: dict[str, ErrorCode], respond: Respond
     ) -> None:
         try:
             outcomes = await self._admin.create_topics(
@@ -137,10 +140,11 @@ class AutoTopicCreation:
             # The topic exists after a time-out of 0; its leaders follow soon.
             on_its_way = {ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT}
             errors[topic] = ErrorCode.LEADER_NOT_AVAILABLE if code in on_its_way else code
-        answer(errors)
+        respond(errors)
 
-    async def _ask_controller(self, topics: list[str]) -> None:
-        """The response does not matter, since the client requests the metadata again."""
+    async def _send_to_controller(self, topics: list[str]) -> None:
+        """Send CreateTopics to the controller. The response is ignored, since the client requests
+        the metadata again."""
         request = CreateTopicsRequest(
             topics=[self._creatable(topic) for topic in topics],
             timeout_ms=self._config.request_timeout_ms,
@@ -148,7 +152,7 @@ class AutoTopicCreation:
         try:
             version = self._config.release.at_most(ApiKey.CREATE_TOPICS, CREATE_TOPICS_VERSION)
             await self._controller.request(request, version)
-            self._log.info("auto_creation_asked", topics=topics)
+            self._log.info("auto_creation_requested", topics=topics)
         except (TimeoutError, ConnectionError) as error:
             self._log.warning("auto_creation_failed", topics=topics, error=str(error))
         finally:
@@ -166,8 +170,10 @@ class AutoTopicCreation:
             configs=[CreatableTopicConfig(k, v) for k, v in sorted(shape.config.items())],
         )
 
-    def _replicas(self, topic: str, wanted: int) -> int:
-        live = wanted if self._live_brokers is None else max(1, self._live_brokers())
-        if wanted > live:
-            self._log.warning("replicas_clamped", topic=topic, wanted=wanted, live_brokers=live)
-        return min(wanted, live)
+    def _replicas(self, topic: str, requested: int) -> int:
+        live = requested if self._live_brokers is None else max(1, self._live_brokers())
+        if requested > live:
+            self._log.warning(
+                "replicas_clamped", topic=topic, requested=requested, live_brokers=live
+            )
+        return min(requested, live)

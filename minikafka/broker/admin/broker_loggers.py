@@ -22,8 +22,10 @@ VALID_LEVELS = ("DEBUG", "ERROR", "FATAL", "INFO", "TRACE", "WARN")
 
 
 class BrokerLoggers:
-    """Kafka's ``RuntimeLoggerManager``. Levels count at once and until the broker stops; they are
-    those of the process, and so of all brokers in it. Texts of errors are Kafka's."""
+    """Describes and alters the levels of loggers (Kafka's ``RuntimeLoggerManager``).
+
+    A level applies at once and until the process ends. It is shared by all brokers in the process.
+    The error messages are Kafka's."""
 
     def __init__(
         self,
@@ -38,13 +40,13 @@ class BrokerLoggers:
         self._write = write
 
     def entries(self, name: str) -> list[ConfigEntry]:
-        """Every logger with its level, or the root's where it has none. ``name`` is the broker's.
+        """Return every logger with its effective level. ``name`` is the broker id as text.
 
-        Raises KafkaError INVALID_REQUEST."""
+        Raises KafkaError(INVALID_REQUEST) unless it is the id of this broker."""
         if not name:
             raise _bad_request("Broker id must not be empty")
-        asked = _integer(name, "Broker")
-        if asked != self._broker_id:
+        requested = _integer(name, "Broker")
+        if requested != self._broker_id:
             raise _bad_request(
                 f"Unexpected broker id, expected {self._broker_id} but received {name}"
             )
@@ -64,11 +66,12 @@ class BrokerLoggers:
         ]
 
     def alter(self, name: str, changes: Sequence[Change], validate_only: bool) -> None:
-        """Set levels, or unset them; all of ``changes`` or nothing.
+        """Set or remove levels: all of ``changes``, or none after an error. With ``validate_only``
+        the changes are checked and not made.
 
-        Raises KafkaError INVALID_REQUEST or INVALID_CONFIG."""
-        asked = _integer(name, "Node")
-        if asked != self._broker_id:
+        Raises KafkaError(INVALID_REQUEST | INVALID_CONFIG)."""
+        requested = _integer(name, "Node")
+        if requested != self._broker_id:
             raise _bad_request(
                 f"Unexpected node id. Expected {self._broker_id}, but received {name}"
             )
@@ -91,7 +94,8 @@ class BrokerLoggers:
 
 
 def _check(change: Change) -> None:
-    """Raises KafkaError."""
+    """Raise KafkaError(INVALID_REQUEST | INVALID_CONFIG) for an operation, logger or level that is
+    not allowed."""
     logger, operation = change.name, change.operation
     if operation not in (AlterOperation.SET, AlterOperation.DELETE):
         known = operation in list(AlterOperation)

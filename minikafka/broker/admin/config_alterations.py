@@ -1,4 +1,4 @@
-"""Changes of single configuration keys, and what every request of them has to satisfy."""
+"""Changes of single configuration keys, and the checks that apply to all resources."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from minikafka.kernel.errors import ErrorCode, KafkaError
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What is to become of one key."""
+    """One operation of an alter request: a key, its new value and an ``AlterOperation``."""
 
     name: str
     value: str | None
@@ -19,9 +19,9 @@ class Change:
 
 
 def check_names(changes: Sequence[Change]) -> None:
-    """Refuse a key that is named twice, and a null value of anything but a deletion.
+    """Check that no key is named twice, and that only deletions have a null value.
 
-    Raises KafkaError INVALID_REQUEST."""
+    Raises KafkaError(INVALID_REQUEST)."""
     if len({change.name for change in changes}) < len(changes):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     nulls = [c.name for c in changes if c.value is None and c.operation != AlterOperation.DELETE]

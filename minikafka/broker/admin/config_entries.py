@@ -30,8 +30,10 @@ class ConfigSynonym:
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """``synonyms``: the values from which the effective one is chosen, the effective one first. The
-    level of a logger has neither a type nor a documentation."""
+    """One setting of a resource, as DescribeConfigs returns it.
+
+    ``synonyms`` are all configured values of the setting by precedence; the first is in effect.
+    ``type`` and ``documentation`` are None for the level of a logger."""
 
     name: str
     value: str | None
@@ -44,7 +46,7 @@ class ConfigEntry:
 
 
 class ConfigEntries:
-    """The entries of one broker, and of topics on it."""
+    """Makes the configuration entries of one broker, and of the topics on it."""
 
     def __init__(
         self,
@@ -57,7 +59,7 @@ class ConfigEntries:
         self._topic_def = topic_def
 
     def check_topic(self, given: Mapping[str, str]) -> None:
-        """Raises ConfigError for unknown keys and invalid values."""
+        """Check the settings of a topic. Raises ConfigError for unknown keys and invalid values."""
         rows = self._topic_def
         for name in given:
             if name not in rows.settings and name not in rows.ignored:
@@ -71,14 +73,15 @@ class ConfigEntries:
             )
 
     def broker_entries(self) -> list[ConfigEntry]:
-        """All settings of the broker. Those that need a restart to change are read-only."""
+        """Return all settings of the broker. Settings that change only by a restart are marked
+        read-only."""
         rows = [*self._broker_def.settings.values(), *self._altered(self._broker.cluster)]
         known = {row.name for row in rows}
         rows += [row for row in self._altered(self._broker.own) if row.name not in known]
         return [_entry(row, self._own_synonyms(row), not is_dynamic(row.name)) for row in rows]
 
     def cluster_entries(self) -> list[ConfigEntry]:
-        """The dynamic settings of all brokers."""
+        """Return the dynamic settings that apply to all brokers."""
         shown = []
         for name, text in sorted(self._broker.cluster.items()):
             row = self._broker_def.settings.get(name) or _unlisted(name)
@@ -89,7 +92,7 @@ class ConfigEntries:
         return shown
 
     def topic_entries(self, given: Mapping[str, str]) -> list[ConfigEntry]:
-        """All settings of a topic that was configured with ``given``; what other tools wrote and
+        """Return all settings of a topic whose own settings are ``given``. A key in ``given`` that
         this broker does not know is listed without its value."""
         entries = []
         for row in self._topic_def.settings.values():
@@ -104,11 +107,13 @@ class ConfigEntries:
         return entries + [_unknown(name, given[name]) for name in unknown]
 
     def _altered(self, layer: Mapping[str, str]) -> list[Setting]:
-        """What was altered without being one of this broker's rows."""
+        """Return a row for each key of ``layer`` that the broker's configuration file cannot
+        have."""
         return [_unlisted(name) for name in sorted(layer.keys() - self._broker_def.settings.keys())]
 
     def _own_synonyms(self, row: Setting) -> tuple[ConfigSynonym, ...]:
-        """As in Kafka's response, synonyms begin with the key's own name."""
+        """Return the synonyms of a broker setting. As in Kafka's response, they begin with the
+        first that has the setting's own name."""
         found = self._broker_synonyms(row, _FAMILIES.get(row.name, (row.name,)))
         return tuple(dropwhile(lambda synonym: synonym.name != row.name, found))
 
@@ -130,7 +135,7 @@ class ConfigEntries:
         return tuple(found)
 
 
-# Broker keys that say the same in other units, finest first (``brokerConfigSynonyms``).
+# Broker keys for the same setting in different units, finest first (``brokerConfigSynonyms``).
 _FAMILIES: Mapping[str, Sequence[str]] = MappingProxyType(
     {
         name: row.synonyms[place:]
@@ -143,7 +148,8 @@ _RUN_TIME: Mapping[str, Setting] = MappingProxyType({row.name: row for row in RU
 
 
 def _unlisted(name: str) -> Setting:
-    """A row for what may be altered but stands in no file, or is kept without effect."""
+    """Return the row of a setting that exists only at run time. Any other name gets a row of type
+    STRING: it is stored and has no effect."""
     return _RUN_TIME.get(name) or Setting(name, ConfigType.STRING, None, "")
 
 
@@ -164,7 +170,7 @@ def _entry(row: Setting, synonyms: tuple[ConfigSynonym, ...], read_only: bool) -
 
 
 def _unknown(name: str, value: str) -> ConfigEntry:
-    """Its type is unknown, so it may be a secret."""
+    """Return the entry of an unknown topic key. Its value is hidden: it may be a secret."""
     synonym = ConfigSynonym(name, None, ConfigSource.DYNAMIC_TOPIC_CONFIG)
     return ConfigEntry(
         name,
@@ -179,7 +185,7 @@ def _unknown(name: str, value: str) -> ConfigEntry:
 
 
 def _text(row: Setting, value: str) -> str | None:
-    """In Kafka's spelling, or as it stands when it does not parse."""
+    """Return ``value`` in Kafka's spelling; unchanged if it cannot be parsed."""
     try:
         return row.text(row.parse(value))
     except ConfigError:
@@ -187,7 +193,7 @@ def _text(row: Setting, value: str) -> str | None:
 
 
 def _effective(row: Setting, synonym: ConfigSynonym) -> str | None:
-    """What the row is by this synonym, which may be given in another unit."""
+    """Return the value of ``row`` that ``synonym`` gives, converted from the synonym's unit."""
     if synonym.value is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Altering the configuration of topics and brokers: checks, then one write to ZooKeeper."""
+"""AlterConfigs and IncrementalAlterConfigs for topics and brokers: checks, one ZooKeeper write."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ CheckTopicConfig: TypeAlias = Callable[[Mapping[str, str]], object]
 class ConfigAdminManager:
     """Kafka's ``ConfigAdminManager`` and the config half of ``ZkAdminManager``.
 
-    Every broker does this, not only the controller; only a broker's own settings have to be altered
-    at that broker, since it alone can tell whether it can live with them. Changes come into effect
-    when brokers see the notice (``config_changes``).
+    Any broker may alter configurations, not only the controller. The settings of one broker must be
+    altered at that broker, since only it can validate them against its configuration file. Changes
+    take effect when brokers read the change notification (see ``ConfigChanges``).
     """
 
     def __init__(
@@ -53,13 +53,13 @@ class ConfigAdminManager:
     async def replace(
         self, resource_type: int, name: str, changes: Sequence[Change], validate_only: bool
     ) -> None:
-        """AlterConfigs: what is not named is forgotten. Raises KafkaError."""
+        """Replace the whole configuration of a resource (AlterConfigs). Raises KafkaError."""
         await self._alter(resource_type, name, changes, validate_only, keep=False)
 
     async def increment(
         self, resource_type: int, name: str, changes: Sequence[Change], validate_only: bool
     ) -> None:
-        """IncrementalAlterConfigs: what is not named stays. Raises KafkaError."""
+        """Change only the named keys of a resource (IncrementalAlterConfigs). Raises KafkaError."""
         if resource_type == ResourceType.BROKER_LOGGER:
             check_names(changes)
             self._loggers.alter(name, changes, validate_only)
@@ -81,13 +81,13 @@ class ConfigAdminManager:
                 kind, entity, rows = paths.TOPIC_CONFIGS, name, TOPIC_CONFIG
             case ResourceType.BROKER:
                 kind, entity, rows = paths.BROKER_CONFIGS, self._broker_entity(name), DYNAMIC_CONFIG
-            case _:  # of the loggers of brokers too: only ``increment`` alters these
+            case _:  # includes BROKER_LOGGER, which only ``increment`` can alter
                 raise KafkaError(
                     ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource_type}"
                 )
         try:
             while not await self._try(kind, entity, rows, changes, validate_only, keep):
-                pass  # somebody altered it between our reading and our writing
+                pass  # another broker wrote the znode between the read and the write
         except InvalidConfiguration as error:
             raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
         except ConfigError as error:
@@ -110,7 +110,7 @@ class ConfigAdminManager:
         validate_only: bool,
         keep: bool,
     ) -> bool:
-        """False: not written, because it is not as it was read any more."""
+        """Check and write the configuration. False if the znode has changed since it was read."""
         before: dict[str, str] = {}
         version = None
         if keep:
@@ -145,14 +145,14 @@ class ConfigAdminManager:
 
 
 def require_this_broker(name: str, broker_id: int) -> None:
-    """Raises KafkaError INVALID_REQUEST for a broker resource that is none, or another's."""
+    """Raise KafkaError(INVALID_REQUEST) unless ``name`` is the id of this broker."""
     try:
-        asked = int(name)
+        requested = int(name)
     except ValueError:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}"
         ) from None
-    if asked != broker_id:
+    if requested != broker_id:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
             f"Unexpected broker id, expected {broker_id}, but received {name}",
@@ -160,7 +160,7 @@ def require_this_broker(name: str, broker_id: int) -> None:
 
 
 def _check_form(changes: Sequence[Change]) -> None:
-    """Raises KafkaError INVALID_REQUEST."""
+    """Raise KafkaError(INVALID_REQUEST) for malformed changes or unknown operations."""
     check_names(changes)
     unknown = [c.operation for c in changes if c.operation not in list(AlterOperation)]
     if unknown:
@@ -170,8 +170,8 @@ def _check_form(changes: Sequence[Change]) -> None:
 def changed(
     before: Mapping[str, str], changes: Sequence[Change], rows: ConfigDef
 ) -> dict[str, str]:
-    """The configuration with the changes made. Raises ConfigError for a list operation on what is
-    no list."""
+    """Return the configuration ``before`` with ``changes`` applied. Raises ConfigError for an
+    APPEND or SUBTRACT on a key that is not a list."""
     after = dict(before)
     for change in changes:
         value = change.value or ""

@@ -23,12 +23,12 @@ Reconfigure: TypeAlias = Callable[[Config, Config], None]
 
 
 class DynamicBrokerConfig:
-    """Kafka's ``DynamicBrokerConfig``. The first of these sources that has a key decides: the
-    broker's dynamic setting (/config/brokers/<id>), the cluster's (/config/brokers/<default>), the
-    configuration file, the default.
+    """The effective configuration of a running broker (Kafka's ``DynamicBrokerConfig``).
 
-    ``current`` is the effective configuration. Dynamic settings that this broker cannot apply,
-    which another tool may have written, are logged and left out.
+    ``current`` merges these sources, by precedence: the dynamic settings of this broker
+    (``own``, /config/brokers/<id>), those of all brokers (``cluster``, /config/brokers/<default>),
+    the configuration file (``static``), the defaults. Invalid dynamic settings, which another tool
+    may have written, are logged and ignored.
     """
 
     def __init__(
@@ -43,14 +43,16 @@ class DynamicBrokerConfig:
         self._log = log or event_log("dynamic-config")
 
     def on_change(self, listener: Reconfigure) -> None:
-        """Called in order, after ``current`` is the new one."""
+        """Register a listener. After every change of ``current`` the listeners are called in the
+        order of registration, with the configuration before and after."""
         self._listeners.append(listener)
 
     def check(self, given: Mapping[str, str], per_broker: bool) -> None:
-        """Whether a broker (or with ``per_broker`` false, all of them) may be configured so.
+        """Validate ``given`` as the dynamic settings of this broker (``per_broker``) or of all
+        brokers.
 
-        Raises KafkaError INVALID_REQUEST, which is what Kafka says of brokers, though it says
-        INVALID_CONFIG of topics (KAFKA-13609).
+        Raises KafkaError(INVALID_REQUEST) if they are invalid. Kafka uses that code for brokers and
+        INVALID_CONFIG for topics (KAFKA-13609).
         """
         fixed = sorted(name for name in given if not is_dynamic(name))
         if fixed:
@@ -67,7 +69,8 @@ class DynamicBrokerConfig:
             raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
 
     def update(self, cluster: Mapping[str, str], own: Mapping[str, str]) -> None:
-        """ZooKeeper has these two now."""
+        """Apply the dynamic settings of all brokers (``cluster``) and of this broker (``own``), as
+        read from ZooKeeper, and call the listeners if ``current`` has changed."""
         before = self.current
         self.cluster = MappingProxyType(self._readable(cluster, "cluster"))
         self.own = MappingProxyType(self._readable(own, "broker"))
@@ -84,19 +87,19 @@ class DynamicBrokerConfig:
             listener(before, self.current)
 
     def run_time(self, name: str) -> int | None:
-        """One of ``RUN_TIME_SETTINGS``; None while it is not set."""
+        """Return the value of one of ``RUN_TIME_SETTINGS``; None if it is not set."""
         text = self.own.get(name, self.cluster.get(name))
         return None if text is None else int(DYNAMIC_CONFIG.settings[name].parse(text))
 
     def _merge(self, *layers: Mapping[str, str]) -> Config:
-        """Raises ConfigError."""
+        """Merge ``layers`` over the static settings; later layers win. Raises ConfigError."""
         given = dict(self.static.given)
         for layer in layers:
             given |= {name: text for name, text in layer.items() if self._has(name)}
         return self._broker_def.parse(given)
 
     def _has(self, name: str) -> bool:
-        """Not so for what exists at run time only: the file's rows know nothing of it."""
+        """Whether the configuration file can have this key. Run-time settings it cannot have."""
         return name in self._broker_def.settings or name in self._broker_def.ignored
 
     def _readable(self, given: Mapping[str, str], source: str) -> dict[str, str]:
@@ -114,14 +117,14 @@ class DynamicBrokerConfig:
 
 
 def _check(name: str, text: str) -> None:
-    """Raises ConfigError."""
+    """Raise ConfigError if the value of a known dynamic setting cannot be parsed."""
     row = DYNAMIC_CONFIG.settings.get(name)
     if row is not None:
         row.parse(text)
 
 
 def changed(before: Config, after: Config, names: Iterable[str]) -> bool:
-    """Whether one of these settings has another value now."""
+    """Whether one of the settings ``names`` differs between the two configurations."""
     return any(before.values.get(name) != after.values.get(name) for name in names)
 
 
@@ -134,24 +137,24 @@ class ConfigHandler(Protocol):
     implements it."""
 
     async def topics_changed(self, topics: Collection[str]) -> None:
-        """Read the configurations of these topics again and apply them. Raises
-        CoordinationError."""
+        """Re-read the configurations of these topics and apply them. Raises CoordinationError."""
         ...
 
     async def all_topics_changed(self) -> None:
-        """As ``topics_changed`` for all topics: changes may have been missed."""
+        """Re-read and apply the configurations of all topics, since notifications may have been
+        missed. Raises CoordinationError."""
         ...
 
     def broker_changed(self, cluster: Mapping[str, str], own: Mapping[str, str]) -> None:
-        """The dynamic settings of all brokers (``cluster``) and of this one (``own``)."""
+        """Apply the dynamic settings of all brokers (``cluster``) and of this broker (``own``)."""
         ...
 
 
 async def read_broker_configs(
     store: ZkStore, broker_id: int
 ) -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """The dynamic settings of all brokers, and those of this one. A znode that cannot be decoded
-    is logged and counts as empty. Raises CoordinationError."""
+    """Read the dynamic settings of all brokers, and those of this broker. A znode that cannot be
+    decoded is logged and counts as empty. Raises CoordinationError."""
     found: list[Mapping[str, str]] = []
     for name in (paths.DEFAULT_ENTITY, str(broker_id)):
         try:
@@ -165,10 +168,12 @@ async def read_broker_configs(
 
 
 class ConfigChanges:
-    """Kafka's ``ZkConfigManager``, level-triggered: a notice only says what to read again.
+    """Watches the change notifications in ZooKeeper and re-reads what they name.
 
-    Everything is read in each new session and once after the start, since notices may have been
-    missed. Every broker deletes old notices that it reads, as in Kafka."""
+    Kafka's ``ZkConfigManager``. A notification names the changed entity and does not contain its
+    configuration. All configurations are read after the
+    start and in each new ZooKeeper session, since notifications may have been missed. Every broker
+    deletes notifications older than ``NOTICE_LIFETIME_MS``, as in Kafka."""
 
     def __init__(
         self,
@@ -185,7 +190,7 @@ class ConfigChanges:
         self._log = log or event_log("config-changes", broker=broker_id)
         self._news = asyncio.Event()
         self._read_all = True
-        self._taken: dict[str, int] = {}  # notices that are there, and when they were made
+        self._taken: dict[str, int] = {}  # applied notices: name to creation time in ms
         self._task: asyncio.Task[None] | None = None
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
@@ -198,7 +203,8 @@ class ConfigChanges:
             await asyncio.wait([self._task])
 
     async def on_new_session(self, _: object) -> None:
-        """The watch went with the old session, and so may have notices."""
+        """Read all configurations: the watch ended with the old session, and notifications may have
+        been missed."""
         self._read_all = True
         self._news.set()
 
@@ -215,13 +221,14 @@ class ConfigChanges:
             except CoordinationError as error:
                 self._read_all = True
                 if isinstance(error, SessionExpired):
-                    continue  # the next session says so
+                    continue  # ``on_new_session`` follows
                 self._log.warning("config_changes_unreadable", error=repr(error))
                 await self._clock.sleep(RETRY_MS)
                 self._news.set()
 
     async def _look(self, read_all: bool) -> None:
-        """Raises CoordinationError."""
+        """Read and apply the new notices, or with ``read_all`` everything. Raises
+        CoordinationError."""
         store = self._store()
         names = await store.config_changes(self._fired)
         there = set(names)

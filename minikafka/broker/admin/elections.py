@@ -1,4 +1,4 @@
-"""ElectLeaders: the controller elects, and the metadata cache shows when it is in effect."""
+"""ElectLeaders: the controller's election, and the wait until the metadata cache shows it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from minikafka.kernel.errors import ErrorCode, KafkaError
 
 
 class DelayedElectLeader(DelayedUntilVisible[TopicPartition]):
-    """Waits until every partition has been seen under its new leader, if only for a while."""
+    """A delayed operation that waits until the metadata cache has shown each partition's new leader
+    at least once; a later change of leader does not matter."""
 
     __slots__ = ("_cache", "_waiting")
 
@@ -47,11 +48,11 @@ class LeaderElectionAdmin:
         self._reaper = reaper
 
     def topic_changed(self, topic: str) -> None:
-        """The topic has changed in the metadata cache: look at the operations that wait for it."""
+        """Try the delayed operations that wait for ``topic``, after the metadata cache changed."""
         self._reaper.check_and_complete(topic)
 
     def all_partitions(self) -> list[TopicPartition]:
-        """All partitions in the metadata cache, sorted."""
+        """Return all partitions in the metadata cache, sorted."""
         cache = self._cache
         return [
             TopicPartition(topic, number)
@@ -62,8 +63,10 @@ class LeaderElectionAdmin:
     async def elect(
         self, partitions: Collection[TopicPartition], election_type: ElectionType, timeout_ms: int
     ) -> dict[TopicPartition, KafkaError | None]:
-        """Returns the error of each partition; None if its new leader is in the metadata cache.
-        REQUEST_TIMED_OUT: elected, but not in the cache after ``timeout_ms``."""
+        """Elect leaders, and wait until the metadata cache shows them.
+
+        Returns the error of each partition, None after a success. REQUEST_TIMED_OUT means that the
+        leader was elected, but is not in the cache after ``timeout_ms``."""
         try:
             elected = await self._controller.elect_leaders(partitions, election_type)
         except KafkaError as error:

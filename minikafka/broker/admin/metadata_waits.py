@@ -14,8 +14,11 @@ T = TypeVar("T")
 
 
 class DelayedUntilVisible(DelayedOperation, Generic[T]):
-    """Completes when (A) nothing is missing in the metadata cache any more, or (B) after
-    ``delay_ms``. ``ended`` gets what is missing then. Watches the names of ``topics``."""
+    """A delayed operation that waits until the metadata cache shows an expected change.
+
+    It completes when (A) nothing is missing in the cache, or (B) after ``delay_ms``. Then the
+    future ``ended`` gets the list of what is still missing. The operation watches the names of
+    ``topics``."""
 
     __slots__ = ("_topics", "ended")
 
@@ -26,7 +29,7 @@ class DelayedUntilVisible(DelayedOperation, Generic[T]):
 
     @abstractmethod
     def _missing(self) -> list[T]:
-        """What the cache does not show yet."""
+        """Return the items that the cache does not show yet."""
 
     def try_complete(self) -> bool:
         return not self._missing() and self.force_complete()  # case A
@@ -45,6 +48,7 @@ class DelayedUntilVisible(DelayedOperation, Generic[T]):
 async def missing_after(
     reaper: Reaper[DelayedOperation], operation: DelayedUntilVisible[T]
 ) -> list[T]:
-    """Park the operation. Returns what was missing when it completed; empty after case A."""
+    """Park the operation and wait for its completion. Returns the items still missing then, none
+    after case A."""
     reaper.try_complete_else_watch(operation, list(operation.watched_keys()))
     return await operation.ended

@@ -1,4 +1,4 @@
-"""Adding partitions to topics: checks, placement, the write to ZooKeeper, the wait for leaders."""
+"""CreatePartitions: checks, placement of replicas, the ZooKeeper write, the wait for leaders."""
 
 from __future__ import annotations
 
@@ -41,8 +41,11 @@ class PartitionGrowth:
     async def create_partitions(
         self, topics: Sequence[CreatePartitionsTopic], timeout_ms: int, validate_only: bool
     ) -> dict[str, KafkaError | None]:
-        """Returns the error of each topic, by name; names must differ. REQUEST_TIMED_OUT: the
-        partitions were added, but lack leaders after ``timeout_ms``; always with 0 or less."""
+        """Add partitions to each topic, and wait until all of them have leaders.
+
+        Returns the error of each topic by name, None after a success. The topics must have distinct
+        names. REQUEST_TIMED_OUT means that the partitions were added, but lack leaders after
+        ``timeout_ms``. A ``timeout_ms`` of 0 or less always ends so."""
         errors = {topic.name: await self._grow(topic, validate_only) for topic in topics}
         grown = {topic.name: topic.count for topic in topics if errors[topic.name] is None}
         if grown and not validate_only:
@@ -66,8 +69,8 @@ class PartitionGrowth:
         return None
 
     async def _try(self, topic: CreatePartitionsTopic, validate_only: bool) -> bool:
-        """False when the znode has changed since it was read. Raises KafkaError,
-        CoordinationError, MalformedZnode."""
+        """Check the request and write the assignment. False if the znode has changed since it was
+        read. Raises KafkaError, CoordinationError, MalformedZnode."""
         store = self._store()
         if await store.topic_marked_for_deletion(topic.name):
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is queued for deletion.")
@@ -96,8 +99,10 @@ def new_partitions(
     existing: Mapping[int, ReplicaAssignment],
     brokers: Sequence[Broker],
 ) -> dict[int, ReplicaAssignment]:
-    """The assignments of the new partitions: those of the request, else as placement would have
-    continued. Raises KafkaError."""
+    """Return the assignments of the partitions to add.
+
+    They are those of the request, if it has any. Otherwise ``assign_replicas`` continues from the
+    first replica of partition 0, as Kafka does. Raises KafkaError."""
     if any(is_being_reassigned(assignment) for assignment in existing.values()):
         raise KafkaError(
             ErrorCode.REASSIGNMENT_IN_PROGRESS,
@@ -120,9 +125,11 @@ def new_partitions(
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {have} partitions.")
     model = existing[0].replicas
     if topic.assignments is not None:
-        told = [tuple(assignment.broker_ids) for assignment in topic.assignments]
-        _check_told(told, missing, len(model), {broker.id for broker in brokers}, have)
-        return {have + n: ReplicaAssignment(replicas) for n, replicas in enumerate(told)}
+        assignments = [tuple(assignment.broker_ids) for assignment in topic.assignments]
+        _check_assignments(
+            assignments, missing, len(model), {broker.id for broker in brokers}, have
+        )
+        return {have + n: ReplicaAssignment(replicas) for n, replicas in enumerate(assignments)}
     racks = broker_racks(brokers)
     start = next((n for n, broker in enumerate(racks) if broker.id >= model[0]), 0)
     placed = assign_replicas(
@@ -131,20 +138,21 @@ def new_partitions(
     return {partition: ReplicaAssignment(replicas) for partition, replicas in placed.items()}
 
 
-def _check_told(
-    told: Sequence[tuple[int, ...]], missing: int, factor: int, live: set[int], first: int
+def _check_assignments(
+    assignments: Sequence[tuple[int, ...]], missing: int, factor: int, live: set[int], first: int
 ) -> None:
-    """Raises KafkaError INVALID_REPLICA_ASSIGNMENT."""
-    unknown = sorted({broker for replicas in told for broker in replicas} - live)
+    """Raise KafkaError(INVALID_REPLICA_ASSIGNMENT) for assignments that the request must not
+    have. ``first`` is the number of the first new partition."""
+    unknown = sorted({broker for replicas in assignments for broker in replicas} - live)
     problem = None
     if unknown:
         problem = f"Unknown broker(s) in replica assignment: {', '.join(map(str, unknown))}."
-    elif len(told) != missing:
+    elif len(assignments) != missing:
         problem = (
-            f"Increasing the number of partitions by {missing} but {len(told)} assignments "
+            f"Increasing the number of partitions by {missing} but {len(assignments)} assignments "
             "provided."
         )
-    for partition, replicas in enumerate(told, first):
+    for partition, replicas in enumerate(assignments, first):
         if problem is not None:
             break
         if not replicas:

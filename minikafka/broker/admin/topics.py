@@ -1,4 +1,4 @@
-"""Creating and deleting topics: checks, placement, the ZooKeeper write, the wait for its effect."""
+"""CreateTopics and DeleteTopics: checks, placement, ZooKeeper write, wait for the effect."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from minikafka.zookeeper.store import ZkStore
 
 
 class DelayedCreatePartitions(DelayedUntilVisible[str]):
-    """Waits until every partition of every topic has a leader. ``topics``: the number of partitions
-    of each."""
+    """A delayed operation that waits until every partition has a leader in the metadata cache.
+    ``topics`` maps each topic to its number of partitions."""
 
     __slots__ = ("_cache", "_sizes")
 
@@ -46,7 +46,7 @@ class DelayedCreatePartitions(DelayedUntilVisible[str]):
 
 
 class DelayedDeleteTopics(DelayedUntilVisible[str]):
-    """Waits until none of the topics is in the metadata cache."""
+    """A delayed operation that waits until none of the topics is in the metadata cache."""
 
     __slots__ = ("_cache",)
 
@@ -64,7 +64,7 @@ async def await_leaders(
     topics: Mapping[str, int],
     timeout_ms: int,
 ) -> list[str]:
-    """Wait until all partitions of ``topics`` (with their numbers of partitions) have leaders.
+    """Wait until all partitions of ``topics`` (topic to number of partitions) have leaders.
     Returns the topics that lack one after ``timeout_ms``; all topics if that is 0 or less."""
     if timeout_ms <= 0:
         return list(topics)
@@ -86,7 +86,7 @@ class TopicAdminConfig:
 
 @dataclass(frozen=True, slots=True)
 class TopicOutcome:
-    """The outcome of one topic's creation. After an ``error`` the other fields are not set."""
+    """The result of creating one topic. After an ``error`` the other fields are not set."""
 
     error: KafkaError | None = None
     topic_id: UUID = ZERO_UUID
@@ -96,10 +96,11 @@ class TopicOutcome:
 
 
 class TopicAdmin:
-    """The topics part of Kafka's ``ZkAdminManager``, used on the controller's broker only.
+    """Creates and deletes topics in ZooKeeper, on the controller's broker only.
 
-    It checks against the metadata cache, then against ZooKeeper. The cache may lag behind, so that
-    the write decides. The keys of the ``topic`` purgatory are topic names.
+    The topics part of Kafka's ``ZkAdminManager``. Requests are checked against the metadata cache
+    first. The cache may lag behind ZooKeeper, so the outcome of the write decides. The keys of the
+    ``topic`` purgatory are topic names.
     """
 
     def __init__(
@@ -121,14 +122,17 @@ class TopicAdmin:
         self._log = log or event_log("topic-admin")
 
     def topic_changed(self, topic: str) -> None:
-        """The topic has changed in the metadata cache: look at the operations that wait for it."""
+        """Try the delayed operations that wait for ``topic``, after the metadata cache changed."""
         self._reaper.check_and_complete(topic)
 
     async def create_topics(
         self, topics: Sequence[CreatableTopic], timeout_ms: int, validate_only: bool
     ) -> dict[str, TopicOutcome]:
-        """Returns the outcome of each topic, by name; names must differ. REQUEST_TIMED_OUT: the
-        topic was created, but lacks leaders after ``timeout_ms``; always with 0 or less."""
+        """Create the topics, and wait until all partitions have leaders.
+
+        Returns the outcome of each topic by name. The topics must have distinct names.
+        REQUEST_TIMED_OUT means that the topic was created, but lacks leaders after ``timeout_ms``.
+        A ``timeout_ms`` of 0 or less always ends so."""
         outcomes = {topic.name: await self._create(topic, validate_only) for topic in topics}
         created = {n: o.partitions for n, o in outcomes.items() if o.error is None}
         if created and not validate_only:
@@ -137,8 +141,10 @@ class TopicAdmin:
         return outcomes
 
     async def delete_topics(self, topics: Sequence[str], timeout_ms: int) -> dict[str, ErrorCode]:
-        """Returns the error of each topic, by name. REQUEST_TIMED_OUT: the deletion was requested,
-        but the topic is still in the metadata after ``timeout_ms``."""
+        """Request the deletion of the topics, and wait until the controller has deleted them.
+
+        Returns the error of each topic by name, None after a success. REQUEST_TIMED_OUT means that
+        the deletion was requested, but the topic is in the metadata cache after ``timeout_ms``."""
         errors = {topic: await self._delete(topic) for topic in topics}
         marked = [topic for topic, error in errors.items() if error is ErrorCode.NONE]
         if marked:
@@ -225,8 +231,8 @@ class TopicAdmin:
             raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
 
     def _new_topic_id(self) -> UUID:
-        """Random, version 4. Never one that Kafka reserves, nor one whose text begins with a dash
-        (Kafka avoids those too: tools would take it for an option)."""
+        """Return a random topic id (UUID version 4). Like Kafka, never a reserved one, nor one
+        whose text form begins with a dash, which tools would parse as an option."""
         while True:
             topic_id = UUID(bytes=self._entropy.random_bytes(16), version=4)
             if topic_id.int > 1 and topic_id.bytes[0] >> 2 != _DASH:
@@ -262,7 +268,8 @@ def _already_exists(topic: str) -> KafkaError:
 
 
 def coordination_failed(error: CoordinationError) -> KafkaError:
-    """The error of a request. With its ZooKeeper session a controller loses its office."""
+    """Return the error of a request whose ZooKeeper access failed. A broker that has lost its
+    ZooKeeper session is no longer the controller."""
     if isinstance(error, SessionExpired):
         return KafkaError(ErrorCode.NOT_CONTROLLER)
     return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"ZooKeeper: {error!r}")

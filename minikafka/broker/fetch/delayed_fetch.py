@@ -1,4 +1,4 @@
-"""Parked fetches, and the announcement of high watermarks to followers that have one parked."""
+"""Parked fetches, and the announcement of high watermarks to parked followers' fetches."""
 
 from __future__ import annotations
 
@@ -23,27 +23,28 @@ FetchReply: TypeAlias = Callable[[Sequence[ReadResult]], None]
 
 
 class DelayedFetch(DelayedOperation):
-    """Waits for enough records to read. Completes in any of Kafka's cases:
+    """A parked Fetch, which waits for ``min_bytes`` of records. It completes in any of these cases
+    (A to H are Kafka's):
 
     A. This broker no longer leads one of the partitions.
     B. The replica is no longer here.
     C. This broker does not know one of the partitions.
     D. The disk of one of the partitions failed.
     E. The leader epoch in the request is fenced by now.
-    F. The fetch offset lies beyond the log end, after a truncation, or before the log start, after
-       a deletion of records. (Kafka also counts an offset on an older segment, as it cannot measure
-       across segments. And it completes a fetch between high watermark and log end with no records,
-       at once and again and again; here such a fetch waits.)
+    F. The fetch offset is above the log end after a truncation, or below the log start after a
+       deletion of records. (Kafka also completes a fetch from an older segment, since it cannot
+       measure bytes across segments. And it completes a fetch between high watermark and log end
+       at once, without records and repeatedly; here such a fetch waits.)
     G. The bytes that can be read reach ``min_bytes``. Those of throttled replicas do not count
        (KIP-73).
-    H. The follower's log diverges. A truncation precedes that, so E or F holds as well.
+    H. The follower's log diverges. The leader's log was truncated before, so E or F holds too.
     I. The high watermark is announced to the follower (see ``HighWatermarkAnnouncer``). Kafka 2.4
        and 2.5 did so at every move; later releases do not.
 
-    A to E all show as a leader epoch that is not the one at parking: a closed partition has none.
-    A newer epoch does not complete a follower's fetch (in Kafka it does): the controller tells the
-    follower, which then closes this connection. In every case, and after the time-out, the logs
-    are read again and the response has what they hold.
+    Cases A to E are detected by a leader epoch that differs from the one at parking; a closed
+    partition has none. A newer epoch does not complete a follower's fetch (in Kafka it does): the
+    follower receives it from the controller too, and then closes this connection. In every case,
+    and after the time-out, the logs are read again for the response.
     """
 
     __slots__ = ("_on_expired", "_params", "_reader", "_reply", "_watched")
@@ -72,8 +73,8 @@ class DelayedFetch(DelayedOperation):
         return self._has_reason() and self.force_complete()
 
     def _has_reason(self) -> bool:
-        """Called at every append to any of what may be a thousand partitions, so that a partition
-        without new records has to cost little."""
+        """Whether one of the cases A to I holds. Called at every append to one of the partitions,
+        which may be thousands, so that a partition without new records must be cheap."""
         replica_id, isolation = self._params.replica_id, self._params.isolation
         min_bytes, throttle = self._params.min_bytes, self._reader.throttle
         to_log_end = isolation is Isolation.LOG_END
@@ -121,18 +122,18 @@ class DelayedFetch(DelayedOperation):
 
 
 ANNOUNCE_AFTER_MS = 50
-# Each announcement completes a fetch of all partitions that a follower follows. After one of many
-# partitions the next waits one millisecond longer for so many of them.
+# An announcement completes a fetch of all partitions that a follower follows. The next announcement
+# waits one more millisecond for each so many partitions of the last.
 ANNOUNCED_PER_MS = 10
 
 
 class HighWatermarkAnnouncer:
     """Completes followers' parked fetches ``ANNOUNCE_AFTER_MS`` after a high watermark moved.
 
-    Under load the next records carry the high watermark within that time. Without load consumers
-    that read from followers, and a follower that becomes leader, would lag behind by up to
-    ``replica.fetch.wait.max.ms``. ``complete`` looks at the parked fetches that watch the given
-    partitions, at each fetch once."""
+    Under load the response with the next records carries the high watermark within that time.
+    Without load a follower's high watermark would lag by up to ``replica.fetch.wait.max.ms``, and
+    with it consumers that read from the follower, and the follower itself if it becomes leader.
+    ``complete`` tries the parked fetches that watch the given partitions, each fetch once."""
 
     def __init__(
         self,
@@ -148,7 +149,7 @@ class HighWatermarkAnnouncer:
         self._not_before_ms = 0
 
     def add(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """Announce the high watermarks of these partitions."""
+        """Announce the high watermarks of these partitions, together with others that are due."""
         for topic_partition in topic_partitions:
             self._due[topic_partition] = None
         if self._due and self._timer is None:

@@ -1,4 +1,4 @@
-"""ListOffsets: the offset of a timestamp, or an end of the log, as far as the client may read."""
+"""ListOffsets: the offset of a timestamp or an end of the log, within what the client may read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LATEST_TIERED_TIMESTAMP = -5
 
 
 class ListedOffset(NamedTuple):
-    """-1 where there is none."""
+    """An offset with its timestamp and leader epoch. Each is -1 if there is none."""
 
     offset: int = -1
     timestamp: int = -1
@@ -35,10 +35,11 @@ def find_offset(
     current_leader_epoch: int,
     leader_only: bool,
 ) -> ListedOffset:
-    """The first record not older than ``timestamp``, or one of the named ends of the log.
+    """Find the first record not older than ``timestamp``, or the end of the log that a negative
+    ``timestamp`` stands for.
 
-    Raises KafkaError(OFFSET_NOT_AVAILABLE) to a consumer while the high watermark of a new leader
-    is below the start of its epoch: offsets would seem to go back (KIP-207). Also raises as
+    Raises KafkaError(OFFSET_NOT_AVAILABLE) for a consumer while the high watermark of a new leader
+    is below the start of its epoch, since offsets would seem to go back (KIP-207). Also raises as
     ``Partition.readable_log``, and OSError.
     """
     log = partition.readable_log(current_leader_epoch, leader_only)
@@ -70,7 +71,8 @@ def find_offset(
 
 
 def ages(partition: Partition, leader_only: bool, now_ms: int) -> list[tuple[int, int]]:
-    """(first offset, time of the last write in ms) of each segment, then of the log end.
+    """Return (first offset, time of the last write in ms) of each segment, then (log end, now) if
+    the active segment has records.
 
     Raises as ``Partition.readable_log``, and OSError."""
     log = partition.readable_log(NO_EPOCH, leader_only)
@@ -85,8 +87,8 @@ def ages(partition: Partition, leader_only: bool, now_ms: int) -> list[tuple[int
 def offsets_before(
     known: Sequence[tuple[int, int]], timestamp: int, count: int, bound: int
 ) -> list[int]:
-    """The response of version 0: at most ``count`` offsets, the highest first, of those ``known``
-    ``ages`` that are not after ``timestamp``. Offsets above ``bound`` are replaced by it.
+    """Return the offsets of ListOffsets version 0: at most ``count`` of the ``ages`` in ``known``
+    that are not after ``timestamp``, highest offset first. ``bound`` replaces the offsets above it.
 
     Kafka: ``legacyFetchOffsetsBefore``, ``legacyFetchOffsetsForTimestamp``."""
     end = len(known)

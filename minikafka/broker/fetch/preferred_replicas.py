@@ -10,7 +10,8 @@ NO_PREFERENCE = -1
 
 
 class PreferredReplicas:
-    """Chooses by ``replica.selector.class``; without one (None) consumers stay with the leader."""
+    """Chooses the replica for a consumer by ``replica.selector.class``. Without a selector (None)
+    consumers fetch from the leader."""
 
     def __init__(self, cluster: MetadataCache, selector_class: str | None) -> None:
         self._cluster = cluster
@@ -19,10 +20,10 @@ class PreferredReplicas:
     def for_consumer(
         self, partition: Partition, rack: str, listener: str, fetch_offset: int, now_ms: int
     ) -> int:
-        """The broker to fetch from instead of this leader; ``NO_PREFERENCE`` to stay.
+        """Return the broker to fetch from instead of this leader, or ``NO_PREFERENCE``.
 
-        Only replicas that hold the fetch offset are considered: others would send the consumer back
-        to the leader."""
+        Only replicas whose log contains the fetch offset are considered: the others would send the
+        consumer back to the leader."""
         if self._select is None or not partition.is_leader:
             return NO_PREFERENCE
         isr = partition.state.isr.committed

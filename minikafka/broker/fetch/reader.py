@@ -1,11 +1,11 @@
-"""Reads the partitions of one Fetch request, and notes the positions of the followers that fetch.
+"""Reads the partitions of one Fetch request, and records the positions of followers.
 
-A request is read up to three times, with different duties:
+The partitions of one request are read up to three times:
 
-- ``read_cached`` when it arrives. It notes follower positions, which may move high watermarks and
-  add members to ISRs, and does not wait for a disk.
-- ``read_all`` once records that were not in the page cache have been read by a thread.
-- ``read_parked`` when a parked fetch completes. The result is sent whatever it contains.
+- ``read_cached`` when the request arrives. It records the follower's positions, which may move high
+  watermarks and add members to ISRs. It does not wait for a disk.
+- ``read_all`` after a thread has read the missing records into the page cache.
+- ``read_parked`` when the parked fetch completes. The response contains whatever it returns.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from minikafka.storage.log.unified_log import UnifiedLog
 
 
 class Isolation(Enum):
-    """The end of what a fetch may read. Followers always read up to the log end."""
+    """The offset up to which a fetch may read. Followers always read up to the log end."""
 
     LOG_END = "log end"
     HIGH_WATERMARK = "high watermark"
@@ -38,10 +38,13 @@ class Isolation(Enum):
 
 
 class FetchParams(NamedTuple):
-    """One fetch. ``replica_id`` is -1 for consumers. ``leader_only`` is False where a follower may
-    serve the fetch (KIP-392). ``each_partition_progresses``: the first batch of every partition is
-    read whole, not only that of the first partition with records (version < 3). ``rack`` is the
-    consumer's, if it sent one; ``listener`` the one that the request came by."""
+    """The parameters of one fetch, common to all of its partitions.
+
+    ``replica_id`` is -1 for consumers. ``leader_only`` is False if a follower may serve the fetch
+    (KIP-392). With ``each_partition_progresses`` (version < 3) the first batch of every partition
+    is read whole, otherwise only that of the first partition with records. ``rack`` is the
+    consumer's rack, or empty; ``listener`` is the name of the listener that received the
+    request."""
 
     replica_id: int
     max_wait_ms: int
@@ -59,7 +62,7 @@ class FetchParams(NamedTuple):
 
 
 class FetchEntry(NamedTuple):
-    """What to read of one partition. Epochs are -1 and ``topic_id`` is None if not sent."""
+    """The request for one partition. Epochs are -1 and ``topic_id`` is None if not sent."""
 
     topic_partition: TopicPartition
     topic_id: UUID | None
@@ -71,10 +74,10 @@ class FetchEntry(NamedTuple):
 
 
 class ReadResult(NamedTuple):
-    """What was read of one partition: whole batches, an error, the epoch at which the follower's
+    """The result for one partition: complete batches, an error, the epoch at which the follower's
     log diverges, or the replica to fetch from instead (``preferred_read_replica``).
 
-    ``aborted``: the aborted transactions in the batches, for read_committed consumers."""
+    ``aborted`` has the aborted transactions in the batches, for read_committed consumers."""
 
     topic_partition: TopicPartition
     error: ErrorCode
@@ -96,7 +99,8 @@ class ReadResult(NamedTuple):
 
     @property
     def is_urgent(self) -> bool:
-        """Whether it is sent at once, and repeated in every response of a fetch session."""
+        """Whether the response is sent at once, and a fetch session includes this result even if it
+        is unchanged."""
         return (
             self.error is not ErrorCode.NONE
             or self.diverging is not None
@@ -105,12 +109,13 @@ class ReadResult(NamedTuple):
 
 
 class FetchReading(NamedTuple):
-    """The results of a fetch in the order of its entries, and what the broker has to do next.
+    """The results of a fetch in the order of its entries, and the effects of reading it.
 
-    ``changed``: the results that are not the same as in the follower's last response. ``cold``:
-    entries whose records are not in the page cache; their results are empty. Partitions whose high
-    watermark was moved by this fetch (``advanced``), whose low watermark may have moved
-    (``lowered``), and whose high watermark has not been sent to this follower yet (``unsent``)."""
+    ``changed`` are the results that differ from the follower's last response. ``cold`` are the
+    entries whose records are not in the page cache; their results are empty. The other lists are
+    partitions: those whose high watermark this fetch moved (``advanced``), whose low watermark it
+    may have moved (``lowered``), and whose high watermark was not sent to this follower yet
+    (``unsent``)."""
 
     results: list[ReadResult]
     changed: list[ReadResult]
@@ -121,7 +126,7 @@ class FetchReading(NamedTuple):
 
 
 def end_of(partition: Partition, isolation: Isolation) -> int:
-    """The offset before which a fetch of this isolation has to stop."""
+    """Return the offset at which a fetch of this isolation ends (exclusive)."""
     if isolation is Isolation.HIGH_WATERMARK:
         return partition.high_watermark
     if isolation is Isolation.LOG_END:
@@ -130,8 +135,11 @@ def end_of(partition: Partition, isolation: Isolation) -> int:
 
 
 def divergence(log: UnifiedLog, entry: FetchEntry) -> EpochEnd | None:
-    """The epoch at which the follower's log diverges from ``log``; None when it does not, or when
-    the request has no epoch. Raises KafkaError(OFFSET_OUT_OF_RANGE) if there is no common epoch."""
+    """Return the epoch at which the follower's log diverges from ``log`` (KIP-595). None if it does
+    not diverge, or if the request has no epoch.
+
+    Raises KafkaError(OFFSET_OUT_OF_RANGE) if the logs have no epoch in common, or if the fetch
+    offset is below the log start."""
     epoch, offset = entry.last_fetched_epoch, entry.fetch_offset
     if epoch < 0:
         return None
@@ -146,8 +154,8 @@ def divergence(log: UnifiedLog, entry: FetchEntry) -> EpochEnd | None:
 def repeated_response(
     partition: Partition, replica_id: int, entry: FetchEntry
 ) -> ReadResult | None:
-    """The last response to this follower, if its request and the partition are the same as then:
-    most partitions of most Fetch requests are. None otherwise."""
+    """Return the last response to this follower if neither its request nor the partition has
+    changed since, otherwise None. Most partitions of most Fetch requests are unchanged."""
     responses = partition.responses
     request, response = responses.without_records.get(replica_id, NO_RESPONSE)
     if request is not entry or not partition.is_leader:
@@ -164,14 +172,14 @@ def repeated_response(
     return result
 
 
-# Start, size and end of a read, whether its first batch is always whole, whether aborted
-# transactions are wanted; and the log's start and number of truncations at that time.
+# The parameters of a read: offset, bytes, upper bound, whether the first batch is always whole,
+# whether to find aborted transactions. Then the log start and number of truncations at that time.
 _ReadKey: TypeAlias = tuple[int, int, int, bool, bool, int, int]
 
 
 class SharedReads:
-    """Reads a log once for all fetches of one turn of the loop that want the same records: those of
-    followers at the same offset, and of consumers. The last read is kept until the turn ends."""
+    """Shares one read of a log between all fetches of the same records in one turn of the event
+    loop, such as those of several followers. The last read is kept until the turn ends."""
 
     def __init__(self) -> None:
         self._log: UnifiedLog | None = None
@@ -188,7 +196,7 @@ class SharedReads:
         committed: bool,
         may_wait: bool,
     ) -> LogRead:
-        """As ``UnifiedLog.read``."""
+        """Return the last read if its parameters are the same, or call ``UnifiedLog.read``."""
         start, cuts = log.log_start_offset, log.cuts
         key = (offset, max_bytes, upper_bound, first_always, committed, start, cuts)
         known = self._read
@@ -206,8 +214,8 @@ class SharedReads:
 
 
 class _Budget:
-    """The bytes that a fetch may still read. The first batch found is returned whole however large
-    it is, so that every client makes progress (KIP-74)."""
+    """The bytes that a fetch may still read. The first batch found is returned whole even if it is
+    larger, so that every client makes progress (KIP-74)."""
 
     __slots__ = ("_each_progresses", "first_always", "left")
 
@@ -217,13 +225,13 @@ class _Budget:
         self._each_progresses = params.each_partition_progresses
 
     def spend(self, size: int) -> None:
-        """``size`` bytes, more than none, were read."""
+        """Subtract ``size`` bytes that were read (more than 0)."""
         self.left = max(0, self.left - size)
         self.first_always = self._each_progresses and self.left > 0
 
 
 class _Found(NamedTuple):
-    """What a partition holds for an entry."""
+    """The successful outcome of reading one entry."""
 
     log: UnifiedLog
     records: Buffer = b""
@@ -233,10 +241,11 @@ class _Found(NamedTuple):
 
 
 class FetchReader:
-    """Reads in the order of the request, under one limit for all partitions and one for each.
+    """Reads the partitions of a fetch in their order, within its limit for all partitions and the
+    limit for each.
 
     ``on_disk_error`` is called when a read raises OSError. ``throttle`` decides which followers
-    get no records for now."""
+    currently receive no records (KIP-73)."""
 
     def __init__(
         self,
@@ -254,17 +263,18 @@ class FetchReader:
     def read_cached(
         self, params: FetchParams, entries: Sequence[FetchEntry], now_ms: int
     ) -> FetchReading:
-        """Read what is in the page cache, and note the follower's positions as of ``now_ms``."""
+        """Read records in the page cache, and record the follower's positions as of ``now_ms``."""
         return self._read_request(params, entries, now_ms, may_wait=False)
 
     def read_all(
         self, params: FetchParams, entries: Sequence[FetchEntry], now_ms: int
     ) -> FetchReading:
-        """As ``read_cached``, waiting for the disk where the page cache lacks records."""
+        """As ``read_cached``, but block on the disk for records outside the page cache."""
         return self._read_request(params, entries, now_ms, may_wait=True)
 
     def read_parked(self, params: FetchParams, entries: Sequence[FetchEntry]) -> list[ReadResult]:
-        """Read for the response of a parked fetch. Follower positions were noted when it came."""
+        """Read the response of a parked fetch. The follower's positions were recorded when the
+        request arrived."""
         replica_id, budget = params.replica_id, _Budget(params)
         results: list[ReadResult] = []
         for entry in entries:
@@ -332,7 +342,7 @@ class FetchReader:
     def _preferred_replica(
         self, params: FetchParams, entry: FetchEntry, partition: Partition, now_ms: int
     ) -> int:
-        """The replica that this consumer should fetch from. Raises as ``_find``."""
+        """Return the replica that this consumer should fetch from. Raises as ``_readable``."""
         _readable(params, entry, partition)
         return self._preferred.for_consumer(
             partition, params.rack, params.listener, entry.fetch_offset, now_ms
@@ -347,8 +357,9 @@ class FetchReader:
         preferred: int,
         may_wait: bool,
     ) -> _Found:
-        """Check the entry and read its records. Nothing is read for a consumer that is sent to its
-        ``preferred`` replica. Raises KafkaError, OSError, and NotInPageCache unless it may wait."""
+        """Check the entry and read its records; none if the logs diverge, or if the consumer is
+        sent to its ``preferred`` replica. Raises KafkaError, OSError, and NotInPageCache unless
+        ``may_wait``."""
         log = _readable(params, entry, partition)
         replica_id = params.replica_id
         if replica_id >= 0:
@@ -380,7 +391,8 @@ class FetchReader:
 
 
 def _readable(params: FetchParams, entry: FetchEntry, partition: Partition) -> UnifiedLog:
-    """The log that the entry may read. Raises KafkaError."""
+    """Return the log of the entry. Raises KafkaError(INCONSISTENT_TOPIC_ID), and as
+    ``Partition.readable_log``."""
     if not partition.accepts_topic_id(entry.topic_id):
         raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
     return partition.readable_log(entry.current_leader_epoch, params.leader_only)

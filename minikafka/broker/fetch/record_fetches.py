@@ -1,4 +1,4 @@
-"""Fetches: read, respond at once or park, with records outside the page cache read by a thread."""
+"""Fetches: reading, the response or the parking, and reads by a thread outside the page cache."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from minikafka.kernel.ports import Clock
 
 
 class ColdReads:
-    """Has threads read records into the page cache, so that a read from disk does not block the
-    loop. Only the client that fetches them waits."""
+    """Reads records into the page cache by threads, so that a read from disk does not block the
+    event loop. Only the requesting client waits."""
 
     def __init__(self, hosted: HostedPartitions) -> None:
         self._hosted = hosted
@@ -37,14 +37,15 @@ class ColdReads:
     def then(
         self, params: FetchParams, entries: Sequence[FetchEntry], proceed: Callable[[], None]
     ) -> None:
-        """Call ``proceed`` when the records of ``entries`` have been read once."""
+        """Read the records of ``entries`` in a thread, then call ``proceed`` on the event loop."""
         assert self._tasks is not None, "fetches come after start"
         task = self._tasks.create_task(self._warm(params, entries, proceed), name="cold-read")
         self._reading.add(task)
         task.add_done_callback(self._reading.discard)
 
     async def stop(self) -> None:
-        """Cancel all reads, whose fetches get no response. Logs may be closed afterwards."""
+        """Cancel all reads and wait for them. Their fetches get no response. Afterwards no read
+        uses a log."""
         reading = list(self._reading)
         for task in reading:
             task.cancel()
@@ -69,7 +70,7 @@ class ColdReads:
 
 
 class RecordFetches:
-    """Kafka's ``ReplicaManager.fetchMessages``."""
+    """Serves the fetches of consumers and followers (Kafka's ``ReplicaManager.fetchMessages``)."""
 
     def __init__(
         self,
@@ -104,11 +105,14 @@ class RecordFetches:
         self._announcer.close()
 
     def fetch(self, params: FetchParams, entries: Sequence[FetchEntry], reply: FetchReply) -> None:
-        """Read, and call ``reply`` with one result per entry: before this returns if there are
-        enough records, an error or no time to wait; otherwise when a ``DelayedFetch`` completes.
+        """Read the entries, and call ``reply`` with one result per entry.
 
-        A follower's fetch also says which records it has. High watermarks that move by it complete
-        their delayed operations synchronously."""
+        ``reply`` is called before this returns if there are ``min_bytes`` of records, an urgent
+        result or no time to wait, and all records are in the page cache. Otherwise it is called
+        after a read from disk, or when a ``DelayedFetch`` completes.
+
+        The fetch offsets of a follower acknowledge the records below them. If that moves a high
+        watermark, the delayed operations that wait for it complete synchronously."""
         reading = self._reader.read_cached(params, entries, self._clock.monotonic_ms())
         if reading.cold:
             self._report_progress(reading)
@@ -167,9 +171,11 @@ class RecordFetches:
         reply(reading.results)
 
     def _report_progress(self, reading: FetchReading) -> None:
-        """Complete what waits for the follower's progress. The first fetch of a follower reports
-        the log start of every partition. Only deletions wait for log starts, so that only their
-        purgatory is looked at: a parked fetch may watch thousands of partitions."""
+        """Complete the delayed operations that waited for this follower's progress.
+
+        For log starts only the DeleteRecords purgatory is checked, since nothing else waits for
+        them. The first fetch of a follower reports the log start of every partition, and a parked
+        fetch may watch thousands of partitions."""
         for topic_partition in reading.advanced:
             self._purgatories.partition_changed(topic_partition)
         if reading.advanced:

@@ -25,27 +25,29 @@ from minikafka.protocol.messages.fetch import FetchRequest, ForgottenTopic
 
 
 class FetchVersion(NamedTuple):
-    """``partition_bytes``: what naming a partition costs in a request, ``answer_bytes`` in an
-    answer without records; tagged fields that are hardly ever there not counted."""
+    """The features of one version of Fetch, and the size of a partition in its messages.
+
+    ``partition_bytes`` is the encoded size of one partition in a request, ``response_bytes`` in a
+    response without records. Tagged fields are not counted, since they are rarely present."""
 
     records: FetchFormat
-    by_id: bool  # topics go by id (KIP-516)
-    replica_state: bool  # the follower's id stands in a tagged field (KIP-903)
-    follower_reads: bool  # a follower may answer, the leader may send to one (KIP-392)
+    by_id: bool  # topics are identified by topic id (KIP-516)
+    replica_state: bool  # the follower's broker id is in a tagged field (KIP-903)
+    follower_reads: bool  # followers serve consumers, leaders name a preferred replica (KIP-392)
     storage_error: bool  # clients know KAFKA_STORAGE_ERROR
-    names_leader: bool  # who leads instead is named, with its address (KIP-951)
+    names_leader: bool  # NOT_LEADER_OR_FOLLOWER comes with the current leader (KIP-951)
     partition_bytes: int
-    answer_bytes: int
+    response_bytes: int
 
 
 def _bytes(*rows: tuple[int, int]) -> list[int]:
-    """By version, from (first version, bytes from there on)."""
+    """Return the size for each version. A row is (first version, bytes from that version on)."""
     return [max(row for row in rows if row[0] <= version)[1] for version in _VERSIONS]
 
 
 _VERSIONS: Final = range(ApiKey.FETCH.max_version + 1)
 _PARTITION_BYTES: Final = _bytes((0, 16), (5, 24), (9, 28), (12, 33))
-_ANSWER_BYTES: Final = _bytes((0, 18), (4, 30), (5, 38), (11, 42), (12, 37))
+_RESPONSE_BYTES: Final = _bytes((0, 18), (4, 30), (5, 38), (11, 42), (12, 37))
 
 FETCH_VERSIONS: Final = tuple(
     FetchVersion(
@@ -56,7 +58,7 @@ FETCH_VERSIONS: Final = tuple(
         storage_error=version >= 6,
         names_leader=version >= 16,
         partition_bytes=_PARTITION_BYTES[version],
-        answer_bytes=_ANSWER_BYTES[version],
+        response_bytes=_RESPONSE_BYTES[version],
     )
     for version in _VERSIONS
 )
@@ -66,7 +68,7 @@ DEFAULT_SLOTS = 1_000
 
 
 class SessionResponse(NamedTuple):
-    """What goes out of all that was read, and under which session id."""
+    """The partitions that a Fetch response contains, and the id of its session."""
 
     session_id: int
     entries: Sequence[FetchEntry]
@@ -75,20 +77,23 @@ class SessionResponse(NamedTuple):
 
 
 class FetchContext(NamedTuple):
-    """``entries`` is what this request reads; ``answer`` turns what was read for them, in their
-    order, into what is said of it."""
+    """One Fetch request within its session (Kafka's ``FetchContext``).
+
+    ``entries`` are the partitions to read. ``respond`` takes their results, in the same order, and
+    selects those that the response contains."""
 
     entries: Sequence[FetchEntry]
-    answer: Callable[[Sequence[ReadResult]], SessionResponse]
+    respond: Callable[[Sequence[ReadResult]], SessionResponse]
 
 
-Wanted: TypeAlias = Sequence[FetchEntry]
 ResolveName: TypeAlias = Callable[..., str | None]
 
 
 class FetchSessions:
-    """Kafka's FetchManager. ``topic_name`` resolves the topic ids of partitions that stand in a
-    session under a name not known then."""
+    """The fetch sessions of one broker (Kafka's ``FetchManager``).
+
+    ``topic_name`` returns the name of a topic id, or None. It is called again for partitions whose
+    topic id was unknown when they were added to the session."""
 
     def __init__(
         self,
@@ -104,7 +109,7 @@ class FetchSessions:
         cache: FetchSessionCache[FetchEntry] = FetchSessionCache(slots)
         self.cache = cache
         self._request_saved = metrics.counter("kafka.server:FetchSessionRequestBytesSavedPerSec")
-        self._answer_saved = metrics.counter("kafka.server:FetchSessionResponseBytesSavedPerSec")
+        self._response_saved = metrics.counter("kafka.server:FetchSessionResponseBytesSavedPerSec")
         for name, read in (
             ("NumIncrementalFetchSessions", lambda: len(cache)),
             ("NumIncrementalFetchPartitionsCached", lambda: cache.partitions),
@@ -113,37 +118,46 @@ class FetchSessions:
             metrics.gauge(f"kafka.server:{name}", read)
 
     def context(
-        self, request: FetchRequest, wanted: Wanted, version: FetchVersion, privileged: bool
+        self,
+        request: FetchRequest,
+        named: Sequence[FetchEntry],
+        version: FetchVersion,
+        privileged: bool,
     ) -> FetchContext:
-        """Raises KafkaError with the errors of sessions, see ``FetchSessionCache.resume``."""
+        """Return the context of ``request``, which names the partitions ``named``.
+
+        ``privileged`` is true for followers. Raises KafkaError as ``FetchSessionCache.resume``."""
         epoch = request.session_epoch
         if not is_full(epoch):
-            return self._incremental(request, wanted, version)
+            return self._incremental(request, named, version)
         if request.session_id != NO_SESSION:
             self.cache.close(request.session_id)
         if epoch == FINAL_EPOCH:
-            return FetchContext(
-                wanted, lambda results: SessionResponse(NO_SESSION, wanted, results)
-            )
+            return FetchContext(named, lambda results: SessionResponse(NO_SESSION, named, results))
         return FetchContext(
-            wanted, lambda results: self._open(wanted, results, version.by_id, privileged)
+            named, lambda results: self._open(named, results, version.by_id, privileged)
         )
 
     def _open(
-        self, wanted: Wanted, results: Sequence[ReadResult], by_id: bool, privileged: bool
+        self,
+        named: Sequence[FetchEntry],
+        results: Sequence[ReadResult],
+        by_id: bool,
+        privileged: bool,
     ) -> SessionResponse:
-        """The answer to a full request: with it the session begins, if there is room."""
+        """Create a session, if the cache has room, and return the response to a full request."""
         now_ms = self._clock.monotonic_ms()
-        keyed = {key_of(entry): place for place, entry in enumerate(wanted)}  # the last one counts
+        # Of a partition that is named twice, the last entry counts.
+        keyed = {key_of(entry): place for place, entry in enumerate(named)}
         if not self.cache.make_room(privileged, len(keyed), now_ms):
-            return SessionResponse(NO_SESSION, wanted, results)
+            return SessionResponse(NO_SESSION, named, results)
         session: FetchSession[FetchEntry] = FetchSession(self._new_id(), privileged, by_id, now_ms)
         session.fill(
-            [(key, wanted[place]) for key, place in keyed.items()],
+            [(key, named[place]) for key, place in keyed.items()],
             [results[place] for place in keyed.values()],
         )
         self.cache.add(session, now_ms)
-        return SessionResponse(session.id, wanted, results)
+        return SessionResponse(session.id, named, results)
 
     def _new_id(self) -> int:
         while True:
@@ -152,42 +166,42 @@ class FetchSessions:
                 return session_id
 
     def _incremental(
-        self, request: FetchRequest, wanted: Wanted, version: FetchVersion
+        self, request: FetchRequest, named: Sequence[FetchEntry], version: FetchVersion
     ) -> FetchContext:
         session = self.cache.resume(
             request.session_id,
             request.session_epoch,
             version.by_id,
-            {key_of(entry): entry for entry in wanted},
+            {key_of(entry): entry for entry in named},
             forgotten_keys(request.forgotten_topics_data, version.by_id),
             self._clock.monotonic_ms(),
         )
         epoch = session.epoch
-        asked = list(session.partitions.items())
+        partitions = list(session.partitions.items())
         entries = self._entries(session)
-        self._request_saved.mark((len(asked) - len(wanted)) * version.partition_bytes)
+        self._request_saved.mark((len(partitions) - len(named)) * version.partition_bytes)
 
-        def answer(results: Sequence[ReadResult]) -> SessionResponse:
+        def respond(results: Sequence[ReadResult]) -> SessionResponse:
             if session.epoch != epoch:  # the next request has overtaken this one
                 return SessionResponse(session.id, (), (), ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-            places = session.news(asked, results)
-            self._answer_saved.mark((len(asked) - len(places)) * version.answer_bytes)
+            places = session.select_changed(partitions, results)
+            self._response_saved.mark((len(partitions) - len(places)) * version.response_bytes)
             return SessionResponse(
-                session.id if asked else NO_SESSION,
+                session.id if partitions else NO_SESSION,
                 [entries[place] for place in places],
                 [results[place] for place in places],
             )
 
-        return FetchContext(entries, answer)
+        return FetchContext(entries, respond)
 
     def _entries(self, session: FetchSession[FetchEntry]) -> list[FetchEntry]:
         entries = []
         for cached in session.partitions.values():
-            entry = cached.wanted
+            entry = cached.request
             if not entry.topic_partition.topic and entry.topic_id is not None:
                 name = self._topic_name(entry.topic_id) or ""
                 topic_partition = TopicPartition(name, entry.topic_partition.partition)
-                entry = cached.wanted = entry._replace(topic_partition=topic_partition)
+                entry = cached.request = entry._replace(topic_partition=topic_partition)
             entries.append(entry)
         return entries
 

@@ -1,4 +1,4 @@
-"""This broker's copy of the cluster's metadata, as of the controller's last UpdateMetadata."""
+"""The metadata cache: brokers, topics and leaders as of the controller's last UpdateMetadata."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class MetadataCache:
         self._log = log or event_log("metadata", broker=broker_id)
 
     def update(self, request: UpdateMetadataRequest) -> list[TopicPartition]:
-        """Apply a request of the controller. Returns the partitions that were deleted.
+        """Apply an UpdateMetadata request. Returns the partitions that it deletes.
 
-        Epochs that go back mean that ZooKeeper has lost data. They are applied, since ZooKeeper
-        decides, and reported."""
+        An epoch that decreases means that ZooKeeper has lost data. It is logged and applied, since
+        ZooKeeper is authoritative."""
         before = self.image
         self.image, deleted = apply(before, request)
         gone_back = regressions(before, self.image, request)
@@ -43,11 +43,11 @@ class MetadataCache:
         return self.image.controller_id
 
     def live_brokers(self) -> list[Broker]:
-        """By id."""
+        """Return the live brokers, sorted by id."""
         return [self.image.brokers[broker] for broker in sorted(self.image.brokers)]
 
     def broker(self, broker_id: int) -> Broker | None:
-        """None when it is not alive."""
+        """Return a live broker; None if it is not alive."""
         return self.image.brokers.get(broker_id)
 
     def endpoint(self, broker_id: int, listener: str) -> Endpoint | None:
@@ -63,27 +63,28 @@ class MetadataCache:
         return self.image.partition(topic_partition) is not None
 
     def partitions(self, topic: str) -> Mapping[int, PartitionMetadata]:
-        """Empty when the topic is unknown."""
+        """Return the partitions of a topic by number; empty if the topic is unknown."""
         return self.image.topics.get(topic, {})
 
     def partition(self, topic_partition: TopicPartition) -> PartitionMetadata | None:
         return self.image.partition(topic_partition)
 
     def partition_leader(self, topic_partition: TopicPartition) -> tuple[int, int] | None:
-        """(leader, leader epoch); the leader is ``NO_LEADER`` when there is none now. None when the
-        partition is unknown."""
+        """Return (leader, leader epoch); None if the partition is unknown. The leader is
+        ``NO_LEADER`` while the partition has none."""
         state = self.image.partition(topic_partition)
         return None if state is None else (state.leader, state.leader_epoch)
 
     def topic_id(self, topic: str) -> UUID:
-        """``ZERO_UUID`` when there is none."""
+        """Return the topic id; ``ZERO_UUID`` if the topic is unknown or has no id."""
         return self.image.topic_ids.get(topic, ZERO_UUID)
 
     def topic_name(self, topic_id: UUID) -> str | None:
         return self.image.topic_names.get(topic_id)
 
     def _report_different_listeners(self) -> None:
-        """Clients of one listener would not find the brokers that lack it."""
+        """Log the live brokers whose listeners differ from this broker's. Clients of a listener
+        cannot reach the brokers that lack it."""
         mine = self.image.brokers.get(self._broker_id)
         if mine is None:
             return

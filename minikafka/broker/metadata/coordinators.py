@@ -1,4 +1,4 @@
-"""Which broker coordinates a group or transaction, by the partitions of the internal topics."""
+"""The lookup of group and transaction coordinators by the partitions of the internal topics."""
 
 from __future__ import annotations
 
@@ -24,15 +24,17 @@ ReadPartitionCount: TypeAlias = Callable[[str], Awaitable[int | None]]
 class InternalTopicSizes:
     """The numbers of partitions of ``__consumer_offsets`` and ``__transaction_state``.
 
-    A group's partition is its hash modulo this number, which therefore must be the same at all
+    A group's partition is its hash modulo this number, so that the number must be the same at all
     times on all brokers. It is read from ZooKeeper before this broker first serves a partition of
-    the topic, and then kept. Do not use the metadata cache: it may be incomplete, and a group that
-    is looked up in a part of the topic loses its commits.
+    the topic, and then kept. Do not use the metadata cache: it may be incomplete, and a lookup with
+    too small a number would lose the group's commits.
 
-    Partitions that are added later count after a restart. So they do in Kafka, which reads the
-    number at its start (``GroupMetadataManager.retrieveGroupMetadataTopicPartitionCount``) and,
-    unlike this, misses a topic that is created by hand afterwards. ``configured``: the numbers of
-    topics that do not exist yet. ``is_known``: whether the metadata cache has the topic.
+    Partitions that are added later take effect after a restart, as in Kafka, which reads the number
+    once (``GroupMetadataManager.retrieveGroupMetadataTopicPartitionCount``). Kafka reads it at its
+    start, and misses a topic that is created by hand afterwards.
+
+    ``configured`` has the numbers of topics that do not exist yet. ``is_known`` returns whether the
+    metadata cache has a topic.
     """
 
     def __init__(
@@ -54,8 +56,9 @@ class InternalTopicSizes:
         return self._sizes[topic]
 
     async def learn(self, topics: Collection[str]) -> None:
-        """Call this before a controller request about these topics is applied. Retries while
-        ZooKeeper is unreachable: with a wrong number the coordinator would serve wrong groups."""
+        """Read the sizes of the internal topics among ``topics``, before a controller request about
+        them is applied. Retries while ZooKeeper is unreachable: with a wrong number the coordinator
+        would serve the wrong groups."""
         for topic in self._sizes:
             if topic in topics and not self._is_known(topic):
                 self._sizes[topic] = await self._read_patiently(topic)
@@ -74,7 +77,7 @@ class InternalTopicSizes:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A coordinator, or an error in its place."""
+    """The broker that coordinates a key and its address, or the error of the lookup."""
 
     error: ErrorCode = ErrorCode.NONE
     node_id: int = -1
@@ -90,7 +93,7 @@ NOT_AVAILABLE = Found(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
 class CoordinatorLookup:
-    """``topics``: the internal topic of each type of coordinator that this cluster has."""
+    """Finds coordinators. ``topics`` maps each type of coordinator to its internal topic."""
 
     def __init__(
         self,
@@ -103,16 +106,17 @@ class CoordinatorLookup:
         self._sizes = sizes
 
     def partition_count(self, kind: CoordinatorType) -> int:
-        """The size of the internal topic; before it exists, the configured one."""
+        """Return the number of partitions of the internal topic: the configured number before the
+        topic exists."""
         return self._sizes[self._topics[kind]]
 
     def missing_topic(self, kind: CoordinatorType) -> str | None:
-        """The internal topic of this type, if the metadata do not have it yet."""
+        """Return the internal topic of this type if the metadata cache lacks it, otherwise None."""
         topic = self._topics[kind]
         return None if self._cache.contains_topic(topic) else topic
 
     def find(self, kind: CoordinatorType, key: str, listener: str) -> Found:
-        """The broker that coordinates ``key``, with its address on ``listener``."""
+        """Find the broker that coordinates ``key``, with its address on ``listener``."""
         partition = TopicPartition(
             self._topics[kind], partition_for(key, self.partition_count(kind))
         )

@@ -1,4 +1,4 @@
-"""Topic configurations: a cache of the znodes, and the effective settings of each topic."""
+"""The cache of topic configurations in ZooKeeper, and the effective settings of each topic."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from minikafka.zookeeper.errors import MalformedZnode
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """The effective settings of one topic: its own, else the broker's."""
+    """The effective settings of one topic: its own settings over the broker's defaults."""
 
     log: LogConfig = field(default_factory=LogConfig)
     min_insync_replicas: int = 1
@@ -55,10 +55,11 @@ def topic_config(settings: Mapping[str, Any]) -> TopicConfig:
 
 
 class TopicConfigCache:
-    """A topic never loaded has the broker's ``defaults`` (``kernel.settings.topic_defaults``).
+    """The configurations of the topics hosted by this broker.
 
-    Bounded by the topics that this broker hosts. Reads of a topic may overlap: the result of the
-    one that began last is kept, in whatever order they end."""
+    A topic that was never loaded has the broker's ``defaults``
+    (``kernel.settings.topic_defaults``). Reads of one topic may overlap and may end in any order:
+    the result of the read that began last is kept."""
 
     def __init__(
         self, read: ReadTopicConfigs, defaults: Mapping[str, Any], log: EventLog | None = None
@@ -68,65 +69,66 @@ class TopicConfigCache:
         self._default = topic_config(defaults)
         self._given: dict[str, Mapping[str, str]] = {}
         self._known: dict[str, TopicConfig] = {}
-        self._asked = 0
+        self._reads = 0
         self._open: dict[int, frozenset[str]] = {}  # topics being read, by number of the read
-        self._answered: dict[str, int] = {}  # the last read that was kept, while any is open
+        self._kept: dict[str, int] = {}  # the last read that was kept, while any is open
         self._log = log or event_log("topic-config")
 
     async def load(self, topics: Iterable[str]) -> None:
-        """Read those that are not known yet. Raises CoordinationError."""
+        """Read the configurations that are not cached yet. Raises CoordinationError."""
         unknown = [topic for topic in topics if topic not in self._known]
         if unknown:
             await self.reload(unknown)
 
     async def reload(self, topics: Sequence[str]) -> None:
-        """Read these, known or not. Raises CoordinationError."""
-        self._asked += 1
-        asked = self._asked
-        self._open[asked] = frozenset(topics)
+        """Read the configurations of ``topics``, cached or not. Raises CoordinationError."""
+        self._reads += 1
+        read = self._reads
+        self._open[read] = frozenset(topics)
         try:
             found = await self._read_each(topics)
             for topic in topics:
-                if self._answered.get(topic, 0) < asked:
-                    self._answered[topic] = asked
+                if self._kept.get(topic, 0) < read:
+                    self._kept[topic] = read
                     self._given[topic] = found.get(topic, {})
                     self._known[topic] = self._effective(topic, self._given[topic])
         finally:
-            del self._open[asked]
+            del self._open[read]
             if not self._open:
-                self._answered.clear()
+                self._kept.clear()
 
     async def refresh(self, topics: Iterable[str]) -> list[str]:
-        """Read those of ``topics`` again that are loaded or being loaded, and return them. Raises
-        CoordinationError."""
+        """Re-read those of ``topics`` that are cached or being read. Returns their names, sorted.
+        Raises CoordinationError."""
         return await self._reload_if_any(self._in_use().intersection(topics))
 
     async def refresh_all(self) -> list[str]:
-        """As ``refresh`` for all topics."""
+        """As ``refresh``, for all topics that are cached or being read."""
         return await self._reload_if_any(self._in_use())
 
     def _in_use(self) -> set[str]:
         return self._known.keys() | frozenset().union(*self._open.values())
 
     async def _reload_if_any(self, topics: Iterable[str]) -> list[str]:
-        wanted = sorted(topics)
-        if wanted:
-            await self.reload(wanted)
-        return wanted
+        names = sorted(topics)
+        if names:
+            await self.reload(names)
+        return names
 
     def set_defaults(self, defaults: Mapping[str, Any]) -> None:
-        """Use new broker settings as defaults."""
+        """Replace the broker's defaults, also under the topics cached already."""
         self._defaults = defaults
         self._default = topic_config(defaults)
         for topic, given in self._given.items():
             self._known[topic] = self._effective(topic, given)
 
     def given(self, topic: str) -> Mapping[str, str]:
-        """The settings of the topic itself, without defaults, as last read."""
+        """Return the topic's own settings as last read, without defaults."""
         return self._given.get(topic, {})
 
     async def _read_each(self, topics: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
-        """The settings of these topics, read one by one if a znode cannot be decoded."""
+        """Read the topics' own settings: together, or one by one if a znode cannot be decoded. Such
+        a topic is logged and has no settings."""
         try:
             return await self._read(topics)
         except MalformedZnode as error:
@@ -142,15 +144,16 @@ class TopicConfigCache:
         return self._known.get(topic, self._default)
 
     def forget(self, topic: str) -> None:
-        """The topic is being deleted; a later one of that name is read again."""
+        """Remove a topic that is being deleted. Reads that have begun before are ignored, since a
+        later topic may have the same name."""
         self._known.pop(topic, None)
         self._given.pop(topic, None)
         if self._open:
-            self._answered[topic] = self._asked  # reads of the old topic do not count
+            self._kept[topic] = self._reads  # reads of the old topic do not count
 
     def _effective(self, topic: str, given: Mapping[str, str]) -> TopicConfig:
-        """The topic's settings over the broker's. A value that cannot be parsed, which another tool
-        may have written, is ignored."""
+        """Merge the topic's own settings over the defaults. A value that cannot be parsed, which
+        another tool may have written, is logged and ignored."""
         settings = dict(self._defaults)
         for name, text in given.items():
             row = TOPIC_CONFIG.settings.get(name)

@@ -68,30 +68,30 @@ class FetchHandler:
     def __call__(self, context: RequestContext, request: FetchRequest, reply: Reply) -> None:
         version = FETCH_VERSIONS[context.header.api_version]
         params = self._params(context, request, version)
-        entries: Sequence[FetchEntry] = self._wanted(request, version)
+        entries: Sequence[FetchEntry] = self._entries(request, version)
         session: FetchContext | None = None
         if request.session_epoch != FINAL_EPOCH or request.session_id:
             session = self._sessions.context(request, entries, version, params.is_from_follower)
             entries = session.entries
-        wanted = version.records
-        if wanted.is_converted and entries:
-            params, entries = limited(params, entries, wanted)
+        record_format = version.records
+        if record_format.is_converted and entries:
+            params, entries = limited(params, entries, record_format)
 
-        def answer(results: Sequence[ReadResult]) -> None:
-            if not wanted.is_any:
-                results = self._in_format(results, entries, params, wanted)
+        def respond(results: Sequence[ReadResult]) -> None:
+            if not record_format.is_any:
+                results = self._in_format(results, entries, params, record_format)
             if session is None:
-                told = SessionResponse(NO_SESSION, entries, results)
+                selected = SessionResponse(NO_SESSION, entries, results)
             else:
-                told = session.answer(results)
-            reply(self._response(context, version, params.isolation, told))
+                selected = session.respond(results)
+            reply(self._response(context, version, params.isolation, selected))
 
         if entries:
-            self._replicas.fetches.fetch(params, entries, answer)
+            self._replicas.fetches.fetch(params, entries, respond)
         else:
-            answer(())
+            respond(())
 
-    def _wanted(self, request: FetchRequest, version: FetchVersion) -> list[FetchEntry]:
+    def _entries(self, request: FetchRequest, version: FetchVersion) -> list[FetchEntry]:
         """The entries of the request itself. A topic whose id is not known has an empty name."""
         entries = []
         for topic in request.topics:
@@ -99,16 +99,16 @@ class FetchHandler:
             if version.by_id:
                 topic_id = topic.topic_id
                 name = self._replicas.hosted.topic_name(topic_id) or ""
-            for wanted in topic.partitions:
+            for partition in topic.partitions:
                 entries.append(
                     FetchEntry(
-                        TopicPartition(name, wanted.partition),
+                        TopicPartition(name, partition.partition),
                         topic_id,
-                        wanted.fetch_offset,
-                        max(0, wanted.partition_max_bytes),
-                        wanted.current_leader_epoch,
-                        wanted.last_fetched_epoch,
-                        wanted.log_start_offset,
+                        partition.fetch_offset,
+                        max(0, partition.partition_max_bytes),
+                        partition.current_leader_epoch,
+                        partition.last_fetched_epoch,
+                        partition.log_start_offset,
                     )
                 )
         return entries
@@ -148,7 +148,7 @@ class FetchHandler:
         results: Sequence[ReadResult],
         entries: Sequence[FetchEntry],
         params: FetchParams,
-        wanted: FetchFormat,
+        record_format: FetchFormat,
     ) -> list[ReadResult]:
         configs = self._replicas.topic_configs
         return [
@@ -157,7 +157,7 @@ class FetchHandler:
             else in_format(
                 result,
                 entry,
-                wanted,
+                record_format,
                 configs.get(entry.topic_partition.topic).log,
                 params.is_from_follower,
             )
@@ -169,16 +169,16 @@ class FetchHandler:
         context: RequestContext,
         version: FetchVersion,
         isolation: Isolation,
-        told: SessionResponse,
+        selected: SessionResponse,
     ) -> FetchResponse:
         """Partitions in the order of the request or session; neighbours of one topic together."""
-        response = FetchResponse(error_code=told.error, session_id=told.session_id)
+        response = FetchResponse(error_code=selected.error, session_id=selected.session_id)
         hints: list[LeaderHint] = []
         topic: FetchableTopicResponse | None = None
         last_name, last_id = "", None
         committed = isolation is Isolation.TXN_COMMITTED
         aborted: list[AbortedTransaction] | None = None  # null for read_uncommitted
-        for entry, result in zip(told.entries, told.results, strict=True):
+        for entry, result in zip(selected.entries, selected.results, strict=True):
             name, index = entry.topic_partition
             topic_id = entry.topic_id
             if topic is None or name != last_name or topic_id != last_id:

@@ -1,8 +1,8 @@
-"""Fetch sessions of a broker (KIP-227): what each holds, and which have to make room for others.
+"""Fetch sessions of a broker (KIP-227): their partitions, and which session is evicted first.
 
 A client that fetches many partitions names them once. The session remembers them, and later
-requests name only changes. A response leaves out partitions without news. The broker keeps a
-bounded number of sessions; a client without one sends full requests.
+requests name only the changes. A response leaves out unchanged partitions. The broker keeps a
+bounded number of sessions; a client without a session sends full requests.
 """
 
 from __future__ import annotations
@@ -20,28 +20,30 @@ R = TypeVar("R")
 PartitionKey: TypeAlias = tuple[str | UUID, int]
 
 NO_SESSION: Final = 0  # a session id
-INITIAL_EPOCH: Final = 0  # a full request that wants a session
-FINAL_EPOCH: Final = -1  # a full request that wants none, and ends the one it names
+INITIAL_EPOCH: Final = 0  # a full request that creates a session
+FINAL_EPOCH: Final = -1  # a full request that creates no session and closes the one it names
 MAX_EPOCH: Final = 2**31 - 1
-UNTOLD: Final = -1  # an offset that no answer has
+NOT_SENT: Final = -1  # an offset that no response contains
 
 
 def next_epoch(epoch: int) -> int:
-    """The epoch after ``epoch``; after the greatest comes 1, as 0 and -1 have meanings."""
+    """Return the session epoch after ``epoch``. 1 follows the greatest, since 0 and -1 are
+    reserved. ``FINAL_EPOCH`` follows itself."""
     if epoch < 0:
         return FINAL_EPOCH
     return 1 if epoch == MAX_EPOCH else epoch + 1
 
 
 def is_full(epoch: int) -> bool:
-    """Whether a request of this session epoch names all that it wants."""
+    """Whether a request with this session epoch names all of its partitions."""
     return epoch in (INITIAL_EPOCH, FINAL_EPOCH)
 
 
 class PartitionRead(Protocol):
-    """What was read of one partition, as far as sessions look at it; ``ReadResult`` of the broker
-    has these fields. ``is_urgent``: in every response (an error, a divergence, a preferred
-    replica)."""
+    """The result of reading one partition, as sessions see it (``ReadResult`` implements it).
+
+    ``size`` is in bytes of records. An ``is_urgent`` result (an error, a diverging epoch, a
+    preferred replica) is part of every response."""
 
     @property
     def size(self) -> int: ...
@@ -60,39 +62,41 @@ class PartitionRead(Protocol):
 
 
 class CachedPartition(Generic[R]):
-    """The request of a partition, and the offsets in the last response for it."""
+    """The last request for one partition, and the offsets in its last response."""
 
-    __slots__ = ("_last_read", "high_watermark", "log_start_offset", "wanted")
+    __slots__ = ("_last_read", "high_watermark", "log_start_offset", "request")
 
-    def __init__(self, wanted: R) -> None:
-        self.wanted = wanted
-        self.high_watermark = UNTOLD
-        self.log_start_offset = UNTOLD
-        self._last_read: PartitionRead | None = None  # the same object again has no news
+    def __init__(self, request: R) -> None:
+        self.request = request
+        self.high_watermark = NOT_SENT
+        self.log_start_offset = NOT_SENT
+        self._last_read: PartitionRead | None = None  # the same object again is unchanged
 
-    def has_news(self, read: PartitionRead) -> bool:
-        """Whether ``read`` belongs into the response; note its offsets as sent."""
+    def update_response(self, read: PartitionRead) -> bool:
+        """Remember the offsets of ``read`` as sent. Return whether the response must contain it:
+        Kafka's ``CachedPartition.maybeUpdateResponseData``."""
         if read is self._last_read:
             return False  # the most frequent case
         size, is_error = read.size, read.is_error
-        news = (
+        is_changed = (
             size > 0
             or read.is_urgent
             or read.high_watermark != self.high_watermark
             or read.log_start_offset != self.log_start_offset
         )
-        # After an error the partition is sent again, even if nothing else has changed.
-        self.high_watermark = UNTOLD if is_error else read.high_watermark
+        # The first response after an error contains the partition, even without other changes.
+        self.high_watermark = NOT_SENT if is_error else read.high_watermark
         self.log_start_offset = read.log_start_offset
         self._last_read = None if size or read.is_urgent else read
-        return news
+        return is_changed
 
 
 class FetchSession(Generic[R]):
-    """Kafka's FetchSession. ``epoch`` is that of the next request. ``privileged``: a follower's.
+    """The partitions of one client's session (Kafka's ``FetchSession``).
 
-    ``partitions`` that had records move to the end, so that full responses serve all partitions in
-    turn (Kafka's ImplicitLinkedHashCollection)."""
+    ``epoch`` is expected in the next request. ``privileged`` sessions belong to followers.
+    A partition whose records were sent moves to the end of ``partitions``, so that all partitions
+    are served in turn when responses reach their size limit."""
 
     __slots__ = ("by_id", "created_ms", "epoch", "id", "last_used_ms", "partitions", "privileged")
 
@@ -108,38 +112,38 @@ class FetchSession(Generic[R]):
     def __len__(self) -> int:
         return len(self.partitions)
 
-    def update(self, wanted: Mapping[PartitionKey, R], forgotten: Iterable[PartitionKey]) -> None:
-        """Apply an incremental request. New partitions are the last. A partition that is named in
-        both arguments is removed."""
+    def update(self, requests: Mapping[PartitionKey, R], forgotten: Iterable[PartitionKey]) -> None:
+        """Apply an incremental request: add or replace ``requests``, then remove ``forgotten``.
+        New partitions come last."""
         partitions = self.partitions
-        for key, want in wanted.items():
+        for key, request in requests.items():
             known = partitions.get(key)
             if known is None:
-                partitions[key] = CachedPartition(want)
+                partitions[key] = CachedPartition(request)
             else:
-                known.wanted = want
+                known.request = request
         for key in forgotten:
             partitions.pop(key, None)
 
     def fill(
-        self, wanted: Sequence[tuple[PartitionKey, R]], reads: Sequence[PartitionRead]
+        self, requests: Sequence[tuple[PartitionKey, R]], reads: Sequence[PartitionRead]
     ) -> None:
-        """Begin with the partitions of a full request and what was read for them."""
-        for (key, want), read in zip(wanted, reads, strict=True):
-            cached = self.partitions[key] = CachedPartition(want)
-            cached.has_news(read)
+        """Add the partitions of a full request, and remember what its response contains."""
+        for (key, request), read in zip(requests, reads, strict=True):
+            cached = self.partitions[key] = CachedPartition(request)
+            cached.update_response(read)
 
-    def news(
+    def select_changed(
         self,
-        asked: Sequence[tuple[PartitionKey, CachedPartition[R]]],
+        sent: Sequence[tuple[PartitionKey, CachedPartition[R]]],
         reads: Iterable[PartitionRead],
     ) -> list[int]:
-        """The indexes of those ``reads`` that belong into the response. Partitions with records
-        become the last in the order of the session."""
+        """Return the indexes of the ``reads`` that the response must contain. Partitions with
+        records move to the end of the session."""
         partitions = self.partitions
         places = []
-        for place, ((key, cached), read) in enumerate(zip(asked, reads, strict=True)):
-            if not cached.has_news(read):
+        for place, ((key, cached), read) in enumerate(zip(sent, reads, strict=True)):
+            if not cached.update_response(read):
                 continue
             places.append(place)
             if read.size:
@@ -150,28 +154,32 @@ class FetchSession(Generic[R]):
 
 MIN_EVICTION_MS = 120_000
 
-# (privileged, partitions, session id): the least goes first.
+# (privileged, number of partitions, session id): the least is evicted first.
 _Rank: TypeAlias = tuple[bool, int, int]
 
 
 class FetchSessionCache(Generic[R]):
-    """Kafka's FetchSessionCacheShard; there is one, as there is one thread.
+    """The sessions of one broker (Kafka's ``FetchSessionCacheShard``, without other shards).
 
-    A new session takes a free slot, or that of
+    Without a free slot a new session evicts
 
-    A. the one that has not been used for the longest time, if that is more than two minutes;
-    B. else the least one that may be put out: by a follower any consumer's, and by anybody one
-       that was used when it was older than two minutes; consumers' before followers', small ones
-       before large ones, and never one that outranks the newcomer.
+    A. the least recently used session, if it was not used for more than ``eviction_ms``;
+    B. otherwise the evictable session with the least rank, unless it outranks the new one.
+       Consumers' sessions rank below followers', and small sessions below large ones. Every
+       session is evictable that was used more than ``eviction_ms`` after its creation. Followers
+       may also evict any consumer's session.
+
+    Otherwise the request is served without a session.
     """
 
     def __init__(self, slots: int, eviction_ms: int = MIN_EVICTION_MS) -> None:
         self._slots = slots
         self._eviction_ms = eviction_ms
-        self._sessions: dict[int, FetchSession[R]] = {}  # the longest unused first
-        self._ranks: dict[int, tuple[_Rank, bool]] = {}  # and whether it is old enough for all
-        self._for_followers: list[_Rank] = []  # sorted, as the next
-        self._for_all: list[_Rank] = []
+        self._sessions: dict[int, FetchSession[R]] = {}  # least recently used first
+        # The rank of each session, and whether any client may evict it.
+        self._ranks: dict[int, tuple[_Rank, bool]] = {}
+        self._for_followers: list[_Rank] = []  # sorted ranks that followers may evict
+        self._for_all: list[_Rank] = []  # sorted ranks that any client may evict
         self.partitions = 0  # in all sessions
         self.evictions = 0
 
@@ -185,7 +193,8 @@ class FetchSessionCache(Generic[R]):
         return self._sessions.get(session_id)
 
     def make_room(self, privileged: bool, size: int, now_ms: int) -> bool:
-        """Whether a session of so many partitions gets a slot, from now on free."""
+        """Evict a session if no slot is free. Return whether a new session of ``size`` partitions
+        may be added now."""
         if len(self._sessions) < self._slots:
             return True
         if not self._sessions:
@@ -202,7 +211,7 @@ class FetchSessionCache(Generic[R]):
         return True
 
     def add(self, session: FetchSession[R], now_ms: int) -> None:
-        """A session that room was made for."""
+        """Add a session. Call ``make_room`` before."""
         assert session.id not in self._sessions
         assert session.id != NO_SESSION
         assert len(self._sessions) < self._slots, "no slot is free"
@@ -210,7 +219,7 @@ class FetchSessionCache(Generic[R]):
         self._touch(session, now_ms)
 
     def close(self, session_id: int) -> FetchSession[R] | None:
-        """Forget a session; None when there is none of that id."""
+        """Remove a session and return it; None if the id is unknown."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
             self._unrank(session_id)
@@ -221,15 +230,15 @@ class FetchSessionCache(Generic[R]):
         session_id: int,
         epoch: int,
         by_id: bool,
-        wanted: Mapping[PartitionKey, R],
+        requests: Mapping[PartitionKey, R],
         forgotten: Iterable[PartitionKey],
         now_ms: int,
     ) -> FetchSession[R]:
-        """The session of an incremental request, brought up to date by it. One that nothing is left
-        of is closed, and has no partitions.
+        """Apply an incremental request to its session, and return the session. A session without
+        partitions is closed.
 
         Raises KafkaError(FETCH_SESSION_ID_NOT_FOUND | INVALID_FETCH_SESSION_EPOCH |
-        FETCH_SESSION_TOPIC_ID_ERROR); the session stays as it was."""
+        FETCH_SESSION_TOPIC_ID_ERROR); then the session is unchanged."""
         session = self._sessions.get(session_id)
         if session is None:
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -237,7 +246,7 @@ class FetchSessionCache(Generic[R]):
             raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.by_id != by_id:
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
-        session.update(wanted, forgotten)
+        session.update(requests, forgotten)
         if session.partitions:
             session.epoch = next_epoch(epoch)
             self._touch(session, now_ms)

@@ -1,4 +1,4 @@
-"""The fetch state of a follower: from where it fetches one partition, and when."""
+"""The fetch state of a followed partition: the offset of the next Fetch, and its earliest time."""
 
 from __future__ import annotations
 
@@ -13,14 +13,18 @@ FIRST_BACKOFF_MS = 20
 
 
 class PartitionFetchState(NamedTuple):
-    """``fetch_offset`` is the offset of the next Fetch, which is always the follower's log end.
+    """The immutable fetch state of one partition.
 
-    ``last_fetched_epoch`` is the epoch of the batch before it; None in an empty log. The leader
-    compares it in every Fetch (v12+) and responds with the epoch at which the logs diverge
+    ``fetch_offset`` is the offset of the next Fetch, which is always the follower's log end.
+    ``last_fetched_epoch`` is the leader epoch of the batch before it; None in an empty log. The
+    leader compares it in every Fetch (v12+) and responds with the epoch at which the logs diverge
     (KIP-595; Kafka's ``isTruncationOnFetchSupported``). Brokers of release 2.0 send
-    OffsetForLeaderEpoch before the first Fetch instead. ``lag`` is None until the first response,
-    ``failures`` the number of errors in a row, ``delayed_until_ms`` the time of the next attempt.
-    ``truncating``: the log was truncated, and is not fetched until that is flushed.
+    OffsetForLeaderEpoch before the first Fetch instead.
+
+    ``lag`` is the distance to the leader's high watermark in offsets; None until the first
+    response. ``failures`` counts errors in a row. ``delayed_until_ms`` is the time of the next
+    attempt, None for now. While ``truncating``, a truncation of the log is not flushed yet and the
+    partition is not fetched.
     """
 
     topic_id: UUID | None
@@ -34,11 +38,11 @@ class PartitionFetchState(NamedTuple):
 
     @property
     def in_sync(self) -> bool:
-        """Whether it has what the leader had committed at the last response."""
+        """Whether the follower has all records that were committed at the last response."""
         return self.lag == 0
 
     def is_delayed(self, now_ms: int) -> bool:
-        """Whether it must not be fetched now."""
+        """Whether the partition must not be fetched now."""
         if self.truncating:
             return True
         return self.delayed_until_ms is not None and now_ms < self.delayed_until_ms
@@ -47,7 +51,7 @@ class PartitionFetchState(NamedTuple):
 def not_delayed(
     states: Mapping[TopicPartition, PartitionFetchState], now_ms: int
 ) -> dict[TopicPartition, PartitionFetchState]:
-    """The states to fetch now. Called with thousands of partitions for every Fetch."""
+    """Return the partitions to fetch now. Called with thousands of partitions for every Fetch."""
     return {
         topic_partition: state
         for topic_partition, state in states.items()
@@ -59,8 +63,10 @@ def not_delayed(
 def initial_truncation(
     log_end_offset: int, high_watermark: int, latest_epoch: int | None
 ) -> Truncation | None:
-    """The truncation before the first Fetch of a new follower. A log with records and without
-    epochs has nothing that the leader could compare, and is truncated to its high watermark."""
+    """Return the truncation before the first Fetch of a new follower, or None.
+
+    A log that has records but no epochs cannot be compared with the leader's. It is truncated to
+    its high watermark."""
     if latest_epoch is None and high_watermark < log_end_offset:
         return Truncation(high_watermark)
     return None
@@ -69,7 +75,7 @@ def initial_truncation(
 def fetched(
     state: PartitionFetchState, next_offset: int, last_epoch: int | None, leader_high_watermark: int
 ) -> PartitionFetchState:
-    """The state after a response was appended up to ``next_offset``."""
+    """Return the state after a response was appended up to ``next_offset``."""
     return PartitionFetchState(
         state.topic_id,
         state.leader_epoch,
@@ -82,23 +88,25 @@ def fetched(
 def truncated(
     state: PartitionFetchState, end_offset: int, latest_epoch: int | None, unflushed: bool
 ) -> PartitionFetchState:
-    """The state after a truncation or a restart of the log, which ends at ``end_offset``. If it was
-    not the last truncation, the next response has another diverging epoch."""
+    """Return the state after the log was truncated or restarted, and ends at ``end_offset``. If the
+    logs still diverge, the next response names another diverging epoch."""
     return PartitionFetchState(
         state.topic_id, state.leader_epoch, end_offset, latest_epoch, truncating=unflushed
     )
 
 
 def held_back(state: PartitionFetchState, now_ms: int, wait_ms: int) -> PartitionFetchState:
-    """Delay the partition because of the throttle; one that is delayed already stays as it is."""
+    """Delay the partition by ``wait_ms`` because of the throttle, unless it is delayed already."""
     return state if state.is_delayed(now_ms) else state._replace(delayed_until_ms=now_ms + wait_ms)
 
 
 def failed(state: PartitionFetchState, now_ms: int, backoff_max_ms: int) -> PartitionFetchState:
-    """The state after an error. The first errors of a new follower mostly mean that the leader has
-    not received its LeaderAndIsr yet, so the delay starts small and doubles up to
-    ``backoff_max_ms``. It is rounded to half its length, so that partitions that failed one after
-    the other are fetched together."""
+    """Return the state after an error: delayed, unless it is delayed already.
+
+    The delay doubles from ``FIRST_BACKOFF_MS`` up to ``backoff_max_ms``. It starts small since the
+    first errors of a new follower mostly mean that the leader has not received its LeaderAndIsr
+    yet. Its end is rounded down to a multiple of half the delay, so that partitions that failed
+    shortly after each other are fetched together."""
     if state.is_delayed(now_ms):
         return state
     delay_ms = min(backoff_max_ms, FIRST_BACKOFF_MS << min(state.failures, 16))

@@ -1,7 +1,8 @@
-"""How far a follower truncates its log before it fetches from a leader.
+"""Truncation of a follower's log before it fetches from a leader.
 
-Truncation by leader epoch (KIP-101, KIP-279): never by high watermark alone, which lags behind:
-that would remove committed records or keep uncommitted ones.
+A follower truncates by leader epoch (KIP-101, KIP-279). Its high watermark alone is not enough: it
+lags behind the leader's, so that truncating to it would remove committed records, or keep records
+that the leader does not have.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ UNDEFINED_EPOCH_OFFSET = -1
 
 
 class EpochEnd(NamedTuple):
-    """The largest epoch not above a requested one, and the offset after its last record.
+    """The largest epoch of a log not above a requested one, and the offset after its last record.
 
-    -1 and -1 if the requested epoch is above all epochs of the log. If it is below all of them: the
-    requested epoch, and the offset at which the first epoch starts.
+    Both are -1 if the requested epoch is above all epochs of the log. If it is below all of them,
+    they are the requested epoch and the offset at which the log's first epoch starts.
     """
 
     epoch: int = UNDEFINED_EPOCH
@@ -28,7 +29,7 @@ class EpochEnd(NamedTuple):
 
 
 class Truncation(NamedTuple):
-    """Truncate to ``offset``. ``completed`` is False if epochs have to be compared once more."""
+    """The offset to truncate to. ``completed`` is False if epochs have to be compared again."""
 
     offset: int
     completed: bool = True
@@ -37,12 +38,13 @@ class Truncation(NamedTuple):
 def truncation_by_epoch(
     leader: EpochEnd, local: EpochEnd, high_watermark: int, log_end_offset: int
 ) -> Truncation:
-    """Where the logs diverge, by the leader's end of the follower's last epoch.
+    """Return where to truncate the follower's log, by one comparison of leader epochs.
 
-    ``local`` is the follower's own end of the epoch the leader named. The cases (Kafka's
-    AbstractFetcherThread.getOffsetTruncationState):
+    ``leader`` is the end of the follower's last epoch in the leader's log. ``local`` is the end of
+    ``leader.epoch`` in the follower's log. The cases (Kafka's
+    ``AbstractFetcherThread.getOffsetTruncationState``):
 
-    A. The leader knows no end, as it has no epoch so old: truncate to the high watermark.
+    A. The leader has no end offset for that epoch: truncate to the high watermark.
     B. The leader sends an offset without an epoch (version 0): truncate to it.
     C. The follower has no epoch as old as the leader's: truncate to the leader's offset.
     D. The follower does not have the leader's epoch, only an older one: truncate to the end of that
@@ -61,15 +63,15 @@ def truncation_by_epoch(
 def diverges(fetched_epoch: int, fetch_offset: int, leader: EpochEnd) -> bool:
     """Whether a log that ends at ``fetch_offset`` in ``fetched_epoch`` diverges from the leader's.
 
-    ``leader`` is the leader's end of ``fetched_epoch``. The caller refuses an undefined one
-    (OFFSET_OUT_OF_RANGE), since the logs have no epoch in common.
+    ``leader`` is the end of ``fetched_epoch`` in the leader's log. It must be defined: otherwise
+    the logs have no epoch in common, and the caller refuses the fetch with OFFSET_OUT_OF_RANGE.
     """
     return leader.epoch < fetched_epoch or leader.end_offset < fetch_offset
 
 
 class Restart(NamedTuple):
-    """What to do after OFFSET_OUT_OF_RANGE: truncate to ``truncate_to``, or drop all records and
-    start at ``start_at``, or neither and fetch from ``fetch_offset`` again."""
+    """The follower's next step after OFFSET_OUT_OF_RANGE: truncate to ``truncate_to``, or drop all
+    records and start at ``start_at``, or (both None) fetch from ``fetch_offset`` again."""
 
     fetch_offset: int
     truncate_to: int | None = None
@@ -77,9 +79,9 @@ class Restart(NamedTuple):
 
 
 def restart_below_leader_end(log_end_offset: int, leader_end_offset: int) -> Restart | None:
-    """The leader ends before the follower does (an unclean election): go back to its end.
+    """Truncate to the leader's log end if it is below the follower's (an unclean election).
 
-    None when it does not: then the leader's start decides, see ``restart_at_leader_start``.
+    None if it is not. Then the leader's log start decides, see ``restart_at_leader_start``.
     """
     if leader_end_offset < log_end_offset:
         return Restart(leader_end_offset, truncate_to=leader_end_offset)
@@ -87,8 +89,10 @@ def restart_below_leader_end(log_end_offset: int, leader_end_offset: int) -> Res
 
 
 def restart_at_leader_start(log_end_offset: int, leader_start_offset: int) -> Restart:
-    """The leader has dropped what the follower wants next: everything here is stale. Otherwise the
-    follower's own end is inside the leader's log by now, and is simply tried again."""
+    """Start at the leader's log start if it is above the follower's log end.
+
+    Then the leader has deleted all records that the follower has, and the next one too. Otherwise
+    the follower's log end is within the leader's log by now, and the fetch is repeated."""
     if leader_start_offset > log_end_offset:
         return Restart(leader_start_offset, start_at=leader_start_offset)
     return Restart(log_end_offset)

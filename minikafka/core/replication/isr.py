@@ -15,9 +15,9 @@ def out_of_sync(
     now_ms: int,
     lag_time_max_ms: int,
 ) -> tuple[int, ...]:
-    """Members that have not been caught up for more than ``lag_time_max_ms``, in ISR order.
+    """Return the members that lagged for more than ``lag_time_max_ms``, in ISR order.
 
-    None while a change is in flight. A member that is not a replica is out of sync.
+    Empty while a change of the ISR is in flight. A member that is not a replica is out of sync.
     """
     if isr.in_flight:
         return ()
@@ -57,10 +57,10 @@ def may_join(
 
 
 def without(isr: IsrState, gone: tuple[int, ...]) -> tuple[int, ...]:
-    """The shrunk ISR, order kept."""
+    """Return the ISR without the members ``gone``, in the same order."""
     return tuple(replica for replica in isr.committed if replica not in gone)
 
 
 def joined_by(isr: IsrState, replica: int) -> tuple[int, ...]:
-    """The expanded ISR; the new member is the last."""
+    """Return the ISR with ``replica`` as its last member."""
     return (*isr.committed, replica)

@@ -1,4 +1,4 @@
-"""A limit on what replication moves in a second, measured over a sliding window (KIP-73)."""
+"""A limit on the bytes per second of replication, measured over a sliding window (KIP-73)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ class QuotaConfig:
 
 @dataclass(slots=True)
 class _Sample:
-    """The bytes of one window, which began at ``start_ms``; the last came at ``last_ms``."""
+    """The bytes recorded in one window, which began at ``start_ms``. The last bytes were recorded
+    at ``last_ms``."""
 
     start_ms: int
     last_ms: int
@@ -24,10 +25,11 @@ class _Sample:
 
 
 class SlidingRate:
-    """Bytes a second, by samples of one window each; the youngest ``window_num`` count.
+    """Bytes per second over the last ``window_num`` windows.
 
-    Kafka's ``SampledStat`` and ``SimpleRate``: a sample counts until nothing of it is within the
-    whole span any more, and the time goes from the start of the oldest that counts, but is one
+    Kafka's ``SampledStat`` and ``SimpleRate``. A sample holds the bytes of one window. It counts
+    until its last bytes are as old as the whole span of ``window_num`` windows. The rate is the
+    bytes of all samples, divided by the time since the oldest sample began, which is taken as one
     window at least.
     """
 
@@ -50,8 +52,10 @@ class SlidingRate:
         return self._size * 1000 / max(now_ms - samples[0].start_ms, self._window_ms)
 
     def above_until_ms(self, bytes_per_second: float, now_ms: int) -> int:
-        """The time until which the rate stays above the limit if nothing is recorded, or at which
-        the oldest sample stops counting, if that is earlier. ``now_ms`` if it is not above."""
+        """Return the time at which to compare the rate with the limit again.
+
+        That is when the rate falls to ``bytes_per_second`` if nothing more is recorded, or when the
+        oldest sample stops counting, whichever is earlier. ``now_ms`` if the rate is not above."""
         if self.per_second(now_ms) <= bytes_per_second:
             return now_ms
         oldest = self._samples[0]
@@ -62,7 +66,8 @@ class SlidingRate:
         return min(gone_ms, oldest.start_ms + int(spread_ms))
 
     def _counting(self, now_ms: int) -> deque[_Sample]:
-        """The samples that count; after a long silence a new one."""
+        """Drop the samples that no longer count, and return the others; a new one if none is
+        left."""
         samples = self._samples
         while samples and now_ms - samples[0].last_ms >= self._span_ms:
             self._size -= samples.popleft().size
@@ -72,11 +77,11 @@ class SlidingRate:
 
 
 class ReplicationQuota:
-    """The limit of one side of replication. Kafka's ``ReplicationQuotaManager``, without its list
-    of partitions.
+    """The byte rate limit of leaders, of followers, or of moves between log directories.
 
-    ``limited`` is False while there is no limit; then the other methods need not be called. A limit
-    holds on average: the bytes that exceed it are moved, and then none until the rate is back."""
+    Kafka's ``ReplicationQuotaManager``, without its list of throttled partitions. ``limited`` is
+    False while no limit is set; then the other methods need not be called. The limit holds on
+    average: a transfer may exceed it, and the next one waits until the rate has fallen again."""
 
     __slots__ = ("_bytes_per_second", "_rate", "limited")
 
@@ -86,7 +91,7 @@ class ReplicationQuota:
         self.limited = False
 
     def limit(self, bytes_per_second: int | None) -> None:
-        """None lifts it."""
+        """Set the limit; None removes it."""
         self.limited = bytes_per_second is not None
         self._bytes_per_second = bytes_per_second or 0
 
@@ -98,11 +103,11 @@ class ReplicationQuota:
         return self.limited and self._rate.per_second(now_ms) > self._bytes_per_second
 
     def wait_ms(self, now_ms: int) -> int:
-        """How long to move nothing before the next look; 0 if the rate is within the limit."""
+        """Return how many ms to transfer nothing before asking again; 0 within the limit."""
         if not self.limited:
             return 0
         return self._rate.above_until_ms(self._bytes_per_second, now_ms) - now_ms
 
     def bytes_per_second(self, now_ms: int) -> float:
-        """As measured, while there is a limit."""
+        """Return the measured rate; 0 while no limit is set, since nothing is measured then."""
         return self._rate.per_second(now_ms) if self.limited else 0.0

@@ -29,15 +29,16 @@ class Brought(NamedTuple):
 def read_ahead(
     brought: Iterable[Brought],
 ) -> dict[TopicPartition, PartitionFetchState] | None:
-    """The states of the partitions as they will be after the append, if the next Fetch may be sent
-    before it, so that leader and follower work at the same time. None if it may not, or if there
-    is nothing to append.
+    """Return the fetch states after the append, if the next Fetch may be sent before the append.
 
-    A fetch offset is a promise: the leader commits and acknowledges records by it, and adds a
-    follower to the ISR. Below the leader's high watermark it has no such effect: every replica in
-    sync is beyond that offset, no follower joins the ISR from there, and the high watermark does
-    not move back in this leader epoch, which the request carries. So a follower far behind fetches
-    ahead, and one in sync never does.
+    Leader and follower then work at the same time. None if the Fetch has to wait for the append, or
+    if there is nothing to append.
+
+    A fetch offset acknowledges all records below it: by it the leader advances the high watermark
+    and adds the follower to the ISR. An offset below the leader's high watermark has neither
+    effect: all replicas in sync are beyond it, no follower joins the ISR from there, and the high
+    watermark does not move back within the leader epoch that the request carries. So a follower far
+    behind fetches ahead, and a follower in sync never does.
     """
     ahead: dict[TopicPartition, PartitionFetchState] = {}
     grows = False
@@ -53,8 +54,8 @@ def read_ahead(
 
 
 def end_of_batches(records: Buffer, start: int) -> tuple[int, int | None]:
-    """The offset after the last whole batch, and that batch's leader epoch if it has one, as in the
-    headers, which are not checked here. ``start`` and None without a whole batch."""
+    """Return the offset after the last complete batch, and the leader epoch of that batch (None if
+    it has none). ``start`` and None if no batch is complete. Headers are read, not validated."""
     position, end = 0, len(records)
     next_offset, epoch = start, None
     while end - position >= BATCH_OVERHEAD:

@@ -1,4 +1,4 @@
-"""Which replicas of a topic are throttled, as its configuration lists them."""
+"""The throttled replicas of a topic, parsed from its configuration (KIP-73)."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ ALL: Final = "*"
 
 @dataclass(frozen=True, slots=True)
 class ThrottledReplicas:
-    """Of ``leader.replication.throttled.replicas`` or ``follower.replication.throttled.replicas``:
-    partition and broker of each replica, or all of them."""
+    """The value of ``leader.replication.throttled.replicas`` or of
+    ``follower.replication.throttled.replicas``: (partition, broker id) of each throttled replica,
+    or all replicas if ``everywhere``."""
 
     replicas: frozenset[tuple[int, int]] = frozenset()
     everywhere: bool = False
 
     @classmethod
     def parse(cls, items: Iterable[str]) -> ThrottledReplicas:
-        """From the items of the list, ``partition:broker`` each, or ``*``, which the configuration
-        has checked."""
+        """Parse the items of the list: ``partition:broker`` or ``*``. The configuration has
+        validated them already."""
         listed = tuple(items)
         if ALL in listed:
             return cls(everywhere=True)

@@ -7,8 +7,8 @@ import pytest
 
 from minikafka.broker.controlled_shutdown import (
     LINGER_MS,
-    NEWS_LIMIT_MS,
-    NEWS_LOOK_MS,
+    METADATA_CHECK_MS,
+    METADATA_LIMIT_MS,
     ControlledShutdownConfig,
     ShutdownHandover,
 )
@@ -134,7 +134,7 @@ async def test_it_serves_on_until_the_new_leaders_are_known() -> None:
     moved = partition_state(0, 2, leader_epoch=1)
     stage.clock.at_sleep = [lambda: None, lambda: stage.hear(moved)]
     assert await stage.run()
-    assert stage.clock.slept_ms == [NEWS_LOOK_MS, NEWS_LOOK_MS, LINGER_MS]
+    assert stage.clock.slept_ms == [METADATA_CHECK_MS, METADATA_CHECK_MS, LINGER_MS]
 
 
 async def test_news_that_do_not_come_are_not_waited_for_without_end() -> None:
@@ -142,4 +142,4 @@ async def test_news_that_do_not_come_are_not_waited_for_without_end() -> None:
     await stage.open()
     stage.hear(partition_state(0, 1))
     assert await stage.run()
-    assert sum(stage.clock.slept_ms) == NEWS_LIMIT_MS + LINGER_MS
+    assert sum(stage.clock.slept_ms) == METADATA_LIMIT_MS + LINGER_MS

@@ -206,7 +206,7 @@ async def test_what_is_saved_is_counted() -> None:
         saved = metrics["kafka.server:FetchSessionRequestBytesSavedPerSec"]
         assert saved == 99 * row.partition_bytes
         saved = metrics["kafka.server:FetchSessionResponseBytesSavedPerSec"]
-        assert saved == 99 * row.answer_bytes
+        assert saved == 99 * row.response_bytes
 
 
 @pytest.mark.mission("FET-3", "FET-4")
@@ -224,7 +224,7 @@ def test_what_naming_a_partition_costs(version: int) -> None:
         return len(encode(FetchResponse(responses=topics), version))
 
     assert request(3) - request(2) == row.partition_bytes
-    assert response(3) - response(2) == row.answer_bytes
+    assert response(3) - response(2) == row.response_bytes
     if 5 <= version <= 8:
         assert row.partition_bytes == 24
     if version >= 7:

@@ -113,7 +113,7 @@ class Leader:
             except KafkaError as error:
                 return error.code, 0, {}
             keys = list(session.partitions)
-            places = session.news(
+            places = session.select_changed(
                 list(session.partitions.items()), [self._told(session, key) for key in keys]
             )
             session_id = session.id if keys else 0
@@ -131,7 +131,7 @@ class Leader:
         return ErrorCode.NONE, session.id, found
 
     def _told(self, session: FetchSession[int], key: PartitionKey) -> Told:
-        return Told(self.truth[key] - session.partitions[key].wanted, self.truth[key], 0)
+        return Told(self.truth[key] - session.partitions[key].request, self.truth[key], 0)
 
 
 KEYS = st.tuples(st.sampled_from(["t", "u"]), st.integers(0, 2))
@@ -176,4 +176,4 @@ def test_the_asker_knows_all_that_the_leader_has(
         session = leader.cache.get(session_id)
         assert (session is None) == (session_id == 0)
         if session is not None:
-            assert {k: p.wanted for k, p in session.partitions.items()} == wanted
+            assert {k: p.request for k, p in session.partitions.items()} == wanted

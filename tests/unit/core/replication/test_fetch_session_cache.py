@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from minikafka.core.replication.fetch_session import (
     FINAL_EPOCH,
     MAX_EPOCH,
-    UNTOLD,
+    NOT_SENT,
     FetchSession,
     FetchSessionCache,
     PartitionKey,
@@ -77,7 +77,7 @@ def held(cache: FetchSessionCache[str]) -> set[int]:
 
 @pytest.mark.mission("FET-5")
 def test_epochs() -> None:
-    assert (FINAL_EPOCH, MAX_EPOCH, UNTOLD) == (-1, 2_147_483_647, -1)
+    assert (FINAL_EPOCH, MAX_EPOCH, NOT_SENT) == (-1, 2_147_483_647, -1)
     assert [next_epoch(epoch) for epoch in (0, 1, MAX_EPOCH, FINAL_EPOCH)] == [1, 2, 1, FINAL_EPOCH]
     assert [is_full(epoch) for epoch in (FINAL_EPOCH, 0, 1)] == [True, True, False]
 
@@ -98,7 +98,7 @@ def test_forgotten_partitions_leave_and_the_last_takes_the_session_with_it() -> 
     cache: FetchSessionCache[str] = FetchSessionCache(10)
     opened(cache, 7, size=3)
     session = cache.resume(7, 1, False, {("t", 1): "new", ("u", 0): "w"}, [("t", 0)], 5)
-    assert {key: p.wanted for key, p in session.partitions.items()} == {
+    assert {key: p.request for key, p in session.partitions.items()} == {
         ("t", 1): "new",
         ("t", 2): "w",
         ("u", 0): "w",
@@ -229,7 +229,7 @@ def test_only_news_are_told_and_errors_are_told_again() -> None:
     keys = list(wanted(3))
 
     def news(told: list[Told]) -> list[int]:
-        return session.news([(key, session.partitions[key]) for key in keys], told)
+        return session.select_changed([(key, session.partitions[key]) for key in keys], told)
 
     quiet = Told(0, 5, 0)
     session.fill(list(wanted(3).items()), [quiet] * 3)
@@ -252,7 +252,7 @@ def test_a_partition_is_told_after_an_error_and_as_often_as_it_has_records() -> 
     session.fill(list(wanted(1).items()), [quiet])
 
     def is_told(told: Told) -> bool:
-        return session.news(list(session.partitions.items()), [told]) == [0]
+        return session.select_changed(list(session.partitions.items()), [told]) == [0]
 
     failed = Told(0, 5, 0, is_error=True, is_urgent=True)
     one_byte = Told(1, 5, 0)
