@@ -27,10 +27,10 @@ OpenChannel: TypeAlias = Callable[[str, int], Awaitable[Channel]]
 
 
 class TruncationFlushes:
-    """Brings truncations to disk before anything is appended in place of what was cut.
+    """Flushes truncated logs to disk before the next append.
 
-    A power loss could otherwise leave removed records beside their replacements: a log that no
-    broker ever held. So a truncated follower does not fetch, and a truncated leader does not
+    Without the flush a power loss could leave truncated records next to their replacements: a log
+    that no broker ever had. So a truncated follower does not fetch, and a truncated leader does not
     append, until the flush has ended. Other partitions continue. (Kafka does not wait.)
 
     ``flushed`` is called with each partition whose log may be appended to again."""
@@ -45,7 +45,7 @@ class TruncationFlushes:
         self._group = tasks
 
     async def stop(self) -> None:
-        """Cancel all flushes, and begin none any more."""
+        """Cancel all flushes. ``begin`` has no effect afterwards."""
         self._group = None
         tasks = list(self._flushes.values())
         for task in tasks:
@@ -54,14 +54,15 @@ class TruncationFlushes:
         self._flushes.clear()
 
     def begin(self, topic_partition: TopicPartition) -> None:
-        """Flush in a task, unless that is under way already."""
+        """Start a task that flushes the truncated log, unless one is running."""
         if self._group is not None and topic_partition not in self._flushes:
             self._flushes[topic_partition] = self._group.create_task(
                 self._flush(topic_partition), name="truncation-flush"
             )
 
     async def _flush(self, topic_partition: TopicPartition) -> None:
-        """Repeated if the log was truncated again meanwhile. A disk that fails removes the log."""
+        """Flush the log until it has no unflushed truncation: it may be truncated again during a
+        flush. A log whose disk fails is removed from the log manager, which ends the loop."""
         while (log := self._logs.get(topic_partition)) is not None and log.cut_unflushed:
             await self._logs.flush([log])
         del self._flushes[topic_partition]
@@ -69,8 +70,11 @@ class TruncationFlushes:
 
 
 class ReplicaFetcherManager:
-    """Kafka's ``ReplicaFetcherManager``. Starts a fetcher with its first partition and stops it
-    after its last. A hash of the partition's name decides which of a source's fetchers gets it."""
+    """Starts, stops and feeds the replica fetchers (Kafka's ``ReplicaFetcherManager``).
+
+    The source of a partition is the broker that leads it. A source's partitions are distributed
+    over ``num.replica.fetchers`` fetchers by a hash of the partition's name. A fetcher starts with
+    its first partition and stops after its last."""
 
     def __init__(
         self,
@@ -106,13 +110,14 @@ class ReplicaFetcherManager:
         self._flushes.start(tasks)
 
     def begin_shutdown(self) -> None:
-        """Add no more partitions; those that are being fetched continue. If the broker fetched the
-        partitions that it hands over, their new leaders would add it to the ISR again. Kafka's
-        ReplicaManager has ``isShuttingDown`` for this."""
+        """Ignore further calls of ``add``; the current partitions continue to be fetched.
+
+        If a stopping broker fetched the partitions that it hands over, their new leaders would add
+        it to the ISR again (Kafka: ``ReplicaManager.isShuttingDown``)."""
         self._shutting_down = True
 
     async def stop(self) -> None:
-        """Stop all fetchers and flushes, and start none any more."""
+        """Stop all fetchers and flushes. ``add`` has no effect afterwards."""
         self._group = None
         for fetcher in self._fetchers.values():
             fetcher.stop()
@@ -120,7 +125,7 @@ class ReplicaFetcherManager:
         self._sources.clear()
         tasks = list(self._tasks)
         for task in tasks:
-            task.cancel()  # one may be connecting, which nothing else ends
+            task.cancel()  # ``fetcher.stop`` does not interrupt a connection attempt
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._flushes.stop()
 
@@ -128,14 +133,14 @@ class ReplicaFetcherManager:
         return len(self._fetchers)
 
     def source_of(self, topic_partition: TopicPartition) -> int | None:
-        """The broker that the partition is fetched from."""
+        """Return the broker from which the partition is fetched; None if it is not fetched."""
         return self._sources.get(topic_partition)
 
     def fetcher(self, source: int, number: int = 0) -> ReplicaFetcher | None:
         return self._fetchers.get((source, number))
 
     def _number(self, topic_partition: TopicPartition) -> int:
-        """The index of the source's fetcher for this partition (Kafka's getFetcherId)."""
+        """Return the index of the source's fetcher for this partition (``getFetcherId``)."""
         topic, partition = topic_partition
         spread = (31 * java_string_hash(topic) + partition) & 0xFFFFFFFF
         return min(spread, (1 << 32) - spread) % self._config.num_replica_fetchers
@@ -147,8 +152,8 @@ class ReplicaFetcherManager:
         state: PartitionFetchState,
         hint: Endpoint | None = None,
     ) -> None:
-        """Fetch ``topic_partition`` from broker ``source``, unless the broker shuts down. ``hint``
-        is the address of the source, used as long as the metadata cache has none."""
+        """Fetch ``topic_partition`` from broker ``source``, unless this broker is shutting down.
+        ``hint`` is the address of the source, used while the metadata cache has none."""
         if self._group is None or self._shutting_down:
             return
         if hint is not None:
@@ -177,7 +182,7 @@ class ReplicaFetcherManager:
         fetcher.add(topic_partition, state)
 
     def remove(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """Fetch these no longer. Responses that are under way for them are ignored."""
+        """Stop fetching these partitions. Responses in flight are ignored for them."""
         for topic_partition in topic_partitions:
             source = self._sources.pop(topic_partition, None)
             if source is None:
@@ -185,14 +190,14 @@ class ReplicaFetcherManager:
             number = self._number(topic_partition)
             fetcher = self._fetchers.get((source, number))
             if fetcher is None:
-                continue  # it had given this partition up before, and stopped after its last one
+                continue  # the fetcher gave this partition up before, and stopped after its last
             fetcher.remove(topic_partition)
             if not len(fetcher):
                 fetcher.stop()
                 del self._fetchers[source, number]
 
     def flush_truncation(self, topic_partition: TopicPartition) -> None:
-        """Flush the truncated log, then resume its fetches if it is fetched."""
+        """Start the flush of a truncated log. Afterwards its fetches resume, if it is fetched."""
         self._flushes.begin(topic_partition)
 
     def _resume(self, topic_partition: TopicPartition) -> None:

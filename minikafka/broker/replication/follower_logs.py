@@ -29,27 +29,27 @@ BAD_RECORDS = frozenset((ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD))
 
 
 class ReplicaFailed(Exception):
-    """The local replica cannot continue: it is offline, or its log does not take what the leader
-    sent. Fetching stops until the controller's next instruction."""
+    """The local replica is offline, or its log rejects the leader's response. The fetcher stops
+    fetching the partition until the controller's next LeaderAndIsr."""
 
 
 class EpochComparison(NamedTuple):
-    """The fetch state after a comparison of epochs, and whether it was the last one needed."""
+    """The fetch state after a comparison of leader epochs, and whether no further one is needed."""
 
     state: PartitionFetchState
     is_last: bool
 
 
 class FollowerLogs:
-    """Applies what leaders send to the logs of the partitions followed here.
+    """Applies the leaders' responses to the logs of the partitions that this broker follows.
 
-    A method that takes the partition's fetch state returns the next one; its ``truncating`` is set
-    while a truncation has to be flushed before the next fetch. The methods raise ``ReplicaFailed``,
-    and KafkaError where the fetcher should try again after its back-off: KAFKA_STORAGE_ERROR (the
-    disk is full), CORRUPT_MESSAGE, INVALID_RECORD (bad records from the leader).
+    A method that takes the partition's fetch state returns the next one. Its ``truncating`` is set
+    if a truncation must be flushed before the next fetch. The methods raise ``ReplicaFailed``, or a
+    KafkaError after which the fetcher retries with its back-off: KAFKA_STORAGE_ERROR (the disk is
+    full), CORRUPT_MESSAGE or INVALID_RECORD (bad records from the leader).
 
-    ``on_disk_error`` is called with every OSError, and returns whether it took the replica
-    offline."""
+    ``on_disk_error`` is called with every OSError, and returns whether the replica is offline
+    now."""
 
     def __init__(
         self,
@@ -74,19 +74,19 @@ class FollowerLogs:
         return self._hosted.require(topic_partition).log.log_end_offset
 
     def log_start_moves(self) -> int:
-        """How often the log start of any log has moved."""
+        """Return how many times a log start has moved, in all logs of this broker."""
         return self._logs.log_start_moves()
 
     def write_log_starts(self) -> None:
-        """Write moved log starts to disk. To be called before a Fetch tells them to the leader,
-        which counts on their being remembered."""
+        """Write moved log starts to disk. Call this before a Fetch that sends them: the leader then
+        reports the records below them as deleted, also after a crash of this broker."""
         self._logs.write_log_starts()
 
     def apply(
         self, topic_partition: TopicPartition, state: PartitionFetchState, data: PartitionData
     ) -> PartitionFetchState:
-        """Apply a partition's response without error: truncate where the logs diverge, else append
-        the records and take over high watermark and log start."""
+        """Apply a partition's response that has no error. If it names a diverging epoch, truncate
+        the log. Otherwise append the records, then adopt high watermark and log start."""
 
         def step(partition: Partition) -> PartitionFetchState:
             diverging = data.diverging_epoch
@@ -100,8 +100,8 @@ class FollowerLogs:
     def compare(
         self, topic_partition: TopicPartition, state: PartitionFetchState, leader: EpochEnd
     ) -> EpochComparison:
-        """Truncate the log where it diverges from the leader's. ``leader`` is where our last epoch
-        ends at the leader."""
+        """Truncate the log where it diverges from the leader's. ``leader`` is the end of the local
+        log's last epoch in the leader's log."""
 
         def step(partition: Partition) -> EpochComparison:
             cut = self._truncation(partition, leader)
@@ -114,7 +114,8 @@ class FollowerLogs:
     def truncate_to_leader_end(
         self, topic_partition: TopicPartition, state: PartitionFetchState, offset: int
     ) -> PartitionFetchState:
-        """Truncate to ``offset``: the leader's log ends before ours (an unclean election)."""
+        """Truncate to ``offset``, the leader's log end below the local one (an unclean
+        election)."""
 
         def step(partition: Partition) -> PartitionFetchState:
             partition.truncate_to(offset)
@@ -129,8 +130,8 @@ class FollowerLogs:
     def restart_at(
         self, topic_partition: TopicPartition, state: PartitionFetchState, leader_start_offset: int
     ) -> PartitionFetchState:
-        """Drop all records if our log ends before the leader's starts, at ``leader_start_offset``.
-        Otherwise the next fetch is from our log end."""
+        """Drop all records and start at ``leader_start_offset`` if the local log ends below it.
+        Otherwise the next fetch is from the local log end."""
 
         def step(partition: Partition) -> PartitionFetchState:
             restart = restart_at_leader_start(partition.log.log_end_offset, leader_start_offset)
@@ -147,8 +148,8 @@ class FollowerLogs:
     def after_failure(
         self, topic_partition: TopicPartition, state: PartitionFetchState
     ) -> PartitionFetchState:
-        """The state to try again from after a KafkaError: a step that the disk had no room for may
-        have moved the log end before it failed."""
+        """Return the state for the next attempt after a KafkaError. A step that failed on a full
+        disk may have moved the log end before."""
         partition = self._hosted.require(topic_partition)
         log = partition.log
         if log.log_end_offset == state.fetch_offset and not log.cut_unflushed:
@@ -157,8 +158,8 @@ class FollowerLogs:
         return _at_end(partition, state)
 
     async def flush_due(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """Flush those logs that ``flush.messages`` asks to flush: the next fetch acknowledges their
-        records to the leader."""
+        """Flush the logs that have reached ``flush.messages``, since the next fetch acknowledges
+        their records to the leader."""
         partitions = (self._hosted.get(tp) for tp in topic_partitions)
         due = [p.log for p in partitions if p is not None and p.has_log and p.log.flush_due]
         if due:
@@ -170,8 +171,10 @@ class FollowerLogs:
         step: Callable[[Partition], T],
         retriable: Collection[ErrorCode] = (),
     ) -> T:
-        """Run ``step`` on the partition. KafkaErrors that are not ``retriable``, and a disk that
-        took the replica offline, become ``ReplicaFailed``."""
+        """Run ``step`` on the partition, and translate its errors.
+
+        A KafkaError that is not ``retriable``, and an OSError that took the replica offline, become
+        ``ReplicaFailed``. Any other OSError becomes KafkaError(KAFKA_STORAGE_ERROR)."""
         try:
             return step(self._hosted.require(topic_partition))
         except OSError as error:

@@ -1,4 +1,4 @@
-"""The checkpoint file of high watermarks: where a restarted broker's partitions begin."""
+"""The checkpoint of high watermarks, from which a restarted broker initialises its partitions."""
 
 from __future__ import annotations
 
@@ -19,19 +19,20 @@ class HighWatermarkCheckpoint:
         self._read: dict[TopicPartition, int] = {}
 
     def read(self) -> None:
-        """After the logs are loaded, before the first LeaderAndIsr."""
+        """Read the files. Call this after the logs are loaded and before the first LeaderAndIsr."""
         self._read = self._log_manager.read_high_watermarks()
 
     def get(self, topic_partition: TopicPartition) -> int:
-        """The high watermark to open a log with: 0 without a checkpoint."""
+        """Return the checkpointed high watermark of a partition; 0 without one."""
         return self._read.get(topic_partition, 0)
 
     def forget(self, topic_partition: TopicPartition) -> None:
-        """The log is being deleted; a later one of the same name starts at zero."""
+        """Remove the value of a log that is being deleted, so that a later log of the same name
+        starts at 0."""
         self._read.pop(topic_partition, None)
 
     def write(self) -> bool:
-        """Write the current high watermarks to disk. False when a directory had no room."""
+        """Write the current high watermarks to disk. False if the disk of a directory is full."""
         watermarks = dict(self._read)
         for partition in self._hosted:
             if partition.has_log:

@@ -12,7 +12,7 @@ from minikafka.kernel.errors import ErrorCode, KafkaError
 
 
 class HostedPartitions:
-    """A partition is online here, offline (its disk failed), or not here (Kafka's
+    """The partitions of this broker. Each is online, or offline after its disk failed (Kafka's
     ``HostedPartition``)."""
 
     def __init__(self, cluster: MetadataCache) -> None:
@@ -23,12 +23,12 @@ class HostedPartitions:
         self._topics: dict[UUID, set[TopicPartition]] = {}  # never empty sets
 
     def on_offline(self, listener: Callable[[TopicPartition], None]) -> None:
-        """Call ``listener`` with every partition whose disk fails. No controller request tells that
-        this broker leads it no longer."""
+        """Register a listener that is called with every partition whose disk fails. No controller
+        request announces that this broker no longer leads it."""
         self._offline_listeners.append(listener)
 
     def __iter__(self) -> Iterator[Partition]:
-        """The online partitions, in the order in which they were added."""
+        """Iterate over the online partitions, in the order in which they were added."""
         return iter(list(self._online.values()))
 
     def __len__(self) -> int:
@@ -45,8 +45,9 @@ class HostedPartitions:
         return topic_partition in self._offline
 
     def error_for(self, topic_partition: TopicPartition) -> ErrorCode:
-        """The error of a request where ``get`` returns None. For a partition on other brokers it
-        is NOT_LEADER_OR_FOLLOWER, after which clients refresh their metadata."""
+        """Return the error of a request for a partition that is not online here:
+        KAFKA_STORAGE_ERROR if it is offline, NOT_LEADER_OR_FOLLOWER if the metadata cache has it,
+        so that clients refresh their metadata, otherwise UNKNOWN_TOPIC_OR_PARTITION."""
         if topic_partition in self._offline:
             return ErrorCode.KAFKA_STORAGE_ERROR
         if self._cluster.contains(topic_partition):
@@ -54,25 +55,25 @@ class HostedPartitions:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def high_watermark(self, topic_partition: TopicPartition) -> int:
-        """0 for a partition that is not online here."""
+        """Return the high watermark; 0 for a partition that is not online here."""
         partition = self._online.get(topic_partition)
         return 0 if partition is None else partition.high_watermark
 
     def stable_offset(self, topic_partition: TopicPartition) -> int | None:
-        """The last stable offset; None for a partition that is not online here."""
+        """Return the last stable offset; None for a partition that is not online here."""
         partition = self._online.get(topic_partition)
         return None if partition is None else partition.last_stable_offset
 
     def require(self, topic_partition: TopicPartition) -> Partition:
-        """Raises KafkaError with ``error_for``."""
+        """Return an online partition. Otherwise raise KafkaError with ``error_for``."""
         partition = self._online.get(topic_partition)
         if partition is None:
             raise KafkaError(self.error_for(topic_partition))
         return partition
 
     def topic_name(self, topic_id: UUID) -> str | None:
-        """The name of a topic hosted here or in the metadata cache. Followers may fetch from a
-        leader before UpdateMetadata has told it of the topic; it knows its own partitions."""
+        """Return the name of a topic that is hosted here or in the metadata cache, or None. Hosted
+        topics come first, since a follower may fetch before this broker's UpdateMetadata."""
         for topic_partition in self._topics.get(topic_id, ()):
             return topic_partition.topic
         return self._cluster.topic_name(topic_id)
@@ -100,8 +101,7 @@ class HostedPartitions:
         return partition
 
     def mark_offline(self, topic_partition: TopicPartition) -> None:
-        """Close the partition after its disk failed. It stays offline until the broker is
-        restarted."""
+        """Close the partition after its disk failed. It stays offline until the broker restarts."""
         partition = self._online.pop(topic_partition, None)
         if partition is not None:
             partition.close()

@@ -1,9 +1,9 @@
-"""ISR changes of the partitions led here: shrink, write to ZooKeeper, notify the controller.
+"""ISR changes of the partitions led by this broker: shrink, write to ZooKeeper, notify.
 
-A ``Partition`` proposes a change of its ISR; until ZooKeeper has it, the high watermark counts both
-the old members and the new ones. ``IsrMaintenance`` does what has to wait: it looks for followers
-that lag, writes proposals conditionally, gives their outcomes back to the partitions, and creates
-the znodes by which the controller learns of changes (Kafka's ``ZkAlterPartitionManager``).
+A ``Partition`` proposes a change of its ISR. Until the change is in ZooKeeper, the high watermark
+waits for the old members and the new ones. ``IsrMaintenance`` does the asynchronous part: it checks
+for lagging followers, writes proposals conditionally, reports the outcomes to the partitions, and
+creates the znodes that notify the controller (Kafka's ``ZkAlterPartitionManager``).
 """
 
 from __future__ import annotations
@@ -28,8 +28,10 @@ WRITES_AT_ONCE = 500
 
 @dataclass(frozen=True, slots=True)
 class IsrConfig:
-    """Kafka's ``replica.lag.time.max.ms``, and the constants of its ZkAlterPartitionManager: a
-    change is announced after 5 s without another, or 60 s after the last announcement."""
+    """Kafka's ``replica.lag.time.max.ms``, and the constants of its ``ZkAlterPartitionManager``.
+
+    The controller is notified of changes once none was written for ``propagation_quiet_ms``, or
+    ``propagation_max_ms`` after the last notification."""
 
     replica_lag_time_max_ms: int = 30_000
     propagation_check_ms: int = 2_500
@@ -40,8 +42,8 @@ class IsrConfig:
 
 
 class IsrMaintenance:
-    """Runs three tasks: shrink, write, notify. Changes that wait to be written are bounded by the
-    number of partitions, since each partition proposes one at a time."""
+    """Runs three tasks: shrink, write, notify. At most one change per partition waits to be
+    written, since a partition proposes one at a time."""
 
     def __init__(
         self,
@@ -90,7 +92,7 @@ class IsrMaintenance:
     # ------------------------------------------------------------------------------------ decided
 
     def submit(self, partition: Partition) -> None:
-        """Write the change that ``partition`` has just proposed."""
+        """Queue the change that ``partition`` has just proposed for the write to ZooKeeper."""
         state = partition.state
         proposed = state.isr.proposed
         assert proposed is not None, "nothing proposed"
@@ -108,8 +110,10 @@ class IsrMaintenance:
         self._work.set()
 
     def shrink_once(self) -> None:
-        """Look at every partition led here. Also moves high watermarks that a caught-up follower
-        outside of the ISR held back until now: its falling behind is no event."""
+        """Propose to remove lagging followers from the ISR of every partition led by this broker.
+
+        Also advance high watermarks: a caught-up follower outside of the ISR holds the high
+        watermark back until it has lagged for too long, which no request indicates."""
         now_ms = self._clock.monotonic_ms()
         for partition in self._hosted:
             partition.maybe_shrink(now_ms)
@@ -124,7 +128,7 @@ class IsrMaintenance:
     # ------------------------------------------------------------------------------------ written
 
     async def _write_forever(self) -> None:
-        """Write what was submitted. A new change does not wait for the retry of failed ones."""
+        """Write submitted changes. A new change does not wait for the retry of failed ones."""
         while True:
             await self._work.wait()
             self._work.clear()
@@ -139,7 +143,7 @@ class IsrMaintenance:
         self._work.set()
 
     async def _write_all(self) -> bool:
-        """False when some writes failed; their changes wait for the retry."""
+        """Write all submitted changes. False if some writes failed; these changes are retried."""
         waiting, self._to_write = self._to_write, {}
         states, written = iter(waiting.items()), True
         while batch := dict(islice(states, WRITES_AT_ONCE)):
@@ -147,24 +151,24 @@ class IsrMaintenance:
         return written
 
     async def _write(self, batch: Mapping[TopicPartition, LeadershipState]) -> bool:
-        """Write changes and report the outcomes to the partitions. False when some writes failed;
-        their changes wait for the retry."""
-        wanted = {
+        """Write changes and report the outcomes to the partitions. False if some writes failed;
+        these changes are submitted again."""
+        current = {
             tp: state for tp, state in batch.items() if self._proposing(tp, state) is not None
         }
-        if not wanted:
+        if not current:
             return True
         try:
             versions = await self._store().update_isrs(
                 {
                     tp: LeaderIsrAndControllerEpoch(leader_and_isr(state), state.controller_epoch)
-                    for tp, state in wanted.items()
+                    for tp, state in current.items()
                 }
             )
         except CoordinationError as error:
-            versions = dict.fromkeys(wanted, error)
+            versions = dict.fromkeys(current, error)
         failed: list[CoordinationError] = []
-        for topic_partition, state in wanted.items():
+        for topic_partition, state in current.items():
             version = versions[topic_partition]
             if not isinstance(version, CoordinationError):
                 self._written(topic_partition, state, version)
@@ -196,7 +200,7 @@ class IsrMaintenance:
     def _proposing(
         self, topic_partition: TopicPartition, state: LeadershipState
     ) -> Partition | None:
-        """The partition, if this is still its proposed change."""
+        """Return the partition if ``state`` still has its current proposal, otherwise None."""
         partition = self._hosted.get(topic_partition)
         if partition is None or partition.state.isr is not state.isr:
             return None
@@ -205,8 +209,8 @@ class IsrMaintenance:
     # ---------------------------------------------------------------------------------- announced
 
     async def announce_once(self) -> None:
-        """Notify the controller of the changes, if there was a pause or the longest delay is
-        over."""
+        """Notify the controller of the written changes if one of the delays in ``IsrConfig`` has
+        passed."""
         now_ms = self._clock.monotonic_ms()
         config = self._config
         if not self._changed or (

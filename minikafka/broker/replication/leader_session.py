@@ -64,13 +64,13 @@ class ReplicaFetcherConfig:
 
     @property
     def truncates_on_fetch(self) -> bool:
-        """Whether the leader compares epochs in every Fetch (KIP-595). If not, a new follower asks
-        by OffsetForLeaderEpoch before its first Fetch (KIP-101)."""
+        """Whether the leader compares epochs in every Fetch (KIP-595). If not, a new follower sends
+        OffsetForLeaderEpoch before its first Fetch (KIP-101)."""
         return self.release.at_most(ApiKey.FETCH, FETCH_VERSION) >= FETCH_VERSION_BY_NAME
 
 
 class _PartitionRequest(NamedTuple):
-    """The fields of one partition in a Fetch. A session repeats them only when they change."""
+    """The fields of one partition in a Fetch. Within a session they are sent when they change."""
 
     current_leader_epoch: int
     fetch_offset: int
@@ -79,12 +79,14 @@ class _PartitionRequest(NamedTuple):
 
 
 class LeaderSession:
-    """One request at a time: ``request``, then ``accept`` or ``failed``.
+    """The fetch session (KIP-227) of one follower with one leader.
+
+    There is one request at a time: call ``request``, then ``accept`` or ``failed``.
 
     Most of thousands of partitions repeat their last request. They are recognised by their fetch
-    state being the same object as before. The log start that a request also carries is not part of
-    that state: ``log_start_offset`` returns it, and while ``log_start_moves`` (how often any log
-    start has moved) stays the same, no log start has to be looked up."""
+    state, which is the same object as before. The log start in a request is not part of that state:
+    ``log_start_offset`` returns it for a partition. As long as ``log_start_moves``, the number of
+    moves of all log starts, is unchanged, no log start has to be looked up."""
 
     def __init__(
         self,
@@ -107,10 +109,10 @@ class LeaderSession:
         self._names: dict[UUID, str] = {}
 
     def request(
-        self, asked: Mapping[TopicPartition, PartitionFetchState], max_wait_ms: int
+        self, states: Mapping[TopicPartition, PartitionFetchState], max_wait_ms: int
     ) -> tuple[FetchRequest, int]:
-        """The Fetch request for all of ``asked``, and its version."""
-        fetch = self._next(asked)
+        """Return the Fetch request for all partitions in ``states``, and its version."""
+        fetch = self._next(states)
         config = self._config
         request = FetchRequest(
             max_wait_ms=max_wait_ms,
@@ -128,45 +130,46 @@ class LeaderSession:
         return request, config.release.at_most(ApiKey.FETCH, FETCH_VERSION_BY_NAME)
 
     def _next(
-        self, asked: Mapping[TopicPartition, PartitionFetchState]
+        self, states: Mapping[TopicPartition, PartitionFetchState]
     ) -> NextFetch[_PartitionRequest]:
         sent, moves = self._sent, self._log_start_moves()
         known = None, None
-        changed = {tp: state for tp, state in asked.items() if sent.get(tp, known)[1] is not state}
-        gone = self._gone(asked, changed)
+        changed = {tp: state for tp, state in states.items() if sent.get(tp, known)[1] is not state}
+        gone = self._gone(states, changed)
         by_id = self._by_id
         if changed or gone:
             by_id = self._config.truncates_on_fetch and all(
-                state.topic_id is not None for state in asked.values()
+                state.topic_id is not None for state in states.values()
             )
         if self._handler.names_all or by_id != self._by_id:
             sent.clear()
             self._names.clear()
             self._by_id, self._moves = by_id, moves
-            return self._handler.build(self._partition_requests(asked), by_id)
-        named = changed if moves == self._moves else asked
+            return self._handler.build(self._partition_requests(states), by_id)
+        named = changed if moves == self._moves else states
         forgotten = [sent.pop(tp)[0] for tp in gone] + self._replaced_keys(named)
         self._moves = moves
         return self._handler.build_on(self._partition_requests(named), forgotten)
 
     def _gone(
         self,
-        asked: Mapping[TopicPartition, PartitionFetchState],
+        states: Mapping[TopicPartition, PartitionFetchState],
         changed: Mapping[TopicPartition, PartitionFetchState],
     ) -> list[TopicPartition]:
-        """The partitions of the session that this request leaves out."""
+        """Return the partitions of the session that are not in ``states``."""
         sent = self._sent
         new = sum(tp not in sent for tp in changed)
-        if len(sent) + new == len(asked):
+        if len(sent) + new == len(states):
             return []
-        return [tp for tp in sent if tp not in asked]
+        return [tp for tp in sent if tp not in states]
 
     def _replaced_keys(
-        self, asked: Mapping[TopicPartition, PartitionFetchState]
+        self, states: Mapping[TopicPartition, PartitionFetchState]
     ) -> list[PartitionKey]:
-        """The session's keys of topics that were deleted and created again under the same name."""
+        """Return the session's keys whose topics were deleted and created again by the same
+        name."""
         replaced = []
-        for topic_partition, state in asked.items():
+        for topic_partition, state in states.items():
             sent = self._sent.get(topic_partition)
             if sent is not None and sent[0] != self._key(topic_partition, state):
                 replaced.append(sent[0])
@@ -179,11 +182,11 @@ class LeaderSession:
         return name, partition
 
     def _partition_requests(
-        self, asked: Mapping[TopicPartition, PartitionFetchState]
+        self, states: Mapping[TopicPartition, PartitionFetchState]
     ) -> dict[PartitionKey, _PartitionRequest]:
-        """The requests of these partitions by their keys; notes that they are sent."""
+        """Return the requests of these partitions by session key, and remember them as sent."""
         requests: dict[PartitionKey, _PartitionRequest] = {}
-        for topic_partition, state in asked.items():
+        for topic_partition, state in states.items():
             key = self._key(topic_partition, state)
             if isinstance(key[0], UUID):
                 self._names[key[0]] = topic_partition.topic
@@ -200,18 +203,18 @@ class LeaderSession:
     def offset_request(
         self, topic_partition: TopicPartition, leader_epoch: int, timestamp: int
     ) -> ListOffsetsRequest:
-        """A ListOffsets request for the start or end of the leader's log."""
+        """Return a ListOffsets request for the start or end of the leader's log."""
         name, partition = topic_partition
-        wanted = ListOffsetsPartition(
+        partition_request = ListOffsetsPartition(
             partition_index=partition, current_leader_epoch=leader_epoch, timestamp=timestamp
         )
-        topics = [ListOffsetsTopic(name=name, partitions=[wanted])]
+        topics = [ListOffsetsTopic(name=name, partitions=[partition_request])]
         return ListOffsetsRequest(replica_id=self._broker_id, topics=topics)
 
     def epoch_request(
-        self, asked: Mapping[TopicPartition, PartitionFetchState]
+        self, states: Mapping[TopicPartition, PartitionFetchState]
     ) -> OffsetForLeaderEpochRequest:
-        """A request for where the last epoch of each log ends at the leader."""
+        """Return an OffsetForLeaderEpoch request for the last epoch of each log."""
         rows = (
             (
                 topic,
@@ -225,7 +228,7 @@ class LeaderSession:
                     ),
                 ),
             )
-            for (topic, partition), state in asked.items()
+            for (topic, partition), state in states.items()
         )
         topics = [OffsetForLeaderTopic(*of_topic) for of_topic in grouped(rows).items()]
         return OffsetForLeaderEpochRequest(replica_id=self._broker_id, topics=topics)
@@ -256,8 +259,8 @@ class LeaderSession:
         ]
 
     def accept(self, error: ErrorCode, response: FetchResponse) -> PartitionResponses | None:
-        """The response of each partition. None when the response does not fit the session; then
-        the next request names all partitions."""
+        """Return the response of each partition. None if the response does not match the session:
+        then the next request is a full one."""
         found = list(self._partitions(response))
         keys = [key for key, _, _ in found]
         if not self._handler.answered(error, response.session_id, keys):
@@ -275,7 +278,7 @@ class LeaderSession:
                 yield (key, index), TopicPartition(name, index), data
 
     def failed(self) -> None:
-        """No response came."""
+        """Note that the request got no response: the next request is a full one."""
         self._handler.failed()
 
 

@@ -1,4 +1,4 @@
-"""LeaderAndIsr and StopReplica, applied to the hosted partitions."""
+"""The effects of LeaderAndIsr and StopReplica on the partitions of this broker."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from minikafka.storage.directories.log_manager import LogManager
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """A replica to stop. ``leader_epoch`` is -2 for a topic that is being deleted and -1 before
-    version 3 of StopReplica; both pass the check of epochs."""
+    """A replica to stop, and whether to ``delete`` its log. ``leader_epoch`` is -2 for a topic that
+    is being deleted, and -1 before version 3 of StopReplica; neither is checked."""
 
     topic_partition: TopicPartition
     leader_epoch: int = NO_EPOCH
@@ -36,10 +36,10 @@ class Stop:
 
 
 class Leadership:
-    """Makes partitions leaders or followers, and stops replicas. No call waits.
+    """Makes partitions leaders or followers, and stops replicas, without waiting.
 
-    ``new_partition`` makes an empty Partition. ``on_disk_error`` is called when a log raises
-    OSError."""
+    ``new_partition`` creates a Partition without a role. ``on_disk_error`` is called when a log
+    raises OSError."""
 
     def __init__(
         self,
@@ -73,15 +73,15 @@ class Leadership:
     def apply(
         self, instructions: Iterable[Instruction], live_leaders: Mapping[int, Endpoint]
     ) -> dict[TopicPartition, ErrorCode]:
-        """Apply the instructions. Returns each partition's error.
+        """Apply the instructions of a LeaderAndIsr request. Returns each partition's error.
 
-        ``live_leaders``: the leaders' addresses as the request has them, for leaders that are not
-        in the metadata cache yet."""
+        ``live_leaders`` are the leaders' addresses in the request, for leaders that are not in the
+        metadata cache yet."""
         errors = {
             instruction.topic_partition: self._apply_one(instruction, live_leaders)
             for instruction in instructions
         }
-        # Requests that were parked under the old role get their responses now.
+        # Complete the requests that were parked under the old role.
         self._purgatories.partitions_changed(
             [tp for tp, code in errors.items() if code is ErrorCode.NONE]
         )
@@ -98,8 +98,8 @@ class Leadership:
             partition = self._new_partition(topic_partition)
         refusal = self._refusal(partition, instruction)
         if refusal is not None:
-            # The controller repeats an instruction when a replica leaves an ISR that an election
-            # had already left it out of. Repetitions are logged at debug level.
+            # The controller repeats an instruction when it removes a replica from an ISR that an
+            # election had shrunk already. Repetitions are logged at debug level.
             epoch = instruction.leader_and_isr.leader_epoch
             write = self._log.debug if epoch == partition.leader_epoch else self._log.info
             write(
@@ -123,7 +123,8 @@ class Leadership:
         except KafkaError as error:
             if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
                 if self._log_manager.directories.offline:
-                    self._hosted.mark_offline(topic_partition)  # its log may be in one of them
+                    # The log may be in one of the failed directories.
+                    self._hosted.mark_offline(topic_partition)
                 else:
                     self._log_dir_failures.lacked_space()
             return error.code
@@ -133,8 +134,8 @@ class Leadership:
         return ErrorCode.NONE
 
     def _adopts_topic_id(self, partition: Partition, instruction: Instruction) -> bool:
-        """Set the topic id from an instruction that repeats the current leader epoch, if the topic
-        had no id. Returns whether it did. Raises OSError."""
+        """Set the topic id of a partition that has none, if the instruction has one and repeats the
+        current leader epoch. Returns whether it was set. Raises OSError."""
         if (
             instruction.topic_id is None
             or partition.topic_id is not None
@@ -148,8 +149,10 @@ class Leadership:
         return True
 
     def _refusal(self, partition: Partition, instruction: Instruction) -> ErrorCode | None:
-        """The error of an instruction that must not be applied: for an old leader epoch, another
-        topic of the same name, or a partition without a replica here."""
+        """Return the error of an instruction that must not be applied, or None.
+
+        INCONSISTENT_TOPIC_ID: it is for another topic of the same name. STALE_CONTROLLER_EPOCH: its
+        leader epoch is not new. UNKNOWN_TOPIC_OR_PARTITION: this broker is not a replica."""
         epoch = instruction.leader_and_isr.leader_epoch
         if not partition.accepts_topic_id(instruction.topic_id):
             return ErrorCode.INCONSISTENT_TOPIC_ID
@@ -163,7 +166,7 @@ class Leadership:
         return None
 
     def _open_log(self, partition: Partition, instruction: Instruction) -> None:
-        """Create the log, or take the one on disk. Raises OSError, and
+        """Create the partition's log or open the one on disk, and configure it. Raises OSError, and
         KafkaError(INCONSISTENT_TOPIC_ID)."""
         topic_partition = instruction.topic_partition
         config = self._topic_configs.get(topic_partition.topic)
@@ -232,8 +235,8 @@ class Leadership:
     def stop(
         self, stops: Sequence[Stop]
     ) -> tuple[dict[TopicPartition, ErrorCode], list[TopicPartition]]:
-        """Stop fetching, and remove the partitions that are to be deleted. Returns each partition's
-        error, and the partitions whose logs the caller has to delete."""
+        """Stop fetching the partitions, and remove those with ``delete`` set. Returns each
+        partition's error, and the partitions whose logs the caller must delete."""
         errors = {stop.topic_partition: self._stop_refusal(stop) for stop in stops}
         obeyed = [stop for stop in stops if errors[stop.topic_partition] is ErrorCode.NONE]
         self._fetchers.remove([stop.topic_partition for stop in obeyed])
@@ -244,7 +247,7 @@ class Leadership:
             self._log.info(
                 "replica_stopped", partition=str(stop.topic_partition), delete=stop.delete
             )
-        # Requests that were parked at this leader get their errors now.
+        # Complete the requests that were parked at this leader, with errors.
         self._purgatories.partitions_changed([stop.topic_partition for stop in obeyed])
         return errors, [stop.topic_partition for stop in obeyed if stop.delete]
 

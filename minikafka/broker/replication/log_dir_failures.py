@@ -16,8 +16,8 @@ ANNOUNCE_RETRY_MS = 500
 
 
 class LogDirFailures:
-    """Kafka's ``LogDirFailureHandler``. ``stop`` removes the fetchers and the checkpoints of the
-    given partitions."""
+    """Handles failed log directories (Kafka's ``LogDirFailureHandler``). ``stop`` is called with
+    partitions to remove them from fetchers and from the checkpoint."""
 
     def __init__(
         self,
@@ -40,8 +40,8 @@ class LogDirFailures:
         self._unannounced = asyncio.Event()
 
     def failed(self, path: str, partitions: Sequence[TopicPartition]) -> None:
-        """A log directory failed with the logs of ``partitions``: take them offline, and notify
-        the controller, which elects other leaders."""
+        """Take the ``partitions`` of a failed log directory offline, and notify the controller,
+        which elects other leaders."""
         self._log.warning(
             "stopped_serving_replicas",
             directory=path,
@@ -51,14 +51,14 @@ class LogDirFailures:
         self._unannounced.set()
 
     def lacked_space(self) -> None:
-        """The disks were too full to create a log, so that the controller takes the replica as
-        offline."""
+        """Remember that a full disk prevented the creation of a log. The controller was sent
+        KAFKA_STORAGE_ERROR, and counts the replica as offline."""
         self._lacked_space = True
 
     def found_space(self) -> None:
-        """A file could be written to every directory. If a log could not be created before, notify
-        the controller as if a directory had failed: it sends LeaderAndIsr for all replicas again,
-        and their logs are created then."""
+        """Call this when a file was written to every log directory. If a log could not be created
+        before, notify the controller as after a failure: it sends LeaderAndIsr for all replicas
+        again, and the missing logs are created."""
         if self._lacked_space:
             self._lacked_space = False
             self._log.info("log_directories_have_space")

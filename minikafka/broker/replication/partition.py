@@ -1,16 +1,16 @@
-"""One partition as this broker hosts it: log, high watermark, role, ISR, and what roles do to them.
+"""One partition on this broker: its log, high watermark, role and ISR.
 
 ``Partition`` is Kafka's ``kafka.cluster.Partition``. The decisions are functions of
 ``core/replication``; this class holds the current values and applies the decisions to the log.
 
-Every method runs to its end without waiting. A change that may complete delayed operations is
-reported to the caller (a return value of True, as a rule), and the caller tells the purgatories.
+No method waits. A change that may complete delayed operations is reported to the caller (mostly by
+the return value True), and the caller notifies the purgatories.
 
 Two invariants are asserted at every change:
 
 - log start offset <= high watermark <= log end offset. The last stable offset is never above the
-  high watermark. Only a truncation that a failing disk has interrupted leaves the log start above
-  the log end for a while.
+  high watermark. Only a truncation that was interrupted by a failing disk may leave the log start
+  above the log end for a while.
 - the leader epoch and the version of the state znode (Kafka's partition epoch) never decrease while
   the partition is open.
 """
@@ -51,7 +51,7 @@ UP_TO_HIGH_WATERMARK = -1  # an offset to delete records up to
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """What a LeaderAndIsr request says about one partition. ``topic_id`` is None before version 5
+    """The part of a LeaderAndIsr request for one partition. ``topic_id`` is None before version 5
     of the request."""
 
     topic_partition: TopicPartition
@@ -66,15 +66,15 @@ NO_RESPONSE: Final[tuple[object, Any]] = (None, None)
 
 
 class FollowerResponses:
-    """What the leader of one partition last sent to each follower, by broker id.
+    """The leader's last responses to the followers of one partition, by broker id.
 
-    ``high_watermarks``: the high watermark in the last response. ``without_records``: the request
-    (as the fetch session keeps it) and the response of the last Fetch that found no records. Most
-    followers repeat that request, and the response is sent again if nothing has changed. Both are
-    looked up for thousands of partitions in every Fetch.
+    ``high_watermarks`` has the high watermark in the last response. ``without_records`` has the
+    request (the object in the fetch session) and the result of the last Fetch that found no
+    records. Most followers repeat that request, and the same result is sent if nothing has changed.
+    Both are looked up for thousands of partitions in every Fetch.
 
-    ``announcing``: whether parked fetches are being looked at because the high watermark moved
-    (see ``HighWatermarkAnnouncer``)."""
+    ``announcing`` is true while parked fetches are completed because the high watermark moved (see
+    ``HighWatermarkAnnouncer``)."""
 
     __slots__ = ("_before_announcement", "announcing", "high_watermarks", "without_records")
 
@@ -85,14 +85,15 @@ class FollowerResponses:
         self._before_announcement: dict[int, int] = {}
 
     def clear(self) -> None:
-        """A new leader epoch begins."""
+        """Forget all responses, at the start of a leader epoch."""
         self.high_watermarks.clear()
         self.without_records.clear()
 
     def begin_announcement(self) -> None:
-        """Until ``end_announcement`` every parked fetch of a follower is completed, although a
-        response to the first of them updates ``high_watermarks``: that fetch may have come over a
-        connection which is closed by now."""
+        """Complete every parked fetch of a follower until ``end_announcement``.
+
+        The response to the first one updates ``high_watermarks``, but that fetch may belong to a
+        closed connection. So the values at the beginning decide which fetches complete."""
         self.announcing = True
         self._before_announcement = dict(self.high_watermarks)
 
@@ -100,18 +101,19 @@ class FollowerResponses:
         self.announcing = False
 
     def is_announced_to(self, replica_id: int, high_watermark: int) -> bool:
-        """While ``announcing``: whether a fetch of this replica completes. Never for consumers."""
+        """Whether the announcement completes a fetch of this replica. Never for consumers."""
         return replica_id >= 0 and self._before_announcement.get(replica_id) != high_watermark
 
     def lacks(self, replica_id: int, high_watermark: int) -> bool:
-        """Whether this follower has not been sent the high watermark."""
+        """Whether ``high_watermark`` was not sent to this follower yet. Never for consumers."""
         return replica_id >= 0 and self.high_watermarks.get(replica_id) != high_watermark
 
 
 class Partition:
-    """See the module. ``live`` holds the ids of live brokers. ``submit_isr`` is called after every
-    ISR change that is proposed here; the outcome comes back by ``isr_written`` or
-    ``isr_refused``."""
+    """One replica of a partition, leader or follower (Kafka's ``kafka.cluster.Partition``).
+
+    ``live`` contains the ids of the live brokers. ``submit_isr`` is called after every proposal of
+    an ISR change; its outcome is reported by ``isr_written`` or ``isr_refused``."""
 
     __slots__ = (
         "_lag_time_max_ms",
@@ -161,7 +163,8 @@ class Partition:
 
     @property
     def log(self) -> UnifiedLog:
-        """Raises KafkaError(NOT_LEADER_OR_FOLLOWER) before the first role."""
+        """The log. Raises KafkaError(NOT_LEADER_OR_FOLLOWER) before the first role and after
+        ``close``."""
         if self._log is None:
             raise KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER, f"no log of {self.topic_partition} here"
@@ -174,8 +177,8 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """The end of what read_committed consumers may read: no record below it belongs to a
-        transaction that is open, or whose marker is not committed. Never above the high
+        """The offset up to which read_committed consumers may read. No record below it belongs to
+        an open transaction, or to one whose marker is not committed. Never above the high
         watermark."""
         log = self._log
         if log is None:
@@ -184,7 +187,7 @@ class Partition:
 
     @property
     def low_watermark(self) -> int:
-        """The smallest log start of all live replicas; -1 while one of them is not known."""
+        """The smallest log start of all live replicas; -1 while one of them has not fetched yet."""
         return low_watermark(self.log.log_start_offset, self.followers, self._live)
 
     @property
@@ -196,14 +199,15 @@ class Partition:
         return self.is_leader and len(self.state.isr.committed) < self._min_isr
 
     def accepts_topic_id(self, topic_id: UUID | None) -> bool:
-        """False only if both ids are known and differ."""
+        """Whether a request with this topic id may be served: False only if both ids are known and
+        differ."""
         if topic_id is None or topic_id == self.topic_id:
             return True
         return topic_id == ZERO_UUID or self.topic_id is None
 
     def check_epoch(self, current_leader_epoch: int) -> None:
-        """Raises KafkaError(FENCED_LEADER_EPOCH | UNKNOWN_LEADER_EPOCH) unless the epoch that the
-        client sent (-1: none) is the current one (KIP-320)."""
+        """Raise KafkaError(FENCED_LEADER_EPOCH | UNKNOWN_LEADER_EPOCH) unless the epoch that the
+        client sent is the current one (KIP-320). -1 stands for none, and is not checked."""
         if current_leader_epoch in (NO_EPOCH, self.state.leader_epoch):
             return
         if current_leader_epoch < self.state.leader_epoch:
@@ -211,8 +215,8 @@ class Partition:
         raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
 
     def readable_log(self, current_leader_epoch: int, leader_only: bool) -> UnifiedLog:
-        """The log, after ``check_epoch``. Raises KafkaError(NOT_LEADER_OR_FOLLOWER) too, with
-        ``leader_only`` also on a follower."""
+        """Return the log after ``check_epoch``. Raises as ``check_epoch`` and ``log``, and with
+        ``leader_only`` KafkaError(NOT_LEADER_OR_FOLLOWER) on a follower."""
         self.check_epoch(current_leader_epoch)
         if leader_only and not self.is_leader:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -221,20 +225,20 @@ class Partition:
     def end_offset_for_epoch(
         self, current_leader_epoch: int, epoch: int, leader_only: bool
     ) -> EpochEnd:
-        """Raises as ``readable_log``."""
+        """Return the end of ``epoch`` in the log, see ``EpochEnd``. Raises as ``readable_log``."""
         log = self.readable_log(current_leader_epoch, leader_only)
         return EpochEnd(*log.end_offset_for_epoch(epoch))
 
     # -------------------------------------------------------------------------------------- log
 
     def open_log(self, log: UnifiedLog, checkpointed_high_watermark: int) -> None:
-        """Take the log over. The high watermark starts at the last checkpoint's, as far as the log
-        reaches."""
+        """Set the partition's log. The high watermark starts at the checkpointed one, limited to
+        the range of the log."""
         self._log = log
         self._set_high_watermark(log, self._within(log, checkpointed_high_watermark))
 
     def replace_log(self, log: UnifiedLog) -> None:
-        """The log was moved to another directory; ``log`` is its copy there."""
+        """Replace the log by its copy in another log directory, after a move."""
         assert self._log is not None
         assert log.log_end_offset == self._log.log_end_offset
         self._log = log
@@ -247,7 +251,8 @@ class Partition:
         self._min_isr = effective_min_isr(config.min_insync_replicas, self.followers.keys())
 
     def truncate_to(self, offset: int) -> None:
-        """Raises as the log does; part of the truncation may have happened then."""
+        """Truncate the log and lower the high watermark. Raises as the log does; then the log may
+        be truncated in part."""
         log = self.log
         try:
             log.truncate_to(offset)
@@ -255,7 +260,7 @@ class Partition:
             self._lower_high_watermark(log)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """As ``truncate_to``."""
+        """Drop all records and start the log at ``offset``. Raises as ``truncate_to``."""
         log = self.log
         try:
             log.truncate_fully_and_start_at(offset)
@@ -263,7 +268,7 @@ class Partition:
             self._lower_high_watermark(log)
 
     def close(self) -> None:
-        """Serve nothing any more: the replica was stopped for deletion, or its disk failed."""
+        """Give up role and log, after the replica was stopped for deletion or its disk failed."""
         self.state = LeadershipState()
         self.followers = {}
         self.is_leader = False
@@ -282,8 +287,8 @@ class Partition:
         return bounded_high_watermark(high_watermark, log.log_start_offset, log.log_end_offset)
 
     def _lower_high_watermark(self, log: UnifiedLog) -> None:
-        """After a truncation. One that failed half way may have moved the log end and not yet the
-        log start, which is then above it."""
+        """Limit the high watermark to the log after a truncation. A truncation that failed half way
+        may have moved the log end below the log start."""
         end = log.log_end_offset
         start = min(log.log_start_offset, end)
         self._commit_up_to(log, bounded_high_watermark(self.high_watermark, start, end))
@@ -294,7 +299,8 @@ class Partition:
             log.transactions.committed_up_to(high_watermark)
 
     def checked_high_watermark(self) -> int:
-        """The high watermark, on its way to a checkpoint or a response."""
+        """Return the high watermark for a checkpoint or a response, after asserting that it is
+        within the log."""
         log, high_watermark = self._log, self.high_watermark
         assert log is not None
         end = log.log_end_offset
@@ -307,8 +313,8 @@ class Partition:
     # ------------------------------------------------------------------------------------- roles
 
     def _is_outdated(self, leader_and_isr: LeaderAndIsr) -> bool:
-        """Whether this broker knows a later version of the state znode. An older leader epoch has
-        been refused before (see ``Leadership``)."""
+        """Whether the instruction has an older version of the state znode than this broker.
+        ``Leadership`` has refused older leader epochs before."""
         assert leader_and_isr.leader_epoch >= self.state.leader_epoch, (
             f"{self.topic_partition}: leader epoch {leader_and_isr.leader_epoch} after "
             f"{self.state.leader_epoch}"
@@ -316,8 +322,8 @@ class Partition:
         return leader_and_isr.zk_version < self.state.zk_version
 
     def make_leader(self, instruction: Instruction, now_ms: int) -> bool:
-        """Become the leader. True when this broker did not lead before. An instruction for an older
-        version of the state znode changes nothing."""
+        """Become the leader. True if this broker did not lead before. An instruction with an older
+        version of the state znode is ignored."""
         leader_and_isr = instruction.leader_and_isr
         if self._is_outdated(leader_and_isr):
             return False
@@ -350,8 +356,8 @@ class Partition:
         return new_leader
 
     def make_follower(self, instruction: Instruction) -> bool:
-        """Become a follower. True when the leader epoch is new, so that fetching has to start
-        again. An instruction for an older version of the state znode changes nothing."""
+        """Become a follower. True if the leader epoch is new, so that fetching must start again. An
+        instruction with an older version of the state znode is ignored."""
         leader_and_isr = instruction.leader_and_isr
         if self._is_outdated(leader_and_isr):
             return False
@@ -374,10 +380,10 @@ class Partition:
         origin: AppendOrigin = AppendOrigin.CLIENT,
         guard: Verification | None = NOT_REQUIRED,
     ) -> tuple[LogAppendInfo, bool]:
-        """Append. Also returns whether the append alone moved the high watermark, as it does
-        without followers in the ISR.
+        """Append batches to the log. Returns the append info, and whether the high watermark moved,
+        as it does without followers in the ISR.
 
-        Raises KafkaError(NOT_LEADER_OR_FOLLOWER | NOT_ENOUGH_REPLICAS), what the log raises for bad
+        Raises KafkaError(NOT_LEADER_OR_FOLLOWER | NOT_ENOUGH_REPLICAS), the log's errors for bad
         batches, and OSError."""
         log = self._log
         if not self.is_leader or log is None:
@@ -385,16 +391,17 @@ class Partition:
         if acks == -1 and len(self.state.isr.committed) < self._min_isr:
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{len(self.state.isr.committed)} in sync, {self._min_isr} wanted",
+                f"{len(self.state.isr.committed)} replicas in sync, {self._min_isr} required",
             )
         info = log.append_as_leader(records, self.state.leader_epoch, wall_ms, origin, guard)
         return info, self.advance_high_watermark(now_ms)
 
     def advance_high_watermark(self, now_ms: int) -> bool:
-        """Move the high watermark to what the replicas now allow. True when it moved.
+        """Move the high watermark up to the log ends of the replicas that count (see
+        ``leader_high_watermark``). True if it moved.
 
-        It stays while fewer than ``min.insync.replicas`` are in sync (the first half of KIP-966,
-        Kafka 3.7+)."""
+        It does not move while fewer than ``min.insync.replicas`` are in sync (the first half of
+        KIP-966, Kafka 3.7+)."""
         isr, log = self.state.isr, self._log
         if not self.is_leader or log is None or len(isr.committed) < self._min_isr:
             return False
@@ -416,8 +423,8 @@ class Partition:
         return True
 
     def delete_records(self, offset: int) -> tuple[int, bool]:
-        """Move the log start to ``offset``, or to the high watermark for -1. Returns the offset
-        that was meant, and whether the log start moved.
+        """Move the log start to ``offset``, or to the high watermark for -1. Returns the resolved
+        offset, and whether the log start moved.
 
         Raises KafkaError(NOT_LEADER_OR_FOLLOWER | POLICY_VIOLATION | OFFSET_OUT_OF_RANGE), and
         OSError."""
@@ -428,17 +435,17 @@ class Partition:
             raise KafkaError(
                 ErrorCode.POLICY_VIOLATION, f"cleanup.policy is {log.config.cleanup_policy}"
             )
-        wanted = self.high_watermark if offset == UP_TO_HIGH_WATERMARK else offset
-        if not 0 <= wanted <= self.high_watermark:
+        target = self.high_watermark if offset == UP_TO_HIGH_WATERMARK else offset
+        if not 0 <= target <= self.high_watermark:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"offset {offset}, the high watermark is {self.high_watermark}",
             )
-        return wanted, log.increment_log_start_offset(wanted)
+        return target, log.increment_log_start_offset(target)
 
     def acknowledged(self, required_offset: int) -> ErrorCode | None:
-        """The outcome of an acks=-1 append that ends before ``required_offset``; None while in-sync
-        replicas still lack records."""
+        """Return the outcome of an acks=-1 append whose records end before ``required_offset``;
+        None while in-sync replicas lack some of them."""
         if not self.is_leader:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if self.high_watermark < required_offset:
@@ -448,9 +455,10 @@ class Partition:
         return ErrorCode.NONE
 
     def check_follower(self, replica_id: int, current_leader_epoch: int) -> None:
-        """Raises KafkaError for a broker that is not a replica: UNKNOWN_LEADER_EPOCH if it sent an
-        epoch, since then it knows a later assignment than this leader, else
-        NOT_LEADER_OR_FOLLOWER."""
+        """Raise KafkaError if the fetching broker is not a replica.
+
+        UNKNOWN_LEADER_EPOCH if it sent an epoch, since then it knows a later assignment than this
+        leader. Otherwise NOT_LEADER_OR_FOLLOWER."""
         if replica_id not in self.followers:
             raise KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -461,8 +469,9 @@ class Partition:
     def record_follower_fetch(
         self, replica_id: int, fetch_offset: int, log_start_offset: int, now_ms: int
     ) -> bool:
-        """Note that the follower holds everything from ``log_start_offset`` up to ``fetch_offset``,
-        and propose to add it to the ISR if it qualifies. True when the high watermark moved."""
+        """Record that the follower has the records from ``log_start_offset`` up to
+        ``fetch_offset``, and propose to add it to the ISR if it qualifies. True if the high
+        watermark moved."""
         before = self.followers[replica_id]
         after = facts.after_fetch(
             before, fetch_offset, log_start_offset, self.log.log_end_offset, now_ms
@@ -472,8 +481,8 @@ class Partition:
         return before.log_end_offset != after.log_end_offset and self.advance_high_watermark(now_ms)
 
     def still_caught_up(self, replica_id: int, log_end_offset: int, now_ms: int) -> bool:
-        """Note that a follower repeats its fetch from the log end. False, and nothing is noted, if
-        it is not at the log end any more or not in the ISR."""
+        """Record that a follower repeats its last fetch, from the log end. False, without a record,
+        if its last fetch was not from ``log_end_offset`` or it is not in the ISR."""
         follower = self.followers[replica_id]
         if follower.log_end_offset != log_end_offset or replica_id not in self.state.isr.committed:
             return False
@@ -498,7 +507,7 @@ class Partition:
             self._submit_isr(self)
 
     def maybe_shrink(self, now_ms: int) -> tuple[int, ...]:
-        """Propose to remove the members that have lagged for too long; returns their ids."""
+        """Propose to remove the ISR members that have lagged for too long. Returns their ids."""
         if not self.is_leader:
             return ()
         isr = self.state.isr
@@ -516,12 +525,14 @@ class Partition:
         return gone
 
     def isr_written(self, zk_version: int, now_ms: int) -> bool:
-        """The proposed ISR is in ZooKeeper. True when that moved the high watermark."""
+        """Commit the proposed ISR, which was written to ZooKeeper as ``zk_version``. True if that
+        moved the high watermark."""
         self.state = facts.commit_isr(self.state, zk_version)
         return self.advance_high_watermark(now_ms)
 
     def isr_refused(self) -> None:
-        """The controller has written the state znode first; its LeaderAndIsr is on the way."""
+        """Mark the proposed ISR as lost: the controller wrote the state znode first. Its
+        LeaderAndIsr follows."""
         self.state = facts.lose_isr(self.state)
 
     # ---------------------------------------------------------------------------------- following
@@ -530,9 +541,9 @@ class Partition:
         """Append the leader's batches with their offsets and epochs. Raises KafkaError and OSError
         as the log does.
 
-        The first batch of an empty log may begin before the fetch offset, which then lies inside
-        the batch, and the log starts with that batch. If deleted records have to be dropped from
-        the disk for that, nothing is appended, and the log's ``cut_unflushed`` is set: fetch again
+        The first batch of an empty log may begin below the fetch offset and contain it. Then the
+        log starts with that batch. If deleted records are still on disk, they are dropped first and
+        nothing is appended: the log's ``cut_unflushed`` is set, and the follower fetches again
         after the flush."""
         log = self.log
         try:
@@ -548,7 +559,8 @@ class Partition:
             log.append_as_follower(records)
 
     def follow_high_watermark(self, leader_high_watermark: int) -> bool:
-        """Take over the leader's high watermark as far as the log reaches. True if it changed."""
+        """Adopt the leader's high watermark, limited to the range of the log. True if it
+        changed."""
         log = self.log
         followed = self._within(log, leader_high_watermark)
         if followed == self.high_watermark:
@@ -557,8 +569,8 @@ class Partition:
         return True
 
     def follow_log_start(self, leader_log_start_offset: int) -> bool:
-        """Take over the leader's log start, after its high watermark. True if ours moved. Raises
-        OSError."""
+        """Adopt the leader's log start, after its high watermark. True if the log start moved.
+        Raises OSError."""
         assert self.high_watermark >= self.log.log_start_offset
         return self.log.increment_log_start_offset(
             min(leader_log_start_offset, self.high_watermark)

@@ -27,11 +27,12 @@ R = TypeVar("R", bound=PartitionResult)
 
 
 class DelayedPartitionResults(DelayedOperation, Generic[R]):
-    """Calls ``reply`` with ``results`` when no partition is pending, or after ``timeout_ms``. Then
-    pending partitions get REQUEST_TIMED_OUT, and ``on_expired`` is called with their number.
+    """A delayed operation that waits for the results of several partitions.
 
-    Partitions that have an error from the start are never pending. A subclass says in
-    ``_is_settled`` when a partition has its result.
+    It calls ``reply`` with ``results`` when no partition is pending, or after ``timeout_ms``. After
+    the time-out pending partitions have the error REQUEST_TIMED_OUT, and ``on_expired`` is called
+    with their number. Partitions that have an error from the start are never pending. Subclasses
+    implement ``_is_settled``.
     """
 
     __slots__ = ("_hosted", "_on_expired", "_pending", "_reply", "_results")
@@ -53,8 +54,8 @@ class DelayedPartitionResults(DelayedOperation, Generic[R]):
 
     @abstractmethod
     def _is_settled(self, result: R) -> bool:
-        """Look at a pending partition. Enter its error, if it has one, and return True once the
-        result is final."""
+        """Check a pending partition. If its result is final, set its error, if any, and return
+        True."""
 
     def try_complete(self) -> bool:
         pending = self._pending

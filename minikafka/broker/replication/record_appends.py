@@ -1,4 +1,4 @@
-"""Appends to the partitions led here, and their acknowledgements (Kafka's ``appendRecords``)."""
+"""Appends to the partitions led by this broker, and their acknowledgement (``appendRecords``)."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ NO_APPEND = LogAppendInfo(-1, -1, -1, -1, -1, -1, -1, 0)
 
 
 class AppendResult(PartitionResult):
-    """The outcome of one partition's append. After an error the offsets in ``info`` are -1;
-    ``record_errors`` are (index in the batch, reason) of the records that failed validation."""
+    """The result of one partition's append. After an error the offsets in ``info`` are -1.
+    ``record_errors`` has (index in the batch, reason) of each record that failed validation."""
 
     __slots__ = ("error_message", "info", "record_errors")
 
@@ -59,13 +59,13 @@ AppendReply: TypeAlias = Callable[[Sequence[AppendResult]], None]
 
 
 class DelayedProduce(DelayedPartitionResults[AppendResult]):
-    """An append with acks=-1 that waits for the in-sync replicas. A partition is settled in one of
-    Kafka's cases:
+    """An append with acks=-1 that waits for the in-sync replicas. A partition's result is final in
+    one of Kafka's cases:
 
-    A. The partition is no longer here.
+    A. The partition is not online on this broker any more.
     B. This broker no longer leads it.
-    C. The high watermark has passed the records. C.1: by then fewer than ``min.insync.replicas``
-       are in sync, which is an error although the records are there. C.2: success.
+    C. The high watermark has passed the records. C.1: fewer than ``min.insync.replicas`` are in
+       sync then, which is an error although the records are committed. C.2: success.
     """
 
     __slots__ = ()
@@ -119,9 +119,10 @@ class RecordAppends:
     ) -> None:
         """Append to each partition, and call ``reply`` with one result per entry, in their order.
 
-        With acks=-1 the reply waits for the in-sync replicas of every partition appended to, up to
-        ``timeout_ms``. With acks 0 and 1, or if no append succeeded, ``reply`` is called before
-        this returns. Transactional batches are appended without verification."""
+        With acks=-1 ``reply`` is called when the in-sync replicas of every partition have the
+        records, or after ``timeout_ms``. With acks 0 and 1, or if no append succeeded, it is called
+        before this returns, except for a flush by ``flush.messages``. Transactional batches are
+        appended without verification."""
         self._append(origin, entries, {}, NOT_REQUIRED, acks, timeout_ms, reply)
 
     def append_verified(
@@ -215,7 +216,7 @@ class RecordAppends:
     def _flush_then(
         self, logs: Sequence[UnifiedLog], results: list[AppendResult], then: Callable[[], None]
     ) -> None:
-        """Flush before the acknowledgement, as ``flush.messages`` asks for. A disk that fails takes
+        """Flush logs that have reached ``flush.messages``, then call ``then``. A failing disk takes
         its partitions offline, and their results become KAFKA_STORAGE_ERROR."""
 
         async def flush() -> None:
@@ -232,8 +233,8 @@ class RecordAppends:
 
 
 def _refused(partition: Partition, error: KafkaError) -> AppendResult:
-    """The result names the log start offset: a producer whose sequence number is out of order sees
-    by it whether its earlier batches were deleted."""
+    """Return the result of a refused append. It has the log start offset, by which a producer whose
+    sequence number is out of order sees whether its earlier batches were deleted."""
     info = NO_APPEND
     if partition.is_leader:
         info = info._replace(log_start_offset=partition.log.log_start_offset)

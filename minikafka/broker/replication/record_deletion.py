@@ -20,8 +20,8 @@ INVALID_LOW_WATERMARK = -1
 
 
 class DeletionResult(PartitionResult):
-    """The outcome of a deletion before ``requested_offset``. After an error ``low_watermark`` is
-    -1; after a time-out it is the low watermark when the request arrived."""
+    """The result of deleting the records below ``requested_offset``. After an error
+    ``low_watermark`` is -1; after a time-out it is the low watermark when the request arrived."""
 
     __slots__ = ("low_watermark", "requested_offset")
 
@@ -41,9 +41,10 @@ DeletionReply: TypeAlias = Callable[[Sequence[DeletionResult]], None]
 
 
 class DelayedDeleteRecords(DelayedPartitionResults[DeletionResult]):
-    """A deletion that waits for the followers. A partition is settled in one of Kafka's cases:
+    """A deletion that waits for the followers. A partition's result is final in one of Kafka's
+    cases:
 
-    A. The partition is no longer here.
+    A. The partition is not online on this broker any more.
     B. This broker no longer leads it.
     C. The low watermark, the smallest log start of all live replicas, has reached the offset.
 
@@ -69,8 +70,8 @@ class DelayedDeleteRecords(DelayedPartitionResults[DeletionResult]):
 
 
 class RecordDeletion:
-    """``write_log_starts`` writes moved log starts to a checkpoint file before the response, so
-    that a crash does not bring deleted records back."""
+    """Serves DeleteRecords on the leader. ``write_log_starts`` writes moved log starts to a
+    checkpoint file before the response, so that deleted records stay deleted after a crash."""
 
     def __init__(
         self,
@@ -132,7 +133,8 @@ class RecordDeletion:
         return DeletionResult(topic_partition, ErrorCode.NONE, requested, partition.low_watermark)
 
     def brokers_changed(self) -> None:
-        """Look at parked deletions again: dead replicas do not hold a low watermark back."""
+        """Try the parked deletions after the live brokers have changed: dead replicas do not hold
+        the low watermark back."""
         if self._purgatories.delete_records.purgatory.delayed:
             for partition in self._hosted:
                 self._purgatories.delete_records.check_and_complete(partition.topic_partition)

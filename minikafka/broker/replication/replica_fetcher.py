@@ -6,16 +6,16 @@ The loop of ``run`` is Kafka's ``AbstractFetcherThread.doWork``. In each round i
    is being flushed;
 2. connects to the leader if there is no connection;
 3. compares leader epochs by OffsetForLeaderEpoch, only with brokers of release 2.0: newer leaders
-   do that in every Fetch and answer with a diverging epoch;
+   compare them in every Fetch and respond with a diverging epoch;
 4. sends one Fetch for all other partitions and applies the response (see ``FollowerLogs``).
 
-The state of a partition is an immutable ``PartitionFetchState``. Partitions are added, removed and
-changed by the controller's requests between any two awaits, so a response counts for a partition
-only if its state is still the very object the request was built from.
+The state of a partition is an immutable ``PartitionFetchState``. The controller's requests add,
+remove and change partitions between any two awaits. So a response applies to a partition only if
+its state is still the same object from which the request was built.
 
-Two things keep this from waiting. A partition that is added while a Fetch is parked at the leader
-closes that connection, and the next Fetch names the partition. And a follower far behind sends the
-next Fetch before it has appended the last response (see ``core/replication/read_ahead``).
+Two measures reduce waiting. When a partition is added while a Fetch is parked at the leader, the
+fetcher closes the connection, and the next Fetch names the partition. And a follower far behind
+sends the next Fetch before it has appended the last response (see ``core/replication/read_ahead``).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from minikafka.core.replication import fetch_state as states
 from minikafka.core.replication.fetch_state import PartitionFetchState
 from minikafka.core.replication.follower import EpochEnd, restart_below_leader_end
 from minikafka.core.replication.partition_state import NEVER_MS
-from minikafka.core.replication.read_ahead import Brought, read_ahead
+from minikafka.core.replication.read_ahead import FetchedRecords, read_ahead
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.events import EventLog
@@ -54,8 +54,8 @@ EARLIEST_TIMESTAMP = -2
 MAX_NAMED = 10  # partitions in a log event
 # The leader has not received its LeaderAndIsr yet.
 LEADER_NOT_READY = frozenset((ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_LEADER_EPOCH))
-# With more partitions a parked Fetch is not interrupted: its fetch session would end with the
-# connection, and the next Fetch would have to name all partitions again.
+# With more partitions a parked Fetch is not interrupted: the fetch session would have to be
+# created again, by a Fetch that names all partitions.
 INTERRUPT_UP_TO = 500
 
 
@@ -64,17 +64,18 @@ Connect: TypeAlias = Callable[[int], Awaitable[Channel]]
 
 
 class Poll(NamedTuple):
-    """A Fetch under way. ``asked``: the fetch states that it was built from. ``reply`` is None if
-    the request could not be sent."""
+    """A Fetch in flight, with the fetch ``states`` from which it was built. ``reply`` is the future
+    response; None if the request could not be sent."""
 
-    asked: Mapping[TopicPartition, PartitionFetchState]
+    states: Mapping[TopicPartition, PartitionFetchState]
     request: FetchRequest
     reply: asyncio.Future[Any] | None
 
 
 class ReplicaFetcher:
-    """See the module. ``flush_truncation`` is called when a log was truncated; ``resume`` has to
-    be called after its flush."""
+    """Copies partitions from the broker ``source`` (Kafka's ``ReplicaFetcherThread``).
+
+    ``flush_truncation`` is called when a log was truncated. Call ``resume`` after its flush."""
 
     def __init__(
         self,
@@ -98,7 +99,7 @@ class ReplicaFetcher:
         self._config = config
         self._flush_truncation = flush_truncation
         self._log = log.bind(source=source)
-        # Those fetched longest ago come first.
+        # Partitions that made progress least recently come first.
         self._states: dict[TopicPartition, PartitionFetchState] = {}
         # Partitions whose epochs have to be compared with the leader's before the first Fetch.
         self._uncompared: set[TopicPartition] = set()
@@ -118,7 +119,7 @@ class ReplicaFetcher:
         return self._states.get(topic_partition)
 
     def add(self, topic_partition: TopicPartition, state: PartitionFetchState) -> None:
-        """Fetch this partition. If it is fetched already, a new leader epoch has begun."""
+        """Start to fetch this partition, or restart it from ``state`` in a new leader epoch."""
         if not self._config.truncates_on_fetch and state.last_fetched_epoch is not None:
             self._uncompared.add(topic_partition)
         self._put(topic_partition, state)
@@ -130,8 +131,8 @@ class ReplicaFetcher:
             self._interrupt()
 
     def _interrupt(self) -> None:
-        """Break off the parked Fetch. At most once per ``replica.fetch.wait.max.ms``: when many
-        partitions are added one by one, the later ones wait for its end, as in Kafka."""
+        """Abort the Fetch parked at the leader, at most once per ``replica.fetch.wait.max.ms``.
+        When many partitions are added one by one, the later ones wait for its end, as in Kafka."""
         now_ms = self._clock.monotonic_ms()
         if now_ms >= self._interrupted_ms + self._config.replica_fetch_wait_max_ms:
             self._interrupted = True
@@ -139,7 +140,7 @@ class ReplicaFetcher:
             self._hang_up()
 
     def resume(self, topic_partition: TopicPartition) -> None:
-        """The truncation of this log is on disk."""
+        """Continue to fetch a partition whose truncation was flushed."""
         state = self._states.get(topic_partition)
         if state is not None and state.truncating:
             self._put(topic_partition, state._replace(truncating=False))
@@ -164,15 +165,15 @@ class ReplicaFetcher:
                 now_ms = self._clock.monotonic_ms()
                 if self._logs.throttle.quota.limited:
                     self._states.update(self._logs.throttle.held_back(self._states, now_ms))
-                asked = states.not_delayed(self._states, now_ms)
-                if not asked:
+                due = states.not_delayed(self._states, now_ms)
+                if not due:
                     await self._idle(now_ms)
                 elif self._channel is None:
                     await self._reach_leader()
-                elif not self._uncompared.isdisjoint(asked):
-                    await self._compare({tp: asked[tp] for tp in asked if tp in self._uncompared})
+                elif not self._uncompared.isdisjoint(due):
+                    await self._compare({tp: due[tp] for tp in due if tp in self._uncompared})
                 else:
-                    await self._end(self._begin(asked))
+                    await self._end(self._begin(due))
         finally:
             self._drop_ahead()
             self._hang_up()
@@ -220,7 +221,7 @@ class ReplicaFetcher:
             self._channel = None
 
     def _send(self, message: Message, version: int) -> asyncio.Future[Any] | None:
-        """The response to come; None without a connection."""
+        """Send a request and return the future response; None without a connection."""
         if self._channel is None:
             return None
         try:
@@ -230,7 +231,7 @@ class ReplicaFetcher:
             return None
 
     async def _response_to(self, reply: asyncio.Future[Any] | None) -> Any:
-        """None when the connection failed."""
+        """Wait for a response; None if the request was not sent or the connection failed."""
         channel = self._channel
         if reply is None:
             return None
@@ -248,46 +249,48 @@ class ReplicaFetcher:
 
     # ------------------------------------------------------------------------------------ fetching
 
-    def _begin(self, asked: Mapping[TopicPartition, PartitionFetchState]) -> Poll:
+    def _begin(self, requested: Mapping[TopicPartition, PartitionFetchState]) -> Poll:
         self._logs.write_log_starts()
-        request, version = self._session.request(asked, self._max_wait_ms(len(asked)))
+        request, version = self._session.request(requested, self._max_wait_ms(len(requested)))
         self._polling, self._interrupted = True, False
-        return Poll(asked, request, self._send(request, version))
+        return Poll(requested, request, self._send(request, version))
 
     async def _end(self, poll: Poll) -> None:
-        """Wait for the response and apply it, perhaps with the next Fetch under way."""
+        """Wait for the response and apply it. The next Fetch may be sent in between."""
         response: FetchResponse | None = await self._response_to(poll.reply)
         self._ahead = None
         self._polling = False
         if response is None:
             self._session.failed()
             if not self._interrupted:
-                self._failed(list(poll.asked))
+                self._failed(list(poll.states))
             return
         error = ErrorCode(response.error_code)
         responses = self._session.accept(error, response)
         if responses is None:
             self._log.info("fetch_refused", error=error.name, session=poll.request.session_id)
             if error not in SESSION_ERRORS:
-                self._failed(list(poll.asked))
+                self._failed(list(poll.states))
             return
         self._read_ahead(poll, responses)
         await self._apply_all(poll, responses)
 
-    def _state_asked_with(
+    def _state_in_request(
         self, poll: Poll, topic_partition: TopicPartition
     ) -> PartitionFetchState | None:
-        """None when the partition was removed or changed since the request."""
-        state = poll.asked.get(topic_partition)
+        """Return the fetch state of the request; None if the partition was removed or changed
+        since."""
+        state = poll.states.get(topic_partition)
         return state if self._states.get(topic_partition) is state else None
 
     def _read_ahead(self, poll: Poll, responses: PartitionResponses) -> None:
-        """Send the next Fetch, if that is allowed before ``responses`` are applied. If an append
-        fails afterwards, the state of its partition differs from the one in that request, and its
-        part of the next response is ignored."""
-        brought: list[Brought] = []
+        """Send the next Fetch before ``responses`` are applied, if ``read_ahead`` allows it.
+
+        If an append fails afterwards, the state of its partition differs from the one in that
+        request, and the partition's part of the next response is ignored."""
+        fetched: list[FetchedRecords] = []
         for topic_partition, data in responses:
-            state = self._state_asked_with(poll, topic_partition)
+            state = self._state_in_request(poll, topic_partition)
             if data.error_code or data.diverging_epoch is not None or self._channel is None:
                 return
             if state is None:
@@ -297,8 +300,8 @@ class ReplicaFetcher:
                 return  # the most frequent case: the follower is in sync
             if records and self._logs.throttle.is_throttled(topic_partition):
                 return  # these bytes may have exceeded the limit
-            brought.append(Brought(topic_partition, state, records, high_watermark))
-        ahead = read_ahead(brought)
+            fetched.append(FetchedRecords(topic_partition, state, records, high_watermark))
+        ahead = read_ahead(fetched)
         if ahead is not None:
             now_ms = self._clock.monotonic_ms()
             busy = ahead.keys() | self._uncompared
@@ -309,7 +312,7 @@ class ReplicaFetcher:
         restarts, grown = [], []
         refused: dict[ErrorCode, list[TopicPartition]] = {}
         for topic_partition, data in responses:
-            state = self._state_asked_with(poll, topic_partition)
+            state = self._state_in_request(poll, topic_partition)
             if state is None:
                 continue
             if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -326,9 +329,10 @@ class ReplicaFetcher:
         for topic_partition, state in restarts:
             await self._restart(topic_partition, state)
 
-    def _max_wait_ms(self, asked: int) -> int:
-        """At most until the first delay ends, since that partition is fetched then."""
-        if asked == len(self._states):
+    def _max_wait_ms(self, partitions: int) -> int:
+        """Return how long a Fetch of so many partitions may be parked at the leader: until the
+        first delay of another partition ends, or ``replica.fetch.wait.max.ms``."""
+        if partitions == len(self._states):
             return self._config.replica_fetch_wait_max_ms
         now_ms = self._clock.monotonic_ms()
         ends = [s.delayed_until_ms for s in self._states.values() if s.is_delayed(now_ms)]
@@ -339,8 +343,8 @@ class ReplicaFetcher:
     def _try(
         self, topic_partition: TopicPartition, step: Callable[[], PartitionFetchState]
     ) -> None:
-        """Run ``step`` and store the state that it returns. After a KafkaError it is tried again
-        later."""
+        """Run ``step`` and store the state that it returns. After a KafkaError the partition is
+        delayed, after ``ReplicaFailed`` it is removed."""
         try:
             self._store(topic_partition, step())
         except ReplicaFailed:
@@ -358,21 +362,21 @@ class ReplicaFetcher:
             self._failed([topic_partition])
 
     def _store(self, topic_partition: TopicPartition, state: PartitionFetchState) -> None:
-        """Set the next state of a partition. One that has made progress becomes the last in the
-        order of requests."""
+        """Set the state of a partition. A partition that made progress moves to the end of the next
+        requests."""
         if state.truncating:
             self._flush_truncation(topic_partition)
         before = self._states.get(topic_partition)
         if self._ahead is not None:
-            # An equal state that is in the request under way has to be the same object.
-            asked = self._ahead.asked.get(topic_partition)
-            state = asked if asked == state else state
+            # A state equal to the one in the request in flight must be the same object.
+            requested = self._ahead.states.get(topic_partition)
+            state = requested if requested == state else state
         if before is None or before.fetch_offset != state.fetch_offset:
             self._states.pop(topic_partition, None)
         self._states[topic_partition] = state
 
     def _give_up(self, partitions: Iterable[TopicPartition]) -> None:
-        """Fetch these no longer, until the controller's next instruction."""
+        """Stop fetching these partitions until the controller's next LeaderAndIsr."""
         for topic_partition in partitions:
             self.remove(topic_partition)
 
@@ -387,8 +391,8 @@ class ReplicaFetcher:
                 )
 
     def _refused(self, partitions: list[TopicPartition], error: ErrorCode) -> None:
-        """The leader refused these partitions. FENCED_LEADER_EPOCH: there is a newer leader, and
-        the controller's LeaderAndIsr is on its way. Other errors may pass."""
+        """Delay partitions that the leader refused with ``error``. After FENCED_LEADER_EPOCH stop
+        fetching them instead: there is a newer leader, and LeaderAndIsr follows."""
         write = self._log.debug if error in LEADER_NOT_READY else self._log.info
         named = ",".join(map(str, partitions[:MAX_NAMED]))
         write("fetch_refused", error=error.name, count=len(partitions), partitions=named)
@@ -399,17 +403,17 @@ class ReplicaFetcher:
 
     # --------------------------------------------------------------------- before the first fetch
 
-    async def _compare(self, asked: Mapping[TopicPartition, PartitionFetchState]) -> None:
-        """Request where our last epochs end at the leader, and truncate what it does not have
-        (KIP-101, KIP-279). Only for leaders that do not compare epochs in a Fetch."""
+    async def _compare(self, requested: Mapping[TopicPartition, PartitionFetchState]) -> None:
+        """Request the leader's ends of the local logs' last epochs, and truncate records that it
+        does not have (KIP-101, KIP-279). Only for leaders that do not compare epochs in Fetch."""
         self._interrupted = False
-        request = self._session.epoch_request(asked)
+        request = self._session.epoch_request(requested)
         version = self._config.release.at_most(
             ApiKey.OFFSET_FOR_LEADER_EPOCH, OFFSET_FOR_LEADER_EPOCH_VERSION
         )
         response: OffsetForLeaderEpochResponse | None
         response = await self._response_to(self._send(request, version))
-        left = {tp: state for tp, state in asked.items() if self._states.get(tp) is state}
+        left = {tp: state for tp, state in requested.items() if self._states.get(tp) is state}
         for topic in response.topics if response is not None else ():
             for row in topic.partitions:
                 topic_partition = TopicPartition(topic.topic, row.partition)
@@ -434,7 +438,8 @@ class ReplicaFetcher:
     # -------------------------------------------------------------------------------- out of range
 
     async def _restart(self, topic_partition: TopicPartition, state: PartitionFetchState) -> None:
-        """Our log end is outside of the leader's log: request where that ends and starts."""
+        """Truncate or restart a log whose end is outside of the leader's log, after requesting the
+        leader's log end and log start."""
         end = await self._list_offset(topic_partition, state, LATEST_TIMESTAMP)
         if end is None or self._states.get(topic_partition) is not state:
             return
@@ -453,8 +458,8 @@ class ReplicaFetcher:
     async def _list_offset(
         self, topic_partition: TopicPartition, state: PartitionFetchState, timestamp: int
     ) -> int | None:
-        """The start or end of the leader's log; None, after a back-off was set, if the leader did
-        not send it."""
+        """Return the start or end of the leader's log. None if the request failed or the partition
+        has changed since; after a failure the partition is delayed."""
         request = self._session.offset_request(topic_partition, state.leader_epoch, timestamp)
         version = self._config.release.at_most(ApiKey.LIST_OFFSETS, LIST_OFFSETS_VERSION)
         response = await self._response_to(self._send(request, version))
@@ -463,9 +468,9 @@ class ReplicaFetcher:
         if response is None:
             self._failed([topic_partition])
             return None
-        answers = [partition for topic in response.topics for partition in topic.partitions]
-        error = ErrorCode(answers[0].error_code) if answers else ErrorCode.UNKNOWN_SERVER_ERROR
+        rows = [partition for topic in response.topics for partition in topic.partitions]
+        error = ErrorCode(rows[0].error_code) if rows else ErrorCode.UNKNOWN_SERVER_ERROR
         if error is not ErrorCode.NONE:
             self._refused([topic_partition], error)
             return None
-        return int(answers[0].offset)
+        return int(rows[0].offset)

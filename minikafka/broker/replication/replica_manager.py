@@ -61,9 +61,11 @@ class ReplicaManagerConfig:
 
 
 class ReplicaManager:
-    """Kafka's ``ReplicaManager``. ``store`` returns the store of the current ZooKeeper session,
-    ``broker_epoch`` the epoch of this broker's registration, which its fetches carry.
-    ``open_channel`` connects to another broker."""
+    """Creates, starts and stops the parts that replicate partitions (Kafka's ``ReplicaManager``).
+
+    ``store`` returns the store of the current ZooKeeper session. ``broker_epoch`` returns the epoch
+    of this broker's registration, which its fetches carry. ``open_channel`` connects to another
+    broker."""
 
     def __init__(
         self,
@@ -149,7 +151,8 @@ class ReplicaManager:
     # -------------------------------------------------------------------------------------- life
 
     async def start(self, tasks: asyncio.TaskGroup) -> None:
-        """After the logs are loaded, before the first LeaderAndIsr."""
+        """Start the tasks of this room. Call this after the logs are loaded and before the first
+        LeaderAndIsr."""
         self.checkpoint.read()
         self._log_manager.on_failure = self.log_dir_failures.failed
         self._log_manager.on_moved = self._log_moved
@@ -166,8 +169,8 @@ class ReplicaManager:
         ]
 
     async def stop(self) -> None:
-        """Stop fetching, complete no more delayed operations, and checkpoint the high
-        watermarks."""
+        """Stop fetchers and purgatories, then checkpoint the high watermarks. Parked operations are
+        not completed."""
         await self.fetchers.stop()
         await self.isr.stop()
         await self.fetches.stop()
@@ -207,7 +210,7 @@ class ReplicaManager:
 
     async def load_topic_configs(self, topics: Sequence[str]) -> None:
         """Load the configurations of ``topics``. Retries while ZooKeeper is unreachable, since the
-        controller does not repeat the roles that wait for them."""
+        controller does not repeat the LeaderAndIsr that waits for them."""
         while True:
             try:
                 await self.topic_configs.load(topics)
@@ -234,8 +237,8 @@ class ReplicaManager:
             self.purgatories.partition_changed(partition.topic_partition)
 
     def disk_failed(self, topic_partition: TopicPartition, error: OSError) -> bool:
-        """A read or write of this partition's log raised ``error``: take its log directory
-        offline. False when the disk is only full; then the replica stays online."""
+        """Take the log directory of this partition offline, after a read or write of its log raised
+        ``error``. False if the disk is only full: then the replica stays online."""
         self._log.error("disk_failed", partition=str(topic_partition), error=repr(error))
         if not self._log_manager.storage_failed(topic_partition, error):
             return False
@@ -273,7 +276,7 @@ class ReplicaManager:
         errors: dict[TopicPartition, ErrorCode] = {}
         for topic_partition in topic_partitions:
             if self.hosted.get(topic_partition) is not None:
-                continue  # hosted again by order of a newer controller
+                continue  # a newer controller has created the replica again
             self.checkpoint.forget(topic_partition)
             try:
                 await self._log_manager.delete(topic_partition)
@@ -283,7 +286,8 @@ class ReplicaManager:
         return errors
 
     def guarded(self, topic_partition: TopicPartition, read: Callable[[], T]) -> T:
-        """``read()``; a failing disk becomes KafkaError(KAFKA_STORAGE_ERROR)."""
+        """Return ``read()``. An OSError takes the disk offline (see ``disk_failed``) and becomes
+        KafkaError(KAFKA_STORAGE_ERROR)."""
         try:
             return read()
         except OSError as error:

@@ -19,12 +19,13 @@ from minikafka.storage.directories.log_manager import LogManager
 
 
 class StrayReplicas:
-    """Removes replicas that were reassigned to other brokers while this one was away.
+    """Removes replicas that were reassigned to other brokers while this broker was away.
 
-    A reassignment sends StopReplica to the replicas it removes and does not wait for them. A broker
-    that is dead, or without its session, does not receive it; the controller repeats it when the
-    broker returns, but the next controller does not. In Kafka such a replica stays: an old leader
-    continues to accept records, an old follower to fetch, and the disk is never freed.
+    A reassignment sends StopReplica to the removed replicas and does not wait for responses. A
+    broker that is dead, or without its ZooKeeper session, does not receive it. The controller
+    repeats it when the broker returns, but the next controller does not. In Kafka such a replica
+    stays: an old leader continues to accept records, an old follower continues to fetch, and the
+    disk is never freed.
 
     After a restart of the broker, and after a change of controller, the broker receives the
     metadata of all partitions, in slices. The first mention of each partition decides whether the
@@ -42,7 +43,7 @@ class StrayReplicas:
         self._logs = logs
         self._deleted = deleted
         self._epochs: tuple[int, int] | None = None
-        self._judged: set[TopicPartition] = set()  # mentioned in these epochs
+        self._judged: set[TopicPartition] = set()  # partitions mentioned in these epochs
         self._broker_id = replicas.config.broker_id
         self._log = event_log("state-change", broker=self._broker_id)
 
@@ -74,11 +75,13 @@ class StrayReplicas:
     def _is_stray(
         self, topic_partition: TopicPartition, topic_id: UUID, state: UpdateMetadataPartitionState
     ) -> bool:
-        """A. The log belongs to a deleted topic of the same name. If the new topic has a replica
-        here, LeaderAndIsr creates its log.
-        B. The log belongs to this topic, has an older leader epoch, and this broker is neither a
-        replica nor in the ISR. A member of the ISR may still be elected if the controller dies
-        before the reassignment ends."""
+        """Whether the local replica must be removed, in one of these cases:
+
+        A. The log belongs to a deleted topic of the same name. If the new topic has a replica on
+           this broker, LeaderAndIsr creates its log.
+        B. The log belongs to this topic, its leader epoch is older, and this broker is neither a
+           replica nor in the ISR. A member of the ISR could still be elected if the controller
+           dies before the reassignment ends."""
         log = self._logs.get(topic_partition)
         if log is None or state.leader == LEADER_DURING_DELETE:
             return False
@@ -99,17 +102,17 @@ GRACE_MS = 60_000
 
 
 class OrphanedLogs:
-    """Sets aside logs whose topics no longer exist.
+    """Renames logs whose topics no longer exist.
 
-    A replica that was moved away from a dead broker is forgotten when its topic is deleted and
-    another controller elected: no request will ever mention it to the broker (Kafka keeps it).
+    When a replica is moved away from a dead broker, then its topic is deleted and another
+    controller is elected, no request ever mentions the replica to the broker. (Kafka keeps it.)
 
     So one minute after the start, once a controller has sent a request, the broker reads the list
     of topics from ZooKeeper. Logs of other topics that are not hosted are renamed to end in
-    ``-stray``, as Kafka's brokers with KRaft do, and left for people to delete, since the decision
-    rests on one list. That list is not older than the broker's registration, which the same session
-    has written, so that it includes the topics of all logs that were found on disk. Partitions of
-    topics created later are hosted and therefore not touched.
+    ``-stray``, as Kafka's brokers with KRaft do. Operators may delete them; the broker does not,
+    since the decision rests on one list. The list is not older than the broker's registration,
+    which the same session has written, so it includes the existing topics of all logs found on
+    disk. Partitions of topics created later are hosted, and therefore not renamed.
     """
 
     def __init__(
@@ -144,7 +147,7 @@ class OrphanedLogs:
             if self._spoken_to():
                 try:
                     return await self._put_aside()
-                except CoordinationError as error:  # as a rule the session has expired
+                except CoordinationError as error:  # mostly an expired session
                     self._log.warning("topics_not_listed", error=repr(error))
 
     async def _put_aside(self) -> None:
@@ -153,7 +156,7 @@ class OrphanedLogs:
             return
         topics = set(await self._topics())
         if not topics:
-            return  # ZooKeeper has more likely lost its data than the cluster all its topics
+            return  # it is more likely that ZooKeeper lost its data than that no topic is left
         for orphan in sorted(tp for tp in unclaimed if tp.topic not in topics):
             if self._replicas.hosted.get(orphan) is not None:
                 continue

@@ -14,15 +14,16 @@ from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.metrics import Metrics
 from minikafka.kernel.ports import Clock
 
-LOOK_AGAIN_MS: Final = 1_000  # the limit may be raised or removed meanwhile
+# The longest delay of a throttled partition: the limit may be raised or removed meanwhile.
+LOOK_AGAIN_MS: Final = 1_000
 
 
 class LeaderThrottle:
-    """Limits what the leader sends to throttled replicas (``leader.replication.throttled.*``).
-    Bytes to replicas in sync count, but they are never held back, since they would leave the ISR.
-    Kafka: ``shouldLeaderThrottle``.
+    """Limits the byte rate that leaders send to followers (``leader.replication.throttled.*``).
 
-    The methods need not be called while ``quota.limited`` is False."""
+    Bytes sent to in-sync replicas count, but these replicas are never held back, since they would
+    leave the ISR (Kafka: ``shouldLeaderThrottle``). The methods need not be called while
+    ``quota.limited`` is False."""
 
     def __init__(self, quota: ReplicationQuota, clock: Clock, hosted: HostedPartitions) -> None:
         self.quota = quota
@@ -30,7 +31,7 @@ class LeaderThrottle:
         self._hosted = hosted
 
     def holds_back(self, partition: Partition, replica_id: int) -> bool:
-        """Whether this follower must not be sent records now. Never true for a consumer."""
+        """Whether no records may be sent to this follower now. Never true for a consumer."""
         return (
             replica_id >= 0
             and replica_id not in partition.state.isr.committed
@@ -39,17 +40,18 @@ class LeaderThrottle:
         )
 
     def record(self, topic_partition: TopicPartition, size: int) -> None:
-        """Count bytes that were sent."""
+        """Count ``size`` bytes that were sent to followers of the partition."""
         partition = self._hosted.get(topic_partition)
         if partition is not None and _leads_throttled(partition):
             self.quota.record(size, self._clock.monotonic_ms())
 
 
 class FollowerThrottle:
-    """Limits what throttled replicas fetch here (``follower.replication.throttled.*``). Bytes of
-    replicas in sync count, but they are never held back. Kafka: ``shouldFollowerThrottle``.
+    """Limits the byte rate that this broker fetches (``follower.replication.throttled.*``).
 
-    The methods need not be called while ``quota.limited`` is False."""
+    Bytes of in-sync replicas count, but these replicas are never held back (Kafka:
+    ``shouldFollowerThrottle``). The methods need not be called while ``quota.limited`` is
+    False."""
 
     def __init__(self, quota: ReplicationQuota, clock: Clock, hosted: HostedPartitions) -> None:
         self.quota = quota
@@ -57,21 +59,21 @@ class FollowerThrottle:
         self._hosted = hosted
 
     def is_throttled(self, topic_partition: TopicPartition) -> bool:
-        """Whether the bytes of this partition count."""
+        """Whether a limit is set and applies to this partition."""
         if not self.quota.limited:
             return False
         partition = self._hosted.get(topic_partition)
         return partition is not None and _follows_throttled(partition)
 
     def record(self, partition: Partition, size: int) -> None:
-        """Count bytes that were fetched."""
+        """Count ``size`` bytes that were fetched for the partition."""
         if _follows_throttled(partition):
             self.quota.record(size, self._clock.monotonic_ms())
 
     def held_back(
         self, known: Mapping[TopicPartition, PartitionFetchState], now_ms: int
     ) -> dict[TopicPartition, PartitionFetchState]:
-        """The states, now delayed, of the partitions that must not be fetched at this time."""
+        """Return delayed states for the partitions in ``known`` that must not be fetched now."""
         wait_ms = min(self.quota.wait_ms(now_ms), LOOK_AGAIN_MS)
         if not wait_ms:
             return {}

@@ -40,13 +40,14 @@ ADD_PARTITIONS_TO_TXN_VERSION = 5
 
 FIRST_VERIFYING_VERSION = 4
 
-# By partition; those that are verified are not in it.
+# The error of each partition that was refused. Verified partitions are not in it.
 Refusals: TypeAlias = Mapping[TopicPartition, ErrorCode]
 
 
 @dataclass(frozen=True, slots=True)
 class VerificationItem:
-    """One question: may these partitions be written to in that transaction?"""
+    """One verification: whether these partitions were added to the transaction. ``then`` is called
+    with the partitions that were not."""
 
     transactional_id: str
     producer: ProducerIdAndEpoch
@@ -55,7 +56,8 @@ class VerificationItem:
 
 
 class _Waiter:
-    """One request. ``open``: partitions whose verification is not settled yet."""
+    """A request that waits for verifications. ``open`` has the partitions whose verification has no
+    outcome yet."""
 
     __slots__ = ("open", "refusals", "then")
 
@@ -67,11 +69,11 @@ class _Waiter:
         self.then = then
 
 
-class _Question:
-    """One verification on its way to the coordinator. ``waiters``: all requests that wait for it,
-    in order of arrival; the first ``asking`` of them came before it was asked."""
+class _InFlight:
+    """One verification in flight to the coordinator. ``waiters`` are all requests that wait for it,
+    in order of arrival. The first ``before`` of them arrived before it was sent."""
 
-    __slots__ = ("asking", "guards", "producer", "transactional_id", "waiters")
+    __slots__ = ("before", "guards", "producer", "transactional_id", "waiters")
 
     def __init__(
         self,
@@ -84,20 +86,22 @@ class _Question:
         self.producer = producer
         self.guards = guards
         self.waiters = waiters
-        self.asking = len(waiters)
+        self.before = len(waiters)
 
 
 def can_verify(release: Release) -> bool:
-    """Whether brokers of ``release`` can ask each other (KIP-890). Before that, a leader takes a
-    transactional batch without a check."""
+    """Whether brokers of ``release`` can send verifications to each other (KIP-890). Leaders of
+    older releases accept transactional batches without a check."""
     newest = release.newest(ApiKey.ADD_PARTITIONS_TO_TXN)
     return newest is not None and newest >= FIRST_VERIFYING_VERSION
 
 
 class TransactionVerification:
-    """Kafka's ``AddPartitionsToTxnManager`` (KIP-890). ``coordinator_of`` returns the broker that
-    coordinates a transactional id, or None. ``put`` queues a verification for a broker, and its
-    outcome is passed to ``answered``. ``enabled`` returns the current value of
+    """Verifies with the transaction coordinator that partitions were added to a transaction.
+
+    Kafka's ``AddPartitionsToTxnManager`` (KIP-890). ``coordinator_of`` returns the broker that
+    coordinates a transactional id, or None. ``put`` queues a verification for a broker; its outcome
+    is passed to ``answered``. ``enabled`` returns the current value of
     ``transaction.partition.verification.enable``.
 
     Requests that wait for the same guard share one verification. The caller bounds their number.
@@ -117,8 +121,8 @@ class TransactionVerification:
         self._hosted = hosted
         self._coordinator_of = coordinator_of
         self._put = put
-        # On their way, by transactional id, producer and partition.
-        self._questions: dict[tuple[str, ProducerIdAndEpoch, TopicPartition], _Question] = {}
+        # The verifications in flight, by transactional id, producer and partition.
+        self._in_flight: dict[tuple[str, ProducerIdAndEpoch, TopicPartition], _InFlight] = {}
         self._failures = metrics.counter(
             "kafka.server:type=AddPartitionsToTxnManager,name=VerificationFailureRate"
         )
@@ -132,8 +136,9 @@ class TransactionVerification:
         producer: ProducerIdAndEpoch,
         batches: Iterable[tuple[TopicPartition, int]],
     ) -> dict[TopicPartition, Verification]:
-        """What has to be verified of batches, each with its base sequence. It begins now: whatever
-        ends a transaction there meanwhile makes it void."""
+        """Return a guard for each partition whose batch needs verification; ``batches`` are pairs
+        of partition and base sequence. A transaction marker that is appended to the partition
+        before the batch makes its guard invalid."""
         now_ms = self._clock.wall_ms()
         guards: dict[TopicPartition, Verification] = {}
         for topic_partition, sequence in batches:
@@ -153,64 +158,65 @@ class TransactionVerification:
         guards: Mapping[TopicPartition, Verification],
         then: Callable[[Refusals], None],
     ) -> None:
-        """Verify partitions, as ``begin`` returned them. ``then`` is called once, now or later.
+        """Verify the partitions in ``guards``, as returned by ``begin``. ``then`` is called once
+        with the refused partitions, now or later.
 
-        A partition about which the same producer's question with the same guard is on its way is
-        not asked for again. The positive response to that holds for this request too: had the
-        transaction ended meanwhile, a marker would have voided the guard. So does a response after
-        which the producer tries again. Any other refusal may be about an older transaction, so
-        those that came after the question ask once more, together.
+        A request joins the verification in flight of the same producer, partition and guard. Its
+        success applies to this request too: if the transaction had ended in between, the marker
+        would have made the guard invalid. So does an error that the producer retries. Any other
+        error may refer to an older transaction, so a second verification is sent for the requests
+        that arrived after the first.
         """
         waiter = _Waiter(guards, then)
-        unasked: dict[TopicPartition, Verification] = {}
+        unsent: dict[TopicPartition, Verification] = {}
         for topic_partition, guard in guards.items():
-            question = self._questions.get((transactional_id, producer, topic_partition))
-            if question is None or question.guards[topic_partition] is not guard:
-                unasked[topic_partition] = guard
-            elif question.waiters[-1] is not waiter:
-                question.waiters.append(waiter)
-        if unasked:
-            self._ask(_Question(transactional_id, producer, unasked, [waiter]))
+            in_flight = self._in_flight.get((transactional_id, producer, topic_partition))
+            if in_flight is None or in_flight.guards[topic_partition] is not guard:
+                unsent[topic_partition] = guard
+            elif in_flight.waiters[-1] is not waiter:
+                in_flight.waiters.append(waiter)
+        if unsent:
+            self._send(_InFlight(transactional_id, producer, unsent, [waiter]))
 
-    def _ask(self, question: _Question) -> None:
-        transactional_id, producer = question.transactional_id, question.producer
-        partitions = tuple(question.guards)
+    def _send(self, in_flight: _InFlight) -> None:
+        transactional_id, producer = in_flight.transactional_id, in_flight.producer
+        partitions = tuple(in_flight.guards)
         for topic_partition in partitions:
-            self._questions[transactional_id, producer, topic_partition] = question
+            self._in_flight[transactional_id, producer, topic_partition] = in_flight
         coordinator = self._coordinator_of(transactional_id)
         if coordinator is None:
             self._failures.mark(len(partitions))
-            self._settle(question, dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            self._settle(in_flight, dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE))
             return
         item = VerificationItem(
-            transactional_id, producer, partitions, partial(self._settle, question)
+            transactional_id, producer, partitions, partial(self._settle, in_flight)
         )
         self._put(coordinator, item)
 
-    def _settle(self, question: _Question, refusals: Refusals) -> None:
-        transactional_id, producer = question.transactional_id, question.producer
+    def _settle(self, in_flight: _InFlight, refusals: Refusals) -> None:
+        transactional_id, producer = in_flight.transactional_id, in_flight.producer
         again: dict[TopicPartition, list[_Waiter]] = {}
-        for topic_partition, guard in question.guards.items():
+        for topic_partition, guard in in_flight.guards.items():
             key = transactional_id, producer, topic_partition
-            if self._questions.get(key) is question:
-                del self._questions[key]
+            if self._in_flight.get(key) is in_flight:
+                del self._in_flight[key]
             refusal = refusals.get(topic_partition)
-            for place, waiter in enumerate(question.waiters):
+            for place, waiter in enumerate(in_flight.waiters):
                 if waiter.open.get(topic_partition) is not guard:
                     continue
                 if refusal is None:
                     del waiter.open[topic_partition]
-                elif place < question.asking or refusal in _TRY_AGAIN:
+                elif place < in_flight.before or refusal in _TRY_AGAIN:
                     del waiter.open[topic_partition]
                     waiter.refusals[topic_partition] = refusal
                 else:
                     again.setdefault(topic_partition, []).append(waiter)
-        for waiter in question.waiters:
+        for waiter in in_flight.waiters:
             if not waiter.open:
                 waiter.then(waiter.refusals)
         for topic_partition, waiters in again.items():
-            guards = {topic_partition: question.guards[topic_partition]}
-            self._ask(_Question(transactional_id, producer, guards, waiters))
+            guards = {topic_partition: in_flight.guards[topic_partition]}
+            self._send(_InFlight(transactional_id, producer, guards, waiters))
 
     def answered(
         self, items: Sequence[VerificationItem], response: AddPartitionsToTxnResponse | None
@@ -231,7 +237,7 @@ class TransactionVerification:
 
 
 def verification_key(item: VerificationItem) -> str:
-    """A request holds a transactional id but once."""
+    """Return the key that is unique within one request: its transactional id."""
     return item.transactional_id
 
 
@@ -275,16 +281,19 @@ _TRY_AGAIN = (
 
 
 def refusal_of_producer(error: ErrorCode, knows_abortable: bool) -> ErrorCode:
-    """What a producer is told of ``error``. ``knows_abortable``: it speaks the versions that came
-    with TRANSACTION_ABORTABLE. What it may try again is NOT_ENOUGH_REPLICAS, the one error at which
-    producers of every age do so, and without asking for metadata first."""
+    """Return the error code for a producer whose verification failed with ``error``.
+
+    A retriable error becomes NOT_ENOUGH_REPLICAS, the only one that producers of all versions retry
+    without refreshing their metadata first. ``knows_abortable`` is whether the request's version
+    has TRANSACTION_ABORTABLE."""
     if error in _TRY_AGAIN:
         return ErrorCode.NOT_ENOUGH_REPLICAS
     return refusal_of_committer(error, knows_abortable)
 
 
 def refusal_of_committer(error: ErrorCode, knows_abortable: bool) -> ErrorCode:
-    """Likewise, of one that commits offsets in its transaction."""
+    """As ``refusal_of_producer``, for a client that commits offsets in its transaction; retriable
+    errors are unchanged."""
     if error is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     if error is ErrorCode.TRANSACTION_ABORTABLE and not knows_abortable:
@@ -299,7 +308,7 @@ _MAGIC: Final = 16
 
 
 def is_transactional(records: Buffer) -> bool:
-    """Whether the batch that ``records`` start with is of a transaction."""
+    """Whether the first batch of ``records`` belongs to a transaction."""
     return (
         len(records) >= BATCH_OVERHEAD
         and records[_ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_FLAG != 0
@@ -308,8 +317,8 @@ def is_transactional(records: Buffer) -> bool:
 
 
 class _ParkedAppend:
-    """A Produce request that waits for its verification, or for an earlier request. ``append`` is
-    called when it is ``verified`` and the first of all that share one of its ``keys``."""
+    """A Produce request that waits for its verification or for an earlier request. ``append`` is
+    called when it is ``verified`` and no earlier request shares one of its ``keys``."""
 
     __slots__ = ("append", "keys", "verified")
 
@@ -322,13 +331,13 @@ class _ParkedAppend:
 
 
 class TransactionalAppends:
-    """Kafka's ``ReplicaManager.handleProduceAppend``: verify the transaction, then append.
+    """Verifies the transaction of batches, then appends them (``handleProduceAppend``).
 
     No append overtakes an earlier one of the same connection or of the same producer id. In Kafka
     the connection is muted while a request waits for its verification. Here the producer's next
-    batches may arrive meanwhile: they are parked behind the same verification and appended after
-    it, in order of arrival. ``connection`` identifies a connection; None stands for one that has
-    no other requests.
+    batches may arrive in the meantime: they are parked, and appended in order of arrival after the
+    verification. ``connection`` identifies a connection; None stands for a connection without other
+    requests.
 
     Records of a parked request are copied, since they lie in the connection's receive buffer."""
 
@@ -414,7 +423,7 @@ class TransactionalAppends:
         self._parked.enter(_ParkedAppend(keys, verified=True, append=append), keys)
 
     def _proceed(self, first: _ParkedAppend) -> None:
-        """Append a request that was just verified, and all that waited for nothing else."""
+        """Append a request that was just verified, and the requests that waited only for it."""
         candidates = deque([first])
         while candidates:
             parked = candidates.popleft()
@@ -464,8 +473,8 @@ def _copied(
 def _producer_of(
     entries: Sequence[tuple[TopicPartition, Buffer]],
 ) -> tuple[ProducerIdAndEpoch, list[tuple[TopicPartition, int]]]:
-    """The one producer of the batches that are of a transaction; where they go, and their base
-    sequences."""
+    """Return the producer of the transactional batches, and (partition, base sequence) of each.
+    Raises KafkaError(INVALID_PRODUCER_ID_MAPPING) if there is not exactly one producer."""
     producers: dict[ProducerIdAndEpoch, None] = {}
     batches: list[tuple[TopicPartition, int]] = []
     for topic_partition, records in entries:

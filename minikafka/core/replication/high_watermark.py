@@ -1,4 +1,4 @@
-"""How far a partition is committed, and from where on it is held: high and low watermark."""
+"""The high watermark and the low watermark of a partition, computed from its replicas."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ def leader_high_watermark(
     now_ms: int,
     lag_time_max_ms: int,
 ) -> int:
-    """The smallest end offset among the replicas that count; never below ``current``.
+    """Return the smallest log end offset of the replicas that count, but at least ``current``.
 
-    Every member of the maximal ISR counts, and so does a live (``eligible``) follower that is
-    caught up without being a member: it is about to join, and a high watermark that ran away from
-    it would keep it out for ever (Kafka's Partition.maybeIncrementLeaderHW).
+    Every member of the maximal ISR counts. So does a live (``eligible``) follower that is caught up
+    and not a member: it is about to join the ISR, and it could never join if the high watermark
+    kept moving ahead of it (Kafka's ``Partition.maybeIncrementLeaderHW``).
     """
     lowest = leader_end_offset
     for replica, state in followers.items():
@@ -36,22 +36,23 @@ def leader_high_watermark(
 
 
 def effective_min_isr(min_insync_replicas: int, followers: Set[int]) -> int:
-    """``min.insync.replicas``, but never more than there are replicas."""
+    """Return ``min.insync.replicas``, limited to the number of replicas."""
     return min(min_insync_replicas, len(followers) + 1)
 
 
 def bounded_high_watermark(offset: int, log_start_offset: int, log_end_offset: int) -> int:
-    """A high watermark from a checkpoint or from the leader, brought into the range of the log."""
+    """Limit a high watermark from a checkpoint or from the leader to the range of the local log."""
     return max(log_start_offset, min(offset, log_end_offset))
 
 
 def low_watermark(
     leader_start_offset: int, followers: Mapping[int, FollowerState], live: Container[int]
 ) -> int:
-    """The smallest start offset among the live replicas: what lies below it is gone on all of them.
+    """Return the smallest log start offset of the live replicas: all of them have deleted the
+    records below it.
 
-    A follower that has not fetched yet counts with -1. One that is down does not count: it learns
-    of the new start before it is in sync again (Kafka's Partition.lowWatermarkIfLeader).
+    -1 while a live follower has not fetched yet. A dead follower does not count: it receives the
+    new log start before it is in sync again (Kafka's ``Partition.lowWatermarkIfLeader``).
     """
     lowest = leader_start_offset
     for replica, state in followers.items():

@@ -1,7 +1,7 @@
-"""The facts a broker keeps about one partition: its role, its epochs, its ISR, its followers.
+"""The state of one partition on a broker as immutable values: role, epochs, ISR, followers.
 
-Values only. Every function takes facts and returns new ones; ``broker.partition.Partition`` is the
-one that holds the current value.
+Every function takes a state and returns a new one. ``broker/replication/partition.py`` holds the
+current values.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ NO_ASSIGNMENT = ReplicaAssignment(())
 
 
 class FollowerState(NamedTuple):
-    """What a leader knows of one follower (Kafka's ReplicaState).
+    """What a leader knows about one follower (Kafka's ``ReplicaState``).
 
-    ``last_fetch_leader_end_offset`` is the leader's end offset when the last fetch came in;
-    ``last_caught_up_ms`` is the latest time at which the follower had all the leader then had.
+    ``last_fetch_leader_end_offset`` is the leader's log end offset at the follower's last fetch.
+    ``last_caught_up_ms`` is the latest time at which the follower had all records of the leader.
     """
 
     log_end_offset: int = UNKNOWN_OFFSET
@@ -45,11 +45,11 @@ def after_fetch(
     leader_end_offset: int,
     now_ms: int,
 ) -> FollowerState:
-    """The state after a Fetch from ``fetch_offset``: the follower holds everything below it.
+    """Return the state after a Fetch from ``fetch_offset``: the follower has all records below it.
 
-    A follower that reaches the end the leader had at its *previous* fetch was caught up then: under
-    a steady trickle of small appends its offset is always a little behind, and it still belongs in
-    the ISR.
+    A follower that has reached the leader's log end of its *previous* fetch was caught up at the
+    time of that fetch. Otherwise a steady trickle of small appends would remove it from the ISR,
+    since its offset is always a little behind.
     """
     caught_up_ms = state.last_caught_up_ms
     if fetch_offset >= leader_end_offset:
@@ -66,7 +66,7 @@ def after_fetch(
 
 
 def still_caught_up(state: FollowerState, now_ms: int) -> FollowerState:
-    """``after_fetch`` where the follower is at the leader's end, as it was at its last fetch."""
+    """As ``after_fetch``, for a follower that repeats its last fetch from the leader's log end."""
     end = state.log_end_offset
     return FollowerState(end, state.log_start_offset, end, now_ms, now_ms)
 
@@ -74,10 +74,11 @@ def still_caught_up(state: FollowerState, now_ms: int) -> FollowerState:
 def after_election(
     state: FollowerState, leader_end_offset: int, in_isr: bool, new_leader: bool, now_ms: int
 ) -> FollowerState:
-    """The follower as seen at the start of a leader epoch.
+    """Return the state of a follower at the start of a leader epoch.
 
-    A member of the ISR gets a full lag period of grace. Any other counts as never caught up, so it
-    cannot hold back the high watermark.
+    A member of the ISR counts as caught up now, so that it has the full lag time to fetch. Any
+    other follower counts as never caught up, so that it cannot hold back the high watermark.
+    ``new_leader`` is whether this broker did not lead the partition before.
     """
     caught_up_ms = now_ms if in_isr else NEVER_MS
     if new_leader:
@@ -95,13 +96,11 @@ def after_election(
 
 @dataclass(frozen=True, slots=True)
 class IsrState:
-    """The ISR as ZooKeeper is known to hold it (``committed``) and a change that is being written
-    (``proposed``).
+    """The ISR last known from ZooKeeper (``committed``), and a change being written (``proposed``).
 
-    ``maximal`` is the union of both. A proposed change may have been written or not, so that until
-    the outcome is known only the union is safe for the high watermark. ``lost``: the write was
-    refused. The change stays in ``maximal``, and no other is proposed before the controller's next
-    LeaderAndIsr.
+    ``maximal`` is the union of both. Until the outcome of the write is known, only the union is
+    safe for the high watermark. ``lost`` means that the write was refused: the proposal stays in
+    ``maximal``, and no other is made before the controller's next LeaderAndIsr.
     """
 
     committed: tuple[int, ...] = ()
@@ -119,11 +118,11 @@ class IsrState:
 
 @dataclass(frozen=True, slots=True)
 class LeadershipState:
-    """What a replica knows of its partition's leadership. ``zk_version`` is Kafka's partition
-    epoch.
+    """The leadership of a partition, as one of its replicas knows it.
 
-    ``leader_epoch_start_offset`` is the log end when this broker became the leader of the epoch;
-    None on a follower. A follower's ``isr`` is empty: only the leader knows it.
+    ``zk_version`` is the version of the state znode, Kafka's partition epoch.
+    ``leader_epoch_start_offset`` is the log end offset at which this broker became the leader of
+    the epoch; None on a follower. ``isr`` is empty on a follower: only the leader tracks it.
     """
 
     leader: int = NO_LEADER
@@ -136,7 +135,7 @@ class LeadershipState:
 
     @property
     def replication_factor(self) -> int:
-        """Replicas counted without those a reassignment is still adding."""
+        """The number of replicas, without those that a reassignment is adding."""
         return len(self.assignment.replicas) - len(self.assignment.adding)
 
 
@@ -147,7 +146,7 @@ def as_leader(
     controller_epoch: int,
     log_end_offset: int,
 ) -> LeadershipState:
-    """The state of a leader. The epoch's start offset is kept if the epoch is not new."""
+    """Return the state of a leader. The start offset of the epoch changes only with the epoch."""
     start = state.leader_epoch_start_offset
     if instruction.leader_epoch > state.leader_epoch or start is None:
         start = log_end_offset
@@ -165,7 +164,7 @@ def as_leader(
 def as_follower(
     instruction: LeaderAndIsr, assignment: ReplicaAssignment, controller_epoch: int
 ) -> LeadershipState:
-    """The state of a follower."""
+    """Return the state of a follower."""
     return LeadershipState(
         leader=instruction.leader,
         leader_epoch=instruction.leader_epoch,
@@ -185,7 +184,8 @@ def elected_followers(
     new_epoch: bool,
     now_ms: int,
 ) -> dict[int, FollowerState]:
-    """The followers of a (re-)elected leader, by broker id in assignment order."""
+    """Return the followers of an elected or re-elected leader, by broker id, in the order of the
+    assignment."""
     elected: dict[int, FollowerState] = {}
     for replica in assignment.replicas:
         if replica == local:
@@ -201,15 +201,16 @@ def elected_followers(
 
 
 def propose_isr(state: LeadershipState, isr: tuple[int, ...]) -> LeadershipState:
-    """Propose ``isr``. One change at a time."""
+    """Return the state with the proposal ``isr``. Only one change may be in flight."""
     assert not state.isr.in_flight, "an ISR change is already in flight"
     _check_members(state, isr)
     return replace(state, isr=IsrState(state.isr.committed, isr))
 
 
 def _check_members(state: LeadershipState, isr: tuple[int, ...]) -> None:
-    """ISR members are different replicas, among them the leader. Those that the controller has put
-    into the ISR are not checked: its request may come from another implementation."""
+    """Assert that the members are distinct replicas and include the leader. Members of the
+    committed ISR need not be replicas: a controller of another implementation may have chosen
+    them."""
     strangers = set(isr).difference(state.isr.committed, state.assignment.replicas)
     assert not strangers, f"{sorted(strangers)} are no replicas: {state.assignment.replicas}"
     assert len(set(isr)) == len(isr), f"a replica twice in {isr}"
@@ -217,20 +218,23 @@ def _check_members(state: LeadershipState, isr: tuple[int, ...]) -> None:
 
 
 def commit_isr(state: LeadershipState, zk_version: int) -> LeadershipState:
-    """The proposal was written, as version ``zk_version`` of the state znode."""
+    """Return the state after the proposal was written as version ``zk_version`` of the state
+    znode."""
     assert state.isr.proposed is not None, "no ISR change in flight"
     assert zk_version > state.zk_version, f"version {zk_version} after {state.zk_version}"
     return replace(state, isr=IsrState(state.isr.proposed), zk_version=zk_version)
 
 
 def lose_isr(state: LeadershipState) -> LeadershipState:
-    """The controller wrote the state znode first: keep the old ISR, and propose nothing more."""
+    """Return the state after the write was refused because the controller wrote the state znode
+    first. The committed ISR stays, and no further change may be proposed."""
     assert state.isr.proposed is not None, "no ISR change in flight"
     return replace(state, isr=IsrState(state.isr.committed, state.isr.proposed, lost=True))
 
 
 def leader_and_isr(state: LeadershipState) -> LeaderAndIsr:
-    """What to write for the proposal in flight; ``zk_version`` is the version it replaces."""
+    """Return what to write to the state znode for the proposal in flight. ``zk_version`` is the
+    version that the write replaces."""
     assert state.isr.proposed is not None, "no ISR change in flight"
     _check_members(state, state.isr.proposed)
     return LeaderAndIsr(state.leader, state.leader_epoch, state.isr.proposed, state.zk_version)

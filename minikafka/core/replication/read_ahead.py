@@ -17,8 +17,8 @@ _read_prefix = Struct(">qii").unpack_from  # base offset, length, leader epoch
 _read_int = Struct(">i").unpack_from
 
 
-class Brought(NamedTuple):
-    """The response for a partition that was fetched with ``state``."""
+class FetchedRecords(NamedTuple):
+    """The response for one partition that was fetched with ``state``."""
 
     topic_partition: TopicPartition
     state: PartitionFetchState
@@ -27,7 +27,7 @@ class Brought(NamedTuple):
 
 
 def read_ahead(
-    brought: Iterable[Brought],
+    fetched: Iterable[FetchedRecords],
 ) -> dict[TopicPartition, PartitionFetchState] | None:
     """Return the fetch states after the append, if the next Fetch may be sent before the append.
 
@@ -42,7 +42,7 @@ def read_ahead(
     """
     ahead: dict[TopicPartition, PartitionFetchState] = {}
     grows = False
-    for topic_partition, state, records, high_watermark in brought:
+    for topic_partition, state, records, high_watermark in fetched:
         next_offset, epoch = state.fetch_offset, None
         if records:
             next_offset, epoch = end_of_batches(records, next_offset)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from minikafka.core.replication.fetch_state import PartitionFetchState
-from minikafka.core.replication.read_ahead import Brought, end_of_batches, read_ahead
+from minikafka.core.replication.read_ahead import FetchedRecords, end_of_batches, read_ahead
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.protocol.records.builder import build_batch
 
@@ -51,23 +51,29 @@ def test_a_length_that_no_batch_has_ends_the_walk() -> None:
 
 @pytest.mark.parametrize("high_watermark", [13, 100])
 def test_far_behind_it_is_asked_on_from_the_end_of_what_came(high_watermark: int) -> None:
-    ahead = read_ahead([Brought(TP, AT_10, records(10, 2), high_watermark)])
+    ahead = read_ahead([FetchedRecords(TP, AT_10, records(10, 2), high_watermark)])
     assert ahead == {TP: PartitionFetchState(None, 3, 12, 3, high_watermark - 12)}
 
 
 @pytest.mark.parametrize("high_watermark", [0, 10, 11, 12])
 def test_what_the_leader_would_count_is_not_said_before_it_is_true(high_watermark: int) -> None:
-    assert read_ahead([Brought(TP, AT_10, records(10, 2), high_watermark)]) is None
+    assert read_ahead([FetchedRecords(TP, AT_10, records(10, 2), high_watermark)]) is None
 
 
 def test_one_that_is_counted_holds_back_all() -> None:
-    far, near = Brought(TP, AT_10, records(10, 2), 99), Brought(OTHER, AT_10, records(10, 2), 12)
+    far, near = (
+        FetchedRecords(TP, AT_10, records(10, 2), 99),
+        FetchedRecords(OTHER, AT_10, records(10, 2), 12),
+    )
     assert read_ahead([far, near]) is None
     assert read_ahead([near, far]) is None
 
 
 def test_what_brought_nothing_is_asked_for_as_before() -> None:
-    far, quiet = Brought(TP, AT_10, records(10, 2), 99), Brought(OTHER, AT_10, b"", 10)
+    far, quiet = (
+        FetchedRecords(TP, AT_10, records(10, 2), 99),
+        FetchedRecords(OTHER, AT_10, b"", 10),
+    )
     ahead = read_ahead([quiet, far])
     assert ahead is not None
     assert {tp: state.fetch_offset for tp, state in ahead.items()} == {OTHER: 10, TP: 12}
@@ -76,10 +82,10 @@ def test_what_brought_nothing_is_asked_for_as_before() -> None:
 
 def test_with_nothing_to_append_there_is_nothing_to_gain() -> None:
     assert read_ahead([]) is None
-    assert read_ahead([Brought(TP, AT_10, b"", 99)]) is None
+    assert read_ahead([FetchedRecords(TP, AT_10, b"", 99)]) is None
 
 
 def test_records_that_lead_nowhere_are_not_read_on_from() -> None:
     """Torn, or from before: their append will tell."""
-    assert read_ahead([Brought(TP, AT_10, records(10, 2)[:70], 99)]) is None
-    assert read_ahead([Brought(TP, AT_10, records(4, 2), 99)]) is None
+    assert read_ahead([FetchedRecords(TP, AT_10, records(10, 2)[:70], 99)]) is None
+    assert read_ahead([FetchedRecords(TP, AT_10, records(4, 2), 99)]) is None
