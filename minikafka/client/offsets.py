@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Collection, Mapping
 
 from minikafka.client.session import ClusterSession
-from minikafka.core.client import list_offsets_call
 from minikafka.core.client.calls import raise_gravest
 from minikafka.core.client.cluster_view import group_by_leader
-from minikafka.core.client.list_offsets_call import ListedOffsets
+from minikafka.core.client.consumer import list_offsets_call
+from minikafka.core.client.consumer.list_offsets_call import ListedOffsets
 from minikafka.core.client.offsets import OffsetAndTimestamp
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError

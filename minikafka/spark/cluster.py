@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from minikafka.core.backoff import ExponentialBackoff
-from minikafka.core.client import list_offsets_call
 from minikafka.core.client.calls import Call, raise_gravest
 from minikafka.core.client.cluster_view import (
     ClusterView,
@@ -20,6 +19,7 @@ from minikafka.core.client.cluster_view import (
     metadata_request,
     topic_view,
 )
+from minikafka.core.client.consumer import list_offsets_call
 from minikafka.core.client.errors import STALE_METADATA, Retries
 from minikafka.kernel.cluster import INTERNAL_TOPICS, NO_LEADER, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError

@@ -19,7 +19,7 @@ from pyspark.sql.streaming.listener import (
 )
 
 from minikafka.core.client.calls import raise_gravest
-from minikafka.core.client.group_calls import offset_commit
+from minikafka.core.client.consumer.group_calls import offset_commit
 from minikafka.core.client.offsets import GroupMetadata, with_metadata
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import KafkaError

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from minikafka.client.session import ClusterSession
 from minikafka.core.client.calls import raise_for
-from minikafka.core.client.produce_call import produce
-from minikafka.core.client.transaction_calls import new_producer_id
+from minikafka.core.client.producer.produce_call import produce
+from minikafka.core.client.producer.transaction_calls import new_producer_id
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE

@@ -10,7 +10,7 @@ import pytest
 from minikafka.client import Admin, Consumer
 from minikafka.client.coordinators import Coordinators
 from minikafka.core.client.calls import Call, CoordinatorCall
-from minikafka.core.client.group_calls import group_key
+from minikafka.core.client.consumer.group_calls import group_key
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity

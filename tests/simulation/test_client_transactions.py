@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from minikafka.core.client.fetched import ConsumerRecord
+from minikafka.core.client.consumer.fetched import ConsumerRecord
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.messages.produce import ProduceRequest
 from minikafka.testing.simulated import SimulatedCluster, play

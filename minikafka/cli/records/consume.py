@@ -25,7 +25,7 @@ from minikafka.cli.records.record_text import (
     record_line,
 )
 from minikafka.client.consumer.consumer import Consumer, ConsumerConfig
-from minikafka.core.client.fetched import ConsumerRecord
+from minikafka.core.client.consumer.fetched import ConsumerRecord
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError
 from minikafka.kernel.errors import ErrorCode, KafkaError

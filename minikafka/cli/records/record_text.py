@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from minikafka.core.client.fetched import ConsumerRecord
+from minikafka.core.client.consumer.fetched import ConsumerRecord
 from minikafka.kernel.config import ConfigError
 from minikafka.protocol.records.record import Header
 

@@ -17,13 +17,13 @@ from minikafka.core.client.calls import (
     raise_gravest,
 )
 from minikafka.core.client.cluster_view import Node
-from minikafka.core.client.errors import COORDINATOR_ERRORS
-from minikafka.core.client.group_calls import (
+from minikafka.core.client.consumer.group_calls import (
     PartitionErrors,
     group_key,
     offset_commit,
     offset_fetch,
 )
+from minikafka.core.client.errors import COORDINATOR_ERRORS
 from minikafka.core.client.offsets import GroupMetadata, OffsetAndMetadata
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import KafkaError

@@ -9,7 +9,7 @@ from minikafka.client.config import check_least
 from minikafka.client.serialization import AnyDeserializer, check_serialization
 from minikafka.core.client.assignors.catalogue import DEFAULT_STRATEGY, resolve_strategy
 from minikafka.core.client.assignors.model import Assignor
-from minikafka.core.client.membership import GroupConfig
+from minikafka.core.client.consumer.membership import GroupConfig
 from minikafka.core.client.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 # As Kafka checks them: capitals are not the same.

@@ -16,7 +16,8 @@ from minikafka.client.offsets import list_offsets
 from minikafka.client.serialization import record_deserializer
 from minikafka.client.session import Client
 from minikafka.client.task_waits import wait_for_event
-from minikafka.core.client.fetched import ConsumerRecord
+from minikafka.core.client.consumer.fetched import ConsumerRecord
+from minikafka.core.client.consumer.positions import Positions
 from minikafka.core.client.offsets import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -25,7 +26,6 @@ from minikafka.core.client.offsets import (
     OffsetAndTimestamp,
     with_metadata,
 )
-from minikafka.core.client.positions import Positions
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import World

@@ -11,12 +11,16 @@ from minikafka.client.consumer.truncation import TruncationCheck
 from minikafka.client.offsets import list_offsets_once
 from minikafka.client.session import ClusterSession
 from minikafka.core.client.cluster_view import ClusterView
-from minikafka.core.client.fetch_request import FETCH_VERSION, FetchLimits, is_fetched_again
-from minikafka.core.client.fetched import Convert, FetchedChunk
+from minikafka.core.client.consumer.fetch_request import (
+    FETCH_VERSION,
+    FetchLimits,
+    is_fetched_again,
+)
+from minikafka.core.client.consumer.fetched import Convert, FetchedChunk
+from minikafka.core.client.consumer.positions import Positions
+from minikafka.core.client.consumer.read_replicas import ReadReplicas
+from minikafka.core.client.consumer.session_fetches import SessionFetches
 from minikafka.core.client.offsets import LATEST_TIMESTAMP
-from minikafka.core.client.positions import Positions
-from minikafka.core.client.read_replicas import ReadReplicas
-from minikafka.core.client.session_fetches import SessionFetches
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.messages.fetch import PartitionData

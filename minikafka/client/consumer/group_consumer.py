@@ -11,10 +11,10 @@ from minikafka.client.consumer.group_member import GroupMember
 from minikafka.client.consumer.group_offsets import CommitFailedError, GroupOffsets
 from minikafka.client.consumer.subscription import RebalanceListener, TopicSubscription
 from minikafka.client.session import ClusterSession
-from minikafka.core.client.fetched import Place
-from minikafka.core.client.membership import GroupConfig, Membership
+from minikafka.core.client.consumer.fetched import Place
+from minikafka.core.client.consumer.membership import GroupConfig, Membership
+from minikafka.core.client.consumer.positions import Positions
 from minikafka.core.client.offsets import OffsetAndMetadata
-from minikafka.core.client.positions import Positions
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import KafkaError
 from minikafka.kernel.events import event_log

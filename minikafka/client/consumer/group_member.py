@@ -13,9 +13,9 @@ from minikafka.client.task_waits import end_task, wait_for_event
 from minikafka.core.client.assignors.wire import decode_assignment
 from minikafka.core.client.calls import Call
 from minikafka.core.client.cluster_view import ClusterView, partition_counts
+from minikafka.core.client.consumer.group_calls import group_key
+from minikafka.core.client.consumer.membership import Membership, MemberState, Next
 from minikafka.core.client.errors import LOST_COORDINATOR
-from minikafka.core.client.group_calls import group_key
-from minikafka.core.client.membership import Membership, MemberState, Next
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.api_keys import ApiKey

@@ -6,8 +6,12 @@ from collections.abc import Callable, Iterable, Mapping
 
 from minikafka.client.consumer.group_member import GroupMember
 from minikafka.client.session import ClusterSession
-from minikafka.core.client.group_calls import STABLE_OFFSETS_VERSION, offset_commit, offset_fetch
-from minikafka.core.client.membership import MemberState, Next
+from minikafka.core.client.consumer.group_calls import (
+    STABLE_OFFSETS_VERSION,
+    offset_commit,
+    offset_fetch,
+)
+from minikafka.core.client.consumer.membership import MemberState, Next
 from minikafka.core.client.offsets import NO_GENERATION, GroupMetadata, OffsetAndMetadata
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError

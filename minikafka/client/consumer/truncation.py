@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 
 from minikafka.client.session import ClusterSession
 from minikafka.core.client.cluster_view import group_by_leader
-from minikafka.core.client.fetched import Place
-from minikafka.core.client.positions import Doubt, Positions
+from minikafka.core.client.consumer.fetched import Place
+from minikafka.core.client.consumer.positions import Doubt, Positions
 from minikafka.kernel.cluster import CONSUMER_REPLICA_ID, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.grouping import grouped

@@ -16,22 +16,22 @@ from minikafka.client.producer.transaction_manager import TransactionManager
 from minikafka.client.serialization import resolve_serializer, serialize
 from minikafka.client.session import Client
 from minikafka.client.task_waits import wait_for_event
-from minikafka.core.client.accumulator import (
+from minikafka.core.client.cluster_view import ClusterView
+from minikafka.core.client.offsets import GroupMetadata, OffsetAndMetadata, with_metadata
+from minikafka.core.client.producer.accumulator import (
     BATCH_OVERHEAD_BYTES,
     Accumulator,
     AccumulatorConfig,
     PendingRecord,
     record_size_bytes,
 )
-from minikafka.core.client.cluster_view import ClusterView
-from minikafka.core.client.offsets import GroupMetadata, OffsetAndMetadata, with_metadata
-from minikafka.core.client.partitioner import (
+from minikafka.core.client.producer.partitioner import (
     RoundRobinPartitions,
     StickyPartitions,
     partition_for_key,
 )
-from minikafka.core.client.record_checks import as_bytes, as_headers, check_timestamp
-from minikafka.core.client.sequences import Sequences
+from minikafka.core.client.producer.record_checks import as_bytes, as_headers, check_timestamp
+from minikafka.core.client.producer.sequences import Sequences
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.kernel.ports import World

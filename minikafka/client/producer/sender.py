@@ -10,10 +10,10 @@ from typing import NamedTuple, TypeAlias
 from minikafka.client.producer.transaction_manager import TransactionManager
 from minikafka.client.session import ClusterSession
 from minikafka.client.task_waits import wait_for_event
-from minikafka.core.client.accumulator import Accumulator, ProducerBatch
-from minikafka.core.client.produce_call import produce
-from minikafka.core.client.sequences import Sequences, Verdict
-from minikafka.core.client.transaction_calls import new_producer_id
+from minikafka.core.client.producer.accumulator import Accumulator, ProducerBatch
+from minikafka.core.client.producer.produce_call import produce
+from minikafka.core.client.producer.sequences import Sequences, Verdict
+from minikafka.core.client.producer.transaction_calls import new_producer_id
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.messages.produce import PartitionProduceResponse

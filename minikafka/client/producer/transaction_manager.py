@@ -12,8 +12,8 @@ from minikafka.client.session import ClusterSession
 from minikafka.core.client.calls import CoordinatorCall, CoordinatorKey
 from minikafka.core.client.errors import FATAL_TO_PRODUCER
 from minikafka.core.client.offsets import GroupMetadata, OffsetAndMetadata
-from minikafka.core.client.sequences import Sequences
-from minikafka.core.client.transaction_calls import (
+from minikafka.core.client.producer.sequences import Sequences
+from minikafka.core.client.producer.transaction_calls import (
     EPOCH_BUMP_VERSION,
     NO_PRODUCER,
     TransactionalProducer,

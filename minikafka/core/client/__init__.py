@@ -1,7 +1,7 @@
-"""The core of all Kafka clients: what to send, what a response means, and when to try again.
+"""The core of all Kafka clients: requests to send, what responses mean, and the retry policy.
 
-The asyncio client (``client/``), the Spark connector (``spark/``) and the simulator call it; it
-does no I/O. Start reading at ``calls.py`` and ``errors.py``: the calls that all clients share, and
-the table of errors with the retry policy. The rest is state of single clients: ``accumulator.py``
-and ``sequences.py`` of producers, ``positions.py`` and ``membership.py`` of consumers.
+The asyncio client (``client/``), the Spark connector (``spark/``), the simulator and replica
+fetchers (``fetch_session.py``) call it; it does no I/O. Start reading at ``calls.py`` and
+``errors.py``: what every call consists of, and the table of errors with the retry policy. Further
+rooms: ``producer/``, ``consumer/`` and ``assignors/`` (partition assignment of consumer groups).
 """

@@ -1,6 +1,6 @@
 """Calls: requests together with what reads their responses, and the versions they are sent in.
 
-A function of the modules beside this one builds each call; the asyncio client, the Spark connector
+A function in a module of this package builds each call; the asyncio client, the Spark connector
 and the simulator only carry calls out, so a request is built and its errors are read in one place.
 """
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from minikafka.core.client.fetched import AbortedTransactions
+from minikafka.core.client.consumer.fetched import AbortedTransactions
 from minikafka.protocol.buffer import Buffer
 from minikafka.protocol.records.batch import (
     CorruptRecordError,

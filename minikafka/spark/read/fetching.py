@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from minikafka.core.client.calls import raise_for
 from minikafka.core.client.cluster_view import ClusterView
-from minikafka.core.client.fetch_request import (
+from minikafka.core.client.consumer.fetch_request import (
     FETCH_VERSION,
     FetchLimits,
     FetchPosition,

@@ -24,7 +24,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from minikafka.core.client.transaction_calls import TransactionalProducer
+from minikafka.core.client.producer.transaction_calls import TransactionalProducer
 from minikafka.kernel.errors import KafkaError
 from minikafka.spark.cluster import Cluster
 from minikafka.spark.write.producing import Producing

@@ -27,7 +27,7 @@ def buffers_of(column: pa.Array) -> tuple[Bytes, Ints]:
 
 
 def murmur2(data: Bytes, starts: Ints, sizes: Ints) -> npt.NDArray[np.uint32]:
-    """Hash ``data[start : start + size]`` of each row; see ``core.client.partitioner.murmur2``."""
+    """Hash ``data[start : start + size]`` of each row, as ``producer.partitioner.murmur2`` does."""
     hashes = _SEED ^ sizes.astype(np.uint32)
     padded = np.concatenate([data, np.zeros(4, np.uint8)])
     rows, at, left = np.arange(len(sizes)), starts, sizes

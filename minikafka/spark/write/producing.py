@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from minikafka.core.client.errors import STALE_METADATA
-from minikafka.core.client.produce_call import ProduceCall, produce
-from minikafka.core.client.transaction_calls import TransactionalProducer, new_producer_id
+from minikafka.core.client.producer.produce_call import ProduceCall, produce
+from minikafka.core.client.producer.transaction_calls import TransactionalProducer, new_producer_id
 from minikafka.kernel.cluster import ProducerIdAndEpoch, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.records.batch import NO_PRODUCER_ID, NO_SEQUENCE

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
 from minikafka.core.client.calls import CoordinatorCall
-from minikafka.core.client.group_calls import offset_fetch
+from minikafka.core.client.consumer.group_calls import offset_fetch
 from minikafka.core.client.offsets import GroupMetadata, OffsetAndMetadata
-from minikafka.core.client.transaction_calls import (
+from minikafka.core.client.producer.transaction_calls import (
     NO_PRODUCER,
     TransactionalProducer,
     add_offsets_to_txn,

@@ -13,7 +13,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from minikafka.core.client.transaction_calls import NO_PRODUCER
+from minikafka.core.client.producer.transaction_calls import NO_PRODUCER
 from minikafka.spark.cluster import Cluster
 from minikafka.spark.gc_tuning import spare_the_collector
 from minikafka.spark.write.exactly_once import (

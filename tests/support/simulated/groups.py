@@ -12,9 +12,9 @@ from minikafka.client.session import Client
 from minikafka.core.client.assignors.catalogue import resolve_strategy
 from minikafka.core.client.assignors.wire import decode_assignment
 from minikafka.core.client.calls import Call, raise_for
+from minikafka.core.client.consumer.group_calls import group_key, offset_commit, offset_fetch
+from minikafka.core.client.consumer.membership import GroupConfig, Membership, Next
 from minikafka.core.client.errors import LOST_COORDINATOR
-from minikafka.core.client.group_calls import group_key, offset_commit, offset_fetch
-from minikafka.core.client.membership import GroupConfig, Membership, Next
 from minikafka.core.client.offsets import NO_GENERATION, GroupMetadata, OffsetAndMetadata
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from minikafka.client import Admin, Consumer, ConsumerConfig, Producer, RebalanceListener
-from minikafka.core.client.fetched import ConsumerRecord
+from minikafka.core.client.consumer.fetched import ConsumerRecord
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.simulator.cluster import SimCluster
 

@@ -9,10 +9,10 @@ from typing import TypeVar
 from minikafka.client.coordinators import Coordinators
 from minikafka.client.session import Client
 from minikafka.core.client.calls import CoordinatorCall, raise_for
-from minikafka.core.client.group_calls import offset_fetch
+from minikafka.core.client.consumer.group_calls import offset_fetch
 from minikafka.core.client.offsets import GroupMetadata, OffsetAndMetadata
-from minikafka.core.client.produce_call import produce
-from minikafka.core.client.transaction_calls import (
+from minikafka.core.client.producer.produce_call import produce
+from minikafka.core.client.producer.transaction_calls import (
     NO_PRODUCER,
     TransactionalProducer,
     add_offsets_to_txn,

@@ -12,7 +12,7 @@ import pytest
 from minikafka.client.consumer.group_offsets import CommitFailedError, GroupOffsets
 from minikafka.core.client.assignors.catalogue import resolve_strategy
 from minikafka.core.client.calls import Call
-from minikafka.core.client.membership import GroupConfig, Membership, MemberState
+from minikafka.core.client.consumer.membership import GroupConfig, Membership, MemberState
 from minikafka.core.client.offsets import OffsetAndMetadata
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError

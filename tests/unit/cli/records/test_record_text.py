@@ -18,7 +18,7 @@ from minikafka.cli.records.record_text import (
     record_line,
 )
 from minikafka.client import ClientConfig, ConsumerConfig, ProducerConfig
-from minikafka.core.client.fetched import ConsumerRecord
+from minikafka.core.client.consumer.fetched import ConsumerRecord
 from minikafka.kernel.config import ConfigError
 from minikafka.protocol.records.compression import Compression
 

@@ -8,12 +8,12 @@ import pytest
 
 from minikafka.core.client.calls import Call, CoordinatorKey
 from minikafka.core.client.cluster_view import ClusterView, merge, metadata_request
+from minikafka.core.client.consumer.group_calls import offset_commit, offset_fetch
+from minikafka.core.client.consumer.list_offsets_call import list_offsets
 from minikafka.core.client.coordinator_calls import find_coordinator
-from minikafka.core.client.group_calls import offset_commit, offset_fetch
-from minikafka.core.client.list_offsets_call import list_offsets
 from minikafka.core.client.offsets import GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp
-from minikafka.core.client.produce_call import produce
-from minikafka.core.client.transaction_calls import (
+from minikafka.core.client.producer.produce_call import produce
+from minikafka.core.client.producer.transaction_calls import (
     NO_PRODUCER,
     TransactionalProducer,
     add_offsets_to_txn,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 pa = pytest.importorskip("pyarrow")
 
-from minikafka.core.client.partitioner import murmur2, partition_for_key  # noqa: E402
+from minikafka.core.client.producer.partitioner import murmur2, partition_for_key  # noqa: E402
 from minikafka.protocol.records.batch import crc_is_valid, iterate_batches  # noqa: E402
 from minikafka.protocol.records.compression import Compression  # noqa: E402
 from minikafka.protocol.records.record import decode_records  # noqa: E402

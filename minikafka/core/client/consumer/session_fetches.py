@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from minikafka.core.client.calls import raise_for
 from minikafka.core.client.cluster_view import ClusterView
-from minikafka.core.client.fetch_request import (
+from minikafka.core.client.consumer.fetch_request import (
     FetchLimits,
     FetchPosition,
     fetch_request,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from minikafka.core.client.fetched import ConsumerRecord, FetchedChunk, Place
+from minikafka.core.client.consumer.fetched import ConsumerRecord, FetchedChunk, Place
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.records.builder import build_batch

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Generic, TypeAlias, TypeVar
 
-from minikafka.core.client.sequences import Stamp
+from minikafka.core.client.producer.sequences import Stamp
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.protocol.buffer import write_uvarint, write_varlong
 from minikafka.protocol.records.batch import NO_LEADER_EPOCH, parse_batches

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Generic
 
-from minikafka.core.client.producer_batch import (
+from minikafka.core.client.producer.producer_batch import (
     BATCH_OVERHEAD_BYTES,
     PendingRecord,
     ProducerBatch,

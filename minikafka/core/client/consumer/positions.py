@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from minikafka.core.client.fetched import ConsumerRecord, FetchedChunk, Place
+from minikafka.core.client.consumer.fetched import ConsumerRecord, FetchedChunk, Place
 from minikafka.kernel.cluster import NO_EPOCH, TopicPartition
 from minikafka.kernel.errors import KafkaError
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minikafka.core.client import record_list
-from minikafka.core.client.producer_batch import BATCH_OVERHEAD_BYTES, ProducerBatch
-from minikafka.core.client.record_list import ConsumerRecord
+from minikafka.core.client.consumer import record_list
+from minikafka.core.client.consumer.record_list import ConsumerRecord
+from minikafka.core.client.producer.producer_batch import BATCH_OVERHEAD_BYTES, ProducerBatch
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.protocol.records.batch import (
     TIMESTAMP_TYPE_FLAG,

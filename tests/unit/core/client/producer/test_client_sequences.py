@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from minikafka.core.client.accumulator import Accumulator, AccumulatorConfig, ProducerBatch
-from minikafka.core.client.producer_batch import record_size_bytes
-from minikafka.core.client.sequences import Sequences, Stamp, Verdict
+from minikafka.core.client.producer.accumulator import Accumulator, AccumulatorConfig, ProducerBatch
+from minikafka.core.client.producer.producer_batch import record_size_bytes
+from minikafka.core.client.producer.sequences import Sequences, Stamp, Verdict
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.records.compression import Compression

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from minikafka.core.client.cluster_view import ClusterView, Node, PartitionView, TopicView
-from minikafka.core.client.read_replicas import ReadReplicas
+from minikafka.core.client.consumer.read_replicas import ReadReplicas
 from minikafka.kernel.cluster import TopicPartition
 
 TP = TopicPartition("t", 0)

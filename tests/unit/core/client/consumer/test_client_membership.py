@@ -11,7 +11,7 @@ from minikafka.core.client.assignors.wire import (
     decode_subscription,
     encode_subscription,
 )
-from minikafka.core.client.membership import GroupConfig, Membership, MemberState, Next
+from minikafka.core.client.consumer.membership import GroupConfig, Membership, MemberState, Next
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember

@@ -2,9 +2,9 @@
 
 import pytest
 
-from minikafka.core.client.fetched import FetchedChunk, Place
+from minikafka.core.client.consumer.fetched import FetchedChunk, Place
+from minikafka.core.client.consumer.positions import Positions
 from minikafka.core.client.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-from minikafka.core.client.positions import Positions
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import KafkaError
 from minikafka.protocol.records.builder import build_batch

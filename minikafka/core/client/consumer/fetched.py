@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeAlias
 
-from minikafka.core.client.record_list import ConsumerRecord, consumer_records
+from minikafka.core.client.consumer.record_list import ConsumerRecord, consumer_records
 from minikafka.kernel.cluster import NO_EPOCH, TopicPartition
 from minikafka.kernel.errors import KafkaError
 from minikafka.protocol.buffer import Buffer

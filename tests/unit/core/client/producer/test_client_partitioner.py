@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minikafka.core.client.partitioner import (
+from minikafka.core.client.producer.partitioner import (
     RoundRobinPartitions,
     StickyPartitions,
     murmur2,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minikafka.core.client.accumulator import (
+from minikafka.core.client.producer.accumulator import (
     BATCH_OVERHEAD_BYTES,
     Accumulator,
     AccumulatorConfig,
