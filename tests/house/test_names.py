@@ -18,6 +18,7 @@ ALLOWED = {
     "NodeEndpoint": "protocol/messages",
     "ReplicaState": "protocol/messages, kafka.controller.ReplicaState",
     "TopicPartitions": "protocol/messages",
+    "TransactionState": "protocol/messages, kafka.coordinator.transaction.TransactionState",
     # The same concept with another way to wait: aio is the client for applications.
     "Admin": "aio, client",
     "Consumer": "aio, client",
@@ -28,25 +29,15 @@ UNRESOLVED = frozenset(
     [
         "Connection",
         "Finding",
-        "GroupConfig",
-        "GroupMember",
-        "GroupOffsets",
         "Identity",
         "Kind",
-        "Member",
         "OffsetStore",
         "Outcome",
-        "Place",
         "Plan",
         "Progress",
         "Subscription",
-        "TopicView",
-        "TransactionState",
-        "Transactions",
-        "Verdict",
         "Write",
         "Writer",
-        "Written",
     ]
 )
 

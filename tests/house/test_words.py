@@ -26,13 +26,8 @@ RETIRED = re.compile(
 ALLOWED = (
     "aio.py",
     "broker",
-    "client",
-    "coordinator",
-    "core/client",
-    "core/group",
     "core/log",
     "core/replication",
-    "core/transaction",
     "kernel",
     "node",
     "protocol",

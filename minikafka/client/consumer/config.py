@@ -9,7 +9,7 @@ from minikafka.client.config import check_least
 from minikafka.client.serialization import AnyDeserializer, check_serialization
 from minikafka.core.client.assignors.catalogue import DEFAULT_STRATEGY, resolve_strategy
 from minikafka.core.client.assignors.model import Assignor
-from minikafka.core.client.consumer.membership import GroupConfig
+from minikafka.core.client.consumer.membership import GroupRebalanceConfig
 from minikafka.core.client.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 # As Kafka checks them: capitals are not the same.
@@ -82,7 +82,7 @@ class ConsumerConfig:
         """``isolation_level`` as it stands in requests."""
         return int(self.isolation_level == "read_committed")
 
-    def group(self) -> GroupConfig | None:
+    def group(self) -> GroupRebalanceConfig | None:
         """None without a group. Raises ValueError for time-outs or strategies that cannot be."""
         if self.group_id is None:
             return None
@@ -90,7 +90,7 @@ class ConsumerConfig:
             raise ValueError("group.id is empty")
         if not 0 < self.heartbeat_interval_ms < self.session_timeout_ms:
             raise ValueError("heartbeat.interval.ms must be below session.timeout.ms")
-        return GroupConfig(
+        return GroupRebalanceConfig(
             self.group_id,
             resolve_strategy(self.partition_assignment_strategy),
             self.group_instance_id,

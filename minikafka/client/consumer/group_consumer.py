@@ -8,11 +8,11 @@ from typing import Any
 
 from minikafka.client.consumer.config import ConsumerConfig
 from minikafka.client.consumer.group_member import GroupMember
-from minikafka.client.consumer.group_offsets import CommitFailedError, GroupOffsets
+from minikafka.client.consumer.group_offsets import CommitFailedError, GroupOffsetClient
 from minikafka.client.consumer.subscription import RebalanceListener, TopicSubscription
 from minikafka.client.session import ClusterSession
-from minikafka.core.client.consumer.fetched import Place
-from minikafka.core.client.consumer.membership import GroupConfig, Membership
+from minikafka.core.client.consumer.fetched import ReadPosition
+from minikafka.core.client.consumer.membership import GroupRebalanceConfig, Membership
 from minikafka.core.client.consumer.positions import Positions
 from minikafka.core.client.offsets import OffsetAndMetadata
 from minikafka.kernel.cluster import TopicPartition
@@ -30,14 +30,16 @@ class GroupConsumer:
         self,
         session: ClusterSession,
         positions: Positions,
-        group: GroupConfig,
+        group: GroupRebalanceConfig,
         config: ConsumerConfig,
         reset_timestamp: int | None,
         on_news: Callable[[], None],
     ) -> None:
         self.subscription: TopicSubscription | None = None
         self.member = GroupMember(session, Membership(group), self, on_news)
-        self.offsets = GroupOffsets(session, self.member, lambda: self.subscription is not None)
+        self.offsets = GroupOffsetClient(
+            session, self.member, lambda: self.subscription is not None
+        )
         self._session = session
         self._positions = positions
         self._config = config
@@ -172,7 +174,7 @@ class GroupConsumer:
         else:
             self._lookup_failures = 0
             for tp, at in found.items():
-                place = None if at is None else Place(at.offset, at.leader_epoch)
+                place = None if at is None else ReadPosition(at.offset, at.leader_epoch)
                 positions.initialize(tp, place, self._reset_timestamp)
         finally:
             self._looking_up = False

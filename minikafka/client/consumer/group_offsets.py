@@ -24,7 +24,7 @@ class CommitFailedError(KafkaError):
     """
 
 
-class GroupOffsets:
+class GroupOffsetClient:
     """Commits and fetches through the coordinator of one group.
 
     ``is_member`` says whether the group assigns the partitions. Otherwise commits carry no

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from minikafka.client.session import ClusterSession
 from minikafka.core.client.cluster_view import group_by_leader
-from minikafka.core.client.consumer.fetched import Place
+from minikafka.core.client.consumer.fetched import ReadPosition
 from minikafka.core.client.consumer.positions import Doubt, Positions
 from minikafka.kernel.cluster import CONSUMER_REPLICA_ID, TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
@@ -106,7 +106,7 @@ class TruncationCheck:
         epoch, offset = row.leader_epoch, row.end_offset
         known = epoch != _NO_SUCH_EPOCH and offset >= 0
         position = self._positions.position(tp) if tp in self._positions.assigned else None
-        end = Place(offset, epoch) if known else None
+        end = ReadPosition(offset, epoch) if known else None
         lost = self._positions.validated(tp, doubt, end)
         if lost and position is not None and not self._resets:
             self.error = LogTruncationError(tp, position, lost)

@@ -12,7 +12,7 @@ from minikafka.client.session import ClusterSession
 from minikafka.client.task_waits import wait_for_event
 from minikafka.core.client.producer.accumulator import Accumulator, ProducerBatch
 from minikafka.core.client.producer.produce_call import produce
-from minikafka.core.client.producer.sequences import Sequences, Verdict
+from minikafka.core.client.producer.sequences import BatchOutcome, Sequences
 from minikafka.core.client.producer.transaction_calls import new_producer_id
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
@@ -284,16 +284,16 @@ class Sender:
 
     def _refused(self, batch: Batch, error: KafkaError) -> None:
         self._session.metadata.note_error(error.code)
-        verdict = Verdict.RETRY if error.code.retriable else Verdict.FAIL
+        verdict = BatchOutcome.RETRY if error.code.retriable else BatchOutcome.FAIL
         if self.sequences is not None:
             verdict = self.sequences.refused(batch, error.code, error.code.retriable)
-        if verdict is Verdict.DELIVERED:
+        if verdict is BatchOutcome.DELIVERED:
             self._delivered(batch, UNKNOWN_OFFSET, -1)
             return
         now_ms = self._session.world.clock.monotonic_ms()
         if self._aborting:
-            verdict = Verdict.FAIL
-        if verdict is Verdict.RETRY and self._accumulator.retry(batch, now_ms):
+            verdict = BatchOutcome.FAIL
+        if verdict is BatchOutcome.RETRY and self._accumulator.retry(batch, now_ms):
             self.counts.retries += batch.record_count
             return
         if self.sequences is not None:

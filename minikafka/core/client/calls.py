@@ -1,7 +1,7 @@
-"""Calls: requests together with what reads their responses, and the versions they are sent in.
+"""Calls: a request together with the function that reads its response.
 
-A function in a module of this package builds each call; the asyncio client, the Spark connector
-and the simulator only carry calls out, so a request is built and its errors are read in one place.
+A function in a module of this package builds each call; the asyncio client, the Spark connector and
+the simulator only carry calls out, so a request is built and its errors are read in one place.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ V = TypeVar("V")
 
 
 class CoordinatorKey(NamedTuple):
-    """What a coordinator is looked up by: a group id, or a transactional id."""
+    """The key by which FindCoordinator looks up a coordinator: a group id or a transactional id."""
 
     type: CoordinatorType
     key: str
@@ -27,9 +27,10 @@ class CoordinatorKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[R]):
-    """A request, sent in the highest version that both sides know, at most ``highest_version``.
+    """A request and how to read its response.
 
-    ``read`` returns the result that a response holds, or raises the KafkaError in it.
+    The request is sent in the highest version that client and broker support, but not above
+    ``highest_version``. ``read`` returns the result of a response, or raises the KafkaError in it.
     """
 
     request: Message
@@ -45,16 +46,17 @@ class CoordinatorCall(Call[R]):
 
     @property
     def name(self) -> str:
-        """The request and its subject, for messages."""
+        """The request name and the group id or transactional id, for error messages."""
         return f"{type(self.request).__name__.removesuffix('Request')} of {self.coordinator.key}"
 
 
 def choose_version(
     ours: tuple[int, int], theirs: tuple[int, int] | None, highest_version: int | None = None
 ) -> int | None:
-    """Return the highest version that both sides know, at most ``highest_version``.
+    """Return the highest request version that client and broker support, or None.
 
-    None if there is none. ``theirs`` is None for an API that the broker does not have.
+    The version is not above ``highest_version``. ``ours`` and ``theirs`` are the lowest and highest
+    supported versions; ``theirs`` is None for an API that the broker does not have.
     """
     if theirs is None:
         return None
@@ -65,18 +67,18 @@ def choose_version(
 
 
 def raise_for(code: int, message: str | None = None) -> None:
-    """Raise KafkaError unless ``code``, an error code as it stands in a response, is 0."""
+    """Raise KafkaError for the error code of a response, unless it is 0."""
     if code != ErrorCode.NONE:
         raise KafkaError(ErrorCode(code), message)
 
 
 def error_of(code: int, message: str | None = None) -> KafkaError | None:
-    """Return ``code``, an error code as it stands in a response, as an error; None for 0."""
+    """Return the KafkaError for the error code of a response, or None for 0."""
     return None if code == ErrorCode.NONE else KafkaError(ErrorCode(code), message)
 
 
 def raise_gravest(errors: Iterable[KafkaError | None]) -> None:
-    """Raise one of ``errors``, if there is any: one that is final rather than a retriable one."""
+    """Raise one of ``errors``, if any: a final error rather than a retriable one."""
     found = [error for error in errors if error is not None]
     if found:
         raise next((error for error in found if not error.code.retriable), found[0])

@@ -27,7 +27,7 @@ class Node(NamedTuple):
 
 
 class PartitionView(NamedTuple):
-    """One partition. ``leader`` is -1 while there is none."""
+    """A partition in the view. ``leader`` is -1 while the partition has no leader."""
 
     partition: int
     leader: int = NO_LEADER
@@ -40,7 +40,7 @@ class PartitionView(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TopicView:
-    """One topic. With an ``error`` there may be no partitions."""
+    """A topic in the view. With an ``error`` the partitions may be missing."""
 
     name: str
     topic_id: UUID = ZERO_UUID
@@ -56,7 +56,7 @@ class TopicView:
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """The cluster after ``version`` Metadata responses. Each response makes a new view."""
+    """An immutable view of the cluster; ``version`` counts the merged Metadata responses."""
 
     version: int = 0
     cluster_id: str | None = None
@@ -73,7 +73,7 @@ class ClusterView:
 def metadata_request(
     topics: Iterable[str] | None, allow_auto_topic_creation: bool = False
 ) -> MetadataRequest:
-    """Ask any broker for the brokers and for these topics; None: for all topics."""
+    """Build a Metadata request for these topics, or for all topics if None."""
     return MetadataRequest(
         topics=None if topics is None else [MetadataRequestTopic(name=name) for name in topics],
         allow_auto_topic_creation=allow_auto_topic_creation,
@@ -81,7 +81,7 @@ def metadata_request(
 
 
 def topic_view(row: MetadataResponseTopic) -> TopicView:
-    """One topic of a MetadataResponse."""
+    """Convert a topic of a Metadata response into a TopicView."""
     partitions = {
         view.partition: view
         for view in sorted(
@@ -103,12 +103,14 @@ def topic_view(row: MetadataResponseTopic) -> TopicView:
 
 
 def merge(old: ClusterView, response: MetadataResponse, wanted: Iterable[str]) -> ClusterView:
-    """Return the view after a MetadataResponse: its brokers replace the old ones, its topics those
-    of the same name; other topics that are still ``wanted`` stay.
+    """Return a new view with the brokers and topics of a Metadata response.
 
-    A partition with an older leader epoch than the known one is not replaced: the broker that sent
-    it lags behind (KIP-320). A topic that was deleted and created again has another id, and
-    replaces the old one.
+    The brokers replace the old ones. The response's topics replace those of the same name; other
+    topics stay if they are among ``wanted``.
+
+    A partition is not replaced by one with an older leader epoch: the broker that sent it has stale
+    metadata (KIP-320). A topic with another topic id was deleted and created again, and replaces
+    the old one whole.
     """
     topics = {name: old.topics[name] for name in wanted if name in old.topics}
     for row in response.topics:
@@ -145,7 +147,10 @@ def _newer(old: TopicView | None, new: TopicView) -> TopicView:
 
 
 class LeaderGroups(NamedTuple, Generic[V]):
-    """Partitions with their values by the broker to ask, and those that nobody leads."""
+    """Values of partitions, grouped by the leader's broker id.
+
+    ``leaderless`` are the partitions without a known leader.
+    """
 
     by_leader: dict[int, dict[TopicPartition, V]]
     leaderless: list[TopicPartition]
@@ -154,7 +159,7 @@ class LeaderGroups(NamedTuple, Generic[V]):
 def group_by_leader(
     values: Mapping[TopicPartition, V], leaders: Mapping[TopicPartition, int]
 ) -> LeaderGroups[V]:
-    """Group partitions by their leaders, in the order of partitions."""
+    """Group partitions by their leaders; the partitions of each leader are sorted."""
     groups: LeaderGroups[V] = LeaderGroups({}, [])
     for tp in sorted(values):
         if tp in leaders:
@@ -165,7 +170,8 @@ def group_by_leader(
 
 
 def partition_counts(view: ClusterView, topics: Iterable[str]) -> dict[str, int]:
-    """Return the number of partitions of each topic; 0 for a topic that does not exist."""
+    """Return the number of partitions of each topic; 0 for an unknown topic or one with an
+    error."""
     known = {topic: view.topics.get(topic) for topic in topics}
     return {
         topic: 0 if row is None or row.error is not ErrorCode.NONE else len(row.partitions)

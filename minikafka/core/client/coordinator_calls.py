@@ -15,7 +15,7 @@ _ONE_KEY_VERSION: Final = 3  # later versions name several keys in a request
 
 
 def find_coordinator(coordinator: CoordinatorKey) -> Call[Node]:
-    """Ask any broker which broker is the coordinator."""
+    """Build the FindCoordinator call for a group or a transactional id. Any broker serves it."""
 
     def read(response: FindCoordinatorResponse) -> Node:
         message = response.error_message or f"coordinator of {coordinator.key}"

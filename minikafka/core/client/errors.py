@@ -66,9 +66,9 @@ _COMPLETION_BACKOFF: Final = ExponentialBackoff(5, 20, jitter=0)
 
 
 class Retries:
-    """The attempts of one operation: whether and when to try again after each failure.
+    """The retry policy of one operation: counts failures and computes backoffs.
 
-    Retriable are the errors that ``ErrorCode.retriable`` marks, as in Kafka's ``Errors``.
+    An error is retriable if ``ErrorCode.retriable`` says so, as in Kafka's ``Errors``.
     """
 
     def __init__(self, backoff: ExponentialBackoff) -> None:
@@ -78,10 +78,10 @@ class Retries:
     def next_delay_ms(
         self, code: ErrorCode, now_ms: int, deadline_ms: int, draw: float
     ) -> int | None:
-        """Count a failed attempt and return the delay before the next one.
+        """Count a failed attempt and return the delay before the next one, in milliseconds.
 
-        None when the error is final or the deadline passes before the next attempt. ``draw`` is a
-        random number from 0 up to, not including, 1.
+        None if the error is final, or if the next attempt would not begin before the deadline.
+        ``draw`` is a random number in [0, 1) for the jitter.
         """
         delay_ms = self._backoff.delay_ms(self._failures, draw)
         if code is ErrorCode.CONCURRENT_TRANSACTIONS:

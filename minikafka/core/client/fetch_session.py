@@ -1,4 +1,4 @@
-"""The client side of fetch sessions (KIP-227): what the next request to a leader has to name."""
+"""The client side of fetch sessions (KIP-227): which partitions the next Fetch request names."""
 
 from __future__ import annotations
 
@@ -20,8 +20,11 @@ _GONE = (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.FETCH_SESSION_TOPIC_ID_
 
 
 class NextFetch(NamedTuple, Generic[R]):
-    """``named``: all partitions of a full request; in an incremental one those that are new or have
-    changed. ``forgotten``: those that leave the session."""
+    """The session fields of the next Fetch request.
+
+    A full request has all partitions in ``named``. An incremental request has only new and changed
+    ones, and lists in ``forgotten`` those that leave the session.
+    """
 
     session_id: int
     session_epoch: int
@@ -30,10 +33,12 @@ class NextFetch(NamedTuple, Generic[R]):
 
 
 class FetchSessionHandler(Generic[R]):
-    """The session with one leader (Kafka's FetchSessionHandler). One request at a time: ``build``
-    it, then call ``answered`` or ``failed``.
+    """The fetch session with one broker (Kafka's ``FetchSessionHandler``).
 
-    ``saved`` counts the partitions that incremental requests did not have to name."""
+    Only one request may be in flight: call ``build`` (or ``build_on``), then ``answered`` with the
+    response, or ``failed`` if there is none. ``saved`` counts the partitions that incremental
+    requests left out.
+    """
 
     def __init__(self) -> None:
         self.saved = 0
@@ -48,12 +53,15 @@ class FetchSessionHandler(Generic[R]):
 
     @property
     def names_all(self) -> bool:
-        """Whether the next request is a full one, which begins a session."""
+        """Whether the next request is a full one, which begins a new session."""
         return is_full(self._epoch)
 
     def build(self, wanted: Mapping[PartitionKey, R], by_id: bool) -> NextFetch[R]:
-        """Build the request for ``wanted``. A session holds topic names or ids, never both: when
-        that changes, the old session is closed."""
+        """Build the next request for exactly the partitions in ``wanted``.
+
+        ``by_id`` says whether their keys are topic ids. A session holds either topic names or ids:
+        when that changes, a full request replaces the session.
+        """
         if by_id != self._by_id:
             self._epoch = INITIAL_EPOCH
             self._by_id = by_id
@@ -69,8 +77,11 @@ class FetchSessionHandler(Generic[R]):
     def build_on(
         self, changed: Mapping[PartitionKey, R], forgotten: Collection[PartitionKey]
     ) -> NextFetch[R]:
-        """Build the next request of a session, for a caller that knows which partitions may have
-        ``changed`` since the last request, and which are ``forgotten``."""
+        """Build the next incremental request from the changes since the last one.
+
+        The caller knows which partitions may have ``changed`` and which are ``forgotten``; all
+        others stay in the session unexamined.
+        """
         assert not self.names_all
         held = self._held
         named = {key: want for key, want in changed.items() if held.get(key) != want}
@@ -83,8 +94,12 @@ class FetchSessionHandler(Generic[R]):
     def answered(
         self, error: ErrorCode, session_id: int, partitions: Collection[PartitionKey]
     ) -> bool:
-        """Process a response, and return whether it can be used. After one that cannot, and after
-        every error, the next request is a full one."""
+        """Process a response and return whether the caller may use its rows.
+
+        ``partitions`` are those in the response: all of the session for a full request, any of them
+        for an incremental one. After an error, or with other partitions, the result is False and
+        the next request is a full one.
+        """
         if error is not ErrorCode.NONE:
             if error in _GONE:
                 self._id = NO_SESSION
@@ -107,5 +122,6 @@ class FetchSessionHandler(Generic[R]):
         return True
 
     def failed(self) -> None:
-        """Note that no response came: the leader may or may not have processed the request."""
+        """Note that no response came. The broker may have processed the request, so the next is
+        full."""
         self._epoch = INITIAL_EPOCH

@@ -1,4 +1,4 @@
-"""Offsets as consumers and groups commit and look them up."""
+"""Offsets as clients commit them and look them up: with metadata, with timestamps."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ MAX_TIMESTAMP: Final = -3
 
 
 class OffsetAndMetadata(NamedTuple):
-    """A committed offset: the next one to consume. ``metadata`` is a text of the application's;
-    ``leader_epoch`` is that of the record before, -1 unknown."""
+    """A committed offset: the offset of the next record to consume.
+
+    ``metadata`` is any text of the application; ``leader_epoch`` is the epoch of the last consumed
+    record, -1 if unknown.
+    """
 
     offset: int
     metadata: str = ""
@@ -25,7 +28,7 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """What ListOffsets found; ``offset`` -1: no record has the timestamp or a later one."""
+    """A result of ListOffsets. ``offset`` is -1 if no record is at or after the timestamp."""
 
     offset: int
     timestamp: int
@@ -33,8 +36,11 @@ class OffsetAndTimestamp(NamedTuple):
 
 
 class GroupMetadata(NamedTuple):
-    """The group, and the member of it, that offsets are committed for. A member with an old
-    generation is refused; without a generation nobody is."""
+    """The consumer group and member for which offsets are committed (KIP-447).
+
+    The coordinator rejects commits of a member with an old generation. Without a generation (-1) it
+    does not check the member.
+    """
 
     group_id: str
     generation: int = NO_GENERATION
@@ -45,5 +51,5 @@ class GroupMetadata(NamedTuple):
 def with_metadata(
     offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Give bare offsets their (empty) metadata."""
+    """Convert plain offsets to OffsetAndMetadata with empty metadata."""
     return {tp: OffsetAndMetadata(at) if isinstance(at, int) else at for tp, at in offsets.items()}

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from minikafka.core.group.group import Group, GroupState
-from minikafka.core.group.member import Member
+from minikafka.core.group.member import ClassicGroupMember
 from minikafka.core.group.records import CommittedOffset
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
@@ -57,7 +57,7 @@ def described(group_id: str, group: Group | None) -> DescribedGroup:
     )
 
 
-def _described_member(member: Member, protocol: str | None) -> DescribedGroupMember:
+def _described_member(member: ClassicGroupMember, protocol: str | None) -> DescribedGroupMember:
     return DescribedGroupMember(
         member.member_id,
         member.group_instance_id,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
 
-from minikafka.core.group.member import Member, Protocols, RespondJoin
+from minikafka.core.group.member import ClassicGroupMember, Protocols, RespondJoin
 from minikafka.core.group.offsets import GroupOffsets
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.protocol.codec import DecodeError, decode
@@ -77,7 +77,7 @@ class Group:
         self.protocol_name: str | None = None
         self.generation_id = 0
         self.leader_id: str | None = None
-        self.members: dict[str, Member] = {}
+        self.members: dict[str, ClassicGroupMember] = {}
         self.static_members: dict[str, str] = {}
         self.pending_members: dict[str, None] = {}
         self.pending_sync: dict[str, None] = {}
@@ -126,7 +126,7 @@ class Group:
 
     # -- members
 
-    def add(self, member: Member) -> None:
+    def add(self, member: ClassicGroupMember) -> None:
         """The first member determines the protocol type and becomes the leader."""
         if member.group_instance_id is not None:
             assert member.group_instance_id not in self.static_members, "one per instance id"
@@ -158,7 +158,7 @@ class Group:
 
     def update(
         self,
-        member: Member,
+        member: ClassicGroupMember,
         protocols: Protocols,
         rebalance_timeout_ms: int,
         session_timeout_ms: int,
@@ -169,7 +169,7 @@ class Group:
         member.rebalance_timeout_ms = rebalance_timeout_ms
         member.session_timeout_ms = session_timeout_ms
 
-    def rename(self, member: Member, new_member_id: str) -> None:
+    def rename(self, member: ClassicGroupMember, new_member_id: str) -> None:
         """Give a static member a new id. It keeps its place in the order of members."""
         assert member.group_instance_id is not None
         old_member_id = member.member_id
@@ -182,19 +182,19 @@ class Group:
             del self.pending_sync[old_member_id]
             self.pending_sync[new_member_id] = None
 
-    def await_join(self, member: Member, respond: RespondJoin) -> RespondJoin | None:
+    def await_join(self, member: ClassicGroupMember, respond: RespondJoin) -> RespondJoin | None:
         """Park the member's JoinGroup. Return the parked request that it replaces, if any."""
         before, member.awaiting_join = member.awaiting_join, respond
         self.awaiting_join += before is None
         return before
 
-    def take_join(self, member: Member) -> RespondJoin | None:
+    def take_join(self, member: ClassicGroupMember) -> RespondJoin | None:
         """Take the member's parked JoinGroup, if any: the caller sends the response."""
         respond, member.awaiting_join = member.awaiting_join, None
         self.awaiting_join -= respond is not None
         return respond
 
-    def not_yet_rejoined(self) -> list[Member]:
+    def not_yet_rejoined(self) -> list[ClassicGroupMember]:
         return [member for member in self.members.values() if member.awaiting_join is None]
 
     def elect_joined_leader(self) -> bool:

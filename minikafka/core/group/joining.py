@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from minikafka.core.coordinator_shard import CoordinatorAppend
 from minikafka.core.group.config import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupConfig
 from minikafka.core.group.group import Group, GroupState
-from minikafka.core.group.member import Member, Protocols, RespondJoin
+from minikafka.core.group.member import ClassicGroupMember, Protocols, RespondJoin
 from minikafka.core.group.rebalance import (
     current_assignments,
     fail_parked_requests,
@@ -126,7 +126,7 @@ class Joining:
 
     def _add(self, member_id: str) -> None:
         group, facts = self._group, self._facts
-        member = Member(
+        member = ClassicGroupMember(
             member_id,
             facts.group_instance_id,
             facts.client_id,
@@ -146,7 +146,7 @@ class Joining:
         schedule_next_heartbeat(group, member, NEW_MEMBER_JOIN_TIMEOUT_MS, self._result)
         self._rebalance(f"adding new member {member_id} (client reason: {facts.reason})")
 
-    def _replace(self, member: Member) -> None:
+    def _replace(self, member: ClassicGroupMember) -> None:
         """A static member has restarted and joins without a member id: it gets a new id and keeps
         its place. A. The group is stable and the protocol does not change: the new id is stored
         without a rebalance. B. Stable, and another protocol wins: rebalance. C. The leader is
@@ -205,7 +205,7 @@ class Joining:
             leads = group.leader_id == member.member_id
             self._result.reply(self._respond, join_response(group, member.member_id, leads))
 
-    def _has_to_rebalance(self, member: Member) -> bool:
+    def _has_to_rebalance(self, member: ClassicGroupMember) -> bool:
         """False for a client that repeats a request whose response was lost. The leader of a stable
         group may cause a rebalance by joining again, e.g. after it has seen new partitions."""
         group = self._group
@@ -215,7 +215,7 @@ class Joining:
             return True
         return member.protocols != self._facts.protocols
 
-    def _update(self, member: Member) -> None:
+    def _update(self, member: ClassicGroupMember) -> None:
         group, facts = self._group, self._facts
         group.update(member, facts.protocols, facts.rebalance_timeout_ms, facts.session_timeout_ms)
         before = group.await_join(member, self._respond)

@@ -16,7 +16,7 @@ RespondSync: TypeAlias = Callable[[SyncGroupResponse], None]
 Protocols: TypeAlias = tuple[tuple[str, bytes], ...]
 
 
-class Member:
+class ClassicGroupMember:
     """Kafka's ``MemberMetadata``. ``awaiting_join`` and ``awaiting_sync`` are its parked JoinGroup
     and SyncGroup requests. ``beats`` counts heartbeats: a session timer that was started at an
     earlier count has no effect. ``is_new`` until its first generation is complete."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 from minikafka.core.coordinator_shard import CoordinatorAppend
 from minikafka.core.group.config import GroupConfig
 from minikafka.core.group.group import Eviction, Group, GroupState
-from minikafka.core.group.member import Member
+from minikafka.core.group.member import ClassicGroupMember
 from minikafka.core.group.records import GroupStored
 from minikafka.core.group.responses import join_error, join_response, sync_error, sync_response
 from minikafka.core.group.result import (
@@ -31,13 +31,13 @@ from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.messages.offsets_log import GroupMetadataValue, MemberMetadata
 
 
-def schedule_heartbeat(group: Group, member: Member, result: GroupResult[None]) -> None:
+def schedule_heartbeat(group: Group, member: ClassicGroupMember, result: GroupResult[None]) -> None:
     """Count a heartbeat of the member and restart its session timer."""
     schedule_next_heartbeat(group, member, member.session_timeout_ms, result)
 
 
 def schedule_next_heartbeat(
-    group: Group, member: Member, delay_ms: int, result: GroupResult[None]
+    group: Group, member: ClassicGroupMember, delay_ms: int, result: GroupResult[None]
 ) -> None:
     """As ``schedule_heartbeat``, with a session time-out of ``delay_ms`` this time."""
     member.beats += 1
@@ -199,7 +199,7 @@ def reset_assignments(group: Group, error: ErrorCode, result: GroupResult[None])
 
 def remove_and_rebalance(
     group: Group,
-    member: Member,
+    member: ClassicGroupMember,
     reason: str,
     config: GroupConfig,
     now_ms: int,
@@ -223,7 +223,7 @@ def remove_pending(group: Group, member_id: str, result: GroupResult[None]) -> N
 
 
 def fail_parked_requests(
-    group: Group, member: Member, error: ErrorCode, result: GroupResult[None]
+    group: Group, member: ClassicGroupMember, error: ErrorCode, result: GroupResult[None]
 ) -> None:
     """Respond to the member's parked JoinGroup and SyncGroup with ``error``."""
     respond_join = group.take_join(member)
@@ -235,7 +235,7 @@ def fail_parked_requests(
 
 
 def fail_and_remove(
-    group: Group, member: Member, error: ErrorCode, result: GroupResult[None]
+    group: Group, member: ClassicGroupMember, error: ErrorCode, result: GroupResult[None]
 ) -> None:
     """Remove a member. A JoinGroup response with ``error`` names no member id, so that the client
     joins again as a new member."""
@@ -249,7 +249,7 @@ def fail_and_remove(
 
 
 def _evict(
-    group: Group, member: Member, reason: str, now_ms: int, result: GroupResult[None]
+    group: Group, member: ClassicGroupMember, reason: str, now_ms: int, result: GroupResult[None]
 ) -> None:
     fail_and_remove(group, member, ErrorCode.UNKNOWN_MEMBER_ID, result)
     group.last_eviction = Eviction(member.member_id, reason, now_ms)

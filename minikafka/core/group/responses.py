@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from minikafka.core.group.group import Group
-from minikafka.core.group.member import Member
+from minikafka.core.group.member import ClassicGroupMember
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.messages.join_group import JoinGroupResponse
 from minikafka.protocol.messages.sync_group import SyncGroupResponse
@@ -51,7 +51,7 @@ def sync_error(error: ErrorCode) -> SyncGroupResponse:
     return SyncGroupResponse(error_code=error)
 
 
-def sync_response(group: Group, member: Member) -> SyncGroupResponse:
+def sync_response(group: Group, member: ClassicGroupMember) -> SyncGroupResponse:
     return SyncGroupResponse(
         protocol_type=group.protocol_type,
         protocol_name=group.protocol_name,

@@ -12,7 +12,7 @@ from minikafka.core.coordinator_shard import (
     RespondError,
 )
 from minikafka.core.group.group import Group
-from minikafka.core.group.member import Member, Protocols
+from minikafka.core.group.member import ClassicGroupMember, Protocols
 from minikafka.core.group.records import GroupRecord
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
@@ -147,7 +147,7 @@ class StaticMemberReplacement(_GroupAppendPurpose):
     """Store a static member under its new id, without a rebalance. The ``old_`` fields restore it
     if the append fails."""
 
-    member: Member
+    member: ClassicGroupMember
     member_id: str
     old_member_id: str
     old_protocols: Protocols

@@ -17,7 +17,7 @@ from minikafka.core.group.config import GroupConfig
 from minikafka.core.group.group import Group, GroupState
 from minikafka.core.group.joining import JoinFacts, Joining, replacement_stored
 from minikafka.core.group.liveness import heartbeat, heartbeat_expired, leave
-from minikafka.core.group.member import Member, RespondJoin, RespondSync
+from minikafka.core.group.member import ClassicGroupMember, RespondJoin, RespondSync
 from minikafka.core.group.rebalance import (
     complete_join,
     fail_parked_requests,
@@ -146,7 +146,7 @@ class GroupShard(CoordinatorShard[GroupRecord, GroupAppendPurpose, GroupTimer]):
         group.protocol_name = value.protocol
         for stored in value.members:
             group.add(
-                Member(
+                ClassicGroupMember(
                     stored.member_id,
                     stored.group_instance_id,
                     stored.client_id,

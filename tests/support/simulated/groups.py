@@ -13,7 +13,7 @@ from minikafka.core.client.assignors.catalogue import resolve_strategy
 from minikafka.core.client.assignors.wire import decode_assignment
 from minikafka.core.client.calls import Call, raise_for
 from minikafka.core.client.consumer.group_calls import group_key, offset_commit, offset_fetch
-from minikafka.core.client.consumer.membership import GroupConfig, Membership, Next
+from minikafka.core.client.consumer.membership import GroupRebalanceConfig, Membership, Next
 from minikafka.core.client.errors import LOST_COORDINATOR
 from minikafka.core.client.offsets import NO_GENERATION, GroupMetadata, OffsetAndMetadata
 from minikafka.kernel.cluster import TopicPartition
@@ -68,7 +68,7 @@ class SimMember(Client):
         self.generation = NO_GENERATION  # set once the committed offsets have been fetched
         self._checker = checker
         self._membership = Membership(
-            GroupConfig(
+            GroupRebalanceConfig(
                 GROUP,
                 resolve_strategy(["range"]),
                 session_timeout_ms=SESSION_MS,

@@ -9,10 +9,10 @@ from typing import Any, cast
 
 import pytest
 
-from minikafka.client.consumer.group_offsets import CommitFailedError, GroupOffsets
+from minikafka.client.consumer.group_offsets import CommitFailedError, GroupOffsetClient
 from minikafka.core.client.assignors.catalogue import resolve_strategy
 from minikafka.core.client.calls import Call
-from minikafka.core.client.consumer.membership import GroupConfig, Membership, MemberState
+from minikafka.core.client.consumer.membership import GroupRebalanceConfig, Membership, MemberState
 from minikafka.core.client.offsets import OffsetAndMetadata
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
@@ -30,7 +30,7 @@ class Member:
     ``meanwhile`` is called, and the next commit succeeds."""
 
     def __init__(self, meanwhile: Callable[[Membership], None]) -> None:
-        self.membership = Membership(GroupConfig("g", resolve_strategy(["range"])))
+        self.membership = Membership(GroupRebalanceConfig("g", resolve_strategy(["range"])))
         self.membership.member_id, self.membership.generation = "me", 4
         self.membership.state = MemberState.STABLE
         self.generations: list[int] = []  # of the commits that were sent
@@ -73,7 +73,7 @@ def test_no_attempt_of_a_commit_carries_a_later_generation(
     """The partitions may belong to other members by then."""
     member = Member(meanwhile)
     session = SimpleNamespace(retrying=retrying, remaining_ms=lambda _: 1_000)
-    offsets = GroupOffsets(cast(Any, session), cast(Any, member), lambda: True)
+    offsets = GroupOffsetClient(cast(Any, session), cast(Any, member), lambda: True)
     commit = getattr(offsets, name)({T0: OffsetAndMetadata(7)}, 1_000)
     if meanwhile is unchanged:
         asyncio.run(commit)

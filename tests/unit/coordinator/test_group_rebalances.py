@@ -3,7 +3,7 @@
 import pytest
 
 from minikafka.core.group.group import GroupState
-from minikafka.core.group.member import Member
+from minikafka.core.group.member import ClassicGroupMember
 from minikafka.core.group.records import GroupStored
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
@@ -226,7 +226,9 @@ def test_a_protocol_that_not_all_members_support_is_not_selected(lab: GroupLab) 
 
 
 def test_a_member_has_metadata_for_each_protocol() -> None:
-    member = Member("a", None, "c", "/h", 1, 1, "consumer", (("range", b"r"), ("sticky", b"s")))
+    member = ClassicGroupMember(
+        "a", None, "c", "/h", 1, 1, "consumer", (("range", b"r"), ("sticky", b"s"))
+    )
     assert (member.metadata("range"), member.metadata("sticky")) == (b"r", b"s")
 
 

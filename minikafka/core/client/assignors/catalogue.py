@@ -1,4 +1,4 @@
-"""The strategies by the names that ``partition.assignment.strategy`` knows them by."""
+"""The built-in assignors by the names that ``partition.assignment.strategy`` accepts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,11 @@ DEFAULT_STRATEGY: Final = ("range", "cooperative-sticky")
 
 
 def resolve_strategy(strategy: Iterable[str | Assignor]) -> tuple[Assignor, ...]:
-    """Names looked up; assignors of the caller's own go through. Raises ValueError."""
+    """Return the assignors of a ``partition.assignment.strategy``, in the order of preference.
+
+    A name is looked up among the built-in assignors; an ``Assignor`` object is returned as it is.
+    Raises ValueError for an unknown name and for an empty strategy.
+    """
     found = []
     for each in strategy:
         assignor = ASSIGNORS.get(each) if isinstance(each, str) else each

@@ -1,4 +1,4 @@
-"""The previous owners of partitions, from what members claim."""
+"""The previous owners of partitions, computed from the ownership that members report."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from minikafka.protocol.messages.sticky_user_data import CooperativeStickyUserDa
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What one member claims to have owned, and in which generation."""
+    """The partitions that one member reports as its own, and the generation of that assignment."""
 
     partitions: tuple[TopicPartition, ...] = ()
     generation: int = NO_GENERATION
@@ -28,8 +28,12 @@ class Memory:
 
 @dataclass(slots=True)
 class Claims:
-    """``owner``: the member whose claim is valid. ``disputed``: partitions that several members
-    claim in the same generation. ``previous``: the owner in the generation before."""
+    """The owners of partitions before this rebalance.
+
+    ``owner`` maps a partition to the member whose claim is valid. ``disputed`` are the partitions
+    that two members claim in the same, highest generation. ``previous`` maps a partition to the
+    member with the second highest claim.
+    """
 
     owner: dict[TopicPartition, str] = field(default_factory=dict)
     disputed: set[TopicPartition] = field(default_factory=set)
@@ -40,8 +44,11 @@ class Claims:
 
 
 def settle_claims(memories: Mapping[str, Memory], counts: PartitionCounts) -> Claims:
-    """Find the owner of each partition that still exists: the claim of the highest generation is
-    valid. Of two claims in one generation neither is (KAFKA-12984)."""
+    """Decide who owned each partition that still exists.
+
+    Of several claims the one with the highest generation is valid. If two members claim a partition
+    in the same highest generation, neither owns it (KAFKA-12984).
+    """
     claimed = grouped(
         (tp, (memory.generation, member))
         for member, memory in sorted(memories.items())
@@ -64,7 +71,10 @@ def settle_claims(memories: Mapping[str, Memory], counts: PartitionCounts) -> Cl
 
 
 def sticky_user_data(assigned: Iterable[TopicPartition] | None, generation: int) -> bytes | None:
-    """As Kafka's ``StickyAssignor`` writes it; nothing before the first assignment."""
+    """Encode the user data of Kafka's ``StickyAssignor``: the assignment and its generation.
+
+    None if the member has had no assignment yet.
+    """
     if assigned is None:
         return None
     rows = [ConsumerTopicPartitions(*of_topic) for of_topic in grouped(sorted(assigned)).items()]
@@ -72,12 +82,18 @@ def sticky_user_data(assigned: Iterable[TopicPartition] | None, generation: int)
 
 
 def cooperative_user_data(assigned: Iterable[TopicPartition] | None, generation: int) -> bytes:
-    """As Kafka's ``CooperativeStickyAssignor`` writes it, from the first join on."""
+    """Encode the user data of Kafka's ``CooperativeStickyAssignor``: the generation only.
+
+    Unlike ``sticky_user_data`` it is sent with the first JoinGroup too.
+    """
     return encode(CooperativeStickyUserData(generation), 0)
 
 
 def remembered_by_user_data(subscriptions: Subscriptions) -> dict[str, Memory]:
-    """Of eager members. What cannot be read is as if it had not been said."""
+    """Return the previous assignment of each eager member, from the user data of its subscription.
+
+    User data that are missing or cannot be decoded count as no previous assignment.
+    """
     return {
         member: Memory() if not wanted.user_data else _read(wanted.user_data)
         for member, wanted in subscriptions.items()
@@ -100,8 +116,11 @@ def _read(user_data: bytes) -> Memory:
 
 
 def remembered_by_ownership(subscriptions: Subscriptions) -> dict[str, Memory]:
-    """Of cooperative members: what they own. The generation is the subscription's (version 2 and
-    later), else that of the user data."""
+    """Return the owned partitions of each cooperative member, from its subscription.
+
+    The generation is that of the subscription (version 2 and later), otherwise that of the user
+    data.
+    """
     memories: dict[str, Memory] = {}
     for member, wanted in subscriptions.items():
         generation = wanted.generation

@@ -1,4 +1,4 @@
-"""The types of assignors: subscriptions in, partitions of each member out."""
+"""The types of assignors: they take subscriptions and return the partitions of each member."""
 
 from __future__ import annotations
 
@@ -15,8 +15,12 @@ Shares: TypeAlias = dict[str, list[TopicPartition]]
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What one member wants. ``owned`` is what it holds as of ``generation`` (cooperative members
-    say so; eager ones have given all back, and may remember it in ``user_data``)."""
+    """The subscription of one member (Kafka: ``ConsumerPartitionAssignor.Subscription``).
+
+    A cooperative member lists the partitions that it still owns in ``owned``, as of ``generation``.
+    An eager member has revoked all its partitions before it joins; the sticky assignor keeps its
+    previous assignment in ``user_data``.
+    """
 
     topics: tuple[str, ...]
     owned: tuple[TopicPartition, ...] = ()
@@ -32,11 +36,11 @@ PartitionCounts: TypeAlias = Mapping[str, int]  # by topic; a topic that is not 
 
 @dataclass(frozen=True, slots=True)
 class Assignor:
-    """A strategy under the name that members agree on.
+    """A partition assignor under the protocol name on which the members of a group agree.
 
-    ``cooperative``: members keep what they own while they join, and partitions move in two rounds.
-    ``user_data(assigned, generation)`` is what a member sends along when it joins again;
-    ``assigned`` is None before its first assignment.
+    ``cooperative`` members keep their partitions while they join, and a partition moves between
+    members in two rebalances. ``user_data(assigned, generation)`` returns the user data of the
+    member's next subscription; ``assigned`` is None before its first assignment.
     """
 
     name: str
@@ -48,8 +52,11 @@ class Assignor:
 
 
 def members_in_order(subscriptions: Subscriptions) -> list[str]:
-    """Static members first, by their instance ids, which outlive member ids; then the others.
-    Kafka: ``AbstractPartitionAssignor.MemberInfo``."""
+    """Return member ids in the order of assignment: static members first, then dynamic ones.
+
+    Static members are ordered by instance id, which stays the same when the member id changes.
+    Kafka: ``AbstractPartitionAssignor.MemberInfo``.
+    """
 
     def rank(member: str) -> tuple[bool, str]:
         instance = subscriptions[member].group_instance_id
@@ -65,6 +72,6 @@ def partitions_of(topic: str, counts: PartitionCounts) -> list[TopicPartition]:
 def subscribed_partitions(
     counts: PartitionCounts, subscriptions: Subscriptions
 ) -> list[TopicPartition]:
-    """Every partition that somebody wants, sorted by topic, then number."""
+    """Return every partition with at least one subscriber, sorted by topic, then number."""
     topics = {topic for wanted in subscriptions.values() for topic in wanted.topics}
     return [tp for topic in sorted(topics) for tp in partitions_of(topic, counts)]

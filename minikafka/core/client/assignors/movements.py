@@ -17,17 +17,21 @@ class PartitionMovements:
         self._by_way: dict[tuple[str, str, str], dict[TopicPartition, None]] = {}
 
     def best_to_move(self, partition: TopicPartition, source: str, target: str) -> TopicPartition:
-        """Return what to move to ``target``: ``partition``, which ``source`` has, or another.
+        """Return the partition to move from ``source`` to ``target`` instead of ``partition``, or
+        it.
 
-        The other is one that went from ``target`` to the first owner of ``partition``, if any:
-        moved home, it does not change places with ``partition``. The first owner is ``source``,
-        unless ``partition`` has moved before. Kafka: ``getTheActualPartitionToBeMoved``.
+        If another partition of the topic has moved from ``target`` to the first owner of
+        ``partition``, moving that one back avoids that the two partitions change places. The first
+        owner is ``source`` unless ``partition`` has moved before. Kafka:
+        ``getTheActualPartitionToBeMoved``.
         """
         first_owner, _ = self._moved.get(partition, (source, target))
         came = self._by_way.get((partition.topic, target, first_owner))
         return next(iter(came)) if came else partition
 
     def record(self, partition: TopicPartition, source: str, target: str) -> None:
+        """Record that ``partition`` moves. Moves of one partition are merged; a return home deletes
+        them."""
         earlier = self._moved.pop(partition, None)
         if earlier is not None:
             assert earlier[1] == source, "a partition moves on from where it is"
@@ -43,5 +47,5 @@ class PartitionMovements:
 
     @property
     def is_sticky(self) -> bool:
-        """Whether no two partitions of a topic changed places."""
+        """Whether no two partitions of a topic have changed places between two members."""
         return not any((topic, b, a) in self._by_way for topic, a, b in self._by_way)

@@ -1,4 +1,4 @@
-"""Range: topic by topic, each member gets a run of neighbouring partitions (``RangeAssignor``)."""
+"""The range assignor: of each topic a member gets consecutive partitions (``RangeAssignor``)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,12 @@ from minikafka.core.client.assignors.model import (
 
 
 def assign_range(counts: PartitionCounts, subscriptions: Subscriptions) -> Shares:
-    """The first members of a topic get one more where it does not divide. Several topics with
-    equal counts therefore line up: the same member has the same numbers of each."""
+    """Assign consecutive partitions of each topic to its subscribers.
+
+    If the partitions of a topic do not divide evenly, its first members get one more each. Topics
+    with equal numbers of partitions and the same subscribers are therefore co-partitioned: a member
+    gets the same partition numbers of each.
+    """
     order = members_in_order(subscriptions)
     shares: Shares = {member: [] for member in order}
     topics = sorted({topic for wanted in subscriptions.values() for topic in wanted.topics})

@@ -1,4 +1,4 @@
-"""Round robin: all partitions of all topics in turn (``RoundRobinAssignor``)."""
+"""The round-robin assignor: members take turns over all partitions (``RoundRobinAssignor``)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ from minikafka.core.client.assignors.model import (
 
 
 def assign_round_robin(counts: PartitionCounts, subscriptions: Subscriptions) -> Shares:
-    """A member that has not subscribed to the topic is passed over, and has its next turn like
-    everybody: with equal subscriptions counts differ by at most one, with others by any number."""
+    """Assign all partitions of all topics to the members in turn.
+
+    A member that is not subscribed to the topic is skipped. With equal subscriptions the numbers of
+    partitions differ by at most one; with different subscriptions by any number.
+    """
     order = members_in_order(subscriptions)
     shares: Shares = {member: [] for member in order}
     wanted = {member: frozenset(subscriptions[member].topics) for member in order}

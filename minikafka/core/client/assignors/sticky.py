@@ -1,4 +1,7 @@
-"""Sticky: as balanced as can be, then with as few moves as can be (``StickyAssignor``)."""
+"""The sticky assignors: as balanced as possible, then with as few moves as possible.
+
+Kafka: ``StickyAssignor``, ``CooperativeStickyAssignor`` and their base class.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +26,17 @@ from minikafka.core.client.assignors.sticky_general import GeneralAssignment
 
 
 def assign_sticky(counts: PartitionCounts, subscriptions: Subscriptions) -> Shares:
-    """Members gave everything back before they joined, and remember it in their user data."""
+    """Assign partitions to eager members, which report their previous assignment in user data."""
     claims = settle_claims(remembered_by_user_data(subscriptions), counts)
     return _assign(counts, subscriptions, claims)
 
 
 def assign_cooperative_sticky(counts: PartitionCounts, subscriptions: Subscriptions) -> Shares:
-    """Members go on with what they own, so nobody is given what another has to give up first: it is
-    left out of this round, and the round after the revocation places it (KIP-429)."""
+    """Assign partitions to cooperative members, which keep the partitions that they own (KIP-429).
+
+    A partition that moves is left out of this assignment, because its owner has to revoke it first.
+    After the revocation the member joins again, and the next rebalance assigns the partition.
+    """
     claims = settle_claims(remembered_by_ownership(subscriptions), counts)
     return {
         member: [
@@ -49,11 +55,13 @@ def _assign(counts: PartitionCounts, subscriptions: Subscriptions, claims: Claim
 
 
 def assign_equals(counts: PartitionCounts, subscriptions: Subscriptions, claims: Claims) -> Shares:
-    """When all want the same, everybody's count is known beforehand: first each keeps what it may
-    of what it had, then the rest goes to whoever has fewest. No search is needed.
+    """Assign partitions to members with equal subscriptions, without a search.
 
-    Kafka: ``ConstrainedAssignmentBuilder``, which deals the rest out in turn; fewest first comes to
-    the same counts, and is what it did before 2.5.
+    The number of partitions of each member is known beforehand: each keeps previous partitions up
+    to that number, and the others go to the member with the fewest partitions.
+
+    Kafka's ``ConstrainedAssignmentBuilder`` assigns the others in turn. Assigning to the member
+    with the fewest gives the same numbers, and is what Kafka did before 2.5.
     """
     members = sorted(subscriptions)
     if not members:

@@ -18,8 +18,10 @@ from minikafka.kernel.cluster import TopicPartition
 
 
 class _ByLoad:
-    """Members in the order of how much they have, then of their names: Kafka's
-    ``sortedCurrentSubscriptions`` with its ``SubscriptionComparator``."""
+    """Members ordered by the number of their partitions, then by member id.
+
+    Kafka: ``sortedCurrentSubscriptions`` with its ``SubscriptionComparator``.
+    """
 
     def __init__(self, shares: Shares) -> None:
         self._rows = sorted((len(share), member) for member, share in shares.items())
@@ -40,11 +42,11 @@ class _ByLoad:
 
 
 class GeneralAssignment:
-    """One computation; ``build`` once.
+    """One assignment for members with different subscriptions; call ``build`` once.
 
-    Kafka's structures under their names in snake case: ``current_assignment`` (by member),
-    ``current_partition_consumer`` (the same by partition), ``topic_to_all_potential_consumers``
-    and ``consumer_to_all_potential_partitions`` (who could have what), ``partition_movements``.
+    The structures have Kafka's names in snake case: ``current_assignment`` (partitions by member),
+    ``current_partition_consumer`` (member by partition), ``topic_to_all_potential_consumers`` and
+    ``consumer_to_all_potential_partitions`` (the subscriptions), ``partition_movements``.
     """
 
     def __init__(
@@ -82,10 +84,11 @@ class GeneralAssignment:
     # -- the order in which partitions are looked at
 
     def sort_partitions(self) -> list[TopicPartition]:
-        """Order partitions by the number of their potential consumers, the hardest to place first.
+        """Return the partitions in the order in which they are placed.
 
-        When members that all want the same remember an assignment, begin with the partitions of the
-        members that have most, in turn.
+        Partitions with the fewest potential consumers, which are the hardest to place, come first.
+        If all topics have the same subscribers and there is a previous assignment, the order takes
+        one partition at a time from the member that has the most left.
         """
         if self.is_fresh or not self._all_want_the_same():
             potential = self.topic_to_all_potential_consumers
@@ -115,12 +118,12 @@ class GeneralAssignment:
         self._reassign(movable)
 
     def _reassign(self, partitions: Sequence[TopicPartition]) -> None:
-        """Move partitions from a member that has at least two more than another that could take
-        them, until there is no such pair.
+        """Move partitions until no member has two more than another one that could take one of
+        them.
 
         Every move makes the loads more equal, or leaves them as equal and undoes an earlier move.
-        So this ends, and the result is better than what was before: Kafka's comparison of balance
-        scores is not needed.
+        Therefore the loop ends, and the result is at least as balanced as before: Kafka's
+        comparison of balance scores is not needed.
         """
         again = True
         while again:
@@ -135,10 +138,10 @@ class GeneralAssignment:
                     again = True
 
     def _best_to_move(self, tp: TopicPartition, source: str, target: str) -> TopicPartition:
-        """Return the partition whose move home makes up for the move of ``tp``, or ``tp``.
+        """Return the partition to move to ``target``: ``tp``, or one whose move back replaces it.
 
-        A third member that is not more loaded than ``target`` gives none away. In Kafka it does,
-        after which the loop need not end.
+        The replacement is used only if its owner has more partitions than ``target``. Kafka does
+        not check this, after which its loop need not end.
         """
         best = self.partition_movements.best_to_move(tp, source, target)
         owner = self.current_partition_consumer[best]
@@ -146,8 +149,11 @@ class GeneralAssignment:
         return best if more_loaded else tp
 
     def _better_for(self, tp: TopicPartition, source: str) -> str | None:
-        """Return the member to move ``tp`` to: the one that had it in the generation before, else
-        the one that has least. None when the move would not make the loads more equal."""
+        """Return the member to which ``tp`` should move from ``source``, or None to leave it there.
+
+        The owner in the generation before is preferred, then the potential consumer with the fewest
+        partitions. The target must have at least two partitions fewer than ``source``.
+        """
         load = len(self.current_assignment[source])
         potential = self.topic_to_all_potential_consumers[tp.topic]
         former = self._claims.previous.get(tp)

@@ -1,4 +1,4 @@
-"""Subscriptions and assignments as the bytes that members exchange (``ConsumerProtocol``)."""
+"""The encoding of subscriptions and assignments in group requests (``ConsumerProtocol``)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,11 @@ NEWEST: Final = 3
 
 
 def encode_subscription(subscription: Subscription, version: int = NEWEST) -> bytes:
-    """Topics and owned partitions sorted, as Kafka does, so that equal ones have equal bytes."""
+    """Encode a subscription. Topics and owned partitions are sorted, as in Kafka.
+
+    Equal subscriptions therefore have equal bytes; a coordinator compares the bytes of a repeated
+    JoinGroup.
+    """
     return encode_versioned(
         ConsumerProtocolSubscription(
             topics=sorted(subscription.topics),
@@ -35,7 +39,10 @@ def encode_subscription(subscription: Subscription, version: int = NEWEST) -> by
 
 
 def decode_subscription(data: Buffer, group_instance_id: str | None = None) -> Subscription:
-    """What another member says; the instance id comes beside it. Raises DecodeError."""
+    """Decode the subscription of another member. Raises DecodeError.
+
+    ``group_instance_id`` is not part of the bytes: it comes from the row of the JoinGroup response.
+    """
     found, _ = decode_versioned(ConsumerProtocolSubscription, data, NEWEST)
     return Subscription(
         tuple(found.topics),
@@ -54,8 +61,11 @@ def encode_assignment(
 
 
 def decode_assignment(data: Buffer) -> tuple[TopicPartition, ...]:
-    """Raises DecodeError. No bytes at all are an assignment of nothing: some leaders send that to
-    members they do not know."""
+    """Decode the partitions of an assignment. Raises DecodeError.
+
+    Empty bytes are an empty assignment: a coordinator sends them to a member that the leader left
+    out.
+    """
     if not len(data):
         return ()
     found, _ = decode_versioned(ConsumerProtocolAssignment, data, NEWEST)

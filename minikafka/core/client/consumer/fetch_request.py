@@ -1,4 +1,4 @@
-"""The Fetch request of a consumer, and what its response says."""
+"""The Fetch request of a consumer, and the rows of its response."""
 
 from __future__ import annotations
 
@@ -21,8 +21,12 @@ FETCH_VERSION: Final = 12
 
 
 class FetchLimits(NamedTuple):
-    """What all Fetch requests of a consumer have in common. ``rack`` is the rack of the consumer,
-    empty if it is not known."""
+    """The fields that all Fetch requests of a consumer share: times in milliseconds, sizes in
+    bytes.
+
+    ``rack`` is the rack of the consumer, empty if unknown; a leader may name a closer replica
+    (KIP-392).
+    """
 
     max_wait_ms: int
     min_bytes: int
@@ -33,8 +37,11 @@ class FetchLimits(NamedTuple):
 
 
 class FetchPosition(NamedTuple):
-    """Where to fetch a partition from. ``current_leader_epoch`` is -1 if it is not known; else
-    another leader refuses."""
+    """The offset from which to fetch a partition, and the leader epoch that the client knows.
+
+    A broker with another leader epoch rejects the fetch. ``current_leader_epoch`` -1 skips the
+    check.
+    """
 
     current_leader_epoch: int
     fetch_offset: int
@@ -43,7 +50,7 @@ class FetchPosition(NamedTuple):
 def fetch_request(
     limits: FetchLimits, positions: Iterable[tuple[TopicPartition, FetchPosition]]
 ) -> FetchRequest:
-    """Build a request without a fetch session."""
+    """Build a Fetch request; it belongs to no fetch session until the session fields are set."""
     topics = grouped(
         (
             tp.topic,
@@ -68,7 +75,7 @@ def fetch_request(
 
 
 def fetched_partitions(response: FetchResponse) -> list[tuple[TopicPartition, PartitionData]]:
-    """Return the rows of a response by partition."""
+    """Return the rows of a Fetch response with their partitions."""
     return [
         (TopicPartition(topic.topic, row.partition_index), row)
         for topic in response.responses
@@ -77,6 +84,9 @@ def fetched_partitions(response: FetchResponse) -> list[tuple[TopicPartition, Pa
 
 
 def is_fetched_again(code: ErrorCode) -> bool:
-    """Whether a consumer fetches a partition again after this error in its row. Batches that the
-    broker found corrupt are reported, as by Kafka's ``FetchCollector``."""
+    """Whether a consumer repeats the fetch of a partition after this error in its row.
+
+    CORRUPT_MESSAGE is retriable but not repeated: it is raised to the application, as by Kafka's
+    ``FetchCollector``.
+    """
     return code.retriable and code is not ErrorCode.CORRUPT_MESSAGE

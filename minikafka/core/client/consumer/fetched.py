@@ -1,4 +1,4 @@
-"""Fetched batches, and the records in them that a consumer may see."""
+"""The batches of a Fetch response, and the records in them that a consumer may see."""
 
 from __future__ import annotations
 
@@ -19,23 +19,27 @@ from minikafka.protocol.records.batch import (
 from minikafka.protocol.records.control import ControlRecordType, decode_end_txn_marker
 from minikafka.protocol.records.record import decode_batch
 
-__all__ = ["AbortedTransactions", "ConsumerRecord", "Convert", "FetchedChunk", "Place"]
+__all__ = ["AbortedTransactions", "ConsumerRecord", "Convert", "FetchedChunk", "ReadPosition"]
 
 # Converts a record before the application gets it; raises KafkaError for one that cannot be.
 Convert: TypeAlias = Callable[[ConsumerRecord], ConsumerRecord]
 
 
-class Place(NamedTuple):
-    """The next offset to read, and the leader epoch of the record before it (-1 unknown)."""
+class ReadPosition(NamedTuple):
+    """The offset of the next record to read, and the leader epoch of the record before it.
+
+    ``epoch`` is -1 if that epoch is unknown. Kafka: ``SubscriptionState.FetchPosition``.
+    """
 
     offset: int
     epoch: int = NO_EPOCH
 
 
 class AbortedTransactions:
-    """Which producers are inside an aborted transaction, while batches are read in order.
+    """The filter for batches of aborted transactions in a read-committed fetch.
 
-    Built from the pairs (producer id, first offset) that a read-committed fetch returns.
+    It is built from the response's aborted transactions, as pairs of producer id and first
+    offset.
     """
 
     def __init__(self, pairs: Iterable[tuple[int, int]]) -> None:
@@ -43,7 +47,11 @@ class AbortedTransactions:
         self._aborted: set[int] = set()
 
     def hides(self, batch: RecordBatch) -> bool:
-        """Whether the batch is an aborted one. Call once per batch, in offset order."""
+        """Whether a consumer must not see the batch: it is a control batch or of an aborted
+        transaction.
+
+        Call it once for each batch, in the order of offsets: abort markers end the transactions.
+        """
         while self._pending and self._pending[-1][0] <= batch.last_offset:
             self._aborted.add(self._pending.pop()[1])
         if batch.is_control:
@@ -59,11 +67,11 @@ def _is_abort(batch: RecordBatch) -> bool:
 
 
 class FetchedChunk:
-    """The batches of one partition in one fetch response. Each is decoded when it is reached.
+    """The batches of one partition in one Fetch response; each is decoded when it is reached.
 
-    Records before ``start`` (a fetch returns whole batches), control records and records of the
-    aborted transactions are left out. ``end`` is the position of the next fetch: after the last
-    whole batch, also if no record in it is visible.
+    ``take`` skips records before ``start`` (a broker returns whole batches), control records and
+    records of aborted transactions. ``end`` is where the next fetch begins: after the last whole
+    batch, even if none of its records is visible.
     """
 
     __slots__ = (
@@ -84,7 +92,7 @@ class FetchedChunk:
         self,
         topic_partition: TopicPartition,
         data: Buffer,
-        start: Place,
+        start: ReadPosition,
         aborted: Iterable[tuple[int, int]] = (),
         check_crcs: bool = True,
         convert: Convert | None = None,
@@ -108,17 +116,21 @@ class FetchedChunk:
 
     @property
     def is_used_up(self) -> bool:
+        """Whether there is nothing left to take: no record and no error."""
         return not (self._ready or self._batches or self._error)
 
-    def take(self, limit: int) -> tuple[list[ConsumerRecord], Place | None]:
-        """Return up to ``limit`` records and the place after them, None when all lay before the
-        start.
+    def take(self, limit: int) -> tuple[list[ConsumerRecord], ReadPosition | None]:
+        """Return up to ``limit`` records, and the position after them.
 
-        Raises CorruptRecordError (a KafkaError) for malformed batches and wrong CRCs, and what
-        ``convert`` raises, once all records before have been returned.
+        The position also passes batches without visible records. It is None if nothing was
+        passed.
+
+        Raises CorruptRecordError (a KafkaError) for a malformed batch or a wrong CRC, and the
+        KafkaError of ``convert``. An error is raised only when all records before it have been
+        returned.
         """
         taken: list[ConsumerRecord] = []
-        place: Place | None = None
+        place: ReadPosition | None = None
         while len(taken) < limit:
             if self._ready:
                 some = self._ready[self._at : self._at + limit - len(taken)]
@@ -130,7 +142,7 @@ class FetchedChunk:
                 if self._at == len(self._ready):
                     self._ready, self._at = [], 0
                 taken += some
-                place = Place(some[-1].offset + 1, some[-1].leader_epoch)
+                place = ReadPosition(some[-1].offset + 1, some[-1].leader_epoch)
             elif self._batches:
                 try:
                     place = self._open(self._batches[0]) or place
@@ -149,7 +161,8 @@ class FetchedChunk:
     def _converted(
         records: list[ConsumerRecord], convert: Convert, first: bool
     ) -> list[ConsumerRecord]:
-        """Convert up to the first record that fails. When that is the ``first`` of all, raise."""
+        """Convert records up to the first failure; raise the failure if it is the very first
+        record."""
         converted: list[ConsumerRecord] = []
         try:
             for record in records:
@@ -159,8 +172,8 @@ class FetchedChunk:
                 raise
         return converted
 
-    def _open(self, batch: RecordBatch) -> Place | None:
-        """Decode a batch. Returns the place after it when no record in it is visible."""
+    def _open(self, batch: RecordBatch) -> ReadPosition | None:
+        """Decode a batch. Return the position after it if it has no visible record, else None."""
         if self._check_crcs and not crc_is_valid(batch):
             raise CorruptRecordError(
                 f"{self._tp}: the batch at offset {batch.base_offset} fails its CRC"
@@ -170,10 +183,10 @@ class FetchedChunk:
             self._ready = consumer_records(self._tp, batch, self._start)
         if self._ready or after <= self._start:
             return None
-        return Place(after, batch.partition_leader_epoch)
+        return ReadPosition(after, batch.partition_leader_epoch)
 
 
-def _later(start: Place, batch: RecordBatch) -> Place:
+def _later(start: ReadPosition, batch: RecordBatch) -> ReadPosition:
     if batch.next_offset <= start.offset:
         return start
-    return Place(batch.next_offset, batch.partition_leader_epoch)
+    return ReadPosition(batch.next_offset, batch.partition_leader_epoch)

@@ -1,4 +1,4 @@
-"""The calls that commit and fetch the offsets of a group."""
+"""The calls that commit and fetch a group's offsets (OffsetCommit, OffsetFetch)."""
 
 from __future__ import annotations
 
@@ -38,15 +38,17 @@ PartitionErrors: TypeAlias = dict[TopicPartition, KafkaError | None]
 
 
 def group_key(group_id: str) -> CoordinatorKey:
-    """Return what a group's coordinator is looked up by."""
+    """Return the coordinator key of a consumer group."""
     return CoordinatorKey(CoordinatorType.GROUP, group_id)
 
 
 def offset_commit(
     group: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
 ) -> CoordinatorCall[PartitionErrors]:
-    """Commit offsets. The result is the error of each partition, or None; errors of the coordinator
-    as a whole are raised."""
+    """Build an OffsetCommit call. Its result is the error of each partition, or None.
+
+    The call raises the KafkaError if an error concerns the coordinator as a whole.
+    """
 
     def read(response: OffsetCommitResponse) -> PartitionErrors:
         errors: PartitionErrors = {}
@@ -79,10 +81,12 @@ def offset_commit(
 def offset_fetch(
     group_id: str, partitions: Iterable[TopicPartition] | None, require_stable: bool
 ) -> CoordinatorCall[dict[TopicPartition, OffsetAndMetadata]]:
-    """Fetch what the group has committed of ``partitions``, or None for all of them.
+    """Build an OffsetFetch call for ``partitions``, or for all committed offsets if None.
 
-    Partitions without a committed offset are not in the result. ``require_stable`` refuses offsets
-    that an open transaction may replace; it needs ``STABLE_OFFSETS_VERSION``.
+    Partitions without a committed offset are missing from the result; the call raises the
+    KafkaError of any partition. With ``require_stable`` the coordinator responds with
+    UNSTABLE_OFFSET_COMMIT for a partition with a commit in an open transaction (KIP-447); that
+    needs request version ``STABLE_OFFSETS_VERSION``.
     """
 
     def read(response: OffsetFetchResponse) -> dict[TopicPartition, OffsetAndMetadata]:

@@ -20,7 +20,8 @@ from minikafka.protocol.messages.list_offsets import (
 
 
 class ListedOffsets(NamedTuple):
-    """The offsets that were found, and the errors of the other partitions."""
+    """The result of a ListOffsets call: offsets by partition, and the errors of other
+    partitions."""
 
     found: dict[TopicPartition, OffsetAndTimestamp]
     errors: list[KafkaError]
@@ -29,9 +30,10 @@ class ListedOffsets(NamedTuple):
 def list_offsets(
     timestamps: Mapping[TopicPartition, int], view: ClusterView, isolation_level: int
 ) -> Call[ListedOffsets]:
-    """Look up the first offset at or after each timestamp, for partitions of one leader.
+    """Build a ListOffsets call to one leader: the first offset at or after each timestamp.
 
-    A partition that ``view`` knows is asked for in its leader epoch, so that an old leader refuses.
+    Timestamps are milliseconds since 1970, or EARLIEST, LATEST or MAX_TIMESTAMP. The request has
+    the leader epochs of ``view``, so that a broker with another epoch rejects it.
     """
 
     def read(response: ListOffsetsResponse) -> ListedOffsets:

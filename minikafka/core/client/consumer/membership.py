@@ -1,4 +1,4 @@
-"""The state of a group member: its requests, and what their responses change."""
+"""The state of a consumer group's member: its requests, and how responses change it."""
 
 from __future__ import annotations
 
@@ -34,8 +34,11 @@ NO_MEMBER = ""
 
 
 @dataclass(frozen=True, slots=True)
-class GroupConfig:
-    """The consumer keys of the same names. ``strategy``: assignors in the order of preference."""
+class GroupRebalanceConfig:
+    """The consumer keys that concern group membership, under Kafka's names in snake case.
+
+    ``strategy`` are the assignors in the order of preference.
+    """
 
     group_id: str
     strategy: tuple[Assignor, ...]
@@ -46,7 +49,8 @@ class GroupConfig:
 
     @property
     def cooperative(self) -> bool:
-        """Whether members keep what they own while they join: only if all strategies can."""
+        """Whether members keep their partitions while they join: only if all assignors are
+        cooperative."""
         return all(assignor.cooperative for assignor in self.strategy)
 
 
@@ -60,7 +64,7 @@ class MemberState(Enum):
 
 
 class Next(Enum):
-    """What a member does after a response."""
+    """The next step of a member after a response."""
 
     GO_ON = auto()
     AT_ONCE = auto()  # repeat the request at once
@@ -70,10 +74,13 @@ class Next(Enum):
 
 
 class Membership:
-    """One member. ``rejoin_needed``: it has to join again. ``lost``: its generation has ended, and
-    other members may own its partitions by now."""
+    """The state of one member. It sends nothing: ``GroupMember`` sends its requests.
 
-    def __init__(self, config: GroupConfig) -> None:
+    ``rejoin_needed`` means that the member has to send JoinGroup. ``lost`` means that its
+    generation has ended without it: other members may already own its partitions.
+    """
+
+    def __init__(self, config: GroupRebalanceConfig) -> None:
         self.config = config
         self.state = MemberState.UNJOINED
         self.member_id = NO_MEMBER
@@ -94,6 +101,10 @@ class Membership:
     def join_request(
         self, topics: Iterable[str], owned: Iterable[TopicPartition], rack_id: str | None = None
     ) -> JoinGroupRequest:
+        """Build JoinGroup with a subscription for each assignor, and enter state JOINING.
+
+        ``owned`` are the partitions that the member keeps; it is empty for an eager member.
+        """
         config = self.config
         self.state = MemberState.JOINING
         held, names = tuple(owned), tuple(sorted(topics))
@@ -121,7 +132,7 @@ class Membership:
         )
 
     def on_join(self, response: JoinGroupResponse) -> Next:
-        """Process a response. Raises KafkaError for final errors."""
+        """Process the JoinGroup response. Raises KafkaError for a final error."""
         code = ErrorCode(response.error_code)
         if code is ErrorCode.NONE:
             return self._joined(response)
@@ -156,7 +167,10 @@ class Membership:
         return Next.GO_ON
 
     def subscriptions(self) -> dict[str, Subscription]:
-        """Return the subscriptions of all members, for the leader. Raises DecodeError."""
+        """Return the subscriptions of all members by member id; only the leader has them.
+
+        Raises DecodeError.
+        """
         return {
             member: decode_subscription(metadata, instance)
             for member, instance, metadata in self._members
@@ -165,7 +179,7 @@ class Membership:
     def sync_request(
         self, shares: Mapping[str, Sequence[TopicPartition]] | None = None
     ) -> SyncGroupRequest:
-        """Build the request; the leader passes the ``shares`` of all members."""
+        """Build SyncGroup. The leader passes the partitions of every member in ``shares``."""
         assert self.assignor is not None
         return SyncGroupRequest(
             group_id=self.config.group_id,
@@ -181,7 +195,7 @@ class Membership:
         )
 
     def on_sync(self, response: SyncGroupResponse) -> Next:
-        """Process a response. Raises KafkaError for final errors."""
+        """Process the SyncGroup response. Raises KafkaError for a final error."""
         code = ErrorCode(response.error_code)
         if code is ErrorCode.NONE:
             if self.state is not MemberState.SYNCING:  # lost while the request was in flight
@@ -198,7 +212,8 @@ class Membership:
         return _next_of_lost(code)
 
     def remember(self, assigned: Iterable[TopicPartition]) -> None:
-        """Remember the assignment of this generation."""
+        """Store the member's assignment and its generation, for user data and the next
+        subscription."""
         self.assigned = tuple(sorted(assigned))
         self._last_generation = self.generation
 
@@ -206,7 +221,8 @@ class Membership:
 
     @property
     def beats(self) -> bool:
-        """Whether the coordinator expects heartbeats."""
+        """Whether heartbeats have to be sent: while the member is in a generation and not
+        joining."""
         return self.state in (MemberState.SYNCING, MemberState.STABLE)
 
     def heartbeat_request(self) -> HeartbeatRequest:
@@ -216,8 +232,11 @@ class Membership:
         )
 
     def on_heartbeat(self, code: ErrorCode, request: HeartbeatRequest) -> Next:
-        """Process the response to ``request``, which is ignored if its generation is an older one.
-        Raises KafkaError for final errors."""
+        """Process the error code of a Heartbeat response.
+
+        It is ignored if ``request`` was sent in another generation. Raises KafkaError for a
+        final error.
+        """
         if (request.generation_id, request.member_id) != (self.generation, self.member_id):
             return Next.GO_ON
         if code in (ErrorCode.NONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
@@ -229,7 +248,10 @@ class Membership:
         return self._on_lost_generation(code)
 
     def on_commit(self, code: ErrorCode, generation: int) -> Next:
-        """Process the error of a commit in ``generation``. Raises KafkaError for final errors."""
+        """Process an error code of an offset commit that was sent in ``generation``.
+
+        Raises KafkaError for a final error.
+        """
         if code is ErrorCode.REBALANCE_IN_PROGRESS:
             self.want_rejoin("a commit met a rebalance")
             return Next.JOIN_AGAIN
@@ -246,12 +268,17 @@ class Membership:
         return _next_of_lost(code)
 
     def want_rejoin(self, reason: str) -> None:
+        """Make the member send JoinGroup again. Only the first reason is sent to the
+        coordinator."""
         if not self.rejoin_needed:
             self.rejoin_needed = True
             self.rejoin_reason = reason
 
     def lose(self, reason: str, keep_member_id: bool = False) -> None:
-        """End the generation for this member."""
+        """Leave the generation: from now on other members may own this member's partitions.
+
+        Unless ``keep_member_id``, the member joins again without a member id.
+        """
         self.lost = self.lost or self.generation != NO_GENERATION
         self.state = MemberState.UNJOINED
         self.generation = NO_GENERATION
@@ -264,8 +291,11 @@ class Membership:
     # -- leaving
 
     def leave_request(self, reason: str, version: int) -> LeaveGroupRequest | None:
-        """Build the request; None for a consumer that is no member, and for a static member, which
-        keeps its place."""
+        """Build LeaveGroup; None if no request is needed.
+
+        None for a consumer without a member id, and for a static member: it keeps its assignment
+        until its session times out.
+        """
         if self.member_id == NO_MEMBER or self.config.group_instance_id is not None:
             return None
         if version < 3:

@@ -1,4 +1,4 @@
-"""The positions of a consumer in its partitions, and the fetched records not yet returned."""
+"""The positions of a consumer in its partitions, and its buffer of fetched records."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from minikafka.core.client.consumer.fetched import ConsumerRecord, FetchedChunk, Place
+from minikafka.core.client.consumer.fetched import ConsumerRecord, FetchedChunk, ReadPosition
 from minikafka.kernel.cluster import NO_EPOCH, TopicPartition
 from minikafka.kernel.errors import KafkaError
 
@@ -16,23 +16,28 @@ MAX_CHUNKS = 2
 
 
 class Doubt(NamedTuple):
-    """A place to be validated with a new leader, whose log may be truncated below it (KIP-320)."""
+    """A position to be validated with a new leader, whose log may be truncated below it
+    (KIP-320)."""
 
-    place: Place
+    place: ReadPosition
     leader_epoch: int
 
 
 @dataclass(slots=True)
 class _State:
-    """One partition. ``place`` is the next record to return, None while it is looked up: in the
-    group's committed offsets (``committed_wanted``), then by ``reset_timestamp``. ``fetch_place``
-    follows the last of ``chunks``. ``leader_epoch`` is the newest one that ``place`` has been
-    validated with. ``doubted``: it has to be validated before the next fetch."""
+    """The state of one assigned partition.
 
-    place: Place | None = None
+    ``place`` is the position of the next record to return. It is None while it is looked up:
+    first in the group's committed offsets (``committed_wanted``), then by ``reset_timestamp``.
+    ``fetch_place`` is the position after the last of ``chunks``, where the next fetch begins.
+    ``leader_epoch`` is the newest epoch with which ``fetch_place`` was or has to be validated;
+    while ``doubted``, no fetch begins before the validation.
+    """
+
+    place: ReadPosition | None = None
     committed_wanted: bool = False
     reset_timestamp: int | None = None
-    fetch_place: Place | None = None
+    fetch_place: ReadPosition | None = None
     chunks: deque[FetchedChunk] = field(default_factory=deque)
     paused: bool = False
     fetching: bool = False
@@ -43,11 +48,12 @@ class _State:
 
 
 class Positions:
-    """The partitions assigned to one consumer (Kafka's ``SubscriptionState`` and fetch buffer).
+    """The partitions assigned to one consumer, with positions and buffered chunks.
 
-    Buffered are at most ``MAX_CHUNKS`` fetches of a partition, and no fetch begins while
-    ``max_buffered_bytes`` or more are buffered. Chunks of paused partitions do not count, since
-    they would stop the others.
+    At most ``MAX_CHUNKS`` responses of a partition are buffered, and no fetch begins while
+    ``max_buffered_bytes`` or more are buffered. Paused partitions do not count towards the
+    bytes, because they would block the other ones. Kafka: ``SubscriptionState`` and
+    ``FetchBuffer``.
     """
 
     def __init__(self, max_buffered_bytes: int = 1 << 62) -> None:
@@ -72,8 +78,11 @@ class Positions:
         reset_timestamp: int | None,
         committed_wanted: bool = False,
     ) -> None:
-        """Replace the assignment. Kept partitions continue; new ones start at the group's committed
-        offset if ``committed_wanted``, otherwise by ``reset_timestamp``."""
+        """Replace the assignment. Partitions that remain keep their positions and buffers.
+
+        New partitions start at the group's committed offset if ``committed_wanted``, otherwise
+        at the offset of ``reset_timestamp``.
+        """
         old = self._states
         wait = committed_wanted
         self._states = {
@@ -91,36 +100,47 @@ class Positions:
     # -- where to read. All raise KeyError for a partition that is not assigned.
 
     def position(self, topic_partition: TopicPartition) -> int | None:
-        """Return the next offset to return to the application, None while it is not known."""
+        """Return the offset of the next record to return to the application; None while unknown."""
         place = self.place(topic_partition)
         return None if place is None else place.offset
 
-    def place(self, topic_partition: TopicPartition) -> Place | None:
-        """As ``position``, with the leader epoch of the record before."""
+    def place(self, topic_partition: TopicPartition) -> ReadPosition | None:
+        """Return the position of the next record to return, with the leader epoch of the one
+        before."""
         state = self._states[topic_partition]
         for record in self.unread:
             if (record.topic, record.partition) == topic_partition:
-                return Place(record.offset, record.leader_epoch)
+                return ReadPosition(record.offset, record.leader_epoch)
         return state.place
 
     def high_watermark(self, topic_partition: TopicPartition) -> int:
-        """Return the high watermark as of the last fetch; -1 before it."""
+        """Return the high watermark of the last Fetch response; -1 before the first one."""
         return self._states[topic_partition].high_watermark
 
     def last_stable_offset(self, topic_partition: TopicPartition) -> int:
-        """Return the last stable offset as of the last fetch; -1 before it, and from brokers before
-        0.11."""
+        """Return the last stable offset of the last Fetch response.
+
+        It is -1 before the first response, and with brokers older than 0.11.
+        """
         return self._states[topic_partition].last_stable_offset
 
     def seek(self, topic_partition: TopicPartition, offset: int, epoch: int = NO_EPOCH) -> None:
-        """Continue at ``offset``, and drop the buffer."""
-        self._move(topic_partition, Place(offset, epoch), None)
+        """Set the position to ``offset`` and drop the buffered records."""
+        self._move(topic_partition, ReadPosition(offset, epoch), None)
 
     def reset(self, topic_partition: TopicPartition, timestamp: int) -> None:
-        """Continue at the offset of ``timestamp``: EARLIEST, LATEST, or milliseconds since 1970."""
+        """Have the position looked up by ``timestamp``, and drop the buffered records.
+
+        ``timestamp`` is EARLIEST, LATEST, or milliseconds since 1970.
+        """
         self._move(topic_partition, None, timestamp)
 
     def pause(self, topic_partition: TopicPartition) -> None:
+        """Stop fetching and returning records of a partition; its chunks stay buffered.
+
+        If an iteration has taken records that are unread, the buffer is dropped: they are
+        fetched again.
+        """
         state = self._states[topic_partition]
         place = self.place(topic_partition)
         if place != state.place:  # unread records are fetched again
@@ -133,20 +153,26 @@ class Positions:
     # -- looking positions up
 
     def to_initialize(self) -> list[TopicPartition]:
-        """Return the partitions whose committed offsets are to be fetched."""
+        """Return the partitions whose committed offsets have to be fetched."""
         return [tp for tp, state in self._states.items() if state.committed_wanted]
 
     def initialize(
-        self, topic_partition: TopicPartition, found: Place | None, reset_timestamp: int | None
+        self,
+        topic_partition: TopicPartition,
+        found: ReadPosition | None,
+        reset_timestamp: int | None,
     ) -> None:
-        """Set a committed position; None: nothing is committed. Ignored if it is no longer
-        wanted."""
+        """Set the position to a committed offset, or reset it if ``found`` is None.
+
+        Ignored if the partition is no longer assigned, or has got a position in the meantime.
+        """
         state = self._states.get(topic_partition)
         if state is not None and state.committed_wanted:
             self._move(topic_partition, found, reset_timestamp if found is None else None)
 
     def to_reset(self) -> dict[TopicPartition, int]:
-        """Return the partitions whose positions are to be looked up, with their timestamps."""
+        """Return the partitions whose positions have to be looked up, with the timestamps to
+        look up."""
         return {
             tp: state.reset_timestamp
             for tp, state in self._states.items()
@@ -154,17 +180,23 @@ class Positions:
         }
 
     def resolve(self, found: Mapping[TopicPartition, tuple[int, int]]) -> None:
-        """Set positions that were looked up, as (timestamp, offset). Those no longer wanted are
-        ignored."""
+        """Set positions from a lookup; ``found`` maps partitions to timestamp and offset.
+
+        Ignored for a partition that no longer waits for a lookup of that timestamp.
+        """
         for tp, (timestamp, offset) in found.items():
             state = self._states.get(tp)
             if state is not None and state.reset_timestamp == timestamp:
-                self._move(tp, Place(offset), None)
+                self._move(tp, ReadPosition(offset), None)
 
     # -- new leaders
 
     def note_leader_epoch(self, topic_partition: TopicPartition, epoch: int) -> None:
-        """Note a leader epoch of the metadata. After a newer one the place has to be validated."""
+        """Process the leader epoch of new metadata.
+
+        After a newer epoch the position is in doubt, unless the epoch of its last record is
+        unknown.
+        """
         state = self._states.get(topic_partition)
         if state is None or epoch <= state.leader_epoch or state.fetch_place is None:
             return
@@ -172,19 +204,22 @@ class Positions:
         state.doubted = state.fetch_place.epoch != NO_EPOCH
 
     def to_validate(self) -> dict[TopicPartition, Doubt]:
+        """Return the positions in doubt, by partition."""
         return {
             tp: Doubt(state.fetch_place, state.leader_epoch)
             for tp, state in self._states.items()
             if state.doubted and state.fetch_place is not None
         }
 
-    def validated(self, topic_partition: TopicPartition, doubt: Doubt, end: Place | None) -> int:
-        """Process where the epoch of a place ends in the leader's log (None: the leader does not
-        know the epoch).
+    def validated(
+        self, topic_partition: TopicPartition, doubt: Doubt, end: ReadPosition | None
+    ) -> int:
+        """Process the end of a position's epoch in the new leader's log (OffsetForLeaderEpoch).
 
-        Returns by how many records the log is shorter than what the application has got of it,
-        which the caller reports. Buffered records beyond the end are dropped. Returns 0 for a
-        result that is no longer wanted.
+        ``end`` is None if the leader does not know the epoch; then the position stays. If the
+        log ends before the position, buffered records are dropped. Returns the number of records
+        that the application has got and the leader does not have, 0 if there are none, or if the
+        position has changed since ``doubt``.
         """
         state = self._states.get(topic_partition)
         if state is None or (state.fetch_place, state.leader_epoch) != doubt:
@@ -199,7 +234,8 @@ class Positions:
         return max(0, lost)
 
     def unvalidated(self, topic_partition: TopicPartition) -> None:
-        """Continue without validation: the broker is too old."""
+        """Continue without validation: the broker does not support OffsetForLeaderEpoch for
+        consumers."""
         state = self._states.get(topic_partition)
         if state is not None:
             state.doubted = False
@@ -207,8 +243,11 @@ class Positions:
     # -- fetching
 
     def fetchable(self) -> dict[TopicPartition, int]:
-        """Return the partitions to fetch, with their offsets: those with a known and validated
-        place and room in the buffer, neither paused nor being fetched."""
+        """Return the partitions to fetch now, with the offsets to fetch from.
+
+        A partition is fetched if its position is known and not in doubt, its buffer has room, it
+        is not paused and no fetch of it is in flight.
+        """
         most = self._max_buffered_bytes
         if self.buffered_bytes >= most and self.buffered_bytes - self._paused_bytes() >= most:
             return {}
@@ -232,13 +271,14 @@ class Positions:
         self._states[topic_partition].fetching = True
 
     def fetch_done(self, topic_partition: TopicPartition) -> None:
-        """Note that a fetch has ended, successfully or not."""
+        """Note that a fetch of the partition has ended, with or without success."""
         state = self._states.get(topic_partition)
         if state is not None:
             state.fetching = False
 
     def is_at(self, topic_partition: TopicPartition, offset: int) -> bool:
-        """Whether the response to a fetch from ``offset`` is still wanted."""
+        """Whether the response to a fetch from ``offset`` may be buffered: the position is still
+        there."""
         state = self._states.get(topic_partition)
         return (
             state is not None
@@ -247,8 +287,9 @@ class Positions:
             and not state.doubted
         )
 
-    def fetch_place(self, topic_partition: TopicPartition) -> Place:
-        """Return where the next chunk begins, of a partition that ``is_at`` or in ``fetchable``."""
+    def fetch_place(self, topic_partition: TopicPartition) -> ReadPosition:
+        """Return the position at which the next chunk begins. The partition must have one: see
+        ``is_at``."""
         place = self._states[topic_partition].fetch_place
         assert place is not None
         return place
@@ -260,7 +301,7 @@ class Positions:
         high_watermark: int,
         last_stable_offset: int = -1,
     ) -> None:
-        """Buffer a chunk that begins at the fetch place; see ``is_at``."""
+        """Buffer a chunk that begins at ``fetch_place``. Call it only if ``is_at``."""
         state = self._states[topic_partition]
         state.high_watermark = high_watermark
         state.last_stable_offset = last_stable_offset
@@ -277,10 +318,13 @@ class Positions:
     # -- returning records
 
     def take(self, max_records: int) -> list[ConsumerRecord]:
-        """Return records, partition by partition in the order of their arrival.
+        """Remove and return up to ``max_records`` buffered records, partition by partition.
 
-        Raises KafkaError for records that cannot be decoded, when none are before them: the place
-        stays, and a seek passes them.
+        The partition whose chunk arrived first comes first, until its buffer is empty.
+
+        Raises KafkaError for a record that cannot be decoded or converted, once no records are
+        left before it. The position stays at that record, so it is fetched again and raises
+        again; ``seek`` passes it.
         """
         taken: list[ConsumerRecord] = []
         while self.unread and len(taken) < max_records:
@@ -319,7 +363,7 @@ class Positions:
             self.buffered_bytes -= chunk.size_bytes
 
     def _move(
-        self, topic_partition: TopicPartition, place: Place | None, timestamp: int | None
+        self, topic_partition: TopicPartition, place: ReadPosition | None, timestamp: int | None
     ) -> None:
         state = self._states[topic_partition]
         self._drop_chunks(topic_partition, state)

@@ -1,4 +1,4 @@
-"""The broker that a consumer fetches each partition from: the leader, or a preferred replica."""
+"""The broker from which a consumer fetches each partition: the leader or a preferred replica."""
 
 from __future__ import annotations
 
@@ -9,25 +9,32 @@ from minikafka.kernel.cluster import TopicPartition
 
 
 class ReadReplicas:
-    """Kafka's preferred read replicas (KIP-392). A replica that the leader has named is used for
-    ``lease_ms``, or until it fails or responds with an error; then the leader is used again."""
+    """The preferred read replicas of a consumer (KIP-392).
+
+    The consumer fetches from the replica that the leader has named for ``lease_ms``, or until a
+    fetch from it fails; then from the leader again.
+    """
 
     def __init__(self, lease_ms: int) -> None:
         self._lease_ms = lease_ms
         self._preferred: dict[TopicPartition, tuple[int, int]] = {}  # broker, until when
 
     def prefer(self, topic_partition: TopicPartition, broker_id: int, now_ms: int) -> None:
-        """Use the replica that the leader has named."""
+        """Fetch the partition from ``broker_id`` from now on: the leader has named that replica."""
         self._preferred[topic_partition] = (broker_id, now_ms + self._lease_ms)
 
     def clear(self, topic_partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Use the leaders again. Returns the partitions that had another replica."""
+        """Fetch these partitions from their leaders again. Return those that had a preferred
+        replica."""
         return [tp for tp in topic_partitions if self._preferred.pop(tp, None) is not None]
 
     def source(
         self, topic_partition: TopicPartition, cluster: ClusterView, now_ms: int
     ) -> int | None:
-        """Return the broker to fetch from; None when the leader is not known."""
+        """Return the broker to fetch from, None if the leader is unknown.
+
+        It is the preferred replica until its lease ends or it is offline, otherwise the leader.
+        """
         preferred = self._preferred.get(topic_partition)
         if preferred is not None:
             broker_id, until_ms = preferred

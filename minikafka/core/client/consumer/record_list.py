@@ -1,4 +1,5 @@
-"""Decodes the records of a batch for a consumer in one loop, the consumer's hottest code."""
+"""The decoding of a batch into ConsumerRecords, in one compiled loop: the consumer's hottest
+code."""
 
 from __future__ import annotations
 
@@ -14,9 +15,11 @@ from minikafka.protocol.records.record_layout import Want, compile_walk
 
 
 class ConsumerRecord(NamedTuple):
-    """One record as an application gets it. ``timestamp`` is milliseconds since 1970, or -1;
-    ``headers`` are pairs of name and value. ``key`` and ``value`` are bytes or None, or what the
-    application's deserializers made of them."""
+    """A record as an application receives it.
+
+    ``timestamp`` is milliseconds since 1970, or -1; ``headers`` are pairs of name and value.
+    ``key`` and ``value`` are bytes or None, or the results of the application's deserializers.
+    """
 
     topic: str
     partition: int
@@ -32,7 +35,8 @@ _as_records = partial(tuple.__new__, ConsumerRecord)
 
 
 class _Columns(NamedTuple):
-    """Fields of the records of a batch; offsets and timestamps as deltas."""
+    """The fields of a batch's records, as a list for each field; offsets and timestamps are
+    deltas."""
 
     offsets: list[int]
     timestamps: list[int]
@@ -42,7 +46,10 @@ class _Columns(NamedTuple):
 
 
 def _columns(with_offsets: bool) -> Callable[[bytes, int, _Columns], None]:
-    """A loop that fills the columns. No headers are (), which the garbage collector ignores."""
+    """Compile the loop that appends every record's fields to the columns.
+
+    A record without headers gets (), which the garbage collector does not track.
+    """
     into = {
         "offset_delta": "add_offset",
         "timestamp_delta": "add_timestamp",
@@ -74,8 +81,10 @@ _read_dense_columns: Final = _columns(with_offsets=False)
 def consumer_records(
     topic_partition: TopicPartition, batch: RecordBatch, start: int = 0
 ) -> list[ConsumerRecord]:
-    """Decode the records with offset ``start`` or later, as ``decode_batch`` does in twice the
-    time. Raises CorruptRecordError for malformed bytes."""
+    """Decode the records of a batch with offset ``start`` or later.
+
+    This takes half the time of ``decode_batch``. Raises CorruptRecordError for malformed bytes.
+    """
     data, count = batch.plain_records(), batch.record_count
     columns = _Columns([], [], [], [], [])
     try:

@@ -32,8 +32,11 @@ _SESSION_ERRORS = (
 
 
 class SessionFetches:
-    """The requests of one consumer to each broker, one at a time: ``build``, then ``answered`` or
-    ``failed``."""
+    """The Fetch requests of one consumer, with a fetch session for each broker.
+
+    Only one request to a broker may be in flight: call ``build``, then ``answered`` or
+    ``failed``.
+    """
 
     def __init__(self, limits: FetchLimits) -> None:
         self._limits = limits
@@ -42,7 +45,11 @@ class SessionFetches:
     def build(
         self, broker_id: int, offsets: Mapping[TopicPartition, int], cluster: ClusterView
     ) -> FetchRequest:
-        """Build the next request to a broker for all these partitions."""
+        """Build the next Fetch request to a broker, for all partitions in ``offsets``.
+
+        The request of an established session leaves out partitions whose position has not
+        changed.
+        """
         wanted: dict[PartitionKey, FetchPosition] = {}
         for tp, offset in offsets.items():
             known = cluster.partition(tp)
@@ -63,8 +70,11 @@ class SessionFetches:
     def answered(
         self, broker_id: int, response: FetchResponse
     ) -> list[tuple[TopicPartition, PartitionData]]:
-        """Return the rows of a response; none when the session was lost: the next request begins
-        another. Raises KafkaError for other errors of the whole request."""
+        """Return the rows of a response with their partitions.
+
+        They are empty if the broker has lost the session: the next request begins another one.
+        Raises KafkaError for other errors of the whole request.
+        """
         code = ErrorCode(response.error_code)
         rows = fetched_partitions(response)
         keys = [tp for tp, _ in rows]
@@ -75,5 +85,5 @@ class SessionFetches:
         return []
 
     def failed(self, broker_id: int) -> None:
-        """Note that a request got no response."""
+        """Note that no response came, so that the next request to the broker begins a session."""
         self._sessions[broker_id].failed()

@@ -1,4 +1,5 @@
-"""The batches of records that wait to be sent, by partition (Kafka: ``RecordAccumulator``)."""
+"""The accumulator: batches of records that wait to be sent, by partition
+(``RecordAccumulator``)."""
 
 from __future__ import annotations
 
@@ -32,8 +33,10 @@ Admit = Callable[["ProducerBatch[Token]", bool], bool]
 
 @dataclass(frozen=True, slots=True)
 class AccumulatorConfig:
-    """The producer's keys of the same names. Sizes are uncompressed bytes. ``in_flight``: how many
-    batches of one partition may be in flight at a time."""
+    """The producer's keys of the same names: times in milliseconds, sizes in uncompressed bytes.
+
+    ``in_flight`` is how many batches of one partition may be in flight at the same time.
+    """
 
     batch_size: int = 16_384
     linger_ms: int = 0
@@ -48,8 +51,10 @@ class AccumulatorConfig:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """What can be sent now: partitions by leader, oldest batch first. ``unknown_topics`` have
-    something to send and no known leader. ``next_ms``: when to look again though nothing happens.
+    """The partitions whose first batch can be sent now, by the leader's broker id, oldest first.
+
+    ``unknown_topics`` have a batch to send but a partition without a known leader. ``next_ms``
+    is the time at which to call ``ready`` again even if nothing happens, None without batches.
     """
 
     partitions_by_leader: dict[int, list[TopicPartition]] = field(default_factory=dict)
@@ -58,11 +63,11 @@ class Ready:
 
 
 class Accumulator(Generic[Token]):
-    """Batches per partition, first in first out; bounded by ``buffer_memory``.
+    """The queues of batches, one for each partition; together at most ``buffer_memory`` bytes.
 
-    A partition with ``in_flight`` batches in flight is muted. A batch that has to be sent again
-    goes alone, before all later ones. Every batch taken by ``drain`` comes back by ``complete``,
-    ``retry`` or ``split``.
+    A partition with ``in_flight`` batches in flight has to wait. A batch that is retried is sent
+    alone and before all later ones of its partition. For every batch that ``drain`` returns,
+    call ``complete``, ``retry`` or ``split`` once its outcome is known.
     """
 
     def __init__(self, config: AccumulatorConfig) -> None:
@@ -83,29 +88,39 @@ class Accumulator(Generic[Token]):
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is queued and nothing in flight."""
+        """Whether no batch is queued or in flight."""
         return not self._queues and not self._in_flight
 
     def one_in_flight(self) -> None:
-        """Allow one batch of a partition in flight from now on, to keep the order without
-        sequences."""
+        """Allow only one batch of a partition in flight from now on.
+
+        Without sequence numbers, more than one could be reordered by a retry.
+        """
         self._per_partition = 1
 
     def has_memory(self, size_bytes: int) -> bool:
-        """Whether a batch may begin with a record of this size. A record larger than the whole
-        buffer never fits; the caller refuses it beforehand."""
+        """Whether the buffer has room for a new batch with a record of this size.
+
+        It never has for a record larger than the whole buffer; the caller rejects such a record
+        first.
+        """
         return self._used_bytes + BATCH_OVERHEAD_BYTES + size_bytes <= self.config.buffer_memory
 
     def fits_open_batch(self, topic_partition: TopicPartition, size_bytes: int) -> bool:
-        """Whether ``append`` would use the open batch instead of beginning a new one."""
+        """Whether ``append`` would add a record of this size to the open batch, not to a new
+        one."""
         batch = self._open.get(topic_partition)
         return batch is not None and batch.size_bytes + size_bytes <= self.config.batch_size
 
     def append_to_open(
         self, topic_partition: TopicPartition, record: PendingRecord, size_bytes: int, token: Token
     ) -> bool | None:
-        """Append to an open batch with room, the usual case. Returns whether the batch is full now;
-        None if there is no such batch or no memory."""
+        """Append to the open batch of the partition, the usual case, and return whether it is
+        full now.
+
+        Returns None without appending if there is no open batch, or it or the buffer has no
+        room.
+        """
         batch = self._open.get(topic_partition)
         if batch is None:
             return None
@@ -125,9 +140,13 @@ class Accumulator(Generic[Token]):
         token: Token,
         now_ms: int,
     ) -> bool:
-        """Add a record whose ``record_size_bytes`` is given. True when there may be news for the
-        sender: a batch has begun, or is full. Ask ``has_memory`` first. A record that cannot be
-        encoded leaves nothing behind."""
+        """Append a record, to a new batch if necessary; ``size_bytes`` is its
+        ``record_size_bytes``.
+
+        Returns True if a batch was begun or is full, so that the sender has to look for ready
+        batches. The caller checks ``has_memory`` first. A record that cannot be encoded changes
+        nothing.
+        """
         batch = self._open.get(topic_partition)
         limit = self.config.batch_size
         if batch is not None and batch.size_bytes + size_bytes <= limit:
@@ -144,13 +163,16 @@ class Accumulator(Generic[Token]):
         return True
 
     def begin_flush(self) -> int:
-        """Make all batches ready until ``end_flush``. Returns a mark for ``is_flushed``."""
+        """Make all batches ready at once until ``end_flush``. Returns a mark for ``is_flushed``."""
         self._flushes += 1
         return self._next_serial
 
     def is_flushed(self, mark: int) -> bool:
-        """Whether all batches from before the mark are complete. Tokens cannot show that: the owner
-        of one may give it up while its batch is in flight."""
+        """Whether all batches begun before the mark are complete.
+
+        The futures of records do not show that: an application may cancel one while its batch is
+        in flight.
+        """
         queues = self._queues.values()
         if any(queue[0].serial < mark for queue in queues):  # queues are in the order of serials
             return False
@@ -160,8 +182,8 @@ class Accumulator(Generic[Token]):
         self._flushes -= 1
 
     def ready(self, now_ms: int, leaders: Mapping[TopicPartition, int]) -> Ready:
-        """Return the partitions with a batch that is full, has lingered enough, or must not
-        wait."""
+        """Return the partitions whose first batch is full, has lingered, is retried or is
+        flushed."""
         due: list[tuple[int, TopicPartition]] = []
         unknown: set[str] = set()
         next_ms: int | None = None
@@ -184,11 +206,11 @@ class Accumulator(Generic[Token]):
     def drain(
         self, partitions: Iterable[TopicPartition], admit: Admit[Token] | None = None
     ) -> list[ProducerBatch[Token]]:
-        """Take the first batch of each partition, in the given order, as far as one request holds
-        them.
+        """Take the first batch of each partition, in the given order, until the request is full.
 
-        The first is taken whatever its size. ``admit`` may refuse a batch, which stays; its second
-        argument says whether others of the partition are on their way.
+        A request holds ``max_request_size`` bytes, but always at least one batch. A batch stays
+        in its queue if ``admit(batch, others_in_flight)`` returns False; ``others_in_flight``
+        says whether its partition has batches in flight.
         """
         batches: list[ProducerBatch[Token]] = []
         size_bytes = 0
@@ -209,16 +231,16 @@ class Accumulator(Generic[Token]):
         return batches
 
     def complete(self, batch: ProducerBatch[Token]) -> None:
-        """Remove a drained batch that is delivered, or given up."""
+        """Remove a drained batch that was delivered or has failed for good."""
         self._unmute(batch)
         self._used_bytes -= batch.size_bytes
 
     def retry(self, batch: ProducerBatch[Token], now_ms: int) -> bool:
-        """Put a drained batch back, before all later ones, to be sent again after a backoff that
-        doubles.
+        """Put a drained batch back into its queue, before all later ones; the backoff doubles
+        each time.
 
-        False when its delivery time-out would strike first, or its retries are used up: then it
-        is still in flight, and the caller completes it.
+        Returns False if the delivery time-out would pass before the next attempt, or no retries
+        are left. The batch is then still in flight, and the caller calls ``complete``.
         """
         config = self.config
         backoff_ms = min(
@@ -234,9 +256,9 @@ class Accumulator(Generic[Token]):
         return True
 
     def split(self, batch: ProducerBatch[Token]) -> bool:
-        """Queue a drained batch that is too large for the broker again, in two halves.
+        """Put a drained batch that is too large for the broker back as two halves.
 
-        False for a single record, which is still in flight then.
+        Returns False for a batch of one record, which is then still in flight.
         """
         count = batch.record_count
         if count < 2:
@@ -266,7 +288,7 @@ class Accumulator(Generic[Token]):
         return expired
 
     def take_queued(self) -> list[ProducerBatch[Token]]:
-        """Remove and return the batches that are not in flight."""
+        """Remove and return all batches that are not in flight."""
         queued = [batch for queue in self._queues.values() for batch in queue]
         self._queues.clear()
         self._open.clear()
@@ -274,7 +296,7 @@ class Accumulator(Generic[Token]):
         return queued
 
     def take_all(self) -> list[ProducerBatch[Token]]:
-        """Remove and return all batches, also those in flight: the producer closes."""
+        """Remove and return all batches, including those in flight, because the producer closes."""
         taken = self._batches()
         self._queues.clear()
         self._in_flight.clear()
@@ -313,7 +335,7 @@ class Accumulator(Generic[Token]):
             del self._open[topic_partition]
 
     def _put_back(self, batch: ProducerBatch[Token]) -> None:
-        """Insert a batch into its queue, in the order of serials."""
+        """Insert a batch into its queue in the order of serials."""
         queue = self._queues.setdefault(batch.topic_partition, deque())
         place = 0
         while place < len(queue) and queue[place].serial < batch.serial:

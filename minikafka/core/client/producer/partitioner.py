@@ -1,4 +1,4 @@
-"""Which partition a record goes to: Kafka's hash for keys, sticky or round robin without one."""
+"""The partition of a record: Kafka's hash of its key; sticky or round robin without a key."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _M = 0x5BD1E995
 
 
 def murmur2(data: bytes) -> int:
-    """Kafka's 32-bit murmur2 as Java's signed int (``Utils.murmur2``)."""
+    """Return Kafka's 32-bit murmur2 hash, as a signed Java int (``Utils.murmur2``)."""
     length = len(data)
     h = _SEED ^ length
     whole = length & ~3
@@ -26,27 +26,34 @@ def murmur2(data: bytes) -> int:
 
 
 def to_positive(number: int) -> int:
-    """Clear the sign bit, as ``Utils.toPositive``; not the absolute value."""
+    """Clear the sign bit, as Kafka's ``Utils.toPositive`` does. This is not the absolute value."""
     return number & 0x7FFFFFFF
 
 
 def partition_for_key(key: bytes, partition_count: int) -> int:
-    """Where a key lives, among all partitions, also those without a leader: it must not move."""
+    """Return the partition of a key.
+
+    Partitions without a leader count too: a key must not move while a leader is missing.
+    """
     return to_positive(murmur2(key)) % partition_count
 
 
 class StickyPartitions:
-    """The partition that records without a key go to until its batch is full (KIP-480).
+    """The sticky partitioner: records without a key share a partition until its batch is full.
 
-    Kafka's ``StickyPartitionCache``. The caller supplies randomness: ``draw`` is any number >= 0.
+    Kafka: ``StickyPartitionCache`` (KIP-480). The caller supplies randomness: ``draw`` is any
+    integer >= 0.
     """
 
     def __init__(self) -> None:
         self._partition_by_topic: dict[str, int] = {}
 
     def current(self, topic: str, partition_count: int) -> int | None:
-        """The topic's partition; None before the first ``next``, and when the partition no longer
-        exists because the topic was created again with fewer."""
+        """Return the topic's sticky partition.
+
+        None before the first ``next``, and if the partition no longer exists because the topic
+        was created again with fewer partitions.
+        """
         partition = self._partition_by_topic.get(topic)
         return partition if partition is not None and partition < partition_count else None
 
@@ -58,11 +65,14 @@ class StickyPartitions:
         previous: int,
         draw: int,
     ) -> int:
-        """Move the topic on from ``previous`` (-1 when there is none) and return its new partition.
-        When another caller has moved it already, return that caller's choice.
+        """Choose a new sticky partition for a topic whose batch in ``previous`` (-1: none) is
+        full.
 
-        ``available`` are the partitions with a leader. With none of them, choose among all
-        partitions; with one, take it; with more, choose any but the old one.
+        If another caller has already moved the topic away from ``previous``, that choice is
+        returned.
+
+        The new partition is one of ``available``, the partitions with a leader, and not the old
+        one if there are others. If none is available, it is any partition.
         """
         old = self.current(topic, partition_count)
         if old is not None and old != previous:
@@ -79,13 +89,19 @@ class StickyPartitions:
 
 
 class RoundRobinPartitions:
-    """Records without key take turns, as before Kafka 2.4 (``DefaultPartitioner``)."""
+    """The round-robin partitioner: records without a key take turns, as before Kafka 2.4.
+
+    Kafka: the former ``DefaultPartitioner``.
+    """
 
     def __init__(self) -> None:
         self._counter_by_topic: dict[str, int] = {}
 
     def next(self, topic: str, partition_count: int, available: Sequence[int], draw: int) -> int:
-        """The next available partition, or any when none is. ``draw`` sets where a topic starts."""
+        """Return the next available partition of a topic, or any if none is available.
+
+        ``draw`` is the start of a new topic's counter.
+        """
         counter = self._counter_by_topic.get(topic, draw)
         self._counter_by_topic[topic] = counter + 1
         if available:

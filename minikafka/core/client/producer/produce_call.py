@@ -27,9 +27,9 @@ def produce(
     timeout_ms: int,
     transactional_id: str | None = None,
 ) -> ProduceCall:
-    """Append one batch of records to each of some partitions of one leader.
+    """Build a Produce call to one leader, with one batch for each partition.
 
-    With ``acks`` 0 there is no response.
+    The result is the response row of each partition. The broker sends no response to ``acks`` 0.
     """
     topics = grouped((tp.topic, PartitionProduceData(tp.partition, data)) for tp, data in batches)
     request = ProduceRequest(

@@ -29,7 +29,7 @@ _NULL: Final = b"\x01"
 
 
 def record_size_bytes(record: PendingRecord) -> int:
-    """Return an upper bound of a record's size in a batch, uncompressed."""
+    """Return an upper bound of a record's uncompressed size in a batch, in bytes."""
     _, key, value, headers = record
     size = RECORD_OVERHEAD_BYTES
     if key is not None:
@@ -42,11 +42,14 @@ def record_size_bytes(record: PendingRecord) -> int:
 
 
 class ProducerBatch(Generic[Token]):
-    """``tokens`` holds the caller's token of each record. ``size_bytes`` is an upper bound,
-    uncompressed.
+    """A batch of records for one partition, encoded as records are appended.
 
-    ``stamp`` is the producer id, epoch and sequence it was last sent with; ``in_doubt`` means that
-    a broker may have written it under that stamp though no response says so.
+    ``tokens`` holds the caller's token of each record, in order. ``size_bytes`` is an upper
+    bound of the uncompressed size.
+
+    ``stamp`` is the producer id, epoch and sequence with which the batch was last sent.
+    ``in_doubt`` means that a broker may have appended it under that stamp although no response
+    says so.
     """
 
     __slots__ = (
@@ -99,7 +102,7 @@ class ProducerBatch(Generic[Token]):
     def build(
         self, compression: Compression, level: int | None = None, transactional: bool = False
     ) -> bytes:
-        """Encode the batch, with the stamp if there is one."""
+        """Encode the batch with its stamp, if any."""
         stamp = self.stamp or Stamp()
         return assemble_batch(
             compress(compression, self.body, level),
@@ -116,13 +119,14 @@ class ProducerBatch(Generic[Token]):
         )
 
     def records(self) -> list[Record]:
-        """Decode the records again."""
+        """Decode the records from the encoded body, to split the batch."""
         (batch,) = parse_batches(self.build(Compression.NONE))
         return list(decode_batch(batch))
 
 
 def _plain_record(offset: bytes, timestamp: bytes, key: bytes | None, value: bytes | None) -> bytes:
-    """Encode a record without headers; ``offset`` and ``timestamp`` are its deltas as varints."""
+    """Encode a record without headers; ``offset`` and ``timestamp`` are deltas encoded as
+    varints."""
     if key is None:
         key_part = _NULL
     else:

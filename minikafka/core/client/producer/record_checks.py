@@ -1,4 +1,4 @@
-"""Checks of what applications pass to a producer as a record."""
+"""Type checks of keys, values, headers and timestamps that applications pass to a producer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LAST_TIMESTAMP_MS: Final = (1 << 63) - 1
 
 
 def as_bytes(content: object) -> bytes | None:
-    """Return bytes-like content as bytes. Raises TypeError."""
+    """Return bytes-like content as bytes, and None as None. Raises TypeError for anything else."""
     if content is None:
         return None
     if not isinstance(content, bytes | bytearray | memoryview):
@@ -21,7 +21,7 @@ def as_bytes(content: object) -> bytes | None:
 
 
 def as_headers(headers: Sequence[Header]) -> list[Header]:
-    """Raises TypeError."""
+    """Return headers as pairs of str and bytes. Raises TypeError for a dict or other types."""
     if isinstance(headers, dict):
         raise TypeError("headers are pairs: there may be several of a name")
     return [
@@ -37,7 +37,10 @@ def _header(name: str, content: bytes | None) -> Header:
 
 
 def check_timestamp(timestamp_ms: int) -> None:
-    """Raises TypeError, ValueError."""
+    """Check a timestamp in milliseconds since 1970.
+
+    Raises TypeError unless it is an int, ValueError if it is negative or exceeds 64 bits.
+    """
     if not isinstance(timestamp_ms, int):
         raise TypeError("timestamp_ms is an int, of milliseconds")
     if not 0 <= timestamp_ms <= LAST_TIMESTAMP_MS:

@@ -26,7 +26,7 @@ _FORGOTTEN: Final = frozenset({ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_
 
 
 class Stamp(NamedTuple):
-    """The producer id, epoch and sequence of a batch: -1 each without idempotence."""
+    """The producer id, epoch and base sequence of a batch; -1 each without idempotence."""
 
     producer_id: int = -1
     epoch: int = -1
@@ -34,7 +34,7 @@ class Stamp(NamedTuple):
 
 
 class Stamped(Protocol):
-    """The fields of a batch that matter here."""
+    """The fields of a batch that ``Sequences`` reads and sets."""
 
     topic_partition: TopicPartition
     stamp: Stamp | None
@@ -42,8 +42,8 @@ class Stamped(Protocol):
     record_count: int
 
 
-class Verdict(Enum):
-    """What happens to a batch after an error."""
+class BatchOutcome(Enum):
+    """What to do with a batch after an error response."""
 
     RETRY = auto()
     DELIVERED = auto()  # the log has it already
@@ -52,13 +52,18 @@ class Verdict(Enum):
 
 @dataclass(slots=True)
 class _Partition:
-    """The sequences of one partition. ``acknowledged`` is the sequence after the batches known to
-    be written, ``next`` the one after those sent. ``lost``: the broker has lost the producer's
-    state. ``burnt``: batches up to this sequence were given up and may have been written; a later
-    acknowledgement shows that they were. With ``lost`` or ``burnt``, the partition restarts at 0
-    under a new epoch when no other batch is in flight. ``known``: the broker has accepted a batch
-    of this producer. Before, it accepts any sequence, so the first batch is sent alone (Kafka's
-    client does not do that, and may begin out of order)."""
+    """The sequence numbers of one partition.
+
+    ``acknowledged`` is the sequence after the batches known to be written, ``next`` the one
+    after the batches sent. ``lost`` means that the broker has lost the producer's state.
+    ``burnt``: batches up to this sequence have failed but may have been written; a later
+    acknowledgement shows that they were. With ``lost`` or ``burnt`` the partition restarts at
+    sequence 0 in a new epoch as soon as no other batch is in flight.
+
+    ``known`` means that the broker has accepted a batch of this producer. Before, the broker
+    accepts any sequence, so the first batch is sent alone. (Kafka's client does not do that, and
+    may begin with a gap.)
+    """
 
     producer_id: int
     epoch: int
@@ -74,8 +79,11 @@ class _Partition:
 
 
 class Sequences:
-    """The sequences of one producer id. Several batches of a partition may be in flight; a broker
-    accepts them only in the order of their sequences, so retries neither reorder nor duplicate."""
+    """The sequence numbers of one producer id in all its partitions.
+
+    A partition may have several batches in flight. A broker accepts them only in the order of
+    their sequences, so a retry neither reorders nor duplicates records.
+    """
 
     def __init__(self, transactional: bool = False) -> None:
         self._transactional = transactional  # only the coordinator raises the epoch
@@ -88,13 +96,18 @@ class Sequences:
         return self.producer_id >= 0
 
     def set_producer(self, producer_id: int, epoch: int) -> None:
-        """Set the ids that the broker gave. Every partition begins at sequence 0."""
+        """Set the producer id and epoch from InitProducerId. Every partition begins at sequence
+        0."""
         self.producer_id, self.epoch = producer_id, epoch
         self._partitions.clear()
 
     def stamp(self, batch: Stamped, others_in_flight: bool) -> bool:
-        """Stamp a batch that is about to be sent. Returns False if it has to wait for a producer id
-        or for other batches in flight."""
+        """Set the stamp of a batch that is about to be sent.
+
+        Returns False if the batch must wait, for a producer id or for the other batches in
+        flight. A batch that may have been written keeps its stamp, so that the broker recognises
+        a duplicate.
+        """
         if not self.is_ready:
             return False
         tp = batch.topic_partition
@@ -131,7 +144,7 @@ class Sequences:
         return True
 
     def acknowledged(self, batch: Stamped) -> None:
-        """Note that a batch is written, and with it all before it."""
+        """Note that a batch was written, and with it all earlier ones of the partition."""
         state, stamp = self._state_of(batch)
         if state is None or stamp is None:
             return
@@ -142,37 +155,40 @@ class Sequences:
             state.burnt = None
         state.known = True
 
-    def refused(self, batch: Stamped, code: ErrorCode, retriable: bool) -> Verdict:
-        """Return what happens to a batch after an error, and set its ``in_doubt``."""
+    def refused(self, batch: Stamped, code: ErrorCode, retriable: bool) -> BatchOutcome:
+        """Decide what to do with a batch after an error response, and update its ``in_doubt``.
+
+        ``retriable`` says whether the caller would retry the batch after this error.
+        """
         if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             self.acknowledged(batch)
-            return Verdict.DELIVERED
+            return BatchOutcome.DELIVERED
         state, stamp = self._state_of(batch)
         if code is ErrorCode.UNKNOWN_SERVER_ERROR or (
             code.retriable and code not in _BEFORE_THE_APPEND
         ):
             batch.in_doubt = True
         if state is None or stamp is None:
-            return Verdict.RETRY if retriable else Verdict.FAIL
+            return BatchOutcome.RETRY if retriable else BatchOutcome.FAIL
         end = increment_sequence(stamp.sequence, batch.record_count)
         if code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
             if _reached(state.acknowledged, end):  # written: the broker remembers five
-                return Verdict.DELIVERED
+                return BatchOutcome.DELIVERED
             batch.in_doubt = False  # a batch behind a gap is not written
             if state.restart or stamp.sequence != state.acknowledged:
-                return Verdict.RETRY  # one before it is missing
+                return BatchOutcome.RETRY  # one before it is missing
             state.lost = True
-            return Verdict.FAIL
+            return BatchOutcome.FAIL
         if code in _FORGOTTEN and self._transactional:
-            return Verdict.FAIL
+            return BatchOutcome.FAIL
         if code in _FORGOTTEN:
             batch.in_doubt = False
             state.lost = True
-            return Verdict.RETRY
-        return Verdict.RETRY if retriable else Verdict.FAIL
+            return BatchOutcome.RETRY
+        return BatchOutcome.RETRY if retriable else BatchOutcome.FAIL
 
     def given_up(self, batch: Stamped) -> None:
-        """Note that a batch is not sent again. If it may have been written, its sequences are
+        """Note that a batch has failed for good. If it may have been written, its sequences are
         burnt."""
         state, stamp = self._state_of(batch)
         if state is not None and stamp is not None and batch.in_doubt:
@@ -181,7 +197,10 @@ class Sequences:
                 state.burnt = end
 
     def _state_of(self, batch: Stamped) -> tuple[_Partition | None, Stamp | None]:
-        """Return the partition's state and the stamp; None if it has restarted since the stamp."""
+        """Return the state of the batch's partition and the batch's stamp.
+
+        Both are None if the partition has restarted in another epoch since.
+        """
         state, stamp = self._partitions.get(batch.topic_partition), batch.stamp
         if state is None or stamp is None:
             return None, None
@@ -189,8 +208,8 @@ class Sequences:
         return (state, stamp) if same else (None, None)
 
     def _bump(self, state: _Partition) -> None:
-        """Begin a new epoch, unless another partition has done so already. After the last epoch the
-        producer needs a new id."""
+        """Begin a new epoch, unless another partition has done so. After the last epoch, drop
+        the id."""
         if (state.producer_id, state.epoch) != (self.producer_id, self.epoch):
             return
         if self.epoch >= MAX_EPOCH:

@@ -1,4 +1,7 @@
-"""The calls of producers to transaction coordinators, and TxnOffsetCommit (KIP-98, KIP-447)."""
+"""The calls of transactional producers: to transaction coordinators, and TxnOffsetCommit.
+
+KIP-98, KIP-360, KIP-447.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,7 @@ NO_PRODUCER: Final = ProducerIdAndEpoch()
 
 
 class TransactionalProducer(NamedTuple):
-    """A transactional id with the producer id and the epoch that its coordinator has given."""
+    """A transactional id with the producer id and epoch that its coordinator has assigned."""
 
     transactional_id: str
     producer_id: int
@@ -57,19 +60,21 @@ class TransactionalProducer(NamedTuple):
 
 
 def new_producer_id() -> Call[ProducerIdAndEpoch]:
-    """Ask any broker for the id of an idempotent producer without transactions."""
+    """Build InitProducerId for an idempotent producer without transactions. Any broker serves
+    it."""
     return Call(InitProducerIdRequest(None, _NO_TRANSACTION_TIMEOUT_MS), _producer_id)
 
 
 def init_producer_id(
     transactional_id: str, timeout_ms: int, current: ProducerIdAndEpoch
 ) -> CoordinatorCall[ProducerIdAndEpoch]:
-    """Begin a new epoch of a transactional id, which fences the producer that had it and aborts
-    what that one left open.
+    """Build InitProducerId for a transactional id.
 
-    ``current`` goes on to its next epoch, unless another producer has taken the transactional id.
-    It is ``NO_PRODUCER`` for a new producer, and for brokers that do not know
-    ``EPOCH_BUMP_VERSION``.
+    It begins a new epoch, which fences the previous producer and aborts its open transaction.
+
+    With ``current`` the producer keeps its id and gets the next epoch, unless another producer
+    uses the transactional id by now (KIP-360). Pass ``NO_PRODUCER`` for a new producer, and to
+    brokers below request version ``EPOCH_BUMP_VERSION``.
     """
     request = InitProducerIdRequest(transactional_id, timeout_ms, *current)
     return CoordinatorCall(
@@ -85,7 +90,7 @@ def _producer_id(response: InitProducerIdResponse) -> ProducerIdAndEpoch:
 def add_partitions_to_txn(
     producer: TransactionalProducer, partitions: Iterable[TopicPartition]
 ) -> CoordinatorCall[None]:
-    """Add partitions to the transaction, before the first record is sent to them."""
+    """Build AddPartitionsToTxn, which must succeed before the first Produce to these partitions."""
 
     def read(response: AddPartitionsToTxnResponse) -> None:
         raise_gravest(
@@ -108,7 +113,7 @@ def add_partitions_to_txn(
 
 
 def add_offsets_to_txn(producer: TransactionalProducer, group_id: str) -> CoordinatorCall[None]:
-    """Add a group to the transaction, before its offsets are committed in it."""
+    """Build AddOffsetsToTxn, which must succeed before TxnOffsetCommit for the group."""
 
     def read(response: AddOffsetsToTxnResponse) -> None:
         raise_for(response.error_code, f"adding group {group_id}")
@@ -123,7 +128,10 @@ def txn_offset_commit(
     group: GroupMetadata,
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
 ) -> CoordinatorCall[None]:
-    """Give the group's coordinator offsets that count when the transaction commits."""
+    """Build TxnOffsetCommit: the offsets take effect when the transaction commits.
+
+    The call goes to the coordinator of the group, not of the transactional id.
+    """
 
     def read(response: TxnOffsetCommitResponse) -> None:
         raise_gravest(
@@ -154,7 +162,7 @@ def txn_offset_commit(
 
 
 def end_txn(producer: TransactionalProducer, committed: bool) -> CoordinatorCall[None]:
-    """Commit or abort the transaction."""
+    """Build EndTxn, which commits or aborts the transaction."""
 
     def read(response: EndTxnResponse) -> None:
         raise_for(response.error_code, "commit" if committed else "abort")

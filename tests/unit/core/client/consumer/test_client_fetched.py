@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from minikafka.core.client.consumer.fetched import ConsumerRecord, FetchedChunk, Place
+from minikafka.core.client.consumer.fetched import ConsumerRecord, FetchedChunk, ReadPosition
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.records.builder import build_batch
@@ -48,9 +48,9 @@ def fetched_records(
     check_crcs: bool = True,
 ) -> tuple[list[ConsumerRecord], int]:
     """All of a chunk, taken three at a time."""
-    chunk = FetchedChunk(tp, data, Place(position), aborted or [], check_crcs)
+    chunk = FetchedChunk(tp, data, ReadPosition(position), aborted or [], check_crcs)
     records: list[ConsumerRecord] = []
-    place = Place(position)
+    place = ReadPosition(position)
     while not chunk.is_used_up:
         taken, after = chunk.take(3)
         records += taken
@@ -132,7 +132,7 @@ def test_a_producer_may_abort_twice_in_one_fetch() -> None:
 
 def test_records_before_a_broken_batch_come_first() -> None:
     data = batch(0, b"a", b"b") + b"?" * 100
-    chunk = FetchedChunk(TP, data, Place(0))
+    chunk = FetchedChunk(TP, data, ReadPosition(0))
     assert [record.offset for record in chunk.take(9)[0]] == [0, 1]
     for _ in range(2):
         with pytest.raises(KafkaError):
@@ -142,16 +142,16 @@ def test_records_before_a_broken_batch_come_first() -> None:
 
 def test_the_place_follows_what_is_taken() -> None:
     data = batch(4, b"a", b"b", leader_epoch=2) + batch(6, b"c", leader_epoch=3)
-    chunk = FetchedChunk(TP, data, Place(5, 1))
+    chunk = FetchedChunk(TP, data, ReadPosition(5, 1))
     assert chunk.end == (7, 3)
     assert chunk.take(1)[1] == (6, 2)
     assert chunk.take(1)[1] == (7, 3)
     assert chunk.is_used_up
-    assert FetchedChunk(TP, b"", Place(5, 1)).end == (5, 1)
+    assert FetchedChunk(TP, b"", ReadPosition(5, 1)).end == (5, 1)
 
 
 def test_batches_are_handed_out_in_parts() -> None:
-    chunk = FetchedChunk(TP, batch(0, b"a", b"b", b"c") + batch(3, b"d", b"e"), Place(0))
+    chunk = FetchedChunk(TP, batch(0, b"a", b"b", b"c") + batch(3, b"d", b"e"), ReadPosition(0))
     for offsets in ([0, 1], [2, 3], [4]):
         assert not chunk.is_used_up
         taken, place = chunk.take(2)
@@ -163,7 +163,7 @@ def test_batches_are_handed_out_in_parts() -> None:
 def test_records_before_a_batch_with_a_wrong_crc_come_first() -> None:
     broken = bytearray(batch(1, b"b"))
     broken[-2] ^= 1
-    chunk = FetchedChunk(TP, batch(0, b"a") + bytes(broken), Place(0))
+    chunk = FetchedChunk(TP, batch(0, b"a") + bytes(broken), ReadPosition(0))
     taken, place = chunk.take(9)
     assert ([record.offset for record in taken], place) == ([0], (1, -1))
     with pytest.raises(KafkaError):
@@ -184,7 +184,7 @@ def test_records_before_one_that_cannot_be_converted_come_first(data: bytes) -> 
             raise KafkaError(ErrorCode.INVALID_RECORD)
         return record
 
-    chunk = FetchedChunk(TP, data, Place(0), convert=convert)
+    chunk = FetchedChunk(TP, data, ReadPosition(0), convert=convert)
     taken, place = chunk.take(9)
     assert ([record.offset for record in taken], place) == ([0, 1], (2, 2))
     with pytest.raises(KafkaError):
@@ -193,7 +193,7 @@ def test_records_before_one_that_cannot_be_converted_come_first(data: bytes) -> 
 
 @pytest.mark.parametrize("first", [0, 4])
 def test_a_chunk_that_ends_before_its_start_moves_nothing(first: int) -> None:
-    chunk = FetchedChunk(TP, batch(first, b"a", leader_epoch=2), Place(5, 1))
+    chunk = FetchedChunk(TP, batch(first, b"a", leader_epoch=2), ReadPosition(5, 1))
     assert chunk.end == (5, 1)
     assert chunk.take(9) == ([], None)
     assert chunk.is_used_up

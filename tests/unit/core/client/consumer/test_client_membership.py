@@ -11,7 +11,12 @@ from minikafka.core.client.assignors.wire import (
     decode_subscription,
     encode_subscription,
 )
-from minikafka.core.client.consumer.membership import GroupConfig, Membership, MemberState, Next
+from minikafka.core.client.consumer.membership import (
+    GroupRebalanceConfig,
+    Membership,
+    MemberState,
+    Next,
+)
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
@@ -23,7 +28,7 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 def member(*strategy: str, instance: str | None = None) -> Membership:
-    return Membership(GroupConfig("g", resolve_strategy(strategy or ("range",)), instance))
+    return Membership(GroupRebalanceConfig("g", resolve_strategy(strategy or ("range",)), instance))
 
 
 def joined(membership: Membership, generation: int = 5, leader: str = "me") -> Next:
@@ -66,7 +71,7 @@ def test_a_member_joins_syncs_and_is_stable() -> None:
 
 
 def test_the_defaults_are_those_of_kafka() -> None:
-    config = GroupConfig("g", resolve_strategy(DEFAULT_STRATEGY))
+    config = GroupRebalanceConfig("g", resolve_strategy(DEFAULT_STRATEGY))
     assert [assignor.name for assignor in config.strategy] == ["range", "cooperative-sticky"]
     assert (config.session_timeout_ms, config.heartbeat_interval_ms) == (45_000, 3_000)
     assert (config.max_poll_interval_ms, config.group_instance_id) == (300_000, None)

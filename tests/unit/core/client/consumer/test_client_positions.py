@@ -2,7 +2,7 @@
 
 import pytest
 
-from minikafka.core.client.consumer.fetched import FetchedChunk, Place
+from minikafka.core.client.consumer.fetched import FetchedChunk, ReadPosition
 from minikafka.core.client.consumer.positions import Positions
 from minikafka.core.client.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from minikafka.kernel.cluster import TopicPartition
@@ -30,7 +30,7 @@ def chunk(
             producer_id=1,
         )
         data += last
-    return FetchedChunk(tp, data, Place(offsets[0] if offsets else 0))
+    return FetchedChunk(tp, data, ReadPosition(offsets[0] if offsets else 0))
 
 
 def assigned(*at: tuple[TopicPartition, int]) -> Positions:
@@ -168,7 +168,7 @@ def test_no_fetch_begins_while_too_much_is_buffered() -> None:
 def test_what_cannot_be_read_is_told_until_a_seek() -> None:
     positions = assigned((A, 0), (B, 0))
     positions.fetched(B, chunk(B, 0), 1)
-    positions.fetched(A, FetchedChunk(A, b"?" * 100, Place(0)), 1)
+    positions.fetched(A, FetchedChunk(A, b"?" * 100, ReadPosition(0)), 1)
     assert [r.partition for r in positions.take(5)] == [1], "first what can be read"
     with pytest.raises(KafkaError):
         positions.take(5)
@@ -183,10 +183,10 @@ def test_a_group_starts_where_it_committed_or_by_the_policy() -> None:
     positions.assign([A, B], EARLIEST_TIMESTAMP, committed_wanted=True)
     assert positions.to_initialize() == [A, B]
     assert positions.to_reset() == positions.fetchable() == {}
-    positions.initialize(A, Place(5, 2), EARLIEST_TIMESTAMP)
+    positions.initialize(A, ReadPosition(5, 2), EARLIEST_TIMESTAMP)
     positions.initialize(B, None, EARLIEST_TIMESTAMP)
     assert (positions.position(A), positions.to_reset()) == (5, {B: EARLIEST_TIMESTAMP})
-    positions.initialize(A, Place(9), None)
+    positions.initialize(A, ReadPosition(9), None)
     assert positions.position(A) == 5, "a late answer"
     positions.assign([A, B], None, committed_wanted=True)
     assert positions.to_initialize() == []
@@ -202,9 +202,9 @@ def test_a_new_leader_puts_the_place_in_doubt() -> None:
     assert positions.to_validate() == {}
     positions.note_leader_epoch(A, 4)
     doubts = positions.to_validate()
-    assert doubts == {A: (Place(2, 3), 4)}
+    assert doubts == {A: (ReadPosition(2, 3), 4)}
     assert positions.fetchable() == {}
-    assert positions.validated(A, doubts[A], Place(2, 3)) == 0
+    assert positions.validated(A, doubts[A], ReadPosition(2, 3)) == 0
     assert positions.fetchable() == {A: 2}
     assert [r.offset for r in positions.take(5)] == [1]
 
@@ -216,10 +216,10 @@ def test_a_log_that_was_cut() -> None:
     for epoch, end, lost, place in ((4, 5, 0, 4), (5, 2, 2, 2)):
         positions.note_leader_epoch(A, epoch)
         (doubt,) = positions.to_validate().values()
-        assert positions.validated(A, doubt, Place(end, 3)) == lost
+        assert positions.validated(A, doubt, ReadPosition(end, 3)) == lost
         assert positions.position(A) == place
         assert positions.take(9) == [], "what is buffered may be wrong"
-    assert positions.validated(A, doubt, Place(0, 0)) == 0, "a late answer"
+    assert positions.validated(A, doubt, ReadPosition(0, 0)) == 0, "a late answer"
     assert positions.position(A) == 2
 
 
@@ -230,7 +230,7 @@ def test_records_taken_for_an_iteration_are_not_consumed_yet() -> None:
     positions.unread.extend(positions.take(10))
     assert (positions.position(A), positions.position(B)) == (0, 0)
     assert positions.unread.popleft().offset == 0
-    assert positions.place(A) == Place(1, 4)
+    assert positions.place(A) == ReadPosition(1, 4)
     positions.pause(A)
     assert [record.partition for record in positions.unread] == [1, 1]
     assert positions.position(A) == 1, "what waits unread is fetched again"
@@ -274,8 +274,8 @@ def test_offsets_of_the_last_fetch_are_remembered() -> None:
 def test_a_fetch_that_brings_nothing_changes_nothing() -> None:
     positions = assigned((A, 4), (B, 0))
     positions.fetched(A, chunk(A, 4, 5), 6)
-    positions.fetched(A, FetchedChunk(A, b"", Place(6)), 6)
-    positions.fetched(B, FetchedChunk(B, b"", Place(0)), 0)
+    positions.fetched(A, FetchedChunk(A, b"", ReadPosition(6)), 6)
+    positions.fetched(B, FetchedChunk(B, b"", ReadPosition(0)), 0)
     assert (positions.position(A), positions.position(B)) == (4, 0)
     assert positions.fetchable() == {A: 6, B: 0}
     assert [record.offset for record in positions.take(9)] == [4, 5]
@@ -318,7 +318,7 @@ def test_a_batch_that_cannot_be_read_is_fetched_again() -> None:
     positions = assigned((A, 0))
     broken = bytearray(build_batch([(0, None, b"value", [])]))
     broken[-2] ^= 1
-    positions.fetched(A, FetchedChunk(A, bytes(broken), Place(0)), 1)
+    positions.fetched(A, FetchedChunk(A, bytes(broken), ReadPosition(0)), 1)
     assert positions.fetchable() == {A: 1}, "the next fetch"
     with pytest.raises(KafkaError):
         positions.take(5)
@@ -339,7 +339,7 @@ def test_answers_are_for_the_place_where_the_consumer_is_now() -> None:
     assert not positions.is_at(A, 3), "in doubt"
     positions.unvalidated(A)
     assert positions.is_at(A, 3)
-    assert positions.fetch_place(A) == Place(3, 3)
+    assert positions.fetch_place(A) == ReadPosition(3, 3)
     assert positions.fetchable() == {A: 3}
     positions.reset(A, LATEST_TIMESTAMP)
     assert not positions.is_at(A, 3), "nowhere"
@@ -349,20 +349,26 @@ def test_late_answers_for_partitions_that_are_gone_say_nothing() -> None:
     positions = in_doubt()
     (doubt,) = positions.to_validate().values()
     positions.assign([B], EARLIEST_TIMESTAMP, committed_wanted=True)
-    positions.initialize(A, Place(5), None)
+    positions.initialize(A, ReadPosition(5), None)
     positions.note_leader_epoch(A, 9)
     positions.note_leader_epoch(B, 9)
     positions.unvalidated(A)
-    assert positions.validated(A, doubt, Place(0)) == 0
+    assert positions.validated(A, doubt, ReadPosition(0)) == 0
     assert positions.to_initialize() == [B]
     assert positions.to_validate() == {}
 
 
 @pytest.mark.parametrize(
     ("end", "lost", "place"),
-    [(None, 0, Place(3, 3)), (Place(3, 2), 0, Place(3, 3)), (Place(2, 2), 1, Place(2, 2))],
+    [
+        (None, 0, ReadPosition(3, 3)),
+        (ReadPosition(3, 2), 0, ReadPosition(3, 3)),
+        (ReadPosition(2, 2), 1, ReadPosition(2, 2)),
+    ],
 )
-def test_where_a_validated_consumer_goes_on(end: Place | None, lost: int, place: Place) -> None:
+def test_where_a_validated_consumer_goes_on(
+    end: ReadPosition | None, lost: int, place: ReadPosition
+) -> None:
     positions = in_doubt()
     (doubt,) = positions.to_validate().values()
     assert positions.validated(A, doubt, end) == lost
@@ -376,8 +382,8 @@ def test_a_log_cut_where_the_application_stands_loses_only_what_is_buffered() ->
     positions.take(2)
     positions.note_leader_epoch(A, 4)
     (doubt,) = positions.to_validate().values()
-    assert positions.validated(A, doubt, Place(2, 1)) == 0
-    assert positions.place(A) == Place(2, 3), "the epoch of what was read"
+    assert positions.validated(A, doubt, ReadPosition(2, 1)) == 0
+    assert positions.place(A) == ReadPosition(2, 3), "the epoch of what was read"
     assert positions.fetchable() == {A: 2}
 
 
@@ -392,7 +398,7 @@ def test_a_seek_with_an_epoch_is_checked_against_the_leader_that_is_known() -> N
     positions = in_doubt()
     positions.seek(A, 1, epoch=2)
     positions.note_leader_epoch(A, 4)
-    assert positions.to_validate() == {A: (Place(1, 2), 4)}
+    assert positions.to_validate() == {A: (ReadPosition(1, 2), 4)}
 
 
 def test_after_a_seek_without_an_epoch_the_known_leader_is_not_doubted() -> None:
@@ -406,6 +412,6 @@ def test_after_a_seek_without_an_epoch_the_known_leader_is_not_doubted() -> None
 def test_a_fetch_that_brings_only_earlier_batches_leaves_the_position() -> None:
     positions = assigned((A, 5))
     data = build_batch([(0, None, b"", [])], base_offset=4)
-    positions.fetched(A, FetchedChunk(A, data, Place(5)), 5)
+    positions.fetched(A, FetchedChunk(A, data, ReadPosition(5)), 5)
     assert positions.take(9) == []
     assert positions.position(A) == 5

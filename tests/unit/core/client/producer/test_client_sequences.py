@@ -9,7 +9,7 @@ import pytest
 
 from minikafka.core.client.producer.accumulator import Accumulator, AccumulatorConfig, ProducerBatch
 from minikafka.core.client.producer.producer_batch import record_size_bytes
-from minikafka.core.client.producer.sequences import Sequences, Stamp, Verdict
+from minikafka.core.client.producer.sequences import BatchOutcome, Sequences, Stamp
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.errors import ErrorCode
 from minikafka.protocol.records.compression import Compression
@@ -58,9 +58,9 @@ def test_the_first_batch_of_a_partition_goes_alone() -> None:
 def test_behind_a_batch_that_failed_for_good_sequences_close_up() -> None:
     a, b = batch(3), batch(2)
     sequences = ready(a, b)
-    assert sequences.refused(a, ErrorCode.MESSAGE_TOO_LARGE, False) is Verdict.FAIL
+    assert sequences.refused(a, ErrorCode.MESSAGE_TOO_LARGE, False) is BatchOutcome.FAIL
     sequences.given_up(a)
-    assert sequences.refused(b, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, False) is Verdict.RETRY
+    assert sequences.refused(b, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, False) is BatchOutcome.RETRY
     assert sequences.stamp(b, False)
     assert b.stamp == Stamp(7, 0, 1), "the place of the one that is not there"
 
@@ -70,7 +70,7 @@ def test_behind_a_batch_in_doubt_that_expired_the_epoch_rises() -> None:
     sequences = ready(a, b)
     sequences.refused(a, ErrorCode.NETWORK_EXCEPTION, True)
     sequences.given_up(a)
-    assert sequences.refused(b, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, False) is Verdict.RETRY
+    assert sequences.refused(b, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, False) is BatchOutcome.RETRY
     assert sequences.stamp(b, False)
     assert b.stamp == Stamp(7, 1, 0)
 
@@ -93,14 +93,18 @@ def test_a_broker_that_lost_its_log() -> None:
     a = batch()
     sequences = ready(a)
     code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert sequences.refused(a, code, False) is Verdict.FAIL, "acknowledged records are missing"
+    assert sequences.refused(a, code, False) is BatchOutcome.FAIL, (
+        "acknowledged records are missing"
+    )
     b = batch()
     assert sequences.stamp(b, False)
     assert b.stamp == Stamp(7, 1, 0)
-    assert sequences.refused(b, ErrorCode.UNKNOWN_PRODUCER_ID, False) is Verdict.RETRY
+    assert sequences.refused(b, ErrorCode.UNKNOWN_PRODUCER_ID, False) is BatchOutcome.RETRY
     assert sequences.stamp(b, False)
     assert b.stamp == Stamp(7, 2, 0)
-    assert sequences.refused(b, ErrorCode.DUPLICATE_SEQUENCE_NUMBER, False) is Verdict.DELIVERED
+    assert (
+        sequences.refused(b, ErrorCode.DUPLICATE_SEQUENCE_NUMBER, False) is BatchOutcome.DELIVERED
+    )
     c = batch()
     assert sequences.stamp(c, False)
     assert c.stamp == Stamp(7, 2, 1), "b is written"
@@ -224,7 +228,7 @@ def test_a_duplicate_too_old_for_the_broker_to_remember_is_delivered() -> None:
     sequences = ready(a, b)
     sequences.acknowledged(b)
     code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert sequences.refused(a, code, False) is Verdict.DELIVERED
+    assert sequences.refused(a, code, False) is BatchOutcome.DELIVERED
     later = batch()
     assert sequences.stamp(later, False)
     assert later.stamp == Stamp(7, 0, 6)
@@ -233,8 +237,8 @@ def test_a_duplicate_too_old_for_the_broker_to_remember_is_delivered() -> None:
 def test_a_batch_of_a_partition_that_starts_over_is_sent_again() -> None:
     a, b = batch(3), batch(2)
     sequences = ready(a, b)
-    assert sequences.refused(b, ErrorCode.UNKNOWN_PRODUCER_ID, False) is Verdict.RETRY
-    assert sequences.refused(a, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, False) is Verdict.RETRY
+    assert sequences.refused(b, ErrorCode.UNKNOWN_PRODUCER_ID, False) is BatchOutcome.RETRY
+    assert sequences.refused(a, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, False) is BatchOutcome.RETRY
     assert sequences.stamp(a, False)
     assert a.stamp == Stamp(7, 1, 0)
 
@@ -245,8 +249,8 @@ def test_a_broker_that_forgot_the_producer_has_not_written_a_batch_in_doubt(
 ) -> None:
     a = batch()
     sequences = ready(a)
-    assert sequences.refused(a, ErrorCode.NETWORK_EXCEPTION, True) is Verdict.RETRY
-    assert sequences.refused(a, code, False) is Verdict.RETRY
+    assert sequences.refused(a, ErrorCode.NETWORK_EXCEPTION, True) is BatchOutcome.RETRY
+    assert sequences.refused(a, code, False) is BatchOutcome.RETRY
     assert sequences.stamp(a, False)
     assert a.stamp == Stamp(7, 1, 0)
 
@@ -257,8 +261,8 @@ def test_a_transaction_fails_when_the_broker_forgot_its_producer(code: ErrorCode
     sequences.set_producer(7, 3)
     a = batch()
     assert sequences.stamp(a, False)
-    assert sequences.refused(a, ErrorCode.NOT_ENOUGH_REPLICAS, True) is Verdict.RETRY
-    assert sequences.refused(a, code, False) is Verdict.FAIL
+    assert sequences.refused(a, ErrorCode.NOT_ENOUGH_REPLICAS, True) is BatchOutcome.RETRY
+    assert sequences.refused(a, code, False) is BatchOutcome.FAIL
 
 
 @pytest.mark.parametrize("highest_first", [False, True])
@@ -282,7 +286,7 @@ def test_answers_under_an_old_producer_id_change_nothing(retriable: bool) -> Non
     sequences.set_producer(8, 0)
     sequences.acknowledged(a)
     verdict = sequences.refused(a, ErrorCode.NETWORK_EXCEPTION, retriable)
-    assert verdict is (Verdict.RETRY if retriable else Verdict.FAIL)
+    assert verdict is (BatchOutcome.RETRY if retriable else BatchOutcome.FAIL)
     sequences.given_up(a)
     assert sequences.stamp(b, False)
     assert b.stamp == Stamp(8, 0, 0)
@@ -367,10 +371,10 @@ def play(dice: random.Random) -> None:
                 told.update(sent.tokens)
                 continue
             verdict = sequences.refused(sent, code, code.retriable)
-            if verdict is Verdict.DELIVERED:
+            if verdict is BatchOutcome.DELIVERED:
                 accumulator.complete(sent)
                 told.update(sent.tokens)
-            elif step in expiries or verdict is Verdict.FAIL or not accumulator.retry(sent, 0):
+            elif step in expiries or verdict is BatchOutcome.FAIL or not accumulator.retry(sent, 0):
                 sequences.given_up(sent)
                 accumulator.complete(sent)
                 failed.update(sent.tokens)
