@@ -6,14 +6,17 @@ from struct import iter_unpack
 
 
 def partition_for(key: str, partition_count: int) -> int:
-    """Kafka's choice: the absolute value of Java's hash of the string, modulo the partitions. The
-    smallest hash has no absolute value in Java and counts as 0."""
+    """Return the partition of a group id or transactional id, as Kafka chooses it.
+
+    It is the absolute value of Java's string hash, modulo the number of partitions. The smallest
+    32-bit hash has no absolute value in Java and counts as 0.
+    """
     value = java_string_hash(key)
     return (0 if value == -(1 << 31) else abs(value)) % partition_count
 
 
 def java_string_hash(text: str) -> int:
-    """``String.hashCode`` of Java: over the UTF-16 code units, as a signed 32-bit number."""
+    """Return Java's ``String.hashCode``: over UTF-16 code units, as a signed 32-bit integer."""
     value = 0
     if text.isascii():
         for unit in text.encode("ascii"):

@@ -1,8 +1,8 @@
-"""What a coordinator shard decides and how: ``CoordinatorShard``, ``CoordinatorResult``.
+"""The interface of coordinator shards: replicated state machines without I/O.
 
 A shard is the state of one partition of an internal topic: the groups of a partition of
-``__consumer_offsets``, or the transactional ids of a partition of ``__transaction_state``. It is a
-replicated state machine without I/O. A request goes through these steps:
+``__consumer_offsets``, or the transactional ids of a partition of ``__transaction_state``. A
+request goes through these steps:
 
 1. The coordinator calls a method of the shard. The method returns a ``CoordinatorResult``: the
    response, the responses to parked requests, effects such as timers, and records to append.
@@ -31,10 +31,10 @@ Level: TypeAlias = Literal["info", "warning", "error"]
 
 
 class AppendPurpose(Protocol):
-    """What an append is for. The shard's ``settle`` continues by it."""
+    """The purpose of an append; ``settle`` continues according to its type."""
 
     def event_facts(self) -> dict[str, Any]:
-        """The facts that identify the append in the event log."""
+        """Return the keys and values that identify the append in the event log."""
         ...
 
 
@@ -46,8 +46,11 @@ E = TypeVar("E")
 
 @dataclass(frozen=True, slots=True)
 class InTransaction:
-    """The transaction to which appended records belong. ``guard`` is the verification by which the
-    batch was admitted, None if the batch needs one and has none (KIP-890)."""
+    """The transaction to which appended records belong.
+
+    ``guard`` is the verification that admitted the batch. It is None if the batch needs one and
+    has none (KIP-890).
+    """
 
     producer_id: int
     producer_epoch: int
@@ -56,9 +59,11 @@ class InTransaction:
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorAppend(Generic[R, P]):
-    """Records to append in one batch. With ``replicated`` its outcome is known when all in-sync
-    replicas have the batch, otherwise when the leader has it. An append without records succeeds
-    at once."""
+    """Records to append in one batch.
+
+    With ``replicated`` the append succeeds when all in-sync replicas have the batch, otherwise
+    when the leader has it. An append without records succeeds immediately.
+    """
 
     records: tuple[R, ...]
     purpose: P
@@ -79,7 +84,7 @@ class DeferredReply(Generic[A]):
 
 @dataclass(frozen=True, slots=True)
 class ShardEvent:
-    """A line for the event log."""
+    """An event for the event log."""
 
     level: Level
     name: str
@@ -88,10 +93,10 @@ class ShardEvent:
 
 @dataclass(slots=True)
 class CoordinatorResult(Generic[T, R, P, E]):
-    """What a shard wants carried out, in this order: events, replies, effects, appends, retries.
+    """The result of a shard's decision, carried out in the order of its fields.
 
-    ``response`` is the immediate response, None if there is none. ``effects`` are timers (groups)
-    or markers to send (transactions). ``retries`` are failed appends to repeat after a back-off.
+    ``response`` is the immediate response, or None. ``effects`` are timers (groups) or markers
+    to send (transactions). ``retries`` are failed appends to repeat after a back-off.
     """
 
     response: T
@@ -105,7 +110,7 @@ class CoordinatorResult(Generic[T, R, P, E]):
         self.replies.append(DeferredReply(respond, response))
 
     def responding(self, response: A) -> CoordinatorResult[A, R, P, E]:
-        """This result with a response."""
+        """Return this result with ``response`` as its immediate response."""
         return CoordinatorResult(
             response, self.events, self.replies, self.effects, self.appends, self.retries
         )
@@ -128,25 +133,29 @@ class CoordinatorShard(ABC, Generic[R, P, E]):
     @staticmethod
     @abstractmethod
     def encode(record: R) -> tuple[bytes, bytes | None]:
-        """Key and value. Raises EncodeError for a text that no record can hold (over 32 KB)."""
+        """Encode a record as key and value. Raises EncodeError for a text over 32 KB."""
 
     @staticmethod
     @abstractmethod
     def decode(key: bytes, value: bytes | None) -> R | None:
-        """None for a record type of a later Kafka. Raises DecodeError for an invalid record."""
+        """Decode a record; None for a record type of a later Kafka. Raises DecodeError if
+        invalid."""
 
     @abstractmethod
     def replay(self, record: R, offset: int, producer_id: int | None = None) -> None:
-        """Apply a record of the batch at ``offset`` of the log. ``producer_id`` is set if the
-        record belongs to a transaction."""
+        """Apply a record of the batch at log offset ``offset``.
+
+        ``producer_id`` is set if the record belongs to a transaction.
+        """
 
     @abstractmethod
     def replay_end_transaction_marker(self, producer_id: int, offset: int, committed: bool) -> None:
-        """Apply the marker at ``offset`` that ends a transaction of the producer in this log."""
+        """Apply the marker at log offset ``offset`` that ends a transaction of the producer."""
 
     @abstractmethod
     def loaded(self, now_ms: int) -> CoordinatorResult[None, R, P, E]:
-        """Called once the log is replayed, before the first request."""
+        """Called after the log was replayed, before the first request. Returns timers or
+        markers."""
 
     @abstractmethod
     def unloaded(self, now_ms: int) -> CoordinatorResult[None, R, P, E]:
@@ -156,6 +165,8 @@ class CoordinatorShard(ABC, Generic[R, P, E]):
     def settle(
         self, append: CoordinatorAppend[R, P], error: ErrorCode, base_offset: int, now_ms: int
     ) -> CoordinatorResult[None, R, P, E]:
-        """Called exactly once for each append, also after ``unloaded``: its records are in the log
-        from ``base_offset`` on, or ``error`` says why not. After REQUEST_TIMED_OUT they may be in
-        the log nevertheless."""
+        """Called exactly once for each append, also after ``unloaded``, with its outcome.
+
+        The records are in the log from ``base_offset`` on, or ``error`` says why they are not.
+        After REQUEST_TIMED_OUT they may be in the log nevertheless.
+        """

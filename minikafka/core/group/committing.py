@@ -1,4 +1,4 @@
-"""Commits and deletions of offsets, and deletions of groups."""
+"""OffsetCommit, OffsetDelete and DeleteGroups: their checks, and the records to append."""
 
 from __future__ import annotations
 
@@ -25,8 +25,11 @@ from minikafka.kernel.errors import ErrorCode
 
 @dataclass(frozen=True, slots=True)
 class CommitFacts:
-    """An OffsetCommit or TxnOffsetCommit request. ``generation_id`` is -1 for a client that is no
-    member: a consumer that assigns its partitions itself, or an administrator."""
+    """An OffsetCommit or TxnOffsetCommit request.
+
+    ``generation_id`` is -1 for a client that is not a member: a consumer with manually assigned
+    partitions, or an administrator.
+    """
 
     member_id: str
     group_instance_id: str | None
@@ -42,8 +45,11 @@ def commit(
     config: GroupConfig,
     result: GroupResult[None],
 ) -> None:
-    """Append the offsets whose metadata are not too large. The response has an error code for each
-    partition."""
+    """Append the offsets of a commit; ``respond`` gets an error code for each partition.
+
+    Partitions whose metadata are too large are left out, with OFFSET_METADATA_TOO_LARGE. A
+    commit of a member also counts as a heartbeat, except in a transaction.
+    """
     error = _refusal(group, facts)
     transaction = facts.transaction
     if error is None and transaction is None and group.state is GroupState.COMPLETING_REBALANCE:
@@ -72,8 +78,11 @@ def commit(
 
 
 def _refusal(group: Group, facts: CommitFacts) -> ErrorCode | None:
-    """Members commit in their generation. Other clients commit only while the group has no members,
-    or in a transaction: before KIP-447 producers did not send a member id."""
+    """Return the error code of a commit that is not allowed, else None.
+
+    A member commits in its current generation. Other clients commit only while the group has no
+    members, or in a transaction: producers before KIP-447 send no member id.
+    """
     empty = group.state is GroupState.EMPTY
     if facts.generation_id < 0 and empty:
         return None
@@ -95,8 +104,11 @@ def delete_offsets(
     respond: RespondError | None,
     result: GroupResult[None],
 ) -> int:
-    """Append tombstones for the committed offsets among ``topic_partitions``. An empty group that
-    has no other offsets is deleted too. Return the number of offsets."""
+    """Append tombstones for the committed offsets among ``topic_partitions``; return their
+    number.
+
+    An empty group that is left without offsets is deleted too.
+    """
     records: list[GroupRecord] = [
         OffsetCommitted(group.group_id, topic_partition, None)
         for topic_partition in topic_partitions
@@ -117,8 +129,10 @@ def delete_offsets(
 
 
 def delete_group(group: Group, respond: RespondError, result: GroupResult[None]) -> int:
-    """Append tombstones for an empty group and all its offsets, also those that are being appended
-    or are part of a transaction. Return the number of offsets."""
+    """Append tombstones for an empty group and all its offsets; return the number of offsets.
+
+    Offsets that are being appended, or belong to an open transaction, are deleted too.
+    """
     offsets = group.offsets.everything()
     records: list[GroupRecord] = [OffsetCommitted(group.group_id, tp, None) for tp in offsets]
     if group.generation_id > 0:
@@ -132,9 +146,9 @@ def _append_tombstones(
     purpose: OffsetDeletion | GroupDeletion,
     result: GroupResult[None],
 ) -> None:
-    """Append the tombstones in as many batches as they need; the last one has the ``purpose``.
+    """Append tombstones in as many batches as necessary; the last batch has the ``purpose``.
 
-    They are not awaited to be replicated, as in Kafka: the next expiry writes a lost one again.
+    As in Kafka the batches need not be replicated: the next expiry repeats a lost tombstone.
     """
     batches = list(in_batches(records, _text_bytes)) or [()]
     for batch in batches[:-1]:
@@ -149,6 +163,6 @@ def _text_bytes(record: GroupRecord) -> int:
 
 
 def expire(group: Group, config: GroupConfig, now_ms: int, result: GroupResult[None]) -> int:
-    """Delete the expired offsets. Return their number."""
+    """Append tombstones for the group's expired offsets; return their number."""
     expired = group.expired_offsets(now_ms, config.offsets_retention_ms)
     return delete_offsets(group, expired, None, result)

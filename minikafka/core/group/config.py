@@ -11,7 +11,10 @@ NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 5 * 60 * 1000
 
 @dataclass(frozen=True, slots=True)
 class GroupConfig:
-    """Kafka's keys and defaults; ``offset_metadata_max_bytes`` counts characters, as in Kafka."""
+    """Kafka's configuration of groups and its defaults; times in milliseconds.
+
+    ``offset_metadata_max_bytes`` counts characters, as in Kafka.
+    """
 
     group_min_session_timeout_ms: int = 6_000
     group_max_session_timeout_ms: int = 1_800_000

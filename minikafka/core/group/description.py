@@ -1,4 +1,4 @@
-"""Responses about groups: DescribeGroups, ListGroups, OffsetFetch."""
+"""The contents of DescribeGroups, ListGroups and OffsetFetch responses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ NOTHING_COMMITTED = CommittedOffset(-1)
 
 
 class FetchedOffset(NamedTuple):
-    """``committed`` is ``NOTHING_COMMITTED`` if there is no offset or an ``error``."""
+    """The OffsetFetch row of a partition.
+
+    ``committed`` is ``NOTHING_COMMITTED`` if there is no committed offset, or an ``error``.
+    """
 
     topic_partition: TopicPartition
     committed: CommittedOffset
@@ -27,8 +30,11 @@ class FetchedOffset(NamedTuple):
 def fetched(
     group: Group | None, topic_partitions: Iterable[TopicPartition], require_stable: bool
 ) -> list[FetchedOffset]:
-    """The committed offsets of ``topic_partitions``. With ``require_stable`` a partition with a
-    pending commit has the error UNSTABLE_OFFSET_COMMIT instead (KIP-447)."""
+    """Return the committed offsets of ``topic_partitions``; none for an unknown group.
+
+    With ``require_stable`` a partition with a pending commit has the error
+    UNSTABLE_OFFSET_COMMIT instead of an offset (KIP-447).
+    """
     if group is None:
         return [FetchedOffset(tp, NOTHING_COMMITTED) for tp in topic_partitions]
     offsets = group.offsets
@@ -44,7 +50,10 @@ def fetched(
 
 
 def described(group_id: str, group: Group | None) -> DescribedGroup:
-    """An unknown group is described as Dead. Only a stable group has metadata and assignments."""
+    """Return the DescribeGroups row of a group. An unknown group has the state Dead.
+
+    Only the rows of a stable group contain the members' metadata and assignments.
+    """
     if group is None:
         return DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
     protocol = group.protocol_name if group.state is GroupState.STABLE else None
@@ -69,4 +78,5 @@ def _described_member(member: ClassicGroupMember, protocol: str | None) -> Descr
 
 
 def listed(group: Group, group_type: str) -> ListedGroup:
+    """Return the ListGroups row of a group."""
     return ListedGroup(group.group_id, group.protocol_type or "", group.state.value, group_type)

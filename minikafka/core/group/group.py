@@ -1,4 +1,4 @@
-"""One group: its state, members, generation and offsets, and the table of its states."""
+"""The state of one group: members, generation, offsets, and the table of group states."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _VERSION_BYTES = 2
 
 
 class GroupState(Enum):
-    """The values are the names in DescribeGroups and ListGroups responses.
+    """The states of a group, by their names in DescribeGroups and ListGroups responses.
 
-    EMPTY: the group has no members. It is kept for its offsets, or is new.
+    EMPTY: the group has no members. It is new, or kept for its offsets.
     PREPARING_REBALANCE: JoinGroup requests are parked until all members have joined.
     COMPLETING_REBALANCE: SyncGroup requests are parked until the leader sends the assignments.
     STABLE: every member has its assignment.
@@ -52,7 +52,7 @@ VALID_PREVIOUS_STATES: Mapping[GroupState, frozenset[GroupState]] = MappingProxy
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """The last removal of a member by the coordinator, for operators."""
+    """The most recent removal of a member by the coordinator, shown to operators."""
 
     member_id: str
     reason: str
@@ -60,13 +60,13 @@ class Eviction:
 
 
 class Group:
-    """Kafka's ``GroupMetadata``. ``members`` are in the order in which they joined.
+    """A consumer group (Kafka's ``GroupMetadata``). ``members`` are in the order of joining.
 
-    ``state_since_ms`` is wall time, None if an old record does not have it. ``static_members`` maps
-    instance ids to member ids. ``pending_members`` have been given a member id and have not joined
-    with it yet. ``pending_sync`` are the members that have not sent SyncGroup in this generation.
-    ``awaiting_join`` counts the members with a parked JoinGroup. ``subscribed`` is None if the
-    subscribed topics are unknown: then every topic may be subscribed to.
+    ``state_since_ms`` is wall time, None if the stored record lacks it. ``static_members`` maps
+    instance ids to member ids. ``pending_members`` have received a member id and have not yet
+    joined with it. ``pending_sync`` are the members that have not sent SyncGroup in this
+    generation. ``awaiting_join`` counts the members with a parked JoinGroup. ``subscribed`` is
+    None if the subscribed topics are unknown; then every topic counts as subscribed.
     """
 
     def __init__(self, group_id: str, now_ms: int | None) -> None:
@@ -109,16 +109,17 @@ class Group:
 
     @property
     def is_forgettable(self) -> bool:
-        """Whether it holds nothing: no members, no pending members, no offsets."""
+        """Whether the group is empty: no members, no pending members, no offsets."""
         return self.state is GroupState.EMPTY and not self.pending_members and self.offsets.is_empty
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest rebalance time-out of the members."""
+        """The longest rebalance time-out of all members, in milliseconds."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     @property
     def has_all_members_joined(self) -> bool:
+        """Whether every member has a parked JoinGroup and no pending member is expected."""
         return len(self.members) == self.awaiting_join and not self.pending_members
 
     def may_be_subscribed_to(self, topic: str) -> bool:
@@ -127,7 +128,7 @@ class Group:
     # -- members
 
     def add(self, member: ClassicGroupMember) -> None:
-        """The first member determines the protocol type and becomes the leader."""
+        """Add a member. The first member determines the protocol type and becomes the leader."""
         if member.group_instance_id is not None:
             assert member.group_instance_id not in self.static_members, "one per instance id"
             self.static_members[member.group_instance_id] = member.member_id
@@ -142,8 +143,11 @@ class Group:
         self.pending_members.pop(member.member_id, None)
 
     def remove(self, member_id: str) -> None:
-        """Remove a member or pending member, if it is one. The first remaining member becomes the
-        leader."""
+        """Remove a member or pending member, if it exists.
+
+        The caller has responded to its parked requests. If it was the leader, the first
+        remaining member becomes the leader.
+        """
         member = self.members.pop(member_id, None)
         if member is not None:
             assert member.awaiting_join is None, "its JoinGroup has no response"
@@ -163,6 +167,7 @@ class Group:
         rebalance_timeout_ms: int,
         session_timeout_ms: int,
     ) -> None:
+        """Replace the protocols and time-outs of a member that joins again."""
         self._count(member.protocols, -1)
         member.protocols = protocols
         self._count(protocols, 1)
@@ -170,7 +175,8 @@ class Group:
         member.session_timeout_ms = session_timeout_ms
 
     def rename(self, member: ClassicGroupMember, new_member_id: str) -> None:
-        """Give a static member a new id. It keeps its place in the order of members."""
+        """Change the member id of a static member, which keeps its place in the order of
+        members."""
         assert member.group_instance_id is not None
         old_member_id = member.member_id
         member.member_id = new_member_id
@@ -183,13 +189,14 @@ class Group:
             self.pending_sync[new_member_id] = None
 
     def await_join(self, member: ClassicGroupMember, respond: RespondJoin) -> RespondJoin | None:
-        """Park the member's JoinGroup. Return the parked request that it replaces, if any."""
+        """Park a JoinGroup of the member; return the parked one that it replaces, if any."""
         before, member.awaiting_join = member.awaiting_join, respond
         self.awaiting_join += before is None
         return before
 
     def take_join(self, member: ClassicGroupMember) -> RespondJoin | None:
-        """Take the member's parked JoinGroup, if any: the caller sends the response."""
+        """Remove and return the member's parked JoinGroup, if any. The caller sends the
+        response."""
         respond, member.awaiting_join = member.awaiting_join, None
         self.awaiting_join -= respond is not None
         return respond
@@ -198,8 +205,8 @@ class Group:
         return [member for member in self.members.values() if member.awaiting_join is None]
 
     def elect_joined_leader(self) -> bool:
-        """Make a member that has joined the leader, unless the leader has joined. False if there is
-        no leader, or no member has joined."""
+        """Make sure that the leader is a member with a parked JoinGroup; return False if none
+        is."""
         if self.leader_id is None:
             return False
         if self.members[self.leader_id].awaiting_join is not None:
@@ -221,7 +228,7 @@ class Group:
                 del self._supporters[name]
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Whether a member with these protocols can join the group."""
+        """Whether a member with these protocols may join: all members support one of them."""
         if self.state is GroupState.EMPTY:
             return bool(protocol_type) and bool(protocols)
         return self.protocol_type == protocol_type and any(
@@ -229,9 +236,11 @@ class Group:
         )
 
     def select_protocol(self) -> str:
-        """Each member votes for its most preferred protocol among those that all members support.
-        Most votes win. In a tie the protocol that was voted for first wins (in Kafka, the first in
-        the order of a hash map)."""
+        """Return the protocol with the most votes among those that all members support.
+
+        Each member votes for the one it prefers. In a tie the protocol of the earliest vote
+        wins; in Kafka, the first in the order of a hash map.
+        """
         candidates = {n for n, count in self._supporters.items() if count == len(self.members)}
         votes: dict[str, int] = {}
         for member in self.members.values():
@@ -242,8 +251,8 @@ class Group:
     # -- generations
 
     def begin_generation(self, now_ms: int) -> None:
-        """Begin the next generation with the current members; without members the group becomes
-        empty."""
+        """Begin the next generation with the current members; without members the group is
+        EMPTY."""
         self.generation_id += 1
         if self.members:
             self.protocol_name = self.select_protocol()
@@ -255,6 +264,7 @@ class Group:
         self.pending_sync = dict.fromkeys(self.members)
 
     def learn_subscriptions(self) -> None:
+        """Set ``subscribed`` from the members' metadata for the current protocol."""
         protocol = self.protocol_name
         metadata: Iterable[bytes] = ()
         if protocol is not None:
@@ -262,6 +272,7 @@ class Group:
         self.subscribed = subscribed_topics(self.protocol_type, protocol, metadata)
 
     def members_for_leader(self) -> list[JoinGroupResponseMember]:
+        """Return the member rows of the leader's JoinGroup response."""
         assert self.protocol_name is not None, "before the first generation"
         return [
             JoinGroupResponseMember(
@@ -273,10 +284,14 @@ class Group:
     # -- expiry
 
     def expired_offsets(self, now_ms: int, retention_ms: int) -> Collection[TopicPartition]:
-        """The offsets to delete. Case A: the group is empty; the retention counts from when it
-        became empty. B: a stable consumer group; offsets of topics without a subscriber expire,
-        counted from their commit. C: the group never had members; counted from the commit.
-        Otherwise none."""
+        """Return the partitions whose committed offsets have expired (KIP-211).
+
+        A. The group is empty: the retention counts from the time at which it became empty.
+        B. A stable consumer group: offsets of unsubscribed topics expire, from their commit on.
+        C. The group never had members: the retention counts from each commit.
+
+        In other states no offset expires.
+        """
         offsets = self.offsets
         if self.protocol_type is None:
             return offsets.expired(now_ms, retention_ms, None)  # C
@@ -290,8 +305,10 @@ class Group:
 def subscribed_topics(
     protocol_type: str | None, protocol: str | None, metadata: Iterable[bytes]
 ) -> frozenset[str] | None:
-    """The topics in the members' ``metadata`` for the chosen ``protocol``. None if the group is not
-    a consumer group or the metadata of a member cannot be decoded."""
+    """Return the topics in the members' ``metadata`` for the chosen ``protocol``.
+
+    None if the group is not a consumer group, or if the metadata of a member cannot be decoded.
+    """
     subscriptions = list(metadata)
     if protocol_type != PROTOCOL_TYPE or (subscriptions and protocol is None):
         return None

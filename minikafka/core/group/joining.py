@@ -1,4 +1,4 @@
-"""JoinGroup requests: admission of members, their ids, and the rebalances that they cause."""
+"""JoinGroup requests: admission of members, their member ids, and the rebalances they cause."""
 
 from __future__ import annotations
 
@@ -35,9 +35,12 @@ from minikafka.kernel.errors import ErrorCode
 
 @dataclass(frozen=True, slots=True)
 class JoinFacts:
-    """A JoinGroup request. ``new_member_id`` is the id for a new member. With ``must_know_id`` a
-    new dynamic member must join again with its id (version 4, KIP-394). With
-    ``can_skip_assignment`` the response may exempt a leader from assigning (version 9, KIP-814)."""
+    """A JoinGroup request.
+
+    ``new_member_id`` is the id to give to a new member. With ``must_know_id`` a new dynamic
+    member has to join again with its id (version 4, KIP-394). With ``can_skip_assignment`` the
+    response may exempt the leader from assigning (version 9, KIP-814).
+    """
 
     member_id: str
     group_instance_id: str | None
@@ -54,7 +57,7 @@ class JoinFacts:
 
 
 class Joining:
-    """The handling of one JoinGroup request. ``handle`` adds what is to be carried out to
+    """The handling of one JoinGroup request; ``handle`` adds replies, timers and appends to
     ``result``."""
 
     def __init__(
@@ -92,9 +95,11 @@ class Joining:
         self._result.reply(self._respond, join_error(error, member_id))
 
     def _has_room(self) -> bool:
-        """In the joining phase only members that have joined count towards ``group.max.size``, so
-        that a group which is too large loses the members that join last. Otherwise all members
-        count."""
+        """Whether ``group.max.size`` admits the request.
+
+        In the joining phase only members that have joined count, so that a group which is too
+        large loses the members that join last. Otherwise all members count.
+        """
         group, limit = self._group, self._config.group_max_size
         known = group.members.get(self._facts.member_id)
         if group.state is GroupState.PREPARING_REBALANCE:
@@ -147,10 +152,15 @@ class Joining:
         self._rebalance(f"adding new member {member_id} (client reason: {facts.reason})")
 
     def _replace(self, member: ClassicGroupMember) -> None:
-        """A static member has restarted and joins without a member id: it gets a new id and keeps
-        its place. A. The group is stable and the protocol does not change: the new id is stored
-        without a rebalance. B. Stable, and another protocol wins: rebalance. C. The leader is
-        assigning to the old id: rebalance. D. In the joining phase it joins like any member."""
+        """Replace a static member that has restarted and joins without a member id.
+
+        It gets a new member id and keeps its place; requests under the old id are fenced.
+
+        A. The group is stable and the protocol stays the same: the new id is stored, no rebalance.
+        B. The group is stable and another protocol wins: rebalance.
+        C. The leader is assigning to the old id: rebalance.
+        D. In the joining phase the member joins like any other one.
+        """
         group, facts, result = self._group, self._facts, self._result
         replacement = StaticMemberReplacement(
             group,
@@ -206,8 +216,11 @@ class Joining:
             self._result.reply(self._respond, join_response(group, member.member_id, leads))
 
     def _has_to_rebalance(self, member: ClassicGroupMember) -> bool:
-        """False for a client that repeats a request whose response was lost. The leader of a stable
-        group may cause a rebalance by joining again, e.g. after it has seen new partitions."""
+        """Whether the JoinGroup of a current member causes or joins a rebalance.
+
+        False for a repeated request whose response was lost. The leader of a stable group may
+        cause a rebalance by joining again, for example after it has seen new partitions.
+        """
         group = self._group
         if group.state is GroupState.PREPARING_REBALANCE:
             return True
@@ -232,7 +245,8 @@ class Joining:
 def replacement_stored(
     replacement: StaticMemberReplacement, error: ErrorCode, result: GroupResult[None]
 ) -> None:
-    """The append of a static member's new id has succeeded, or failed with ``error``."""
+    """Continue after the append of a static member's new id, which has failed unless ``error``
+    is NONE."""
     group, member = replacement.group, replacement.member
     if group.members.get(replacement.member_id) is not member:
         return  # it was removed or replaced meanwhile, and its JoinGroup has its response
@@ -246,8 +260,11 @@ def replacement_stored(
 def _respond_to_replacement(
     replacement: StaticMemberReplacement, result: GroupResult[None]
 ) -> None:
-    """The group is stable, so a leader must not assign. From version 9 on the response says so.
-    For older clients it names the old member id as leader."""
+    """Respond to the JoinGroup of a replaced static member. The leader must not assign again.
+
+    The response says so from version 9 on (KIP-814). To older clients it names the old member id
+    as leader, so that the client does not take itself for the leader.
+    """
     group, member = replacement.group, replacement.member
     respond = group.take_join(member)
     if respond is None:

@@ -24,8 +24,10 @@ def heartbeat(
     generation_id: int,
     result: GroupResult[None],
 ) -> ErrorCode:
-    """The error code of the response. REBALANCE_IN_PROGRESS, which makes the member join again,
-    counts as a heartbeat too."""
+    """Process a heartbeat and return the error code of the response.
+
+    REBALANCE_IN_PROGRESS, on which the member joins again, also restarts the session timer.
+    """
     error = current_member_error(group, member_id, group_instance_id)
     if error is not None:
         return error
@@ -38,8 +40,13 @@ def heartbeat(
 
 
 def heartbeat_is_over(timer: HeartbeatTimer) -> bool:
-    """Whether the timer has no effect any more: A. the group is dead. B. the pending member has
-    joined or left. C. the member has left. D. the member is alive."""
+    """Whether a session timer no longer has an effect.
+
+    A. The group is dead.
+    B. The pending member has joined or left.
+    C. The member has left.
+    D. The member is alive.
+    """
     group = timer.group
     if group.is_dead:
         return True  # A
@@ -52,7 +59,8 @@ def heartbeat_is_over(timer: HeartbeatTimer) -> bool:
 def heartbeat_expired(
     timer: HeartbeatTimer, config: GroupConfig, now_ms: int, result: GroupResult[None]
 ) -> None:
-    """The session time-out has passed without a heartbeat: remove the member."""
+    """Remove a member whose session timer has expired, and rebalance. No effect if the timer is
+    over."""
     if heartbeat_is_over(timer):
         return
     group, member_id = timer.group, timer.member_id
@@ -80,8 +88,10 @@ def leave(
     now_ms: int,
     result: GroupResult[None],
 ) -> list[MemberResponse]:
-    """Remove members; a response for each. An administrator removes a static member by its instance
-    id alone."""
+    """Remove the members named in a LeaveGroup request; return the response row of each.
+
+    An administrator may name a static member by its instance id alone.
+    """
     return [
         MemberResponse(
             identity.member_id,

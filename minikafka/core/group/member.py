@@ -17,9 +17,12 @@ Protocols: TypeAlias = tuple[tuple[str, bytes], ...]
 
 
 class ClassicGroupMember:
-    """Kafka's ``MemberMetadata``. ``awaiting_join`` and ``awaiting_sync`` are its parked JoinGroup
-    and SyncGroup requests. ``beats`` counts heartbeats: a session timer that was started at an
-    earlier count has no effect. ``is_new`` until its first generation is complete."""
+    """One member of a group as its coordinator knows it (Kafka's ``MemberMetadata``).
+
+    ``awaiting_join`` and ``awaiting_sync`` are its parked JoinGroup and SyncGroup requests.
+    ``beats`` counts heartbeats: a session timer started at an earlier count has no effect.
+    ``is_new`` is True until the end of its first joining phase.
+    """
 
     __slots__ = (
         "assignment",
@@ -68,18 +71,21 @@ class ClassicGroupMember:
         return self.group_instance_id is not None
 
     def keeps_alive(self, beat: int) -> bool:
-        """Whether the session timer started at ``beat`` must not remove the member: there was a
-        later heartbeat, or a request of the member is parked. A parked JoinGroup does not keep a
-        new member alive, since its client may have disconnected unnoticed."""
+        """Whether the session timer that was started at ``beat`` must not remove the member.
+
+        That is after a later heartbeat, or while a request of the member is parked. A parked
+        JoinGroup does not protect a new member, since its client may have disconnected
+        unnoticed.
+        """
         if self.beats != beat:
             return True
         waits = self.awaiting_join is not None or self.awaiting_sync is not None
         return waits and not self.is_new
 
     def metadata(self, protocol: str) -> bytes:
-        """Its metadata for ``protocol``, which it must support."""
+        """Return the member's metadata for ``protocol``, which it must support."""
         return next(metadata for name, metadata in self.protocols if name == protocol)
 
     def vote(self, candidates: Container[str]) -> str:
-        """Its most preferred protocol among ``candidates``."""
+        """Return the member's most preferred protocol among ``candidates``."""
         return next(name for name, _ in self.protocols if name in candidates)

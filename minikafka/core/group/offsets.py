@@ -1,4 +1,4 @@
-"""The offsets of one group: committed, pending, part of transactions, expired."""
+"""The offsets of one group: committed, pending, or part of an open transaction."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ from minikafka.kernel.cluster import TopicPartition
 
 
 class GroupOffsets:
-    """The caller announces a commit by ``begin`` before its record is appended, and settles it by
-    ``complete`` or ``fail``. In between the commit is pending.
+    """The offsets of one group, with the log offset of each one's record.
 
-    Every offset is kept with the log offset of its record. Of two commits of a partition the one
-    with the later record wins, in whatever order their transactions end.
+    Of two commits for a partition the one with the later record wins, even if its transaction
+    ends first.
 
-    A transactional commit is announced by ``begin_in_transaction`` and settled by
-    ``settle_in_transaction``. Once its record is replayed it waits in ``_transactions`` for the
-    marker of its producer, which decides on all records before it in the log. A marker may be
-    replayed before such a record, since appends do not always settle in log order: ``_ended`` keeps
-    the markers of a producer while ``_joining`` counts unsettled commits of it.
+    The caller announces a commit with ``begin`` before its record is appended, and settles it
+    with ``complete`` or ``fail``. In between the commit is pending.
+
+    A transactional commit is announced with ``begin_in_transaction`` and settled with
+    ``settle_in_transaction``. Its replayed record waits in ``_transactions`` for the marker of
+    the producer, which decides about all earlier records in the log. A marker may be replayed
+    before an earlier record, because appends are not always settled in log order: therefore
+    ``_ended`` keeps the markers of a producer while ``_joining`` counts its unsettled commits.
     """
 
     __slots__ = ("_committed", "_ended", "_joining", "_pending", "_transactions")
@@ -44,20 +46,22 @@ class GroupOffsets:
 
     @property
     def has_pending(self) -> bool:
-        """Whether commits are being appended or wait for the end of a transaction."""
+        """Whether a commit is being appended or belongs to an open transaction."""
         return bool(self._pending or self._transactions or self._joining)
 
     def get(self, topic_partition: TopicPartition) -> CommittedOffset | None:
+        """Return the committed offset of a partition, None if there is none."""
         found = self._committed.get(topic_partition)
         return None if found is None else found[1]
 
     def is_older(self, topic_partition: TopicPartition, end_offset: int) -> bool:
-        """Whether the record of the committed offset lies before ``end_offset`` of the log."""
+        """Whether there is a committed offset and its record lies before log offset
+        ``end_offset``."""
         found = self._committed.get(topic_partition)
         return found is not None and found[0] < end_offset
 
     def is_unstable(self, topic_partition: TopicPartition) -> bool:
-        """Whether a newer commit may take effect soon (KIP-447)."""
+        """Whether a commit of the partition is pending or part of an open transaction (KIP-447)."""
         return (
             topic_partition in self._pending
             or any(topic_partition in offsets for offsets in self._transactions.values())
@@ -65,7 +69,7 @@ class GroupOffsets:
         )
 
     def everything(self) -> list[TopicPartition]:
-        """Every partition with a committed, pending or transactional offset, each once."""
+        """Return each partition with a committed, pending or transactional offset, once."""
         places: list[Iterable[TopicPartition]] = [self._committed, self._pending]
         places += self._transactions.values()
         places += self._joining.values()
@@ -74,18 +78,24 @@ class GroupOffsets:
     # -- commits by consumers
 
     def begin(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+        """Announce commits whose records are about to be appended: they are pending from now on."""
         for topic_partition, new in offsets.items():
             self._pending.setdefault(topic_partition, []).append(new)
 
     def complete(self, topic_partition: TopicPartition, offset: int, new: CommittedOffset) -> None:
-        """The record at ``offset`` is replicated. Without effect if the committed offset was
-        deleted while the commit was pending."""
+        """Settle a pending commit whose record at log offset ``offset`` is replicated.
+
+        No effect if the partition's offset was deleted while the commit was pending.
+        """
         if self._was_pending(topic_partition, new):
             self.replay(topic_partition, offset, new)
 
     def fail(self, topic_partition: TopicPartition, new: CommittedOffset) -> None:
-        """The append has failed. Other commits of the partition stay pending. (Kafka drops an
-        earlier one, although its record is in the log and is acknowledged.)"""
+        """Settle a pending commit whose append has failed.
+
+        Other commits of the partition stay pending. (Kafka drops an earlier one, although its
+        record is in the log and is acknowledged.)
+        """
         self._was_pending(topic_partition, new)
 
     def _was_pending(self, topic_partition: TopicPartition, new: CommittedOffset) -> bool:
@@ -96,11 +106,13 @@ class GroupOffsets:
         return len(others) < len(pending)
 
     def replay(self, topic_partition: TopicPartition, offset: int, new: CommittedOffset) -> None:
+        """Apply a commit from the log, unless a later record of the partition has been applied."""
         known = self._committed.get(topic_partition)
         if known is None or known[0] <= offset:
             self._committed[topic_partition] = (offset, new)
 
     def remove(self, topic_partition: TopicPartition) -> None:
+        """Delete the partition's offset: committed, pending and transactional."""
         self._committed.pop(topic_partition, None)
         self._pending.pop(topic_partition, None)
         for producer_id in list(self._transactions):
@@ -109,18 +121,19 @@ class GroupOffsets:
     # -- commits within transactions
 
     def awaits(self, producer_id: int) -> bool:
-        """Whether a marker of the producer would decide on offsets of this group."""
+        """Whether a marker of the producer would decide about offsets of this group."""
         return producer_id in self._transactions or producer_id in self._joining
 
     def begin_in_transaction(
         self, producer_id: int, topic_partitions: Iterable[TopicPartition]
     ) -> None:
+        """Announce commits of a transaction whose records are about to be appended."""
         joining = self._joining.setdefault(producer_id, {})
         for topic_partition in topic_partitions:
             joining[topic_partition] = joining.get(topic_partition, 0) + 1
 
     def settle_in_transaction(self, producer_id: int, topic_partition: TopicPartition) -> None:
-        """The record of an announced commit was replayed, or its append has failed."""
+        """Settle an announced commit: its record was replayed, or its append has failed."""
         joining = self._joining[producer_id]
         joining[topic_partition] -= 1
         if not joining[topic_partition]:
@@ -136,8 +149,11 @@ class GroupOffsets:
         offset: int,
         new: CommittedOffset | None,
     ) -> None:
-        """The record at ``offset`` is replicated. A tombstone (``new`` None) removes the offset
-        that the same transaction committed before."""
+        """Apply the record of a transactional commit at log offset ``offset``.
+
+        The offset takes effect if a commit marker behind it is or will be replayed. A tombstone
+        (``new`` is None) removes the offset that the same transaction committed before.
+        """
         if new is None:
             self._leave_transaction(producer_id, topic_partition)
             return
@@ -151,7 +167,7 @@ class GroupOffsets:
             waiting[topic_partition] = (offset, new)
 
     def end_transaction(self, producer_id: int, marker_offset: int, committed: bool) -> None:
-        """The marker at ``marker_offset`` is replicated."""
+        """Apply the marker at ``marker_offset`` to the producer's records before it in the log."""
         if producer_id in self._joining:
             self._ended.setdefault(producer_id, []).append((marker_offset, committed))
         for topic_partition, (offset, new) in list(self._transactions.get(producer_id, {}).items()):
@@ -175,9 +191,12 @@ class GroupOffsets:
         since_ms: int | None,
         subscribed: Collection[str] = (),
     ) -> list[TopicPartition]:
-        """The offsets older than ``retention_ms``, counted from ``since_ms`` or, if that is None,
-        from their commit. A retention that the client requested takes precedence. Offsets of
-        subscribed topics and offsets with a pending commit do not expire."""
+        """Return the partitions whose committed offset is older than ``retention_ms``.
+
+        The age counts from ``since_ms`` or, if that is None, from the commit. If the client
+        requested a retention, that one applies. Offsets of ``subscribed`` topics and offsets
+        with a pending commit do not expire.
+        """
         return [
             topic_partition
             for topic_partition, (_, committed) in self._committed.items()

@@ -39,7 +39,7 @@ def schedule_heartbeat(group: Group, member: ClassicGroupMember, result: GroupRe
 def schedule_next_heartbeat(
     group: Group, member: ClassicGroupMember, delay_ms: int, result: GroupResult[None]
 ) -> None:
-    """As ``schedule_heartbeat``, with a session time-out of ``delay_ms`` this time."""
+    """Count a heartbeat and restart the session timer with ``delay_ms`` instead of the time-out."""
     member.beats += 1
     result.effects.append(HeartbeatTimer(group, member.member_id, member.beats, delay_ms))
 
@@ -58,7 +58,7 @@ def maybe_prepare_rebalance(
 def prepare_rebalance(
     group: Group, reason: str, config: GroupConfig, now_ms: int, result: GroupResult[None]
 ) -> None:
-    """Enter the joining phase. In an empty group it begins with a delay in which more members may
+    """Enter the joining phase. For an empty group it lasts a fixed delay, so that others can
     join."""
     if group.state is GroupState.COMPLETING_REBALANCE:
         reset_assignments(group, ErrorCode.REBALANCE_IN_PROGRESS, result)
@@ -85,8 +85,11 @@ def initial_join_over(
     now_ms: int,
     result: GroupResult[None],
 ) -> None:
-    """The initial delay has passed. If new members have joined meanwhile, wait for another delay,
-    up to the rebalance time-out in total. Otherwise complete the joining phase."""
+    """Process the end of an empty group's initial delay (``group.initial.rebalance.delay.ms``).
+
+    If members have joined during the delay, wait for another one, up to the rebalance time-out
+    in total. Otherwise complete the joining phase.
+    """
     remaining_ms = timer.remaining_ms
     if group.new_member_added and remaining_ms and not group.is_dead:
         group.new_member_added = False
@@ -98,9 +101,12 @@ def initial_join_over(
 
 
 def complete_join(group: Group, now_ms: int, result: GroupResult[None]) -> None:
-    """All members have joined, or the rebalance time-out has passed. Remove the dynamic members
-    that have not joined and begin the next generation. Static members stay until their session
-    times out, since they may come back."""
+    """Complete the joining phase and begin the next generation.
+
+    All members have joined, or the rebalance time-out has passed. Dynamic members that have not
+    joined are removed. Static members stay until their session times out, since they may come
+    back.
+    """
     if group.is_dead:
         return
     for member in group.not_yet_rejoined():
@@ -137,12 +143,12 @@ def complete_join(group: Group, now_ms: int, result: GroupResult[None]) -> None:
 
 
 def current_assignments(group: Group) -> dict[str, bytes]:
-    """By member id."""
+    """Return the assignments by member id."""
     return {member.member_id: member.assignment for member in group.members.values()}
 
 
 def group_record(group: Group, assignments: dict[str, bytes]) -> GroupStored:
-    """The record of the current generation with these assignments, one for each member."""
+    """Return the record of the current generation. ``assignments`` has every member."""
     protocol = group.protocol_name
     assert protocol is not None or not group.members, "members have a protocol"
     assert assignments.keys() == group.members.keys()
@@ -175,8 +181,11 @@ def group_record(group: Group, assignments: dict[str, bytes]) -> GroupStored:
 
 
 def propagate_assignments(group: Group, result: GroupResult[None]) -> None:
-    """Respond to every parked SyncGroup with the member's assignment. The response restarts the
-    session, which may have timed out while the request was parked."""
+    """Respond to every parked SyncGroup with the member's assignment.
+
+    Each response restarts the member's session timer, which may have expired while the request
+    was parked.
+    """
     for member in group.members.values():
         if member.awaiting_sync is not None:
             result.reply(member.awaiting_sync, sync_response(group, member))
@@ -205,8 +214,12 @@ def remove_and_rebalance(
     now_ms: int,
     result: GroupResult[None],
 ) -> None:
-    """Remove a member. What follows depends on the state: A. Dead or Empty: nothing. B. Stable or
-    CompletingRebalance: a rebalance. C. PreparingRebalance: the joining phase may be complete."""
+    """Remove a member, then continue depending on the state of the group.
+
+    A. Dead or Empty: nothing.
+    B. Stable or CompletingRebalance: rebalance.
+    C. PreparingRebalance: check whether all remaining members have joined.
+    """
     fail_and_remove(group, member, ErrorCode.UNKNOWN_MEMBER_ID, result)
     if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
         maybe_prepare_rebalance(group, reason, config, now_ms, result)  # B
@@ -215,7 +228,7 @@ def remove_and_rebalance(
 
 
 def remove_pending(group: Group, member_id: str, result: GroupResult[None]) -> None:
-    """Remove a pending member."""
+    """Remove a pending member; in the joining phase check whether all members have joined."""
     group.remove(member_id)
     result.effects.append(CheckHeartbeat(group, member_id))
     if group.state is GroupState.PREPARING_REBALANCE:
@@ -237,8 +250,10 @@ def fail_parked_requests(
 def fail_and_remove(
     group: Group, member: ClassicGroupMember, error: ErrorCode, result: GroupResult[None]
 ) -> None:
-    """Remove a member. A JoinGroup response with ``error`` names no member id, so that the client
-    joins again as a new member."""
+    """Remove a member after failing its parked requests with ``error``.
+
+    The JoinGroup response contains no member id, so that the client joins again as a new member.
+    """
     assert group.members.get(member.member_id) is member, "a member is removed once"
     respond_join = group.take_join(member)
     if respond_join is not None:
@@ -262,8 +277,11 @@ def _evict(
 def sync_expired(
     group: Group, generation_id: int, config: GroupConfig, now_ms: int, result: GroupResult[None]
 ) -> None:
-    """The rebalance time-out has passed since the members joined: remove those that have not sent
-    SyncGroup, and rebalance."""
+    """Remove the members that have not sent SyncGroup within the rebalance time-out, and
+    rebalance.
+
+    No effect if the generation no longer waits for SyncGroup.
+    """
     if sync_is_over(group, generation_id):
         return
     late = [group.members[member_id] for member_id in group.pending_sync]
@@ -274,7 +292,7 @@ def sync_expired(
 
 
 def sync_is_over(group: Group, generation_id: int) -> bool:
-    """Whether no SyncGroup of that generation is awaited any more."""
+    """Whether the coordinator no longer waits for SyncGroup requests of that generation."""
     return (
         group.generation_id != generation_id
         or group.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE)

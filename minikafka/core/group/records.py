@@ -31,7 +31,10 @@ _LAST_GENERATION: Final = 2**31 - 1  # the next rebalance needs another one
 
 
 class CommittedOffset(NamedTuple):
-    """Times are milliseconds since 1970. With ``expire_ms`` -1 the broker's retention applies."""
+    """A committed offset. Times are milliseconds since 1970.
+
+    With ``expire_ms`` -1 it expires by the broker's ``offsets.retention.minutes``.
+    """
 
     offset: int
     leader_epoch: int = -1
@@ -41,7 +44,7 @@ class CommittedOffset(NamedTuple):
 
 
 class OffsetCommitted(NamedTuple):
-    """A committed offset, or with ``committed`` None its tombstone."""
+    """The record of a committed offset; ``committed`` None is its tombstone."""
 
     group_id: str
     topic_partition: TopicPartition
@@ -50,7 +53,7 @@ class OffsetCommitted(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GroupStored:
-    """A generation of a group, or with ``value`` None the group's tombstone."""
+    """The record of a group's generation; ``value`` None is the group's tombstone."""
 
     group_id: str
     value: GroupMetadataValue | None
@@ -60,7 +63,7 @@ GroupRecord: TypeAlias = OffsetCommitted | GroupStored
 
 
 def encode_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
-    """Key and value. Raises EncodeError for a text over 32 KB."""
+    """Encode a record as key and value. Raises EncodeError for a text over 32 KB."""
     if isinstance(record, GroupStored):
         return (
             encode_versioned(GroupMetadataKey(record.group_id), GROUP_METADATA_KEY_VERSION),
@@ -85,7 +88,10 @@ def encode_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
 
 
 def decode_record(key: bytes, value: bytes | None) -> GroupRecord | None:
-    """None for a key of a later Kafka. Raises DecodeError, also for an inconsistent group."""
+    """Decode a record; None for a key type of a later Kafka.
+
+    Raises DecodeError for malformed bytes and for an inconsistent group.
+    """
     version = version_of(key)
     if version in OFFSET_COMMIT_KEY_VERSIONS:
         offset_key = decode(OffsetCommitKey, version, key, VERSION_BYTES)
@@ -107,9 +113,11 @@ def decode_record(key: bytes, value: bytes | None) -> GroupRecord | None:
 
 
 def _check(stored: GroupMetadataValue) -> None:
-    """Raises DecodeError for an inconsistent group. Clients with write access to the topic can
-    append any record; an inconsistent one must not stop the coordinator, and the next one after
-    it."""
+    """Raise DecodeError for an inconsistent group.
+
+    Clients with write access to the topic can append any record; an inconsistent one must not
+    stop this coordinator, or the next one.
+    """
     if not 0 <= stored.generation < _LAST_GENERATION:
         raise DecodeError(f"generation {stored.generation}")
     member_ids = {member.member_id for member in stored.members}

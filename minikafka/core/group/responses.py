@@ -1,4 +1,4 @@
-"""Responses to JoinGroup and SyncGroup, and the error codes that clients receive."""
+"""JoinGroup and SyncGroup responses, and the error codes that clients receive."""
 
 from __future__ import annotations
 
@@ -34,8 +34,11 @@ def join_response(
     skip_assignment: bool = False,
     leader_id: str | None = None,
 ) -> JoinGroupResponse:
-    """The current generation. With ``for_leader`` the response lists the members. ``leader_id``
-    overrides the group's leader in the response."""
+    """Build the JoinGroup response for the current generation.
+
+    With ``for_leader`` it lists the members. ``leader_id`` replaces the group's leader in the
+    response.
+    """
     return JoinGroupResponse(
         generation_id=group.generation_id,
         protocol_type=group.protocol_type,
@@ -60,7 +63,7 @@ def sync_response(group: Group, member: ClassicGroupMember) -> SyncGroupResponse
 
 
 def group_write_error(error: ErrorCode) -> ErrorCode:
-    """The error code that members receive when an append of their group failed with ``error``."""
+    """Map the error of a failed append of group records to the error code that members receive."""
     if error in _NOT_AVAILABLE:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if error in _NOT_COORDINATOR:
@@ -71,8 +74,7 @@ def group_write_error(error: ErrorCode) -> ErrorCode:
 
 
 def offset_write_error(error: ErrorCode) -> ErrorCode:
-    """The error code that a client receives when the append of its offsets failed with
-    ``error``."""
+    """Map the error of a failed append of offsets to the error code that the client receives."""
     if error in _NOT_AVAILABLE:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if error in _NOT_COORDINATOR:
@@ -83,8 +85,10 @@ def offset_write_error(error: ErrorCode) -> ErrorCode:
 def current_member_error(
     group: Group, member_id: str, group_instance_id: str | None
 ) -> ErrorCode | None:
-    """None for a current member. FENCED_INSTANCE_ID if another member has its instance id,
-    otherwise UNKNOWN_MEMBER_ID."""
+    """Return None for a current member, else the error code of the response.
+
+    FENCED_INSTANCE_ID if another member has the instance id, otherwise UNKNOWN_MEMBER_ID.
+    """
     if group_instance_id is not None:
         current = group.static_members.get(group_instance_id)
         if current is None:

@@ -1,4 +1,4 @@
-"""What decisions on groups lead to: timers, and appends with their purposes."""
+"""The effects of decisions about groups: timers to start or check, and purposes of appends."""
 
 from __future__ import annotations
 
@@ -24,9 +24,11 @@ RespondOffsets: TypeAlias = Callable[[Mapping[TopicPartition, ErrorCode]], None]
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatTimer:
-    """Start the session timer of a member. It replaces the member's timer, if one runs. ``beat`` is
-    the member's count of heartbeats so far. ``is_pending``: the member has been given an id and has
-    not joined with it yet; it has no beats."""
+    """Start the session timer of a member, in place of its running one.
+
+    ``beat`` is the member's count of heartbeats so far. ``is_pending``: the member has received
+    an id and has not yet joined with it; it has no heartbeats.
+    """
 
     group: Group
     member_id: str
@@ -45,8 +47,10 @@ class JoinTimer:
 
 @dataclass(frozen=True, slots=True)
 class InitialJoinTimer:
-    """Start the joining phase of an empty group. It lasts ``delay_ms``; if new members join in that
-    time it is extended, by ``remaining_ms`` in total."""
+    """Start the joining phase of an empty group, which lasts ``delay_ms``.
+
+    If members join during the delay, it is extended by up to ``remaining_ms`` in total.
+    """
 
     group: Group
     delay_ms: int
@@ -99,7 +103,7 @@ GroupTimer: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class _GroupAppendPurpose:
-    """The group that the records belong to."""
+    """The base class of purposes: the group to which the records belong."""
 
     group: Group
 
@@ -109,8 +113,11 @@ class _GroupAppendPurpose:
 
 @dataclass(frozen=True, slots=True)
 class OffsetCommit(_GroupAppendPurpose):
-    """Commit offsets. ``errors`` has the error or NONE of every partition of the request; those
-    with NONE are in the append."""
+    """Commit offsets.
+
+    ``errors`` has the error or NONE of every partition in the request; the append contains those
+    with NONE.
+    """
 
     respond: RespondOffsets
     errors: Mapping[TopicPartition, ErrorCode]
@@ -118,7 +125,7 @@ class OffsetCommit(_GroupAppendPurpose):
 
 @dataclass(frozen=True, slots=True)
 class OffsetDeletion(_GroupAppendPurpose):
-    """Delete offsets. ``respond`` is None when they have expired or their topics are deleted."""
+    """Delete offsets. ``respond`` is None if they have expired or their topics were deleted."""
 
     respond: RespondError | None
 
@@ -144,8 +151,10 @@ class AssignmentUpdate(_GroupAppendPurpose):
 
 @dataclass(frozen=True, slots=True)
 class StaticMemberReplacement(_GroupAppendPurpose):
-    """Store a static member under its new id, without a rebalance. The ``old_`` fields restore it
-    if the append fails."""
+    """Store the new member id of a static member, without a rebalance.
+
+    The ``old_`` fields restore the member if the append fails.
+    """
 
     member: ClassicGroupMember
     member_id: str

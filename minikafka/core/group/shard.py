@@ -61,10 +61,11 @@ from minikafka.protocol.messages.offsets_log import GroupMetadataValue
 
 
 class GroupShard(CoordinatorShard[GroupRecord, GroupAppendPurpose, GroupTimer]):
-    """Kafka's ``GroupCoordinator`` and ``GroupMetadataManager`` for one partition.
+    """The groups of one partition of ``__consumer_offsets``.
 
-    Records hold generations, assignments and offsets. The phase of a rebalance and parked requests
-    are in no record: a new coordinator starts without them, and the members join again.
+    Records contain generations, assignments and offsets. The phase of a rebalance and the parked
+    requests are in no record: a new coordinator starts without them, and the members join again.
+    Kafka: ``GroupCoordinator`` and ``GroupMetadataManager``.
     """
 
     awaits_replication = False
@@ -122,8 +123,10 @@ class GroupShard(CoordinatorShard[GroupRecord, GroupAppendPurpose, GroupTimer]):
                 self._track_transaction(group, producer_id)
 
     def _track_transaction(self, group: Group, producer_id: int) -> None:
-        """Update ``_in_transactions``, so that a marker need not look at every group. Kafka:
-        ``openGroupsForProducer``."""
+        """Update ``_in_transactions``, so that a marker finds its groups without a search.
+
+        Kafka: ``openGroupsForProducer``.
+        """
         groups = self._in_transactions.setdefault(producer_id, {})
         if group.offsets.awaits(producer_id):
             groups[group.group_id] = None
@@ -167,8 +170,10 @@ class GroupShard(CoordinatorShard[GroupRecord, GroupAppendPurpose, GroupTimer]):
         self.groups[group_id] = group
 
     def _replay_own_generation(self, group_id: str, value: GroupMetadataValue) -> None:
-        """Take over the assignments of a generation that this shard has appended. Without effect if
-        the group has begun another rebalance meanwhile."""
+        """Apply the assignments of a generation that this shard has appended.
+
+        No effect if the group has begun another rebalance in the meantime.
+        """
         group = self.groups.get(group_id)
         if group is None or group.generation_id != value.generation:
             return
@@ -179,8 +184,12 @@ class GroupShard(CoordinatorShard[GroupRecord, GroupAppendPurpose, GroupTimer]):
                     member.assignment = stored.assignment
 
     def _replay_group_tombstone(self, group_id: str) -> None:
-        """While loading, the group loses its generation; its offsets have their own tombstones.
-        Later, ``settle`` deletes the group."""
+        """Apply the tombstone of a group while loading: it loses its generation, not its
+        offsets.
+
+        Offsets have tombstones too. Once the shard is loaded, ``settle`` deletes the group
+        instead.
+        """
         if not self._loaded:
             known = self.groups.pop(group_id, None)
             if known is not None and not known.offsets.is_empty:
@@ -190,7 +199,8 @@ class GroupShard(CoordinatorShard[GroupRecord, GroupAppendPurpose, GroupTimer]):
     # -- loading and unloading
 
     def loaded(self, now_ms: int) -> GroupResult[None]:
-        """Start the sessions of all members. A group larger than ``group.max.size`` rebalances."""
+        """Start the session timers of all members, and rebalance groups above
+        ``group.max.size``."""
         assert not self._loaded
         result: GroupResult[None] = CoordinatorResult(None)
         self._loaded = True
@@ -208,7 +218,7 @@ class GroupShard(CoordinatorShard[GroupRecord, GroupAppendPurpose, GroupTimer]):
         return result
 
     def unloaded(self, now_ms: int) -> GroupResult[None]:
-        """Parked requests fail with NOT_COORDINATOR, so that the members find the new one."""
+        """Fail parked requests with NOT_COORDINATOR, so that members find the new coordinator."""
         result: GroupResult[None] = CoordinatorResult(None)
         for group in self.groups.values():
             group.transition_to(GroupState.DEAD, now_ms)
@@ -227,7 +237,7 @@ class GroupShard(CoordinatorShard[GroupRecord, GroupAppendPurpose, GroupTimer]):
     def join(
         self, group_id: str, facts: JoinFacts, respond: RespondJoin, now_ms: int
     ) -> GroupResult[None]:
-        """The first JoinGroup creates the group."""
+        """Handle a JoinGroup request. The first one without a member id creates the group."""
         result: GroupResult[None] = CoordinatorResult(None)
         group = self.groups.get(group_id)
         if group is None:
@@ -242,6 +252,7 @@ class GroupShard(CoordinatorShard[GroupRecord, GroupAppendPurpose, GroupTimer]):
         return result
 
     def sync(self, group_id: str, facts: SyncFacts, respond: RespondSync) -> GroupResult[None]:
+        """Handle a SyncGroup request."""
         result: GroupResult[None] = CoordinatorResult(None)
         group = self.groups.get(group_id)
         if group is None:
@@ -253,7 +264,7 @@ class GroupShard(CoordinatorShard[GroupRecord, GroupAppendPurpose, GroupTimer]):
     def heartbeat(
         self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int
     ) -> GroupResult[ErrorCode]:
-        """The response is the error code."""
+        """Handle a Heartbeat request; the response is its error code."""
         result: GroupResult[None] = CoordinatorResult(None)
         group = self.groups.get(group_id)
         if group is None:
@@ -265,6 +276,7 @@ class GroupShard(CoordinatorShard[GroupRecord, GroupAppendPurpose, GroupTimer]):
     def leave(
         self, group_id: str, identities: Sequence[MemberIdentity], now_ms: int
     ) -> GroupResult[list[MemberResponse]]:
+        """Handle a LeaveGroup request; the response has a row for each member."""
         result: GroupResult[None] = CoordinatorResult(None)
         group = self.groups.get(group_id)
         if group is None:
@@ -280,12 +292,13 @@ class GroupShard(CoordinatorShard[GroupRecord, GroupAppendPurpose, GroupTimer]):
     # -- timers
 
     def heartbeat_expired(self, timer: HeartbeatTimer, now_ms: int) -> GroupResult[None]:
+        """Handle the expiry of a session timer."""
         result: GroupResult[None] = CoordinatorResult(None)
         heartbeat_expired(timer, self._config, now_ms, result)
         return result
 
     def join_over(self, timer: JoinTimer | InitialJoinTimer, now_ms: int) -> GroupResult[None]:
-        """The joining phase is complete, or its time has passed."""
+        """Complete the joining phase: all members have joined, or its time has passed."""
         result: GroupResult[None] = CoordinatorResult(None)
         if isinstance(timer, JoinTimer):
             complete_join(timer.group, now_ms, result)
@@ -294,6 +307,7 @@ class GroupShard(CoordinatorShard[GroupRecord, GroupAppendPurpose, GroupTimer]):
         return result
 
     def sync_expired(self, timer: SyncTimer, now_ms: int) -> GroupResult[None]:
+        """Handle the expiry of the SyncGroup time-out."""
         result: GroupResult[None] = CoordinatorResult(None)
         sync_expired(timer.group, timer.generation_id, self._config, now_ms, result)
         return result
@@ -303,7 +317,10 @@ class GroupShard(CoordinatorShard[GroupRecord, GroupAppendPurpose, GroupTimer]):
     def commit(
         self, group_id: str, facts: CommitFacts, respond: RespondOffsets, now_ms: int
     ) -> GroupResult[None]:
-        """The first commit of a client that assigns its partitions itself creates the group."""
+        """Handle an OffsetCommit or TxnOffsetCommit request.
+
+        The first commit of a client that is not a member creates the group.
+        """
         assert self._loaded, "offsets are committed in a loaded shard only"
         result: GroupResult[None] = CoordinatorResult(None)
         group = self.groups.get(group_id)
@@ -326,16 +343,18 @@ class GroupShard(CoordinatorShard[GroupRecord, GroupAppendPurpose, GroupTimer]):
         topic_partitions: Iterable[TopicPartition],
         respond: RespondError | None,
     ) -> GroupResult[int]:
-        """The response is the number of offsets, at once; ``respond`` is called later."""
+        """Delete committed offsets. The immediate response is their number; ``respond`` follows
+        later."""
         result: GroupResult[None] = CoordinatorResult(None)
         return result.responding(delete_offsets(group, topic_partitions, respond, result))
 
     def expire(self, group: Group, now_ms: int) -> GroupResult[int]:
-        """The response is the number of expired offsets."""
+        """Delete the expired offsets of a group. The response is their number."""
         result: GroupResult[None] = CoordinatorResult(None)
         return result.responding(expire(group, self._config, now_ms, result))
 
     def delete_group(self, group: Group, respond: RespondError) -> GroupResult[None]:
+        """Delete an empty group with all its offsets."""
         result: GroupResult[None] = CoordinatorResult(None)
         offsets = delete_group(group, respond, result)
         result.event("group_deleted", group=group.group_id, offsets=offsets)
@@ -346,7 +365,11 @@ class GroupShard(CoordinatorShard[GroupRecord, GroupAppendPurpose, GroupTimer]):
     def settle(
         self, append: GroupAppend, error: ErrorCode, base_offset: int, now_ms: int
     ) -> GroupResult[None]:
-        """A group that was deleted meanwhile does not come back: its records are not replayed."""
+        """Replay the records of a successful append, and continue according to its purpose.
+
+        Records of a group that was deleted in the meantime are not replayed, so it does not come
+        back.
+        """
         result: GroupResult[None] = CoordinatorResult(None)
         purpose = append.purpose
         if error is ErrorCode.NONE and not purpose.group.is_dead:
@@ -397,7 +420,7 @@ class GroupShard(CoordinatorShard[GroupRecord, GroupAppendPurpose, GroupTimer]):
         result.effects += (CheckHeartbeat(group, member_id) for member_id in group.pending_members)
 
     def _offsets_settled(self, append: GroupAppend, error: ErrorCode) -> None:
-        """The offsets are not pending any more."""
+        """Settle the announced commits of an append that are still pending."""
         group, transaction = append.purpose.group, append.transaction
         for record in append.records:
             if not isinstance(record, OffsetCommitted) or record.committed is None:

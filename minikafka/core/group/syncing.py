@@ -28,8 +28,11 @@ from minikafka.kernel.errors import ErrorCode
 
 @dataclass(frozen=True, slots=True)
 class SyncFacts:
-    """A SyncGroup request. ``assignments``, by member id, are sent by the leader only. The protocol
-    fields are None before version 5 (KIP-559)."""
+    """A SyncGroup request.
+
+    Only the leader sends ``assignments``, by member id. The protocol fields are None before
+    version 5 (KIP-559).
+    """
 
     member_id: str
     group_instance_id: str | None
@@ -40,8 +43,10 @@ class SyncFacts:
 
 
 def sync(group: Group, facts: SyncFacts, respond: RespondSync, result: GroupResult[None]) -> None:
-    """Respond at once in a stable group. Otherwise park the request until the assignments are
-    stored."""
+    """Handle a SyncGroup request. It is parked until the assignments are stored.
+
+    In a stable group, which has stored them, the response is immediate.
+    """
     error = _refusal(group, facts)
     if error is not None:
         result.reply(respond, sync_error(error))
@@ -78,8 +83,11 @@ def _refusal(group: Group, facts: SyncFacts) -> ErrorCode | None:
 
 
 def _store_assignments(group: Group, given: Mapping[str, bytes], result: GroupResult[None]) -> None:
-    """A member that the leader has left out gets an empty assignment. Assignments for unknown
-    member ids are dropped."""
+    """Append the leader's assignments.
+
+    A member that the leader left out gets an empty assignment. Assignments for unknown member
+    ids are dropped.
+    """
     missing = [member_id for member_id in group.members if member_id not in given]
     if missing:
         result.event(
@@ -110,9 +118,11 @@ def assignments_stored(
     now_ms: int,
     result: GroupResult[None],
 ) -> None:
-    """The append of the assignments has succeeded: respond to the parked SyncGroup requests. Or it
-    has failed with ``error``: fail them and rebalance. Without effect if the group has begun
-    another rebalance meanwhile."""
+    """Continue after the append of the assignments, which has failed unless ``error`` is NONE.
+
+    After a success respond to the parked SyncGroup requests; after a failure fail them and
+    rebalance. No effect if the group has begun another rebalance in the meantime.
+    """
     group = update.group
     if (
         group.state is not GroupState.COMPLETING_REBALANCE
