@@ -11,7 +11,10 @@ from minikafka.protocol.records.compression import Compression
 
 @dataclass(frozen=True, slots=True)
 class GroupCoordinatorConfig:
-    """Kafka's keys and defaults. ``compression`` is ``offsets.topic.compression.codec``."""
+    """Kafka's configuration of the group coordinator and its defaults; times in milliseconds.
+
+    ``compression`` is ``offsets.topic.compression.codec``.
+    """
 
     group: GroupConfig = field(default_factory=GroupConfig)
     compression: Compression = Compression.NONE
@@ -21,9 +24,12 @@ class GroupCoordinatorConfig:
 
 @dataclass(frozen=True, slots=True)
 class TransactionCoordinatorConfig:
-    """Kafka's keys (``transaction.state.log.load.buffer.size``,
+    """Kafka's configuration of the transaction coordinator and its defaults.
+
+    The fields are ``transaction.state.log.load.buffer.size`` in bytes, and in milliseconds
     ``transaction.abort.timed.out.transaction.cleanup.interval.ms`` and
-    ``transaction.remove.expired.transaction.cleanup.interval.ms``) and defaults."""
+    ``transaction.remove.expired.transaction.cleanup.interval.ms``.
+    """
 
     transaction: TransactionConfig = field(default_factory=TransactionConfig)
     load_buffer_size: int = 5 * 1024 * 1024

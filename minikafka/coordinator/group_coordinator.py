@@ -35,10 +35,11 @@ DELETED_OFFSETS_PER_GROUP = 10
 
 
 class GroupCoordinator:
-    """Kafka's ``GroupCoordinator``. ``respond`` arguments are called exactly once, now or later.
-    Methods that return a response raise KafkaError for an error of the whole request.
+    """The group coordinator of one broker, which the request handlers call.
 
-    An empty group id is valid for offsets and administration only.
+    ``respond`` arguments are called exactly once, now or later. Methods that return a response
+    raise KafkaError for an error of the whole request. An empty group id is valid only for
+    offsets and administration. Kafka: ``GroupCoordinator``.
     """
 
     def __init__(
@@ -73,12 +74,15 @@ class GroupCoordinator:
         self.runtime.start_task(self._expire_forever(), "delete-expired-group-metadata")
 
     def close(self) -> None:
-        """Parked requests get no response: their connections are closed with the broker."""
+        """Stop the runtime. Parked requests get no response: the broker closes their
+        connections."""
         self.runtime.close()
 
     # -- members
 
     def join(self, group_id: str, facts: JoinFacts, respond: RespondJoin) -> None:
+        """Handle JoinGroup. ``respond`` is called when the joining phase is complete, or with an
+        error."""
         limits = self._config.group
         try:
             context = self._require_named(group_id)
@@ -95,6 +99,8 @@ class GroupCoordinator:
         context.run(context.shard.join(group_id, facts, respond, context.now_ms()))
 
     def sync(self, group_id: str, facts: SyncFacts, respond: RespondSync) -> None:
+        """Handle SyncGroup. ``respond`` is called when the assignments are stored, or with an
+        error."""
         try:
             context = self._require_named(group_id)
         except KafkaError as error:
@@ -108,7 +114,10 @@ class GroupCoordinator:
     def heartbeat(
         self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int
     ) -> ErrorCode:
-        """While the groups are loading no session times out, so every heartbeat succeeds."""
+        """Handle Heartbeat and return the error code.
+
+        While the groups are loading no session times out, so every heartbeat succeeds.
+        """
         try:
             context = self._require_named(group_id)
         except KafkaError as error:
@@ -119,12 +128,15 @@ class GroupCoordinator:
         )
 
     def leave(self, group_id: str, identities: Sequence[MemberIdentity]) -> list[MemberResponse]:
+        """Handle LeaveGroup and return the response row of each member."""
         context = self._require_named(group_id)
         return context.run(context.shard.leave(group_id, identities, context.now_ms()))
 
     # -- offsets
 
     def commit(self, group_id: str, facts: CommitFacts, respond: RespondOffsets) -> None:
+        """Handle OffsetCommit and TxnOffsetCommit. ``respond`` gets the error code of each
+        partition."""
         try:
             context = self.runtime.require(group_id)
         except KafkaError as error:
@@ -135,32 +147,35 @@ class GroupCoordinator:
     def transaction_ended(
         self, producer_id: int, markers: Mapping[int, int], committed: bool
     ) -> None:
-        """The markers of a transaction are replicated in partitions of ``__consumer_offsets``.
-        ``markers`` maps partitions to offsets. A partition that is loading reads its marker from
-        the log."""
+        """Apply the replicated markers of a transaction to the offsets committed in it.
+
+        ``markers`` maps partitions of ``__consumer_offsets`` to the log offsets of the markers.
+        A partition that is loading reads its marker from the log.
+        """
         for partition, offset in markers.items():
             context = self.runtime.active_in(partition)
             if context is not None:
                 context.shard.replay_end_transaction_marker(producer_id, offset, committed)
 
     def partition_for(self, group_id: str) -> int:
-        """The partition of ``__consumer_offsets`` that holds the group's offsets."""
+        """Return the partition of ``__consumer_offsets`` that holds the group's offsets."""
         return self.runtime.partition_for(group_id)
 
     def fetch(
         self, group_id: str, topic_partitions: Sequence[TopicPartition], require_stable: bool
     ) -> list[FetchedOffset]:
+        """Handle OffsetFetch for given partitions. Raises KafkaError."""
         return fetched(self._require_group(group_id), topic_partitions, require_stable)
 
     def fetch_all(self, group_id: str, require_stable: bool) -> list[FetchedOffset]:
-        """All committed offsets of the group."""
+        """Handle OffsetFetch for all committed offsets of the group. Raises KafkaError."""
         group = self._require_group(group_id)
         return fetched(group, () if group is None else group.offsets, require_stable)
 
     def delete_offsets(
         self, group_id: str, topic_partitions: Sequence[TopicPartition], respond: RespondOffsets
     ) -> None:
-        """Raises KafkaError for an error of the whole request."""
+        """Handle OffsetDelete. Raises KafkaError for an error of the whole request."""
         context = self._require_named(group_id)
         group = context.shard.groups.get(group_id)
         if group is None:
@@ -183,6 +198,7 @@ class GroupCoordinator:
     # -- administration
 
     def describe(self, group_id: str) -> DescribedGroup:
+        """Handle DescribeGroups for one group."""
         try:
             group = self._require_group(group_id)
         except KafkaError as error:
@@ -192,8 +208,11 @@ class GroupCoordinator:
     def list_groups(
         self, states: Iterable[str], types: Iterable[str]
     ) -> tuple[ErrorCode, list[ListedGroup]]:
-        """The filters are case-insensitive; an empty one filters nothing. While partitions are
-        loading, the groups loaded so far come with COORDINATOR_LOAD_IN_PROGRESS."""
+        """Handle ListGroups for the groups that this broker coordinates.
+
+        The filters are case-insensitive; an empty one does not filter. While partitions are
+        loading, the groups loaded so far are returned with COORDINATOR_LOAD_IN_PROGRESS.
+        """
         if self.runtime.is_closed:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, []
         loading = self.runtime.is_loading
@@ -211,7 +230,7 @@ class GroupCoordinator:
     def delete_groups(
         self, group_ids: Iterable[str], respond: Callable[[Mapping[str, ErrorCode]], None]
     ) -> None:
-        """Delete groups without members. Each has its own error code."""
+        """Handle DeleteGroups. ``respond`` gets the error code of each group."""
         wanted = list(dict.fromkeys(group_ids))
         errors: dict[str, ErrorCode] = {}
 
@@ -257,8 +276,10 @@ class GroupCoordinator:
             self._events.info("offsets_expired", offsets=expired)
 
     def partitions_deleted(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """Start to delete the offsets of deleted partitions in every group. Offsets committed from
-        now on are kept: they belong to a topic that was created with the same name."""
+        """Start to delete the offsets of deleted partitions in every group.
+
+        Offsets committed from now on are kept: they belong to a new topic of the same name.
+        """
         gone = dict.fromkeys(topic_partitions)
         bounds = {
             context.partition: self._log.bounds(context.partition)
@@ -278,8 +299,10 @@ class GroupCoordinator:
             self.runtime.start_task(self._delete_in_slices(forget), "forget-offsets")
 
     async def _delete_in_slices(self, delete: Callable[[GroupContext, Group], int]) -> int:
-        """Call ``delete`` for each group, and yield to other requests now and then. Return the
-        number of deleted offsets."""
+        """Call ``delete`` for each group, and yield to other tasks now and then.
+
+        Returns the number of deleted offsets.
+        """
         deleted = work = 0
         for context, group in self.groups():
             if group.is_dead:
@@ -295,7 +318,8 @@ class GroupCoordinator:
     # -- groups
 
     def groups(self) -> Iterator[tuple[GroupContext, Group]]:
-        """The groups of all active partitions. Groups may come and go while the caller iterates."""
+        """Iterate over the groups of all active partitions. Groups may change during the
+        iteration."""
         for context in self.runtime.active():
             for group in list(context.shard.groups.values()):
                 yield context, group
@@ -305,7 +329,8 @@ class GroupCoordinator:
         return sum(context.shard.size for context in self.runtime.active())
 
     def _require_group(self, group_id: str) -> Group | None:
-        """None if the group does not exist. Raises KafkaError if it is not coordinated here."""
+        """Return a group, None if it does not exist. Raises KafkaError if it is not coordinated
+        here."""
         return self.runtime.require(group_id).shard.groups.get(group_id)
 
     def _require_named(self, group_id: str) -> GroupContext:

@@ -1,4 +1,5 @@
-"""What operators see of groups: the gauges under Kafka's names, and the debug listener's facts."""
+"""Facts about groups for operators: gauges under Kafka's names, and details for the debug
+listener."""
 
 from __future__ import annotations
 
@@ -28,13 +29,15 @@ def register_group_gauges(coordinator: GroupCoordinator, metrics: Metrics) -> No
 
 
 def all_group_facts(coordinator: GroupCoordinator, limit: int) -> dict[str, Any]:
-    """The facts of ``limit`` groups, in the order in which they came to their partitions. Times are
-    milliseconds since 1970."""
+    """Return details of the first ``limit`` groups, each with at most ``limit`` members.
+
+    Times are milliseconds since 1970.
+    """
     return _response(coordinator, (group for _, group in coordinator.groups()), limit)
 
 
 def group_facts(coordinator: GroupCoordinator, limit: int, group_id: str) -> dict[str, Any]:
-    """As ``all_group_facts``, of one group; ``limit`` bounds its members."""
+    """Return the details of one group, with at most ``limit`` members."""
     found = (group for _, group in coordinator.groups() if group.group_id == group_id)
     return _response(coordinator, found, limit)
 

@@ -35,7 +35,7 @@ GroupContext: TypeAlias = CoordinatorContext[
 
 
 class MemberKey(NamedTuple):
-    """The only kind of key in the purgatory "Heartbeat"."""
+    """The key of the purgatory "Heartbeat": one member of one group."""
 
     group_id: str
     member_id: str
@@ -64,9 +64,11 @@ class GroupSyncKey:
 
 
 class DelayedHeartbeat(DelayedOperation):
-    """The session time-out of one member. It completes without effect when the member is alive or
-    gone (``heartbeat_is_over``). Otherwise it expires at ``deadline_ms``, by the monotonic clock,
-    and ``expired`` removes the member."""
+    """The delayed operation for a member's session time-out.
+
+    It completes without effect if the timer is over (``heartbeat_is_over``). Otherwise it
+    expires at ``deadline_ms`` on the monotonic clock, and ``expired`` removes the member.
+    """
 
     __slots__ = ("_expired", "deadline_ms", "timer")
 
@@ -92,9 +94,14 @@ class DelayedHeartbeat(DelayedOperation):
 
 
 class DelayedJoin(DelayedOperation):
-    """The joining phase of a rebalance. It completes when A. all known members have joined, B. the
-    rebalance time-out has passed, or C. the group is dead. ``joined`` then begins the
-    generation."""
+    """The delayed operation for the joining phase of a rebalance.
+
+    When it completes, ``joined`` begins the generation:
+
+    A. All known members have joined.
+    B. The rebalance time-out has passed.
+    C. The group is dead.
+    """
 
     __slots__ = ("_joined", "timer")
 
@@ -118,8 +125,11 @@ class DelayedJoin(DelayedOperation):
 
 
 class InitialDelayedJoin(DelayedOperation):
-    """The joining phase of an empty group. It lasts for its whole delay, even if all known members
-    have joined, so that the first members of a new group join in one generation."""
+    """The delayed operation for the joining phase of an empty group.
+
+    It lasts for its whole delay even if all known members have joined, so that the first members
+    of a new group join in one generation.
+    """
 
     __slots__ = ("_joined", "timer")
 
@@ -142,8 +152,11 @@ class InitialDelayedJoin(DelayedOperation):
 
 
 class DelayedSync(DelayedOperation):
-    """The SyncGroup time-out of a generation. It completes without effect when all members have
-    sent SyncGroup or the generation has ended. Otherwise ``expired`` removes the late members."""
+    """The delayed operation for the SyncGroup time-out of a generation.
+
+    It completes without effect if all members have sent SyncGroup or the generation has ended.
+    Otherwise ``expired`` removes the late members.
+    """
 
     __slots__ = ("_expired", "timer")
 
@@ -169,7 +182,8 @@ class DelayedSync(DelayedOperation):
 
 
 class GroupTimers:
-    """Starts and checks delayed operations, as the decisions on groups require."""
+    """The timers of groups: starts and checks the delayed operations that a GroupResult
+    requires."""
 
     def __init__(
         self,

@@ -27,10 +27,11 @@ R = TypeVar("R")
 
 
 class CoordinatorLoader:
-    """Replays logs into shards, in slices of a few hundred records: other requests are served
-    between two slices. Kafka: ``CoordinatorLoader``.
+    """Replays the log of a partition into a shard (Kafka's ``CoordinatorLoader``).
 
-    A damaged batch or an unreadable record must not keep the rest of the partition from being
+    It works in slices of a few hundred records and serves other requests in between.
+
+    A damaged batch or unreadable record must not keep the rest of the partition from being
     served: it is logged and skipped. (Kafka also skips everything behind it.)
     """
 
@@ -48,10 +49,10 @@ class CoordinatorLoader:
         shard: CoordinatorShard[Any, Any, Any],
         is_current: Callable[[], bool],
     ) -> bool:
-        """Replay the log up to its end, which may move while it is read. Return False if this
-        broker does not lead the partition any more or ``is_current`` returns False.
+        """Replay the log up to its end, which may move in the meantime.
 
-        Failed reads are retried: a failed disk takes the partition offline sooner or later.
+        Returns False if this broker no longer leads the partition, or ``is_current`` returns
+        False. Failed reads are retried: a failed disk eventually takes the partition offline.
         """
         events = self._events.bind(partition=partition)
         replay = _Replay(shard, self._clock, events)
@@ -84,15 +85,15 @@ class CoordinatorLoader:
 
 
 def _is_damage(error: KafkaError | OSError) -> bool:
-    """Whether the next read would fail in the same way."""
+    """Whether the error comes from the data, so that the next read would fail in the same way."""
     return isinstance(error, KafkaError) and error.code is ErrorCode.CORRUPT_MESSAGE
 
 
 class _Replay(Generic[R]):
     """The replay of one log into one shard.
 
-    Of the non-transactional records with one key only the last one has an effect, as after
-    compaction. They are therefore collected in ``_latest`` and decoded only in ``flush``: at a
+    Of the non-transactional records with the same key only the last one has an effect, as after
+    compaction. They are collected in ``_latest`` and decoded in ``flush``: before a
     transactional batch or a marker, and at the end of the log.
     """
 
@@ -109,8 +110,11 @@ class _Replay(Generic[R]):
         self._records_in_slice = 0
 
     async def add_batches(self, data: Buffer, offset: int) -> int:
-        """Replay the batches in ``data`` from ``offset`` on. Return the offset after the last batch
-        that was found. The end of an unreadable batch counts only if no readable one follows."""
+        """Replay the batches in ``data`` from ``offset`` on; return the offset after the last
+        one.
+
+        The end of an unreadable batch counts only if no readable one follows.
+        """
         next_offset = offset
         try:
             for batch in iterate_batches(data):
@@ -138,7 +142,8 @@ class _Replay(Generic[R]):
                 await self._clock.sleep(0)
 
     async def _add(self, batch: RecordBatch) -> None:
-        """Raises KafkaError for a damaged batch. The CRC does not cover the base offset."""
+        """Replay one batch. Raises KafkaError if it is damaged. The CRC does not cover the base
+        offset."""
         if not crc_is_valid(batch):
             raise CorruptRecordError(f"the batch at offset {batch.base_offset} has a wrong CRC")
         if batch.base_offset < self._next_offset:
@@ -192,11 +197,11 @@ class _Replay(Generic[R]):
         self._shard.replay(decoded, base_offset, producer_id)
 
     def _advance(self, offset: int) -> None:
-        """The shard sees the records in the order of the log."""
+        """Check that the shard receives records in the order of the log."""
         assert offset > self._replayed_offset, f"offset {offset} after {self._replayed_offset}"
         self._replayed_offset = offset
 
     def _slice_is_full(self) -> bool:
-        """Count one record. True after every ``RECORDS_PER_SLICE`` records."""
+        """Count one record; True after every ``RECORDS_PER_SLICE`` records."""
         self._records_in_slice = (self._records_in_slice + 1) % RECORDS_PER_SLICE
         return not self._records_in_slice

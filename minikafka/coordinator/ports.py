@@ -1,4 +1,4 @@
-"""What the coordinators need of the broker: the log of an internal topic, purgatories, leaders."""
+"""The interfaces of the broker that coordinators use: internal topics, purgatories, leaders."""
 
 from __future__ import annotations
 
@@ -44,23 +44,28 @@ class InternalLog(Protocol):
         ...
 
     def bounds(self, partition: int) -> tuple[int, int] | None:
-        """Log start offset and log end offset, or None if this broker does not lead it."""
+        """Return log start offset and log end offset; None if this broker does not lead the
+        partition."""
         ...
 
     async def replicated(self, partition: int) -> bool:
-        """Wait until the high watermark reaches the current log end. False if this broker stops
-        leading the partition before."""
+        """Wait until the high watermark reaches the current log end offset.
+
+        Returns False if this broker stops leading the partition before.
+        """
         ...
 
     async def read(self, partition: int, offset: int, max_bytes: int) -> Buffer:
-        """Read whole batches from ``offset`` on, at least one if there is one. Raises KafkaError,
-        OSError."""
+        """Read whole batches from ``offset`` on, at least one if there is one.
+
+        Raises KafkaError and OSError.
+        """
         ...
 
 
 class PartitionLeaders(Protocol):
-    """The partition leaders that this broker knows."""
+    """The current leaders of partitions, from the broker's metadata."""
 
     def partition_leader(self, topic_partition: TopicPartition) -> tuple[int, int] | None:
-        """Broker id and leader epoch, or None for a partition that does not exist."""
+        """Return broker id and leader epoch of the leader; None for an unknown partition."""
         ...

@@ -51,8 +51,11 @@ class CoordinatorState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RuntimeConfig:
-    """``plural`` names what the shards hold, for the event log. ``load_buffer_size`` is in bytes.
-    ``compression`` is that of the appended batches."""
+    """The settings of a runtime.
+
+    ``plural`` names the contents of shards in the event log. ``load_buffer_size`` is in bytes.
+    ``compression`` is the codec of appended batches.
+    """
 
     plural: str
     load_buffer_size: int
@@ -60,7 +63,7 @@ class RuntimeConfig:
 
 
 class CoordinatorContext(Generic[S, R, P, E]):
-    """One partition that this broker coordinates since leader epoch ``epoch``."""
+    """A partition that this broker coordinates: its shard, its state and its leader epoch."""
 
     def __init__(
         self,
@@ -92,24 +95,24 @@ class CoordinatorContext(Generic[S, R, P, E]):
         return self.state is CoordinatorState.ACTIVE
 
     def now_ms(self) -> int:
-        """Wall time, which the methods of shards take."""
+        """Return the wall time in milliseconds, which the methods of shards expect."""
         return self._clock.wall_ms()
 
     # -- leadership
 
     def raise_epoch(self, epoch: int) -> None:
-        """This broker is the leader again, or still."""
+        """Continue in a later leader epoch of this same broker."""
         assert epoch >= self._epoch, f"leader epoch {epoch} after {self._epoch}"
         self._epoch = epoch
 
     def activate(self) -> None:
-        """Start serving: the log is replayed."""
+        """Start serving requests, after the log was replayed."""
         assert self.state is CoordinatorState.LOADING, self.state
         self.state = CoordinatorState.ACTIVE
         self.run(self.shard.loaded(self.now_ms()))
 
     def close(self) -> None:
-        """Stop serving. Appends under way are settled without effect."""
+        """Stop serving requests. Appends in flight are settled without effect."""
         assert self.state is not CoordinatorState.CLOSED
         self.state = CoordinatorState.CLOSED
         self.run(self.shard.unloaded(self.now_ms()))
@@ -117,7 +120,7 @@ class CoordinatorContext(Generic[S, R, P, E]):
     # -- carrying out
 
     def run(self, result: CoordinatorResult[T, R, P, E]) -> T:
-        """Carry out what the shard decided. Return its immediate response."""
+        """Carry out a result of the shard, and return its immediate response."""
         for event in result.events:
             getattr(self._events, event.level)(event.name, **event.facts)
         for reply in result.replies:
@@ -188,8 +191,9 @@ class CoordinatorContext(Generic[S, R, P, E]):
 class CoordinatorRuntime(Generic[S, R, P, E]):
     """The coordinated partitions of one internal topic.
 
-    ``elected`` and ``resigned`` follow the controller's requests, in their order. A resignation
-    takes effect at once, also while the partition is loading. ``perform`` carries out an effect.
+    Call ``elected`` and ``resigned`` in the order of the controller's requests. A resignation
+    takes effect immediately, even while the partition is loading. ``perform`` carries out the
+    effects of a result.
     """
 
     def __init__(
@@ -226,7 +230,7 @@ class CoordinatorRuntime(Generic[S, R, P, E]):
             task.cancel()
 
     def start_task(self, work: Coroutine[Any, Any, Any], name: str) -> None:
-        """Run ``work`` until ``close`` at the latest."""
+        """Run ``work`` in the background until it ends, or until ``close``."""
         assert self._tasks is not None, "after start"
         task = self._tasks.create_task(work, name=name)
         self._running.add(task)
@@ -235,8 +239,10 @@ class CoordinatorRuntime(Generic[S, R, P, E]):
     # -- leadership
 
     def elected(self, partition: int, epoch: int) -> None:
-        """This broker leads ``partition`` in ``epoch``. A partition that it led before stays loaded
-        and continues in the new epoch."""
+        """Start coordinating ``partition``: this broker leads it in ``epoch``.
+
+        A partition that it already coordinates stays loaded and continues in the new epoch.
+        """
         if not self._learn_epoch(partition, epoch):
             return
         known = self._contexts.get(partition)
@@ -257,16 +263,17 @@ class CoordinatorRuntime(Generic[S, R, P, E]):
         self.start_task(self._load(context), f"load-{self._config.plural}-{partition}")
 
     def resigned(self, partition: int, epoch: int) -> None:
-        """Another broker leads ``partition`` in ``epoch``."""
+        """Stop coordinating ``partition``: another broker leads it in ``epoch``."""
         if self._learn_epoch(partition, epoch):
             self._unload(partition, epoch)
 
     def replica_removed(self, partition: int) -> None:
-        """The local replica was deleted, or its disk failed."""
+        """Stop coordinating a partition whose local replica was deleted or whose disk has
+        failed."""
         self._unload(partition, None)
 
     def unload_all(self) -> None:
-        """Stop coordinating every partition, as a broker that shuts down does."""
+        """Stop coordinating every partition, because the broker shuts down."""
         for partition in list(self._contexts):
             self._contexts.pop(partition).close()
 
@@ -278,7 +285,7 @@ class CoordinatorRuntime(Generic[S, R, P, E]):
         context.close()
 
     def _learn_epoch(self, partition: int, epoch: int) -> bool:
-        """False for a request that is older than the last one."""
+        """Record the epoch of a controller's request. Return False for an outdated request."""
         if epoch < self._epochs.get(partition, epoch):
             return False
         self._epochs[partition] = epoch
@@ -306,7 +313,7 @@ class CoordinatorRuntime(Generic[S, R, P, E]):
         )
 
     def _log_shard(self, context: CoordinatorContext[S, R, P, E], event: str, **facts: Any) -> None:
-        """At level debug for an empty shard."""
+        """Log an event about a shard, at level debug if the shard is empty."""
         size = context.shard.size
         log = self._events.info if size else self._events.debug
         log(event, partition=context.partition, **{self._config.plural: size}, **facts)
@@ -314,13 +321,15 @@ class CoordinatorRuntime(Generic[S, R, P, E]):
     # -- finding the context
 
     def partition_for(self, key: str) -> int:
-        """The partition of a group id or transactional id."""
+        """Return the partition of a group id or transactional id."""
         return partition_for(key, self._partition_count())
 
     def require(self, key: str) -> CoordinatorContext[S, R, P, E]:
-        """The active context of a group id or transactional id. Raises KafkaError:
-        COORDINATOR_NOT_AVAILABLE while shutting down, NOT_COORDINATOR,
-        COORDINATOR_LOAD_IN_PROGRESS."""
+        """Return the active context for a group id or transactional id.
+
+        Raises KafkaError: COORDINATOR_NOT_AVAILABLE while shutting down, NOT_COORDINATOR,
+        COORDINATOR_LOAD_IN_PROGRESS.
+        """
         if self._closed:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         context = self._contexts.get(self.partition_for(key))
@@ -340,13 +349,13 @@ class CoordinatorRuntime(Generic[S, R, P, E]):
         return any(not context.is_active for context in self._contexts.values())
 
     def active(self) -> Iterator[CoordinatorContext[S, R, P, E]]:
-        """The active contexts by partition. They may change while the caller iterates."""
+        """Iterate over the active contexts by partition number. Contexts may change meanwhile."""
         for partition in sorted(self._contexts):
             context = self.active_in(partition)
             if context is not None:
                 yield context
 
     def active_in(self, partition: int) -> CoordinatorContext[S, R, P, E] | None:
-        """The context of ``partition``, or None if it is not coordinated here or is loading."""
+        """Return the context of ``partition``; None if it is loading or not coordinated here."""
         context = self._contexts.get(partition)
         return context if context is not None and context.is_active else None

@@ -1,4 +1,4 @@
-"""The transaction coordinator: the transaction APIs, time-outs, and the expiry of ids."""
+"""The transaction coordinator: the transaction APIs, time-outs, and expiry of transactional ids."""
 
 from __future__ import annotations
 
@@ -30,14 +30,16 @@ from minikafka.protocol.messages.list_transactions import ListTransactionsRespon
 
 class ProducerIdSource(Protocol):
     async def generate(self) -> int:
-        """A producer id that no producer has. Raises KafkaError."""
+        """Return an unused producer id. Raises KafkaError."""
         ...
 
 
 class TransactionCoordinator:
-    """Kafka's ``TransactionCoordinator``. ``respond`` arguments are called exactly once, now or
-    later. ``put_marker`` queues markers for a broker, whose response goes to
-    ``complete_markers``."""
+    """The transaction coordinator of one broker, which the request handlers call.
+
+    ``respond`` arguments are called exactly once, now or later. ``put_marker`` queues markers
+    for a broker; the response goes to ``complete_markers``. Kafka: ``TransactionCoordinator``.
+    """
 
     def __init__(
         self,
@@ -72,7 +74,8 @@ class TransactionCoordinator:
         self.runtime.start_task(self._expire_forever(), "transactionalId-expiration")
 
     def close(self) -> None:
-        """Unloading stops the retries of markers and appends: the next coordinator does them."""
+        """Unload all transactions. Markers and appends are not retried: the next coordinator
+        does it."""
         self.runtime.close()
         self.runtime.unload_all()
 
@@ -84,8 +87,12 @@ class TransactionCoordinator:
         timeout_ms: int,
         expected: ProducerIdAndEpoch | None,
     ) -> Initialized:
-        """Without a transactional id every request gets a fresh producer id with epoch 0, also one
-        that names its current id. Raises KafkaError."""
+        """Handle InitProducerId. Raises KafkaError for an invalid id or if it is not coordinated
+        here.
+
+        Without a transactional id every request gets a new producer id with epoch 0, even one
+        that names its current id.
+        """
         if transactional_id is None:
             return Initialized(ErrorCode.NONE, await self._producer_ids.generate(), 0)
         if not transactional_id:
@@ -167,7 +174,8 @@ class TransactionCoordinator:
     def list_transactions(
         self, states: Collection[str], producer_ids: Collection[int], longer_than_ms: int
     ) -> ListTransactionsResponse:
-        """Empty filters and a negative ``longer_than_ms`` filter nothing."""
+        """Handle ListTransactions. Empty filters and a negative ``longer_than_ms`` do not
+        filter."""
         if self.runtime.is_closed:
             return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if self.runtime.is_loading:
@@ -203,7 +211,7 @@ class TransactionCoordinator:
             context.run(context.shard.abort_timed_out(context.now_ms()))
 
     def expire(self) -> None:
-        """Delete the transactional ids that have not been used for a long time."""
+        """Delete the transactional ids not used for ``transactional.id.expiration.ms``."""
         for context in list(self.runtime.active()):
             context.run(context.shard.expire(context.now_ms()))
 

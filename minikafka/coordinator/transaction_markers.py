@@ -38,8 +38,10 @@ TransactionContext: TypeAlias = CoordinatorContext[
 
 @dataclass(frozen=True, slots=True)
 class MarkerItem:
-    """The markers of one transaction for the partitions that one broker leads. ``sender`` takes the
-    outcome."""
+    """The markers of one transaction for the partitions that one broker leads.
+
+    ``sender`` processes the outcome.
+    """
 
     sender: TransactionMarkers
     context: TransactionContext
@@ -48,9 +50,12 @@ class MarkerItem:
 
 
 class TransactionMarkers:
-    """Kafka's ``TransactionMarkerChannelManager``. ``put`` queues an item for a broker, whose
-    response goes to ``complete_markers``. A marker is sent until it is written, its partition is
-    deleted, or another broker coordinates the transaction."""
+    """The sender of transaction markers (Kafka's ``TransactionMarkerChannelManager``).
+
+    ``put`` queues an item for a broker; the response goes to ``complete_markers``. A marker is
+    sent repeatedly until it is written, its partition is deleted, or another broker coordinates
+    the transaction.
+    """
 
     def __init__(
         self,
@@ -120,7 +125,8 @@ class TransactionMarkers:
         context.run(context.shard.markers_written(markers, partitions, context.now_ms()))
 
     def completed(self, item: MarkerItem, outcomes: Mapping[TopicPartition, MarkerOutcome]) -> None:
-        """Continue with the outcomes of ``item``, one for each partition."""
+        """Process the outcomes of ``item``: retry failed markers, report written ones to the
+        shard."""
         if MarkerOutcome.FENCED in outcomes.values():
             self._events.warning(
                 "marker_fenced",
@@ -134,8 +140,10 @@ class TransactionMarkers:
 
 
 def complete_markers(items: Sequence[MarkerItem], response: WriteTxnMarkersResponse | None) -> None:
-    """A broker has responded to these items, or has not responded (None): then all their markers
-    are sent again, written or not."""
+    """Process the response of a broker to these items; None if it has not responded.
+
+    Markers without a response are sent again, whether or not they were written.
+    """
     errors = {} if response is None else _errors(response)
     for item in items:
         outcomes: dict[TopicPartition, MarkerOutcome] = {}
@@ -148,14 +156,14 @@ def complete_markers(items: Sequence[MarkerItem], response: WriteTxnMarkersRespo
 
 
 def marker_key(item: MarkerItem) -> int:
-    """A request has at most one marker of each producer id, since responses name only that."""
+    """Return the producer id: responses name only that, so a request has one marker of each id."""
     return item.markers.producer_id
 
 
 def markers_request(
     items: Sequence[MarkerItem], release: Release = Release.KAFKA_3_9
 ) -> tuple[Message, int]:
-    """The request for these items, and its version."""
+    """Return the WriteTxnMarkers request for these items, and its version."""
     version = release.at_most(ApiKey.WRITE_TXN_MARKERS, WRITE_TXN_MARKERS_VERSION)
     return WriteTxnMarkersRequest([_marker(item) for item in items]), version
 

@@ -1,4 +1,4 @@
-"""Responses about transactions: DescribeTransactions, ListTransactions."""
+"""The contents of DescribeTransactions and ListTransactions responses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from minikafka.protocol.messages.list_transactions import ListedTransaction
 
 
 def described(transactional_id: str, transaction: Transaction | None) -> messages.TransactionState:
-    """The partitions are those without a marker yet."""
+    """Return the DescribeTransactions row. Its partitions are those that have no marker yet."""
     if transaction is None or not transaction.is_visible:
         return messages.TransactionState(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, transactional_id)
     facts = transaction.facts
@@ -35,7 +35,7 @@ def described(transactional_id: str, transaction: Transaction | None) -> message
 
 
 def states_named(titles: Collection[str]) -> tuple[set[TransactionState], list[str]]:
-    """The states with these titles (case-sensitive), and the unknown titles."""
+    """Return the states with these names (case-sensitive), and the names that are unknown."""
     known = {STATES_BY_TITLE[title] for title in titles if title in STATES_BY_TITLE}
     return known, [title for title in titles if title not in STATES_BY_TITLE]
 
@@ -47,8 +47,10 @@ def is_listed(
     longer_than_ms: int,
     now_ms: int,
 ) -> bool:
-    """Whether the transaction passes all filters. ``states`` None, empty ``producer_ids`` and a
-    negative ``longer_than_ms`` filter nothing."""
+    """Whether ListTransactions includes the transaction.
+
+    ``states`` None, empty ``producer_ids`` and a negative ``longer_than_ms`` do not filter.
+    """
     facts = transaction.facts
     return (
         transaction.is_visible

@@ -1,4 +1,4 @@
-"""Error codes of failed appends: for producers, and for the sender of markers."""
+"""The errors of failed appends and markers, mapped for producers and for the marker sender."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ _TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 
 
 def transaction_append_error(error: ErrorCode) -> ErrorCode:
-    """The error code that a producer receives when the append of its record failed with
-    ``error``."""
+    """Map the error of a failed append to the error code that the producer receives."""
     if error in _NOT_AVAILABLE:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if error in _NOT_COORDINATOR:
@@ -27,7 +26,7 @@ def transaction_append_error(error: ErrorCode) -> ErrorCode:
 
 
 class MarkerOutcome(Enum):
-    """What the response to WriteTxnMarkers means for one partition."""
+    """The outcome of WriteTxnMarkers for one partition."""
 
     WRITTEN = "written"
     RETRY = "retry"  # e.g. the leader is changing, or too few replicas are in sync
@@ -35,8 +34,11 @@ class MarkerOutcome(Enum):
 
 
 def marker_outcome(error: ErrorCode) -> MarkerOutcome:
-    """INVALID_PRODUCER_EPOCH counts as written: the partition knows a later producer epoch, which a
-    producer gets only after the transaction has all its markers. Unexpected errors are retried."""
+    """Map a partition's error in a WriteTxnMarkers response to an outcome.
+
+    INVALID_PRODUCER_EPOCH counts as written: the partition knows a later producer epoch, which a
+    producer gets only after the transaction has all its markers. Unexpected errors are retried.
+    """
     if error in (ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH):
         return MarkerOutcome.WRITTEN
     if error is ErrorCode.TRANSACTION_COORDINATOR_FENCED:

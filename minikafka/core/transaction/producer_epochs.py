@@ -1,4 +1,4 @@
-"""InitProducerId: which producer may begin, and its producer id and epoch (KIP-360)."""
+"""InitProducerId: whether a producer may begin, and its producer id and epoch (KIP-360)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from minikafka.kernel.errors import ErrorCode
 
 
 def rotates(facts: TransactionFacts, expected: ProducerIdAndEpoch | None) -> bool:
-    """Whether the epochs of the producer id are used up, so that the next producer gets a new
-    id."""
+    """Whether the next producer needs a new producer id, because the id has no epoch left."""
     return is_exhausted(facts.producer_epoch) and (
         expected is None or expected.epoch == facts.producer_epoch
     )
@@ -24,13 +23,16 @@ def rotates(facts: TransactionFacts, expected: ProducerIdAndEpoch | None) -> boo
 def refusal_to_begin(
     transaction: Transaction, expected: ProducerIdAndEpoch | None
 ) -> ErrorCode | None:
-    """None if the producer may begin. ``expected`` is the id and epoch that it names, if any:
+    """Return the error code for a producer that may not begin, else None.
+
+    ``expected`` is the producer id and epoch that the producer names, if any. The id must be one
+    of:
 
     A. The current producer id.
-    B. The id before it, whose epochs are used up: a repeated request for a new id.
+    B. The id before it, if that had no epochs left: the producer repeats its request.
 
-    While a transaction is open only its own producer may abort it so. (In Kafka a producer of an
-    earlier epoch may too: its successor's transaction is aborted before it is fenced.)
+    While a transaction is open, a producer that names another epoch may not abort it. (In Kafka
+    it may: the transaction of its successor is aborted before it is fenced.)
     """
     if transaction.pending is not None:
         return ErrorCode.CONCURRENT_TRANSACTIONS
@@ -52,8 +54,10 @@ def begun(
     fresh_id: int | None,
     now_ms: int,
 ) -> TransactionFacts | None:
-    """The facts of the new producer, or None if it is fenced. Kafka:
-    ``prepareIncrementProducerEpoch``, ``prepareProducerIdRotation``."""
+    """Return the facts of the new producer, or None if it is fenced.
+
+    Kafka: ``prepareIncrementProducerEpoch``, ``prepareProducerIdRotation``.
+    """
     if rotates(facts, expected):
         assert fresh_id is not None
         return facts.with_producer_id(fresh_id, timeout_ms, now_ms, expected)

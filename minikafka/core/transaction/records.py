@@ -30,14 +30,14 @@ _STORED_STATES: Final = frozenset(TransactionState) - {
 
 @dataclass(frozen=True, slots=True)
 class TransactionStored:
-    """The facts of a transactional id, or with ``facts`` None its tombstone."""
+    """The record of a transactional id; ``facts`` None is its tombstone."""
 
     transactional_id: str
     facts: TransactionFacts | None
 
 
 def encode_record(record: TransactionStored) -> tuple[bytes, bytes | None]:
-    """Key and value. Raises EncodeError for a text over 32 KB."""
+    """Encode a record as key and value. Raises EncodeError for a text over 32 KB."""
     key = encode_versioned(TransactionLogKey(record.transactional_id), _KEY_VERSION)
     facts = record.facts
     if facts is None:
@@ -56,7 +56,10 @@ def encode_record(record: TransactionStored) -> tuple[bytes, bytes | None]:
 
 
 def decode_record(key: bytes, value: bytes | None) -> TransactionStored | None:
-    """None for a key of a later Kafka. Raises DecodeError, also for impossible values."""
+    """Decode a record; None for a key type of a later Kafka.
+
+    Raises DecodeError for malformed bytes and for impossible values.
+    """
     if version_of(key) != _KEY_VERSION:
         return None
     transactional_id = decode_versioned(TransactionLogKey, key)[0].transactional_id
@@ -86,8 +89,10 @@ def decode_record(key: bytes, value: bytes | None) -> TransactionStored | None:
 
 
 def facts_problem(facts: TransactionFacts) -> str | None:
-    """Why a record cannot have these facts, or None. Checked before a record is appended, and when
-    one is read."""
+    """Return why a record cannot contain these facts, or None.
+
+    Checked before a record is appended, and when one is read.
+    """
     if facts.state not in _STORED_STATES:
         return f"transaction state {facts.state.title}"
     if facts.producer_id < 0 or facts.producer_epoch < 0:

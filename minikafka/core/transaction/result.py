@@ -1,4 +1,5 @@
-"""What decisions on transactions lead to: appends with their purposes, markers, responses."""
+"""The effects of decisions about transactions: purposes of appends, and InitProducerId's
+response."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from minikafka.kernel.errors import ErrorCode
 
 @dataclass(frozen=True, slots=True)
 class Initialized:
-    """The response to InitProducerId."""
+    """The contents of an InitProducerId response."""
 
     error: ErrorCode
     producer_id: int = -1
@@ -30,7 +31,7 @@ RespondInit: TypeAlias = Callable[[Initialized], None]
 
 @dataclass(frozen=True, slots=True)
 class _TransactionAppendPurpose:
-    """The transactional id that the record belongs to."""
+    """The base class of purposes: the transactional id to which the record belongs."""
 
     transaction: Transaction
 
@@ -44,41 +45,43 @@ class _TransactionAppendPurpose:
 
 @dataclass(frozen=True, slots=True)
 class ProducerInitialization(_TransactionAppendPurpose):
-    """Give a producer its id and epoch."""
+    """Store the producer id and epoch of a new producer."""
 
     respond: RespondInit
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionsAddition(_TransactionAppendPurpose):
-    """Add partitions to the transaction."""
+    """Store further partitions of a transaction."""
 
     respond: RespondError
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionEnd(_TransactionAppendPurpose):
-    """Decide the outcome that the producer has asked for."""
+    """Store the outcome that EndTxn requests."""
 
     respond: RespondError
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionFence(_TransactionAppendPurpose):
-    """Abort the transaction of an earlier producer. ``respond`` belongs to the producer that begins
-    with the transactional id; it is None after a time-out."""
+    """Store the abort of an earlier producer's transaction.
+
+    ``respond`` belongs to the new producer of the transactional id. It is None after a time-out.
+    """
 
     respond: RespondInit | None
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionCompletion(_TransactionAppendPurpose):
-    """Record that all partitions have their markers."""
+    """Store that all partitions have their markers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expiration:
-    """Delete transactional ids that have not been used for a long time."""
+    """Delete transactional ids that have not been used for ``transactional.id.expiration.ms``."""
 
     transactions: tuple[Transaction, ...]
 

@@ -42,14 +42,16 @@ from minikafka.kernel.errors import ErrorCode
 
 
 class TransactionShard(CoordinatorShard[TransactionStored, TransactionAppendPurpose, Markers]):
-    """Kafka's ``TransactionStateManager`` and ``TransactionCoordinator`` for one partition.
+    """The transactional ids of one partition of ``__transaction_state``.
 
-    While the record of a request is being appended, the transaction is ``pending`` and other
+    While a record of a transaction is being appended, the transaction is ``pending``, and other
     requests for it fail with CONCURRENT_TRANSACTIONS.
 
-    An append that has timed out may be in the log or not; the state stays the one before it. That
-    is correct, since each record holds all facts: the next record replaces it in either case, and
-    no marker is sent before the decision is known to be replicated.
+    After an append has timed out, its record may be in the log or not, and the state is
+    unchanged. That is correct because each record contains all facts: the next one replaces it
+    in either case, and no marker is sent before the decision is known to be replicated.
+
+    Kafka: ``TransactionStateManager`` and ``TransactionCoordinator``.
     """
 
     # The end of the log may be a decision that only the previous coordinator knew. Markers for it
@@ -93,12 +95,12 @@ class TransactionShard(CoordinatorShard[TransactionStored, TransactionAppendPurp
             known.become(record.facts)
 
     def replay_end_transaction_marker(self, producer_id: int, offset: int, committed: bool) -> None:
-        """Records of this log are never part of a transaction."""
+        """Do nothing: records of this log never belong to a transaction."""
 
     # -- loading and unloading
 
     def loaded(self, now_ms: int) -> TransactionResult[None]:
-        """Send the markers of all decided transactions."""
+        """Send the markers of all transactions in a prepare state."""
         result: TransactionResult[None] = CoordinatorResult(None)
         for transaction in self.transactions.values():
             if transaction.facts.state.is_prepared:
@@ -106,7 +108,7 @@ class TransactionShard(CoordinatorShard[TransactionStored, TransactionAppendPurp
         return result
 
     def unloaded(self, now_ms: int) -> TransactionResult[None]:
-        """Appends under way have no effect any more, and no marker is sent again."""
+        """Drop all transactions. Appends in flight have no effect, and markers are not retried."""
         self._unloaded = True
         self.transactions.clear()
         return CoordinatorResult(None)
@@ -114,7 +116,7 @@ class TransactionShard(CoordinatorShard[TransactionStored, TransactionAppendPurp
     # -- producers
 
     def needs_producer_id(self, transactional_id: str, expected: ProducerIdAndEpoch | None) -> bool:
-        """Whether ``init_producer_id`` needs a fresh producer id."""
+        """Whether ``init_producer_id`` needs a new producer id from the caller."""
         transaction = self.transactions.get(transactional_id)
         return transaction is None or (
             transaction.pending is None
@@ -131,11 +133,13 @@ class TransactionShard(CoordinatorShard[TransactionStored, TransactionAppendPurp
         respond: RespondInit,
         now_ms: int,
     ) -> TransactionResult[None]:
-        """A producer begins: it gets the next epoch, which fences its predecessor. An open
-        transaction is aborted first; the producer retries after CONCURRENT_TRANSACTIONS.
+        """Handle InitProducerId: give the producer the next epoch, which fences its predecessor.
 
-        ``expected`` is the current id and epoch, if the producer names them (KIP-360). ``fresh_id``
-        is a producer id that no producer has, if ``needs_producer_id``.
+        If a transaction is open, it is aborted first. The response is then
+        CONCURRENT_TRANSACTIONS, and the producer retries.
+
+        ``expected`` is the producer's current id and epoch, if it names them (KIP-360).
+        ``fresh_id`` is an unused producer id, required if ``needs_producer_id``.
         """
         result: TransactionResult[None] = CoordinatorResult(None)
         if not 0 < timeout_ms <= self._config.transaction_max_timeout_ms:
@@ -172,7 +176,7 @@ class TransactionShard(CoordinatorShard[TransactionStored, TransactionAppendPurp
         respond: RespondError,
         now_ms: int,
     ) -> TransactionResult[None]:
-        """Add partitions to the transaction. The first ones begin it."""
+        """Handle AddPartitionsToTxn. The first partitions begin the transaction."""
         result: TransactionResult[None] = CoordinatorResult(None)
         transaction = self._transaction_of(transactional_id, producer)
         if isinstance(transaction, ErrorCode):
@@ -194,9 +198,12 @@ class TransactionShard(CoordinatorShard[TransactionStored, TransactionAppendPurp
         producer: ProducerIdAndEpoch,
         partitions: Iterable[TopicPartition],
     ) -> Mapping[TopicPartition, ErrorCode]:
-        """Whether the open transaction has these partitions (KIP-890). An append to another one
-        would begin a transaction there that is never ended. A pending record does not matter: the
-        append itself checks whether a marker was written in between."""
+        """Return for each partition whether the open transaction includes it (KIP-890).
+
+        An append to another partition would begin a transaction there that nobody ends. A
+        pending record does not matter: the append itself checks whether a marker was written in
+        the meantime.
+        """
         transaction = self._transaction_of(transactional_id, producer)
         if isinstance(transaction, ErrorCode):
             return dict.fromkeys(partitions, transaction)
@@ -216,8 +223,11 @@ class TransactionShard(CoordinatorShard[TransactionStored, TransactionAppendPurp
         respond: RespondError,
         now_ms: int,
     ) -> TransactionResult[None]:
-        """Decide the outcome. The producer gets its response once the decision is replicated; the
-        markers follow. A repeated request for a completed outcome succeeds."""
+        """Handle EndTxn: store the outcome, then respond and send the markers.
+
+        The response follows when the outcome is replicated. A repeated request for the outcome
+        that a completed transaction has succeeds.
+        """
         result: TransactionResult[None] = CoordinatorResult(None)
         transaction = self._transaction_of(transactional_id, producer)
         if isinstance(transaction, ErrorCode):
@@ -234,8 +244,10 @@ class TransactionShard(CoordinatorShard[TransactionStored, TransactionAppendPurp
     def _transaction_of(
         self, transactional_id: str, producer: ProducerIdAndEpoch
     ) -> Transaction | ErrorCode:
-        """The transaction that this producer may continue, or why it may not. The last epoch only
-        fences: no producer has it."""
+        """Return the transaction if the producer may continue it, else the error code.
+
+        The last epoch is reserved for fencing: no producer has it.
+        """
         transaction = self.transactions.get(transactional_id)
         if transaction is None or transaction.facts.producer_id != producer.producer_id:
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING
@@ -265,7 +277,7 @@ class TransactionShard(CoordinatorShard[TransactionStored, TransactionAppendPurp
         return result
 
     def expire(self, now_ms: int) -> TransactionResult[None]:
-        """Delete the ids that have not been used for ``transactional.id.expiration.ms``."""
+        """Delete the transactional ids not used for ``transactional.id.expiration.ms``."""
         result: TransactionResult[None] = CoordinatorResult(None)
         latest_ms = now_ms - self._config.transactional_id_expiration_ms
         expired = [
@@ -287,7 +299,10 @@ class TransactionShard(CoordinatorShard[TransactionStored, TransactionAppendPurp
     def settle(
         self, append: TransactionAppend, error: ErrorCode, base_offset: int, now_ms: int
     ) -> TransactionResult[None]:
-        """A completion is retried after any error: otherwise the transaction would stay pending."""
+        """Replay the record of a successful append, and continue according to its purpose.
+
+        A failed TransactionCompletion is retried: otherwise the transaction would stay pending.
+        """
         result: TransactionResult[None] = CoordinatorResult(None)
         purpose = append.purpose
         code = ErrorCode.NOT_COORDINATOR if self._unloaded else transaction_append_error(error)
@@ -334,15 +349,18 @@ class TransactionShard(CoordinatorShard[TransactionStored, TransactionAppendPurp
     # -- markers
 
     def is_current(self, markers: Markers) -> bool:
-        """Whether these markers still have to be written by this coordinator."""
+        """Whether this coordinator still has to write these markers."""
         transaction = self.transactions.get(markers.transactional_id)
         return transaction is not None and transaction.markers is markers
 
     def markers_written(
         self, markers: Markers, partitions: Iterable[TopicPartition], now_ms: int
     ) -> TransactionResult[None]:
-        """These partitions have their marker, or are deleted. After the last one the transaction is
-        complete. Results for markers that are not current are ignored."""
+        """Note that these partitions have their marker, or are deleted.
+
+        After the last one the transaction is completed. Markers that are not current are
+        ignored.
+        """
         result: TransactionResult[None] = CoordinatorResult(None)
         transaction = self.transactions.get(markers.transactional_id)
         if transaction is None or transaction.markers is not markers:
@@ -392,7 +410,7 @@ def _append(
 
 
 def _repeated_end(state: TransactionState, committed: bool) -> ErrorCode:
-    """The response to EndTxn when no transaction is open."""
+    """Return the error code of EndTxn when no transaction is open."""
     prepared, complete = (
         (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
         if committed

@@ -1,13 +1,13 @@
-"""One transactional id: its state, its stored facts, its pending append; and the table of states.
+"""The state of one transactional id: stored facts, pending append, and the table of states.
 
 A transaction goes through these states::
 
     Empty ──► Ongoing ──► PrepareCommit ──► CompleteCommit ──► Ongoing, Empty or Dead
                   └─────► PrepareAbort ───► CompleteAbort ───► Ongoing, Empty or Dead
 
-AddPartitionsToTxn makes it Ongoing. EndTxn, or the coordinator after a time-out, writes a prepare
-record: from then on the outcome is decided. When all partitions have their markers, the coordinator
-writes the complete record. InitProducerId makes it Empty in the next producer epoch.
+AddPartitionsToTxn makes it Ongoing. EndTxn, or the coordinator after a time-out, writes a
+prepare record: from then on the outcome is decided. When all partitions have their markers, the
+coordinator writes the complete record. InitProducerId makes it Empty in the next producer epoch.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ MAX_EPOCH: Final = 2**15 - 1
 
 
 class TransactionState(IntEnum):
-    """Kafka's numbers, as stored in ``__transaction_state``. ``title`` is Kafka's name.
+    """The states of a transaction, by their numbers in ``__transaction_state``.
 
-    DEAD and PREPARE_EPOCH_FENCE are never stored: an expired transactional id is deleted, and the
-    record that begins an abort also has the next producer epoch.
+    ``title`` is Kafka's name of the state. DEAD and PREPARE_EPOCH_FENCE are never stored: an
+    expired transactional id is deleted, and the record that begins an abort has the next
+    producer epoch.
     """
 
     title: str
@@ -54,11 +55,12 @@ class TransactionState(IntEnum):
 
     @property
     def is_prepared(self) -> bool:
-        """The outcome is decided, and markers are being written."""
+        """Whether the outcome is decided and markers are being written."""
         return self in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 
     @property
     def may_expire(self) -> bool:
+        """Whether the transactional id may expire: no transaction is open or prepared."""
         return self in VALID_PREVIOUS_STATES[TransactionState.DEAD]
 
 
@@ -84,22 +86,24 @@ STATES_BY_NUMBER: Mapping[int, TransactionState] = MappingProxyType({int(s): s f
 
 
 def is_exhausted(producer_epoch: int) -> bool:
-    """Whether a producer id has no epoch left for another producer. One epoch is reserved: the
-    coordinator must always be able to fence the last producer."""
+    """Whether a producer id has no epoch left for another producer.
+
+    One epoch is reserved, so that the coordinator can always fence the last producer.
+    """
     return producer_epoch >= MAX_EPOCH - 1
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionFacts:
-    """What a record of a transactional id says. Kafka: ``TxnTransitMetadata``.
+    """The contents of a transactional id's record (Kafka's ``TxnTransitMetadata``).
 
-    Times are wall milliseconds, -1 for none. ``partitions`` are those that the open or prepared
-    transaction writes to.
+    Times are wall milliseconds, -1 for none. ``partitions`` are those to which the open or
+    prepared transaction writes.
 
-    ``last_epoch`` is the epoch that ``producer_id`` had before, and ``last_producer_id`` the id
-    before it, if a producer has asked for the next epoch by naming its current one: a repeated
-    InitProducerId gets the same response (KIP-360). They are not in the record, so after a change
-    of the coordinator the repeated request is fenced.
+    ``last_epoch`` is the previous epoch of the producer and ``last_producer_id`` its previous
+    id, if it got the current ones by naming the previous ones: a repeated InitProducerId gets
+    the same response (KIP-360). They are not in the record, so after a change of coordinators a
+    repeated request is fenced.
     """
 
     producer_id: int
@@ -117,7 +121,7 @@ class TransactionFacts:
     def with_next_epoch(
         self, timeout_ms: int, now_ms: int, expected: ProducerIdAndEpoch | None
     ) -> TransactionFacts:
-        """A producer begins in the next epoch."""
+        """Return the facts of a producer that begins in the next epoch."""
         last_epoch = NO_EPOCH if expected is None else self.producer_epoch
         return self._begun(
             self.producer_id, self.producer_epoch + 1, last_epoch, timeout_ms, now_ms
@@ -126,12 +130,13 @@ class TransactionFacts:
     def with_producer_id(
         self, producer_id: int, timeout_ms: int, now_ms: int, expected: ProducerIdAndEpoch | None
     ) -> TransactionFacts:
-        """A producer begins with a new producer id, since the epochs of the old one are used up."""
+        """Return the facts of a producer that begins with a new id, since the old one has no
+        epochs left."""
         last_epoch = NO_EPOCH if expected is None else self.producer_epoch
         return self._begun(producer_id, 0, last_epoch, timeout_ms, now_ms)
 
     def repeated(self, timeout_ms: int, now_ms: int) -> TransactionFacts:
-        """A producer repeats its InitProducerId and keeps its id and epoch."""
+        """Return the facts after a repeated InitProducerId: the producer keeps its id and epoch."""
         return self._begun(
             self.producer_id, self.producer_epoch, self.last_epoch, timeout_ms, now_ms
         )
@@ -150,7 +155,7 @@ class TransactionFacts:
         )
 
     def with_partitions(self, added: frozenset[TopicPartition], now_ms: int) -> TransactionFacts:
-        """The transaction writes to more partitions. It begins with the first ones."""
+        """Return the facts with further partitions. The first ones begin the transaction."""
         ongoing = self.state is TransactionState.ONGOING
         return replace(
             self,
@@ -161,19 +166,22 @@ class TransactionFacts:
         )
 
     def ended(self, committed: bool, now_ms: int) -> TransactionFacts:
-        """The outcome is decided. Nothing can change it any more."""
+        """Return the facts with the decided outcome, which is final."""
         state = TransactionState.PREPARE_COMMIT if committed else TransactionState.PREPARE_ABORT
         return replace(self, state=state, last_update_ms=now_ms)
 
     def fenced(self, now_ms: int) -> TransactionFacts:
-        """The coordinator aborts the transaction in the next epoch, which fences its producer. The
-        last epoch is never given to a producer, so it need not be raised."""
+        """Return the facts of an abort by the coordinator, in the next epoch to fence the
+        producer.
+
+        The last epoch is never given to a producer, so it is not raised further.
+        """
         aborted = self.ended(committed=False, now_ms=now_ms)
         epoch = min(self.producer_epoch + 1, MAX_EPOCH)
         return replace(aborted, producer_epoch=epoch, last_epoch=NO_EPOCH)
 
     def completed(self, now_ms: int) -> TransactionFacts:
-        """All partitions have their markers."""
+        """Return the facts after all partitions have got their markers."""
         committed = self.state is TransactionState.PREPARE_COMMIT
         return replace(
             self,
@@ -190,8 +198,10 @@ class TransactionFacts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Markers:
-    """The end of one transaction, to be written to ``partitions``. Compared by identity: results
-    for any ``Markers`` but the current one of the transactional id are ignored."""
+    """The commit or abort markers of one transaction, to be written to ``partitions``.
+
+    Compared by identity: only results for the current ``Markers`` of a transactional id count.
+    """
 
     transactional_id: str
     producer_id: int
@@ -201,12 +211,12 @@ class Markers:
 
 
 class Transaction:
-    """Kafka's ``TransactionMetadata``.
+    """The state of one transactional id (Kafka's ``TransactionMetadata``).
 
-    ``facts`` are those of the last replicated record. ``pending`` is the state of the record that
-    is being appended, if any: no other record may be appended until it is settled. In a prepared
-    state ``unmarked`` are the partitions without a marker yet, and ``markers`` the markers being
-    sent.
+    ``facts`` are those of the last replicated record. ``pending`` is the state in the record
+    that is being appended, if any; no other record may be appended until it is settled. In a
+    prepared state ``unmarked`` are the partitions without a marker, and ``markers`` the markers
+    being sent.
     """
 
     __slots__ = ("facts", "markers", "pending", "transactional_id", "unmarked")
@@ -220,22 +230,23 @@ class Transaction:
 
     @property
     def is_new(self) -> bool:
-        """No record of it is in the log yet."""
+        """Whether its first record is not yet in the log."""
         return self.facts.producer_epoch == NO_EPOCH
 
     @property
     def is_visible(self) -> bool:
-        """Whether administrators see it: it is neither new nor expiring."""
+        """Whether DescribeTransactions and ListTransactions show it: it is neither new nor
+        expiring."""
         return not self.is_new and self.pending is not TransactionState.DEAD
 
     def prepare(self, state: TransactionState) -> None:
-        """A record that leads to ``state`` is about to be appended."""
+        """Note that a record with ``state`` is about to be appended."""
         assert self.pending is None, f"{self.transactional_id}: {self.pending} is pending"
         self._check_transition(state)
         self.pending = state
 
     def become(self, facts: TransactionFacts) -> None:
-        """The record with these facts is replicated."""
+        """Apply the facts of a replicated record."""
         if self.pending is not None:  # otherwise it was loaded: compaction may have left gaps
             assert facts.state is self.pending, f"{self.transactional_id}: {facts.state}"
             self._check_transition(facts.state)
