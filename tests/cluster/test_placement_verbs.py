@@ -129,7 +129,7 @@ def test_a_move_to_a_frozen_broker_waits_and_is_given_up(trio: RealCluster, tmp_
         done = ask(trio, (a, b), "--cancel", "--reassignment-json-file", path)
         lines = done.stdout.splitlines()
         assert lines[0] == f"Successfully cancelled partition reassignment for: {topic}-0"
-        assert lines[-1] == f"Limits stay on broker {c}, which cannot be asked now"
+        assert lines[-1] == f"Limits stay on broker {c}, not available now"
     finally:
         os.kill(pid, signal.SIGCONT)
     until(lambda: str(c) in registered(trio), "it is back")

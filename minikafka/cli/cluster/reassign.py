@@ -87,7 +87,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--timeout",
         type=int,
         metavar="MS",
-        help=f"longest wait for moves to log directories to begin ({TIMEOUT_MS})",
+        help=f"time-out until moves between log directories have started ({TIMEOUT_MS})",
     )
 
 
@@ -123,7 +123,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def check(args: argparse.Namespace) -> None:
-    """Raises ConfigError for options that are missing, or that the action does not have."""
+    """Check the options of the action. Raises ConfigError for missing, foreign or negative ones."""
     for option in NEEDS[args.action]:
         if getattr(args, option) is None:
             raise ConfigError(f"--{args.action} needs --{_name(option)}")
@@ -145,7 +145,11 @@ def _name(option: str) -> str:
 async def generate(
     admin: Admin, topics: Sequence[str], broker_ids: Sequence[int], blind: bool, dice: Entropy
 ) -> None:
-    """``blind``: without a look at racks. Raises KafkaError, ConfigError."""
+    """Print the present and a proposed assignment of ``topics`` to brokers.
+
+    ``blind``: ignore racks. Raises ConfigError for unknown brokers, KafkaError for unknown topics
+    and for replicas that cannot be placed on these brokers.
+    """
     brokers = await _racks(admin, broker_ids, blind)
     found = await _topics(admin, topics)
     current = {
@@ -163,7 +167,10 @@ async def generate(
 def proposal(
     topic: TopicView, brokers: Sequence[BrokerRack], dice: Entropy
 ) -> dict[TopicPartition, tuple[int, ...]]:
-    """As a new topic with as many partitions and replicas would be placed. Raises KafkaError."""
+    """Assign replicas as for a new topic with the same partition count and replication factor.
+
+    Raises KafkaError if the replicas cannot be placed on these brokers.
+    """
     factor = len(topic.partitions[min(topic.partitions)].replicas)
     spread = assign_replicas(
         brokers,
@@ -185,12 +192,16 @@ async def _racks(admin: Admin, wanted: Sequence[int], blind: bool) -> list[Broke
 
 
 async def execute(admin: Admin, clock: Clock, plan: text.Plan, args: argparse.Namespace) -> None:
-    """Raises KafkaError, ConfigError."""
+    """Set the throttles, then start the reassignment and the moves between log directories.
+
+    Raises ConfigError for unknown brokers, for other reassignments under way without
+    ``--additional``, and after a time-out of the moves; KafkaError if a request fails.
+    """
     targets, directories = plan.targets, plan.directories
     under_way = await admin.list_partition_reassignments()
     if not args.additional and under_way:
         raise ConfigError(
-            "other reassignments are under way; --additional begins these beside them"
+            "other reassignments are under way; --additional starts these beside them"
         )
     nodes = (await admin.describe_cluster()).nodes
     _check_brokers({b for ids in targets.values() for b in ids}, [node.id for node in nodes])
@@ -212,7 +223,10 @@ async def execute(admin: Admin, clock: Clock, plan: text.Plan, args: argparse.Na
 
 
 async def verify(admin: Admin, plan: text.Plan, args: argparse.Namespace) -> int:
-    """Throttles end with the last move of the cluster, named in the plan or not."""
+    """Print the status of each reassignment in the plan; return 0 if all are complete.
+
+    The throttles are removed unless a reassignment is under way in the cluster, planned or not.
+    """
     targets = plan.targets
     moving = await admin.list_partition_reassignments()
     current = await _current(admin, targets)
@@ -252,7 +266,7 @@ def _timeout_ms(args: argparse.Namespace) -> int:
 async def _current(
     admin: Admin, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, tuple[int, ...]]:
-    """The replicas that partitions have. Raises KafkaError."""
+    """Return the present replicas of partitions. Raises KafkaError for an unknown partition."""
     wanted = sorted(partitions)
     topics = {t.name: t for t in await _topics(admin, sorted({tp.topic for tp in wanted}))}
     current: dict[TopicPartition, tuple[int, ...]] = {}

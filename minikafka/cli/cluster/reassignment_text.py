@@ -1,4 +1,4 @@
-"""Reassignments as text: kafka-reassign-partitions' files, and its lines about their progress."""
+"""Text of reassignments: the JSON files and the output lines of kafka-reassign-partitions."""
 
 from __future__ import annotations
 
@@ -23,14 +23,18 @@ Replicas = Sequence[int]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A reassignment file: replicas by partition, and the log directories wanted for some."""
+    """The contents of a reassignment file.
+
+    ``targets``: new replicas by partition. ``directories``: target log directories, of the replicas
+    whose entry is not ``any``.
+    """
 
     targets: Mapping[TopicPartition, tuple[int, ...]]
     directories: Mapping[Replica, str]
 
 
 def parse_reassignment(text: str) -> Plan:
-    """``--reassignment-json-file``. Raises ConfigError."""
+    """Parse the file of ``--reassignment-json-file``. Raises ConfigError."""
     targets: dict[TopicPartition, tuple[int, ...]] = {}
     directories: dict[Replica, str] = {}
     for row in _rows(text, "reassignment", "partitions"):
@@ -53,7 +57,7 @@ def parse_reassignment(text: str) -> Plan:
 
 
 def _directories(row: Any, tp: TopicPartition, replicas: Replicas) -> dict[Replica, str]:
-    """``log_dirs``, one for each replica. Raises ConfigError."""
+    """Parse ``log_dirs`` of a row, one entry for each replica. Raises ConfigError."""
     given = row.get("log_dirs", [ANY_DIRECTORY] * len(replicas))
     if not isinstance(given, list) or not all(isinstance(path, str) for path in given):
         raise ConfigError(f"{tp}: log_dirs is no list of directories")
@@ -67,7 +71,7 @@ def _directories(row: Any, tp: TopicPartition, replicas: Replicas) -> dict[Repli
 
 
 def parse_topics(text: str) -> list[str]:
-    """``--topics-to-move-json-file``. Raises ConfigError."""
+    """Parse the file of ``--topics-to-move-json-file``. Raises ConfigError."""
     topics: list[str] = []
     for row in _rows(text, "topics", "topics"):
         match row:
@@ -83,7 +87,7 @@ def parse_topics(text: str) -> list[str]:
 
 
 def parse_partitions(text: str) -> list[TopicPartition]:
-    """The file of kafka-leader-election. Raises ConfigError."""
+    """Parse the partitions file of kafka-leader-election. Raises ConfigError."""
     partitions: list[TopicPartition] = []
     for row in _rows(text, "partitions", "partitions"):
         match row:
@@ -97,7 +101,7 @@ def parse_partitions(text: str) -> list[TopicPartition]:
 
 
 def parse_brokers(text: str) -> list[int]:
-    """``--broker-list``. Raises ConfigError."""
+    """Parse the broker ids of ``--broker-list``. Raises ConfigError."""
     try:
         brokers = [int(part) for part in text.split(",")]
     except ValueError:
@@ -121,7 +125,7 @@ def _rows(text: str, file: str, key: str) -> list[Any]:
 
 
 def reassignment_json(replicas: Mapping[TopicPartition, Replicas]) -> str:
-    """What ``parse_reassignment`` reads, on one line as Kafka writes it."""
+    """Format replicas as a reassignment file on one line, as Kafka does."""
     rows = [
         {
             "topic": tp.topic,
@@ -142,7 +146,7 @@ def numbers(replicas: Iterable[int]) -> str:
 
 
 def plural(text: str, partitions: Sequence[TopicPartition]) -> str:
-    """``text`` with an s where there are several, then the partitions."""
+    """Return ``text`` with ``(s)`` resolved to singular or plural, then the partitions."""
     names = numbers_of(partitions)
     return text.replace("(s)", "" if len(partitions) == 1 else "s") + names
 
@@ -152,7 +156,7 @@ def numbers_of(partitions: Iterable[TopicPartition]) -> str:
 
 
 def under_way_lines(found: Mapping[TopicPartition, ReplicaAssignment]) -> list[str]:
-    """``--list``."""
+    """Return the output lines of ``reassign --list``."""
     if not found:
         return ["No partition reassignments found."]
     lines = ["Current partition reassignments:"]
@@ -171,7 +175,7 @@ def is_done(target: Replicas, current: Replicas, moving: bool) -> bool:
 
 
 def status_line(tp: TopicPartition, target: Replicas, current: Replicas, moving: bool) -> str:
-    """``--verify``, one partition."""
+    """Return the line of ``reassign --verify`` about one partition."""
     if moving:
         return f"Reassignment of partition {tp} is still in progress."
     if tuple(target) == tuple(current):

@@ -1,4 +1,4 @@
-"""Throttles of reassignments: which replicas and brokers they apply to, and how they are set."""
+"""Replication throttles of reassignments: which replicas they cover, set and cleared."""
 
 from __future__ import annotations
 
@@ -33,8 +33,11 @@ def moves(
     targets: Mapping[TopicPartition, Sequence[int]],
     current: Mapping[TopicPartition, Sequence[int]],
 ) -> dict[TopicPartition, Move]:
-    """All that will be on the move once ``targets`` are: a throttle is one for all of them.
-    ``current``: the replicas of those that are to be moved."""
+    """Return the moves under way once the reassignment to ``targets`` has started.
+
+    The reassignments under way are included, since one throttle limits all moves of a broker.
+    ``current``: the present replicas of the partitions in ``targets``.
+    """
     found = {
         tp: Move(frozenset(plan.replicas) - frozenset(plan.adding), frozenset(plan.adding))
         for tp, plan in under_way.items()
@@ -46,8 +49,10 @@ def moves(
 
 
 def throttled_replicas(found: Mapping[TopicPartition, Move]) -> dict[str, tuple[str, str]]:
-    """By topic, as it is to be configured: the replicas throttled as leaders (any source may come
-    to lead), and as followers."""
+    """Return the throttled leader and follower replicas of each topic, as its settings list them.
+
+    All sources are listed as leaders, since any of them may become the leader.
+    """
     leaders: dict[str, list[str]] = {}
     followers: dict[str, list[str]] = {}
     for (topic, partition), move in sorted(found.items()):
@@ -60,7 +65,7 @@ def throttled_replicas(found: Mapping[TopicPartition, Move]) -> dict[str, tuple[
 async def throttle_moves(
     admin: Admin, found: Mapping[TopicPartition, Move], bytes_per_second: int
 ) -> None:
-    """Before they begin. Raises KafkaError."""
+    """Throttle moves that have not started, on their topics and brokers. Raises KafkaError."""
     for topic, (leaders, followers) in throttled_replicas(found).items():
         listed = _to_set({LEADER_REPLICAS: leaders, FOLLOWER_REPLICAS: followers})
         await admin.incremental_alter_configs(ResourceType.TOPIC, topic, listed)
@@ -72,7 +77,7 @@ async def throttle_moves(
 
 
 async def throttle_log_dirs(admin: Admin, brokers: Iterable[int], bytes_per_second: int) -> None:
-    """What these brokers move between their log directories. Raises KafkaError."""
+    """Throttle moves between log directories on these brokers. Raises KafkaError."""
     limit = _to_set({LOG_DIRS_RATE: str(bytes_per_second)})
     away = await _alter_brokers(admin, brokers, limit)
     print(f"The replica-alter-dir throttle limit was set to {bytes_per_second} B/s")
@@ -80,8 +85,10 @@ async def throttle_log_dirs(admin: Admin, brokers: Iterable[int], bytes_per_seco
 
 
 async def clear_throttles(admin: Admin, targets: Mapping[TopicPartition, Sequence[int]]) -> None:
-    """On all brokers, as it is not known any more which were concerned, and on these topics.
-    Raises KafkaError."""
+    """Remove the throttles from the topics of ``targets`` and from all brokers.
+
+    A completed reassignment no longer shows which brokers were sources. Raises KafkaError.
+    """
     brokers = {broker for replicas in targets.values() for broker in replicas}
     brokers |= {node.id for node in (await admin.describe_cluster()).nodes}
     print(f"Clearing broker-level throttles on {_brokers(brokers)}")
@@ -98,8 +105,11 @@ async def clear_throttles(admin: Admin, targets: Mapping[TopicPartition, Sequenc
 async def _alter_brokers(
     admin: Admin, brokers: Iterable[int], changes: Sequence[ConfigAlteration]
 ) -> set[int]:
-    """Those that are away: a broker itself has to alter its settings. (Kafka's tool gives up there,
-    though nothing is copied from or to such a broker.)"""
+    """Alter the settings of each broker; return the brokers that are not available.
+
+    Only a broker itself can alter its settings. Kafka's tool fails if one is unavailable; here the
+    others are still altered, since no replica is copied from or to such a broker.
+    """
     away: set[int] = set()
     for broker in sorted(brokers):
         try:
@@ -121,7 +131,7 @@ def _to_delete(*names: str) -> list[ConfigAlteration]:
 
 def _tell_of(away: set[int], what: str) -> None:
     if away:
-        print(f"{what} {_brokers(away)}, which cannot be asked now")
+        print(f"{what} {_brokers(away)}, not available now")
 
 
 def _brokers(ids: set[int]) -> str:

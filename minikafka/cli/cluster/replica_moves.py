@@ -32,8 +32,11 @@ class Place(NamedTuple):
 async def begin_moves(
     admin: Admin, clock: Clock, wanted: Mapping[Replica, str], timeout_ms: int
 ) -> None:
-    """Start the moves and retry until each has started: a broker cannot move a replica that it does
-    not have yet. Raises KafkaError, and ConfigError after a time-out."""
+    """Start the moves of replicas to the ``wanted`` log directories.
+
+    A broker cannot move a replica that it does not have yet: such requests are retried. Raises
+    KafkaError if a request fails otherwise, ConfigError after ``timeout_ms``.
+    """
     waiting = dict(wanted)
     deadline_ms = clock.monotonic_ms() + timeout_ms
     while True:
@@ -84,7 +87,7 @@ async def places(admin: Admin, replicas: Iterable[Replica]) -> dict[Replica, Pla
 
 
 def move_line(replica: Replica, place: Place, target: str) -> str:
-    """``--verify``, one replica."""
+    """Return the line of ``reassign --verify`` about one replica."""
     where = f"Partition {replica.partition} on broker {replica.broker}"
     if place.current is None:
         return (

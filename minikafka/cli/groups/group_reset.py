@@ -1,4 +1,4 @@
-"""Where a group's offsets are to be reset to: the scenarios of kafka-consumer-groups."""
+"""New offsets of a group for `groups reset-offsets`: the scenarios of kafka-consumer-groups."""
 
 from __future__ import annotations
 
@@ -28,18 +28,36 @@ _SECONDS = {"days": 86_400, "hours": 3_600, "minutes": 60, "seconds": 1}
 
 def add_scenarios(parser: argparse.ArgumentParser) -> None:
     which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument("--to-earliest", action="store_true")
-    which.add_argument("--to-latest", action="store_true")
-    which.add_argument("--to-current", action="store_true", help="the end where there is nothing")
+    which.add_argument("--to-earliest", action="store_true", help="the log start offset")
+    which.add_argument("--to-latest", action="store_true", help="the log end offset")
+    which.add_argument(
+        "--to-current",
+        action="store_true",
+        help="keep the committed offset; the log end offset for partitions without one",
+    )
     which.add_argument("--to-offset", type=int, metavar="OFFSET")
-    which.add_argument("--shift-by", type=int, metavar="N", help="may be negative")
-    which.add_argument("--by-duration", metavar="PnDTnHnMnS", help="so long ago")
-    which.add_argument("--to-datetime", metavar="YYYY-MM-DDTHH:MM:SS.sss", help="UTC or with zone")
-    which.add_argument("--from-file", metavar="FILE", help="CSV, as --export prints it")
+    which.add_argument(
+        "--shift-by", type=int, metavar="N", help="the committed offset plus N; N may be negative"
+    )
+    which.add_argument(
+        "--by-duration", metavar="PnDTnHnMnS", help="the first record at most this old"
+    )
+    which.add_argument(
+        "--to-datetime",
+        metavar="YYYY-MM-DDTHH:MM:SS.sss",
+        help="the first record at or after this time; UTC unless it has a zone",
+    )
+    which.add_argument(
+        "--from-file", metavar="FILE", help="the offsets in a CSV file, as --export prints them"
+    )
 
 
 async def partitions_named(admin: Admin, words: Iterable[str]) -> list[TopicPartition]:
-    """``topic`` means all its partitions, ``topic:0,2`` these. Raises ConfigError, KafkaError."""
+    """Return the partitions that ``--topic`` options name, sorted, without duplicates.
+
+    ``flights`` names all partitions of the topic, ``flights:0,2`` names two. Raises ConfigError for
+    a malformed option, KafkaError for an unknown topic.
+    """
     named: list[TopicPartition] = []
     whole: list[str] = []
     for word in words:
@@ -60,7 +78,10 @@ async def partitions_named(admin: Admin, words: Iterable[str]) -> list[TopicPart
 
 
 def planned_in_file(args: argparse.Namespace) -> dict[str, Offsets]:
-    """By group; nothing without ``--from-file``. Raises ConfigError, OSError."""
+    """Return the offsets in the ``--from-file`` CSV by group; empty without that option.
+
+    Raises ConfigError for a malformed line, OSError if the file cannot be read.
+    """
     if args.from_file is None:
         return {}
     return parse_reset_csv(Path(args.from_file).read_text(), args.group)
@@ -69,7 +90,12 @@ def planned_in_file(args: argparse.Namespace) -> dict[str, Offsets]:
 async def new_offsets(
     admin: Admin, group_id: str, args: argparse.Namespace, planned: Mapping[str, Offsets]
 ) -> Offsets:
-    """What the group is to have committed. Raises ConfigError, KafkaError."""
+    """Return the offsets to commit for a group, by the scenario in ``args``.
+
+    ``planned`` holds the offsets of ``--from-file`` by group. Raises ConfigError if it lacks the
+    group, or if ``--shift-by`` names a partition without a committed offset; KafkaError if a
+    request fails.
+    """
     if args.from_file is not None:
         if group_id not in planned:
             raise ConfigError(f"No reset plan for group {group_id} found")
@@ -110,7 +136,11 @@ async def looked_up(
 
 
 async def at_time(admin: Admin, partitions: Sequence[TopicPartition], timestamp: int) -> Offsets:
-    """The first record at that time or later; the end where there is none."""
+    """Return the offset of the first record at or after ``timestamp`` (ms) in each partition.
+
+    For a partition without such a record: the log end offset, with Kafka's warning on standard
+    error.
+    """
     offsets = await looked_up(admin, partitions, timestamp)
     without = [partition for partition, offset in offsets.items() if offset < 0]
     for topic, number in without:
@@ -143,14 +173,17 @@ async def within_logs(admin: Admin, wanted: Offsets) -> Offsets:
 
 
 def timestamp_ms(args: argparse.Namespace, now: datetime) -> int:
-    """Of ``--to-datetime`` or ``--by-duration``. Raises ConfigError."""
+    """Return the Unix time in ms of ``--to-datetime``, or of ``now`` minus ``--by-duration``.
+
+    Raises ConfigError if the option is malformed.
+    """
     if args.by_duration is not None:
         return int(now.timestamp() * 1000) - duration_ms(args.by_duration)
     return datetime_ms(args.to_datetime)
 
 
 def duration_ms(text: str) -> int:
-    """Raises ConfigError."""
+    """Parse an ISO 8601 duration such as ``P1DT2H``. Raises ConfigError."""
     found = _DURATION.fullmatch(text)
     if found is None or not any(found.groupdict().values()):
         raise ConfigError(f"--by-duration needs PnDTnHnMnS, not {text}")
@@ -159,7 +192,7 @@ def duration_ms(text: str) -> int:
 
 
 def datetime_ms(text: str) -> int:
-    """UTC where no zone is named. Raises ConfigError."""
+    """Parse an ISO 8601 time, in UTC unless it has a zone. Raises ConfigError."""
     try:
         found = datetime.fromisoformat(text)
     except ValueError:

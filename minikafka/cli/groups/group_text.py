@@ -1,4 +1,4 @@
-"""Groups as text: the tables of kafka-consumer-groups, and its CSV of offsets to reset to."""
+"""Text of consumer groups: the tables of kafka-consumer-groups and the CSV of reset-offsets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from minikafka.kernel.grouping import grouped
 MISSING = "-"
 NARROWEST = 15
 
-# The states in which there is something to warn of, and Kafka's words for it.
+# The group states that describe warns about, with Kafka's messages.
 WARNINGS = {
     "Empty": "Consumer group '{}' has no active members.",
     "PreparingRebalance": "Warning: Consumer group '{}' is rebalancing.",
@@ -26,7 +26,11 @@ WARNINGS = {
 
 
 class LagRow(NamedTuple):
-    """One partition of a group. None: not known; ``MISSING``: nobody owns it."""
+    """Offsets and owner of one partition of a group.
+
+    ``current`` is None without a committed offset, ``end`` is None for a partition that
+    does not exist or has no leader. The last three are ``MISSING`` if no member owns the partition.
+    """
 
     partition: TopicPartition
     current: int | None
@@ -45,7 +49,10 @@ def lag_rows(
     committed: Mapping[TopicPartition, OffsetAndMetadata],
     ends: Mapping[TopicPartition, int],
 ) -> list[LagRow]:
-    """Those that members own, whose members own most first; then what is committed besides."""
+    """Return the rows of assigned partitions, then of partitions with only a committed offset.
+
+    Members with the most partitions come first. ``ends``: log end offsets.
+    """
     rows: list[LagRow] = []
     owned: set[TopicPartition] = set()
 
@@ -62,13 +69,16 @@ def lag_rows(
 
 
 def warn(group: GroupDescription) -> None:
-    """What Kafka says of a group in such a state, on standard error."""
+    """Print Kafka's warning about a group without members or in a rebalance, on standard error."""
     if group.state in WARNINGS:
         print("\n" + WARNINGS[group.state].format(group.group_id), file=sys.stderr)
 
 
 def table(columns: Sequence[tuple[str, int]], rows: Iterable[Sequence[object]]) -> str:
-    """Left-aligned; each column of at least the width given, 0 for one that is not filled up."""
+    """Format a left-aligned table, with ``MISSING`` for None.
+
+    ``columns``: name and minimum width. A column of width 0 is not padded; it comes last.
+    """
     texts = [[MISSING if cell is None else str(cell) for cell in row] for row in rows]
     widths = [
         max([width, *(len(row[at]) for row in texts)]) if width else 0
@@ -115,13 +125,16 @@ def members_table(group: GroupDescription, verbose: bool) -> str:
 
 
 def partitions_text(partitions: Iterable[TopicPartition]) -> str:
-    """``flights(0,2), trains(1)``. Kafka leaves the topics out."""
+    """Format partitions as ``flights(0,2), trains(1)``. Kafka leaves out the topics."""
     topics = grouped(sorted(partitions))
     return ", ".join(f"{t}({','.join(map(str, ns))})" for t, ns in topics.items()) or MISSING
 
 
 def state_table(group: GroupDescription, eviction: str | None = None) -> str:
-    """With ``eviction``, a column more than Kafka's: why a member was last put out."""
+    """Format the state of a group; ``eviction`` adds the column LAST-EVICTION to Kafka's columns.
+
+    ``eviction`` says why the coordinator last removed a member.
+    """
     node = group.coordinator
     columns = [
         ("GROUP", 25),
@@ -173,7 +186,7 @@ def reset_table(plan: Mapping[str, Mapping[TopicPartition, int]]) -> str:
 
 
 def reset_csv(plan: Mapping[str, Mapping[TopicPartition, int]], with_group: bool) -> str:
-    """``topic,partition,offset``, after the group if there may be several."""
+    """Format rows ``topic,partition,offset``; ``with_group`` puts the group id before them."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     for group_id, offsets in plan.items():
@@ -183,7 +196,11 @@ def reset_csv(plan: Mapping[str, Mapping[TopicPartition, int]], with_group: bool
 
 
 def parse_reset_csv(text: str, groups: Sequence[str]) -> dict[str, dict[TopicPartition, int]]:
-    """Rows without a group are those of the only one in ``groups``. Raises ConfigError."""
+    """Parse the CSV of ``reset_csv`` into offsets by group.
+
+    Rows without a group id belong to the only group in ``groups``; with several groups each row
+    needs one. Raises ConfigError for a malformed row.
+    """
     plan: dict[str, dict[TopicPartition, int]] = {}
     for number, row in enumerate(csv.reader(io.StringIO(text)), start=1):
         match row:

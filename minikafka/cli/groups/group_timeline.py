@@ -1,4 +1,4 @@
-"""The life of a group: its lines in the brokers' event logs, and why it last put a member out."""
+"""History of a group: its events in the brokers' logs, and the last eviction of a member."""
 
 from __future__ import annotations
 
@@ -36,7 +36,10 @@ class Event(NamedTuple):
 
 
 def show_timeline(group_id: str, names: Sequence[str]) -> int:
-    """Print it; 1 where there is nothing. Raises OSError."""
+    """Print the events of a group in the logs ``names``, ordered by time; return the exit status.
+
+    The status is 1 if the logs hold no event of the group. Raises OSError if a log cannot be read.
+    """
     events = [event for name in names for event in read_log(name)]
     found = timeline(group_id, events)
     if not found:
@@ -50,7 +53,11 @@ def show_timeline(group_id: str, names: Sequence[str]) -> int:
 
 
 def timeline(group_id: str, events: Iterable[Event]) -> list[Event]:
-    """What is said of the group, and of its partition as a whole (loaded, resigned), by time."""
+    """Return the events of a group, and those of its whole offsets partition, ordered by time.
+
+    Events without a group concern all groups of a partition: its coordinator has loaded it or
+    resigned from it.
+    """
     ours = [event for event in events if event.facts.get("component") == COMPONENT]
     partitions = {
         event.facts.get("partition") for event in ours if event.facts.get("group") == group_id
@@ -77,7 +84,10 @@ def details(event: Event) -> str:
 
 
 def read_log(name: str) -> list[Event]:
-    """The lines that are events, of either shape. Raises OSError."""
+    """Return the group coordinator's events in a log file, or in standard input for ``-``.
+
+    The log may be plain or JSON; other lines are skipped. Raises OSError.
+    """
     if name == STDIN:
         lines: Iterable[str] = sys.stdin
     else:
@@ -86,7 +96,7 @@ def read_log(name: str) -> list[Event]:
 
 
 def parse(line: str) -> Event | None:
-    """A plain line or a JSON one; None for anything else."""
+    """Parse an event in a plain or a JSON log line; return None for any other line."""
     if line.startswith("{"):
         try:
             facts = json.loads(line)
@@ -105,7 +115,7 @@ def parse(line: str) -> Event | None:
 
 
 def value_of(text: str) -> Any:
-    """As the plain line wrote it: a text as it is unless quoted, anything else as Python does."""
+    """Parse a value of a plain log line: a Python literal, or else an unquoted text."""
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):
@@ -116,8 +126,10 @@ def value_of(text: str) -> Any:
 
 
 async def last_evictions(admin: Admin, groups: Iterable[GroupDescription]) -> dict[str, str]:
-    """By group, from the debug listeners of their coordinators; those without one, or on another
-    machine, tell nothing."""
+    """Return the last eviction of each group, from the debug listener of its coordinator.
+
+    ``(unknown)`` stands for a coordinator that has no debug listener or runs on another machine.
+    """
     found: dict[str, str] = {}
     for group in groups:
         broker_id = group.coordinator.id

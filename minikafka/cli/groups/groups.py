@@ -1,4 +1,4 @@
-"""The verb `groups`: groups of consumers and their offsets, as kafka-consumer-groups shows them."""
+"""The verb `groups`: show consumer groups and change their offsets (kafka-consumer-groups)."""
 
 from __future__ import annotations
 
@@ -28,40 +28,64 @@ from minikafka.kernel.ports import World
 
 STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead")
 TYPES = ("classic", "consumer")
-NO_STATE = "Dead"  # what brokers say of a group that does not exist
+NO_STATE = "Dead"  # the state in which brokers describe a group that does not exist
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     names = "list|describe|reset-offsets|delete|delete-offsets|timeline"
     actions = parser.add_subparsers(dest="action", required=True, metavar=names)
-    listing = _action(actions, "list", "names of groups")
-    listing.add_argument("--state", nargs="?", const="", metavar="STATE,...", help="show, filter")
-    listing.add_argument("--type", nargs="?", const="", metavar="TYPE,...", help="show, filter")
-    describe = _action(actions, "describe", "offsets and lag, members or state", several=True)
-    what = describe.add_mutually_exclusive_group()
-    what.add_argument("--offsets", action="store_true", help="the default")
-    what.add_argument("--members", action="store_true")
-    what.add_argument("--state", action="store_true")
-    describe.add_argument(
-        "--verbose", action="store_true", help="assignments of members; why one was last put out"
+    listing = _action(actions, "list", "list the ids of consumer groups")
+    listing.add_argument(
+        "--state",
+        nargs="?",
+        const="",
+        metavar="STATE,...",
+        help="show the state of each group, and only groups in the named states",
     )
-    reset = _action(actions, "reset-offsets", "other offsets for groups at rest", several=True)
-    reset.add_argument("--all-topics", action="store_true", help="all that is committed")
+    listing.add_argument(
+        "--type",
+        nargs="?",
+        const="",
+        metavar="TYPE,...",
+        help="show the type of each group, and only groups of the named types",
+    )
+    describe = _action(actions, "describe", "show offsets and lag, members or state", several=True)
+    what = describe.add_mutually_exclusive_group()
+    what.add_argument(
+        "--offsets", action="store_true", help="show committed offsets and lag (default)"
+    )
+    what.add_argument("--members", action="store_true", help="show the members")
+    what.add_argument("--state", action="store_true", help="show the state of the group")
+    describe.add_argument(
+        "--verbose",
+        action="store_true",
+        help="with --members: their assignments; with --state: the last eviction of a member",
+    )
+    reset = _action(
+        actions, "reset-offsets", "reset the offsets of groups without active members", several=True
+    )
+    reset.add_argument(
+        "--all-topics", action="store_true", help="all topics with a committed offset"
+    )
     _add_topic(reset, required=False)
     add_scenarios(reset)
     how = reset.add_mutually_exclusive_group()
-    how.add_argument("--dry-run", action="store_true", help="show only; the default")
-    how.add_argument("--execute", action="store_true")
-    reset.add_argument("--export", action="store_true", help="print CSV")
-    _action(actions, "delete", "remove groups at rest with their offsets", several=True)
-    offsets = _action(actions, "delete-offsets", "forget offsets of one group")
+    how.add_argument("--dry-run", action="store_true", help="print the new offsets only (default)")
+    how.add_argument("--execute", action="store_true", help="commit the new offsets")
+    reset.add_argument(
+        "--export", action="store_true", help="print the new offsets as CSV, for --from-file"
+    )
+    _action(
+        actions, "delete", "delete groups without active members and their offsets", several=True
+    )
+    offsets = _action(actions, "delete-offsets", "delete the offsets of one group for topics")
     offsets.add_argument("--group", required=True)
     _add_topic(offsets, required=True)
-    of_life = "the life of a group, from event logs"
+    of_life = "show the history of a group from the event logs of brokers"
     timeline = actions.add_parser("timeline", help=of_life, description=of_life)
     timeline.add_argument("--group", required=True)
     timeline.add_argument(
-        "log", nargs="+", metavar="LOG", help="event logs of brokers; - for stdin"
+        "log", nargs="+", metavar="LOG", help="event log of a broker; - for standard input"
     )
 
 
@@ -124,7 +148,10 @@ async def list_groups(admin: Admin, args: argparse.Namespace) -> int:
 
 
 def chosen(given: str | None, known: Sequence[str], what: str) -> list[str]:
-    """Names in any case; none for all. Raises ConfigError."""
+    """Parse a comma-separated list of ``known`` names, in any case; empty means no filter.
+
+    ``what`` names the list in the ConfigError for an unknown name.
+    """
     names = {name.lower(): name for name in known}
     wanted = [word.strip().lower() for word in (given or "").split(",") if word.strip()]
     if any(word not in names for word in wanted):
@@ -177,7 +204,10 @@ async def _offsets(admin: Admin, group: GroupDescription) -> str:
 
 
 async def _ends(admin: Admin, partitions: Iterable[TopicPartition]) -> Offsets:
-    """Not those of topics that are deleted: their offsets expire later."""
+    """Return the log end offsets of the partitions that exist and have a leader.
+
+    Committed offsets may outlive a deleted topic until they expire; its partitions are left out.
+    """
     topics = await admin.describe_topics({partition.topic for partition in partitions})
     there = [
         partition
@@ -219,7 +249,10 @@ async def reset_offsets(admin: Admin, args: argparse.Namespace) -> int:
 
 
 async def _commit(admin: Admin, group_id: str, offsets: Offsets) -> int:
-    """The number of partitions that were refused."""
+    """Commit the offsets; return the number of partitions that failed.
+
+    Each failure is printed, and its partition removed from ``offsets``.
+    """
     if not offsets:
         return 0
     wanted = {partition: OffsetAndMetadata(offset) for partition, offset in offsets.items()}

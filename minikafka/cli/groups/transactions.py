@@ -1,4 +1,4 @@
-"""The verb `transactions`: as kafka-transactions shows them, and ends those that hang."""
+"""The verb `transactions`: show transactions and abort hanging ones, as kafka-transactions does."""
 
 from __future__ import annotations
 
@@ -29,22 +29,34 @@ LONGEST_TRANSACTION_MINUTES = 15  # Kafka's transaction.max.timeout.ms
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     names = "list|describe|describe-producers|abort|find-hanging"
     actions = parser.add_subparsers(dest="action", required=True, metavar=names)
-    listing = _action(actions, "list", "transactional ids and their states")
+    listing = _action(actions, "list", "list transactional ids and their states")
     listing.add_argument(
-        "--duration-filter", type=int, default=-1, metavar="MS", help="open for longer"
+        "--duration-filter",
+        type=int,
+        default=-1,
+        metavar="MS",
+        help="only transactions open for longer",
     )
-    describe = _action(actions, "describe", "one transactional id")
+    describe = _action(actions, "describe", "show the transaction of one transactional id")
     describe.add_argument("--transactional-id", required=True)
-    producers = _action(actions, "describe-producers", "the producers of a partition")
+    producers = _action(actions, "describe-producers", "show the active producers of a partition")
     _add_partition(producers)
-    abort = _action(actions, "abort", "end a transaction that hangs in a partition")
+    abort = _action(actions, "abort", "abort a hanging transaction in a partition")
     _add_partition(abort)
-    abort.add_argument("--start-offset", type=int, help="where it begins: the rest is looked up")
+    abort.add_argument(
+        "--start-offset",
+        type=int,
+        help="first offset of the transaction; its producer is looked up by it",
+    )
     abort.add_argument("--producer-id", type=int)
     abort.add_argument("--producer-epoch", type=int)
     abort.add_argument("--coordinator-epoch", type=int)
-    hanging = _action(actions, "find-hanging", "transactions that no coordinator is going to end")
-    hanging.add_argument("--broker-id", type=int, help="partitions that have a replica there")
+    hanging = _action(
+        actions, "find-hanging", "find open transactions that their coordinator does not know"
+    )
+    hanging.add_argument(
+        "--broker-id", type=int, help="only partitions with a replica on this broker"
+    )
     hanging.add_argument("--topic")
     hanging.add_argument("--partition", type=int)
     hanging.add_argument(
@@ -52,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=LONGEST_TRANSACTION_MINUTES,
         metavar="MINUTES",
-        help="younger ones are left alone (default %(default)s)",
+        help="ignore transactions whose last record is younger (default %(default)s)",
     )
 
 
@@ -180,14 +192,18 @@ async def _producers(admin: Admin, where: TopicPartition) -> list[ProducerDescri
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """One that its partition waits for the end of."""
+    """A transaction without an end marker yet in one partition, and its producer there."""
 
     where: TopicPartition
     producer: ProducerDescription
 
 
 async def find_hanging(admin: Admin, args: argparse.Namespace, now_ms: Callable[[], int]) -> int:
-    """Open for too long, and its coordinator knows nothing of it there."""
+    """Print transactions open in a partition for too long that no coordinator is going to end.
+
+    A transaction is open for too long if its last record is older than
+    ``--max-transaction-timeout``. Raises ConfigError without a broker or a topic to search.
+    """
     if args.partition is not None and args.topic is None:
         raise ConfigError("--partition needs --topic")
     if args.broker_id is None and args.topic is None:
@@ -215,8 +231,12 @@ def hangs(
     listed: Mapping[int, str],
     known: Mapping[str, TransactionDescription | KafkaError],
 ) -> bool:
-    """``listed``: transactional ids by producer id. An error other than that the id is not known
-    tells nothing: then it is not said to hang."""
+    """Return whether no coordinator is going to end the transaction in its partition.
+
+    ``listed``: transactional ids by producer id. ``known``: the coordinators' descriptions or errors
+    by transactional id. TRANSACTIONAL_ID_NOT_FOUND means that the transaction hangs; after
+    any other error that is unknown, and the transaction is not reported.
+    """
     transactional_id = listed.get(transaction.producer.producer_id)
     if transactional_id is None:
         return True
@@ -273,7 +293,7 @@ def _row(each: OpenTransaction, now_ms: int) -> tuple[Any, ...]:
 
 
 def _time(at_ms: int | None) -> str | None:
-    """As Kafka's tools show it: UTC, to the second."""
+    """Format a Unix time in ms as Kafka's tools do: UTC, to the second."""
     if at_ms is None:
         return None
     at = datetime.datetime.fromtimestamp(at_ms / 1000, datetime.UTC)
