@@ -19,7 +19,10 @@ T = TypeVar("T")
 
 def add_bootstrap_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--bootstrap-server", required=True, metavar="HOST:PORT,...", help="brokers to ask first"
+        "--bootstrap-server",
+        required=True,
+        metavar="HOST:PORT,...",
+        help="brokers to connect to first",
     )
 
 
@@ -49,8 +52,10 @@ def run_client(work: Callable[[World], Coroutine[Any, Any, T]]) -> T:
 
 
 def check_answered(client: Client) -> None:
-    """Raise ConnectionError if the client never got metadata: an empty result would then not mean
-    that there is nothing."""
+    """Raise ConnectionError if the client never received metadata.
+
+    An empty result would then be wrong: no broker has responded.
+    """
     if not client.session.metadata.view.nodes:
         servers = client.session.config.bootstrap_servers
         raise ConnectionError(f"no broker answered at {servers}")

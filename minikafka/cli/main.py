@@ -1,5 +1,4 @@
-"""The `minikafka` command: finds and runs the verb; an error becomes one line and an exit
-status."""
+"""The `minikafka` command: find and run the verb, and report an error in one line."""
 
 from __future__ import annotations
 
@@ -24,18 +23,21 @@ VERBS = {
         "run a whole cluster in the foreground: ZooKeeper and N brokers",
     ),
     "broker": ("minikafka.cli.processes.broker", "run one broker in the foreground"),
-    "stop": ("minikafka.cli.processes.stop", "ask a broker of this machine to stop in order"),
+    "stop": (
+        "minikafka.cli.processes.stop",
+        "stop a broker on this machine by controlled shutdown",
+    ),
     "zookeeper": ("minikafka.cli.processes.zookeeper", "run a ZooKeeper server in the foreground"),
-    "topics": ("minikafka.cli.cluster.topics", "create, list, describe, grow, delete topics"),
+    "topics": ("minikafka.cli.cluster.topics", "create, list, describe, alter and delete topics"),
     "configs": (
         "minikafka.cli.cluster.configs",
         "show and alter settings of topics, brokers and brokers' loggers",
     ),
-    "controller": ("minikafka.cli.cluster.controller", "show what the controller is and does"),
+    "controller": ("minikafka.cli.cluster.controller", "show the state of the controller"),
     "reassign": ("minikafka.cli.cluster.reassign", "move partitions to other replicas"),
     "elect-leaders": (
         "minikafka.cli.cluster.elect_leaders",
-        "elect leaders, preferred or unclean ones",
+        "request preferred or unclean leader elections",
     ),
     "delete-records": (
         "minikafka.cli.cluster.delete_records",
@@ -43,27 +45,33 @@ VERBS = {
     ),
     "produce": ("minikafka.cli.records.produce", "send lines of standard input to a topic"),
     "consume": ("minikafka.cli.records.consume", "print the records of a topic"),
-    "perf": ("minikafka.cli.records.perf", "measure how fast records are taken, read, passed on"),
+    "perf": (
+        "minikafka.cli.records.perf",
+        "measure rates and latencies of producing and consuming",
+    ),
     "groups": (
         "minikafka.cli.groups.groups",
-        "show groups of consumers, reset or delete their offsets",
+        "show consumer groups, reset or delete their offsets",
     ),
     "transactions": (
         "minikafka.cli.groups.transactions",
-        "show transactions, end those that hang",
+        "show transactions, abort hanging ones",
     ),
     "verify": (
         "minikafka.cli.records.verify",
-        "write and read for a while, and prove nothing is lost",
+        "write and read records for a while, and report lost ones",
     ),
     "pipeline": ("minikafka.cli.pipeline", "run Spark Declarative Pipelines over topics"),
-    "debug": ("minikafka.cli.cluster.debug", "show what is going on inside one broker"),
+    "debug": ("minikafka.cli.cluster.debug", "show the internal state of one broker"),
     "log-dirs": (
         "minikafka.cli.cluster.log_dirs",
-        "show what lies in the log directories of brokers",
+        "show the replicas in the log directories of brokers",
     ),
-    "dump-log": ("minikafka.cli.cluster.dump_log", "print what is in log and index files"),
-    "doctor": ("minikafka.cli.processes.doctor", "say which Java, jars and packages are found"),
+    "dump-log": ("minikafka.cli.cluster.dump_log", "print the contents of log and index files"),
+    "doctor": (
+        "minikafka.cli.processes.doctor",
+        "check which Java, jars and packages would be used",
+    ),
 }
 OK, FAILED, USAGE = 0, 1, 2
 
@@ -77,7 +85,7 @@ class Verb(Protocol):
 
 
 def overview() -> str:
-    lines = ["usage: minikafka VERB [options]     (minikafka VERB --help tells more)", ""]
+    lines = ["usage: minikafka VERB [options]     (minikafka VERB --help shows its options)", ""]
     lines += [f"  {verb:<14} {text}" for verb, (_, text) in VERBS.items()]
     return "\n".join(lines)
 

@@ -10,7 +10,7 @@ from enum import Enum
 from minikafka.verify.history import SOMEWHERE, History, Reading, RecordId
 
 
-class Kind(Enum):
+class FindingKind(Enum):
     """What can be wrong, and in whose words."""
 
     LOST = "acknowledged, and not there"
@@ -30,7 +30,7 @@ class Kind(Enum):
 class Finding:
     """``records`` are those whose histories tell more."""
 
-    kind: Kind
+    kind: FindingKind
     partition: int
     text: str
     records: tuple[RecordId, ...] = ()
@@ -63,7 +63,7 @@ def judge(history: History) -> list[Finding]:
     logs = {p: Log(history.final, p, history.ends.get(p, 0)) for p in sorted(partitions)}
     findings = [*_promises(history, logs), *_order(history, logs)]
     if not any(written.acknowledged for written in history.written):
-        findings.append(Finding(Kind.UNPROVEN, -1, "no record was acknowledged"))
+        findings.append(Finding(FindingKind.UNPROVEN, -1, "no record was acknowledged"))
     for partition, log in logs.items():
         findings.extend(_contents(history, partition, log))
     for reading in [*history.readings, history.final]:
@@ -82,10 +82,10 @@ def _promises(history: History, logs: dict[int, Log]) -> Iterator[Finding]:
             where = "" if sent.offset == SOMEWHERE else f" at offset {sent.offset}"
             if not places:
                 text = f"acknowledged{where}, and not there"
-                yield Finding(Kind.LOST, sent.partition, text, (sent.id,))
+                yield Finding(FindingKind.LOST, sent.partition, text, (sent.id,))
             elif where and sent.offset not in places:
                 text = f"acknowledged{where}, and there at {_list(places)}"
-                yield Finding(Kind.MOVED, sent.partition, text, (sent.id,))
+                yield Finding(FindingKind.MOVED, sent.partition, text, (sent.id,))
 
 
 def _order(history: History, logs: dict[int, Log]) -> Iterator[Finding]:
@@ -101,7 +101,7 @@ def _order(history: History, logs: dict[int, Log]) -> Iterator[Finding]:
             offset, before = last.get(sent.partition, (-1, sent.id))
             if places[0] < offset:
                 text = f"at offset {places[0]}, and the one sent before it at {offset}"
-                yield Finding(Kind.REORDERED, sent.partition, text, (before, sent.id))
+                yield Finding(FindingKind.REORDERED, sent.partition, text, (before, sent.id))
             last[sent.partition] = (places[0], sent.id)
 
 
@@ -111,21 +111,23 @@ def _contents(history: History, partition: int, log: Log) -> Iterator[Finding]:
         sent = None if known is None else history.sent(known)
         if sent is None or sent.partition != partition:
             text = f"offset {offset} holds what nobody sent there"
-            yield Finding(Kind.STRANGER, partition, text, () if sent is None else (sent.id,))
+            yield Finding(FindingKind.STRANGER, partition, text, () if sent is None else (sent.id,))
     if history.idempotent:
         for record, places in log.places.items():
             if len(places) > 1:
-                yield Finding(Kind.DOUBLED, partition, f"at offsets {_list(places)}", (record,))
+                yield Finding(
+                    FindingKind.DOUBLED, partition, f"at offsets {_list(places)}", (record,)
+                )
 
 
 def _reader(reading: Reading, logs: dict[int, Log], is_final: bool) -> Iterator[Finding]:
     for text in reading.complaints:
-        yield Finding(Kind.REFUSED, -1, f"{reading.name}: {text}")
+        yield Finding(FindingKind.REFUSED, -1, f"{reading.name}: {text}")
     for partition, mark in sorted(reading.marks.items()):
         end = logs[partition].end if partition in logs else 0
         if mark > end:
             text = f"{reading.name} was told of a high watermark {mark}, and the end is {end}"
-            yield Finding(Kind.BEYOND, partition, text)
+            yield Finding(FindingKind.BEYOND, partition, text)
     for partition in reading.partitions:
         yield from _steps(reading, partition, logs[partition], is_final)
     for partition, end in sorted(reading.short_of.items()):
@@ -133,7 +135,7 @@ def _reader(reading: Reading, logs: dict[int, Log], is_final: bool) -> Iterator[
         # What nobody could read is told as lost; what others have read was there to be read.
         if is_final or (partition in logs and logs[partition].count_between(last, end)):
             text = f"{reading.name} stopped after offset {last}, and the end is {end}"
-            yield Finding(Kind.STOPPED, partition, text)
+            yield Finding(FindingKind.STOPPED, partition, text)
 
 
 def _steps(reading: Reading, partition: int, log: Log, is_final: bool) -> Iterator[Finding]:
@@ -143,17 +145,17 @@ def _steps(reading: Reading, partition: int, log: Log, is_final: bool) -> Iterat
         records = () if seen.id is None else (seen.id,)
         if seen.offset <= position:
             text = f"{reading.name} read offset {seen.offset} after offset {position}"
-            yield Finding(Kind.BELOW, partition, text, records)
+            yield Finding(FindingKind.BELOW, partition, text, records)
         elif not is_final and (left_out := log.count_between(position, seen.offset)):
             text = f"{reading.name} went from offset {position} to {seen.offset}, over {left_out}"
-            yield Finding(Kind.SKIPPED, partition, text, records)
+            yield Finding(FindingKind.SKIPPED, partition, text, records)
         position = seen.offset
         if not is_final and log.ids.get(seen.offset, seen) != seen.id:
             now = log.ids.get(seen.offset)
             there = "nothing" if now is None else f"{now.producer}/{now.number}"
             text = f"{reading.name} read offset {seen.offset}, where {there} is now"
             found = records if now is None else (*records, now)
-            yield Finding(Kind.BEYOND, partition, text, found)
+            yield Finding(FindingKind.BEYOND, partition, text, found)
 
 
 def _list(offsets: list[int]) -> str:

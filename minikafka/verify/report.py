@@ -19,7 +19,7 @@ SPELLED = {
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class RunVerdict:
     """Of one run. ``worst_ms``: the longest that an acknowledgement took."""
 
     topic: str
@@ -80,8 +80,8 @@ class Verdict:
         }
 
 
-def verdict(topic: str, history: History, findings: Sequence[Finding]) -> Verdict:
-    return Verdict(
+def verdict(topic: str, history: History, findings: Sequence[Finding]) -> RunVerdict:
+    return RunVerdict(
         topic=topic,
         acknowledged=sum(written.acknowledged for written in history.written),
         in_doubt=sum(written.in_doubt for written in history.written),

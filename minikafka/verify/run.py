@@ -15,7 +15,7 @@ from minikafka.kernel.ports import World
 from minikafka.verify.history import History, Reading, Written
 from minikafka.verify.judge import judge
 from minikafka.verify.records import identify
-from minikafka.verify.report import Verdict, verdict
+from minikafka.verify.report import RunVerdict, verdict
 from minikafka.verify.writer import Writer, WriterConfig, ask_for_identity
 
 POLL_MS = 200
@@ -82,7 +82,7 @@ class Run:
     def stop(self) -> None:
         self._stop.set()
 
-    async def execute(self) -> Verdict:
+    async def execute(self) -> RunVerdict:
         """Raises KafkaError where there is no topic to be had, or no reading it in the end."""
         await self._create_topic()
         await self._check_idempotence()

@@ -73,7 +73,9 @@ async def test_a_server_that_never_serves_is_reported(
     java.write_text("#!/bin/sh\nexit 3\n")
     java.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(java.parent.parent))
-    with pytest.raises(ZookeeperError, match="ended at once, with exit status 3: it said nothing"):
+    with pytest.raises(
+        ZookeeperError, match="ended at once, with exit status 3: it printed nothing"
+    ):
         await EmbeddedZookeeper(options).start()
     java.write_text("#!/bin/sh\necho what a day >&2\nexit 3\n")
     with pytest.raises(ZookeeperError, match=r"exit status 3: what a day \(more in .*\.out\)"):

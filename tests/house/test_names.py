@@ -27,17 +27,11 @@ ALLOWED = {
 # Still to be named apart.
 UNRESOLVED = frozenset(
     [
-        "Connection",
-        "Finding",
-        "Identity",
-        "Kind",
-        "OffsetStore",
-        "Outcome",
-        "Plan",
-        "Progress",
+        "GroupConfig",
+        "GroupOffsets",
+        "Member",
         "Subscription",
-        "Write",
-        "Writer",
+        "TransactionState",
     ]
 )
 

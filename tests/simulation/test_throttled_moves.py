@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from minikafka.cli.cluster import reassign as verb
-from minikafka.cli.cluster.reassignment_text import Plan
+from minikafka.cli.cluster.reassignment_text import ReassignmentFile
 from minikafka.cli.cluster.reassignment_throttles import FOLLOWER_REPLICAS, LEADER_REPLICAS
 from minikafka.cli.cluster.replica_moves import Replica
 from minikafka.client import Admin, Producer, ProducerConfig
@@ -76,14 +76,14 @@ class Verb:
         verb.check(args)
         return args
 
-    async def execute(self, plan: Plan, *words: str) -> None:
+    async def execute(self, plan: ReassignmentFile, *words: str) -> None:
         clock = self.cluster.client_host.world.clock
         await verb.execute(self.admin, clock, plan, self._given("--execute", *words))
 
-    async def verify(self, plan: Plan, *words: str) -> int:
+    async def verify(self, plan: ReassignmentFile, *words: str) -> int:
         return await verb.verify(self.admin, plan, self._given("--verify", *words))
 
-    async def cancel(self, plan: Plan, *words: str) -> None:
+    async def cancel(self, plan: ReassignmentFile, *words: str) -> None:
         clock = self.cluster.client_host.world.clock
         await verb.cancel(self.admin, clock, plan, self._given("--cancel", *words))
 
@@ -117,7 +117,7 @@ def play(scenario: Callable[[Verb], Awaitable[None]]) -> None:
 @pytest.mark.mission("REA-5")
 def test_a_throttled_move_keeps_to_its_rate(capsys: pytest.CaptureFixture[str]) -> None:
     async def scenario(tool: Verb) -> None:
-        plan = Plan({TP: (3,)}, {})
+        plan = ReassignmentFile({TP: (3,)}, {})
         await tool.execute(plan, "--throttle", str(RATE))
         assert await tool.set_for(TOPIC, TP.topic) == {
             LEADER_REPLICAS: "0:1",
@@ -150,7 +150,7 @@ def test_a_throttled_move_keeps_to_its_rate(capsys: pytest.CaptureFixture[str]) 
 @pytest.mark.parametrize("how", ["additional", "configs"])
 def test_a_throttle_can_be_raised_meanwhile(how: str) -> None:
     async def scenario(tool: Verb) -> None:
-        plan = Plan({TP: (3,)}, {})
+        plan = ReassignmentFile({TP: (3,)}, {})
         await tool.execute(plan, "--throttle", "1")
         await asyncio.sleep(30)
         assert tool.copied(3) <= 6 * FETCH
@@ -176,7 +176,7 @@ def test_a_throttle_outlives_restarts(restarted: int) -> None:
     """Of the leader, and of the follower: each keeps to it alone."""
 
     async def scenario(tool: Verb) -> None:
-        plan = Plan({TP: (3,)}, {})
+        plan = ReassignmentFile({TP: (3,)}, {})
         await tool.execute(plan, "--throttle", str(RATE))
         other = LEADER_RATE if restarted == 3 else FOLLOWER_RATE
         gone = [ConfigAlteration(other, None, AlterOperation.DELETE)]
@@ -200,7 +200,7 @@ def test_a_throttled_move_away_from_a_dead_broker(capsys: pytest.CaptureFixture[
     """It cannot be told of the limit; the others can, and are."""
 
     async def scenario(tool: Verb) -> None:
-        plan = Plan({NEAR: (1, 3)}, {})
+        plan = ReassignmentFile({NEAR: (1, 3)}, {})
         await tool.fill(NEAR, 200 * KB)
         await tool.cluster.host(2).kill()
         await tool.cluster.until(
@@ -237,7 +237,7 @@ def test_a_follower_in_sync_goes_on_beside_a_throttled_move() -> None:
 
     async def scenario(tool: Verb) -> None:
         await tool.admin.incremental_alter_configs(TOPIC, NEAR.topic, EVERY)
-        await tool.execute(Plan({TP: (1, 2)}, {}), "--throttle", "1")
+        await tool.execute(ReassignmentFile({TP: (1, 2)}, {}), "--throttle", "1")
         isrs = []
         for _ in range(10):
             await tool.fill(NEAR, 20 * KB)
@@ -246,7 +246,7 @@ def test_a_follower_in_sync_goes_on_beside_a_throttled_move() -> None:
         assert isrs == [(1, 2)] * 10
         assert tool.copied(2, NEAR) == tool.copied(1, NEAR) >= 200 * KB
         assert tool.copied(2) <= 4 * FETCH
-        await tool.cancel(Plan({TP: (1, 2)}, {}))
+        await tool.cancel(ReassignmentFile({TP: (1, 2)}, {}))
         assert assignment(tool.cluster, TP).replicas == (1,)
         assert await tool.set_for(BROKER, "1") == {}
 
@@ -258,7 +258,7 @@ def test_a_throttled_move_to_another_directory(capsys: pytest.CaptureFixture[str
     async def scenario(tool: Verb) -> None:
         old = tool.cluster.replicas(TP)[1].log.directory.rpartition("/")[0]
         other = "/more" if old == "/data" else "/data"
-        plan = Plan({TP: (1,)}, {Replica(1, TP): other})
+        plan = ReassignmentFile({TP: (1,)}, {Replica(1, TP): other})
         rate = ("--replica-alter-log-dirs-throttle", str(SIZE // 10))
         await tool.execute(plan, *rate)
         assert await tool.set_for(BROKER, "1") == {LOG_DIRS_RATE: str(SIZE // 10)}
@@ -283,7 +283,7 @@ def test_a_replica_moves_to_a_chosen_directory_of_another_broker() -> None:
         await tool.fill(NEAR, 10 * KB)
         for path in ("/data", "/more"):
             broker = 2 if path == "/data" else 3
-            plan = Plan({TP: (broker,)}, {Replica(broker, TP): path})
+            plan = ReassignmentFile({TP: (broker,)}, {Replica(broker, TP): path})
             await tool.execute(plan)
             await until_moved(tool.cluster, [TP])
             assert tool.cluster.replicas(TP)[broker].log.directory == f"{path}/{TP}"

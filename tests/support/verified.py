@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.simulator.cluster import LogEvent, SimCluster
-from minikafka.verify.report import Verdict
+from minikafka.verify.report import RunVerdict
 from minikafka.verify.run import Progress, Run, RunConfig
 
 TOPIC = "watched"
@@ -36,7 +36,7 @@ async def up(cluster: SimCluster) -> None:
     await cluster.until("brokers up", lambda: len(cluster.nodes()) == len(cluster.broker_ids))
 
 
-async def verified(cluster: SimCluster, fault: Callable[[], Awaitable[None]]) -> Verdict:
+async def verified(cluster: SimCluster, fault: Callable[[], Awaitable[None]]) -> RunVerdict:
     """Play ``fault`` under load; afterwards everybody is back, and the load goes on."""
     await up(cluster)
     config = RunConfig(
@@ -45,7 +45,7 @@ async def verified(cluster: SimCluster, fault: Callable[[], Awaitable[None]]) ->
     heard: list[Progress] = []
     client = cluster.client_host.world
     run = Run(client, cluster.client_config, config, heard.append)
-    verdicts: list[Verdict] = []
+    verdicts: list[RunVerdict] = []
 
     async def execute() -> None:
         verdicts.append(await run.execute())

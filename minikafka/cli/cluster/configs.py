@@ -129,7 +129,10 @@ def _checked(kind: ResourceType, name: str | None) -> str | None:
 
 
 def alterations(args: argparse.Namespace) -> list[ConfigAlteration]:
-    """Raises ConfigError, OSError."""
+    """Return the settings to change and to remove by the options.
+
+    Raises ConfigError for malformed or contradicting options, OSError for an unreadable file.
+    """
     added: dict[str, str] = {}
     if args.add_config_file is not None:
         added |= parse_properties(Path(args.add_config_file).read_text(encoding="utf-8"))
@@ -192,7 +195,10 @@ def label(kind: ResourceType) -> str:
 async def alter(
     admin: Admin, kind: ResourceType, name: str, changes: list[ConfigAlteration]
 ) -> int:
-    """Raises KafkaError, and ConfigError for keys to delete that are not set."""
+    """Change settings of a resource; return the exit status.
+
+    Raises ConfigError for keys to delete that are not set, KafkaError if a request fails.
+    """
     gone = {change.name for change in changes if change.operation is AlterOperation.DELETE}
     if kind is ResourceType.BROKER_LOGGER:
         known = await admin.describe_configs(kind, name)

@@ -21,11 +21,11 @@ CONTEXT_LIMIT = 1000
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="status|context")
-    text = "id, epoch, queue, time per kind of event, recent transitions"
+    text = "show id, epoch, event queue, time by kind of event, recent transitions"
     status = actions.add_parser("status", help=text, description=text)
     _add_arguments(status, DEFAULT_LIMIT, "transitions")
     output.add_json_argument(status)
-    text = "what the controller knows of the cluster, as JSON with Kafka's field names"
+    text = "show the controller context as JSON with Kafka's field names"
     context = actions.add_parser("context", help=text, description=text)
     _add_arguments(context, CONTEXT_LIMIT, "entries of each list")
     context.add_argument("--json", action="store_true", help="the output is JSON in any case")

@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         required=True,
         metavar="FILE",
         help='{"partitions": [{"topic": "t", "partition": 0, "offset": 1}], "version": 1}; '
-        "offset -1: all that is committed",
+        "offset -1: all records below the high watermark",
     )
     output.add_json_argument(parser)
 
@@ -75,8 +75,10 @@ def parse_offsets(text: str | bytes) -> dict[TopicPartition, int]:
 
 
 def is_integer(value: Any, bits: int) -> bool:
-    """Whether a JSON value is an integer of that many bits. ``true`` is none, though it is an int
-    in Python."""
+    """Return whether a JSON value is a signed integer of at most ``bits`` bits.
+
+    ``true`` is not, though it is an int in Python.
+    """
     return type(value) is int and -(1 << bits - 1) <= value < 1 << bits - 1
 
 

@@ -24,8 +24,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE,FILE,...",
         help=".log, .index, .timeindex, .txnindex, .snapshot, checkpoints",
     )
-    parser.add_argument("--print-data-log", action="store_true", help="records with their contents")
-    parser.add_argument("--deep-iteration", action="store_true", help="a line for each record")
+    parser.add_argument(
+        "--print-data-log",
+        action="store_true",
+        help="print keys and values; implies --deep-iteration",
+    )
+    parser.add_argument(
+        "--deep-iteration",
+        action="store_true",
+        help="print a line for each record, not only for each batch",
+    )
     parser.add_argument(
         "--skip-record-metadata", action="store_true", help="of records only their contents"
     )
@@ -51,7 +59,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def options_of(args: argparse.Namespace) -> DumpOptions:
-    """A decoder implies --print-data-log, which implies --deep-iteration, as in Kafka."""
+    """Return the options of the dump.
+
+    As in Kafka a decoder implies --print-data-log, which implies --deep-iteration.
+    """
     decode = decode_text
     if args.offsets_decoder:
         decode = decode_offsets_record

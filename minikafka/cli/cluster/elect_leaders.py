@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         required=True,
         type=str.lower,
         choices=[kind.name.lower() for kind in ElectionType],
-        help="preferred: the first replica, if in sync; unclean: any live one, may lose records",
+        help="preferred: the first replica, if in sync; unclean: any live one; may lose records",
     )
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--all-topic-partitions", action="store_true")

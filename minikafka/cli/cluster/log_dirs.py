@@ -18,8 +18,12 @@ from minikafka.kernel.ports import World
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_bootstrap_argument(parser)
     parser.add_argument("--describe", action="store_true", required=True)
-    parser.add_argument("--topic-list", default="", metavar="TOPIC,...", help="these only (all)")
-    parser.add_argument("--broker-list", default="", metavar="ID,...", help="these only (all)")
+    parser.add_argument(
+        "--topic-list", default="", metavar="TOPIC,...", help="only these topics (all)"
+    )
+    parser.add_argument(
+        "--broker-list", default="", metavar="ID,...", help="only these brokers (all)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -46,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def broker_ids(text: str) -> set[int]:
-    """Raises ConfigError."""
+    """Parse the broker ids of ``--broker-list``. Raises ConfigError."""
     try:
         return {int(word) for word in text.split(",") if word.strip()}
     except ValueError:
@@ -60,7 +64,7 @@ def _listed(ids: set[int]) -> str:
 def as_json(
     brokers: Mapping[int, Mapping[str, LogDirDescription]], topics: set[str]
 ) -> dict[str, Any]:
-    """In Kafka's words. ``topics``: none for all."""
+    """Format log directories and replicas as kafka-log-dirs does; empty ``topics`` means all."""
     return {
         "version": 1,
         "brokers": [

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from minikafka.cli.cluster import reassignment_text as text
 from minikafka.cli.cluster import reassignment_throttles as throttles
-from minikafka.cli.cluster.replica_moves import Place, begin_moves, move_line, places
+from minikafka.cli.cluster.replica_moves import ReplicaDirectories, begin_moves, move_line, places
 from minikafka.cli.connect import add_bootstrap_argument, client_config, run_client
 from minikafka.client.admin.admin import Admin
 from minikafka.core.client.cluster_view import TopicView
@@ -40,11 +40,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_bootstrap_argument(parser)
     action = parser.add_mutually_exclusive_group(required=True)
     for name, what in (
-        ("generate", "print a plan that spreads topics over brokers"),
-        ("execute", "begin the moves of a plan, and print the way back"),
-        ("verify", "say how far a plan has got; exit status 1 while it is not done"),
-        ("cancel", "give up those moves of a plan that are under way"),
-        ("list", "show all moves that are under way"),
+        ("generate", "print a reassignment that spreads topics over brokers"),
+        ("execute", "start a reassignment, and print the present one for rollback"),
+        ("verify", "print the status of a reassignment; exit status 1 until it is complete"),
+        ("cancel", "cancel the moves of a reassignment that are under way"),
+        ("list", "list all reassignments under way"),
     ):
         action.add_argument(f"--{name}", dest="action", action="store_const", const=name, help=what)
     parser.add_argument(
@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--broker-list", metavar="ID,ID,...", help="brokers to spread them over")
     parser.add_argument(
-        "--disable-rack-aware", action="store_true", help="do not look at the brokers' racks"
+        "--disable-rack-aware", action="store_true", help="ignore the brokers' racks"
     )
     parser.add_argument(
         "--reassignment-json-file",
@@ -65,24 +65,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--additional",
         action="store_true",
-        help="execute even while other moves are under way; also to change the throttle of these",
+        help="execute while other reassignments are under way, or to change their throttle",
     )
     parser.add_argument(
         "--throttle",
         type=int,
         metavar="BYTES",
-        help="execute with at most so many bytes a second, in and out of each broker, for all that "
-        "is on the move; --verify lifts it at the end",
+        help="limit the moves to this many bytes a second, in and out of each broker; --verify "
+        "removes the limit after the last move",
     )
     parser.add_argument(
         "--replica-alter-log-dirs-throttle",
         type=int,
         metavar="BYTES",
-        help="likewise for what each broker moves between its log directories",
+        help="limit the moves between log directories of a broker to this many bytes a second",
     )
-    parser.add_argument(
-        "--preserve-throttles", action="store_true", help="verify or cancel, and leave throttles"
-    )
+    parser.add_argument("--preserve-throttles", action="store_true", help="do not remove throttles")
     parser.add_argument(
         "--timeout",
         type=int,
@@ -94,7 +92,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     config = client_config(args)
     check(args)
-    plan = text.Plan({}, {})
+    plan = text.ReassignmentFile({}, {})
     if "reassignment_json_file" in NEEDS[args.action]:
         plan = text.parse_reassignment(Path(args.reassignment_json_file).read_text())
     topics: list[str] = []
@@ -191,7 +189,9 @@ async def _racks(admin: Admin, wanted: Sequence[int], blind: bool) -> list[Broke
 # ------------------------------------------------------------------------ execute, verify, cancel
 
 
-async def execute(admin: Admin, clock: Clock, plan: text.Plan, args: argparse.Namespace) -> None:
+async def execute(
+    admin: Admin, clock: Clock, plan: text.ReassignmentFile, args: argparse.Namespace
+) -> None:
     """Set the throttles, then start the reassignment and the moves between log directories.
 
     Raises ConfigError for unknown brokers, for other reassignments under way without
@@ -222,7 +222,7 @@ async def execute(admin: Admin, clock: Clock, plan: text.Plan, args: argparse.Na
     await begin_moves(admin, clock, directories, _timeout_ms(args))
 
 
-async def verify(admin: Admin, plan: text.Plan, args: argparse.Namespace) -> int:
+async def verify(admin: Admin, plan: text.ReassignmentFile, args: argparse.Namespace) -> int:
     """Print the status of each reassignment in the plan; return 0 if all are complete.
 
     The throttles are removed unless a reassignment is under way in the cluster, planned or not.
@@ -240,11 +240,13 @@ async def verify(admin: Admin, plan: text.Plan, args: argparse.Namespace) -> int
     if not moving and at_rest and not args.preserve_throttles:
         await throttles.clear_throttles(admin, targets)
     done = all(text.is_done(targets[tp], current[tp], tp in moving) for tp in targets)
-    there = all(found[r] == Place(path) for r, path in plan.directories.items())
+    there = all(found[r] == ReplicaDirectories(path) for r, path in plan.directories.items())
     return 0 if done and there else 1
 
 
-async def cancel(admin: Admin, clock: Clock, plan: text.Plan, args: argparse.Namespace) -> None:
+async def cancel(
+    admin: Admin, clock: Clock, plan: text.ReassignmentFile, args: argparse.Namespace
+) -> None:
     moving = await admin.list_partition_reassignments(plan.targets)
     if moving:
         outcomes = await admin.alter_partition_reassignments(dict.fromkeys(moving))

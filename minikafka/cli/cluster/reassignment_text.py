@@ -22,7 +22,7 @@ Replicas = Sequence[int]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ReassignmentFile:
     """The contents of a reassignment file.
 
     ``targets``: new replicas by partition. ``directories``: target log directories, of the replicas
@@ -33,7 +33,7 @@ class Plan:
     directories: Mapping[Replica, str]
 
 
-def parse_reassignment(text: str) -> Plan:
+def parse_reassignment(text: str) -> ReassignmentFile:
     """Parse the file of ``--reassignment-json-file``. Raises ConfigError."""
     targets: dict[TopicPartition, tuple[int, ...]] = {}
     directories: dict[Replica, str] = {}
@@ -53,7 +53,7 @@ def parse_reassignment(text: str) -> Plan:
         directories |= _directories(row, tp, replicas)
     if not targets:
         raise ConfigError("the reassignment file names no partition")
-    return Plan(targets, directories)
+    return ReassignmentFile(targets, directories)
 
 
 def _directories(row: Any, tp: TopicPartition, replicas: Replicas) -> dict[Replica, str]:

@@ -22,7 +22,7 @@ class Replica(NamedTuple):
         return f"{self.partition}-{self.broker}"
 
 
-class Place(NamedTuple):
+class ReplicaDirectories(NamedTuple):
     """The log directory of a replica, and the one to which it is being moved."""
 
     current: str | None = None
@@ -68,9 +68,9 @@ async def _begun(admin: Admin, wanted: Mapping[Replica, str]) -> list[Replica]:
     return begun
 
 
-async def places(admin: Admin, replicas: Iterable[Replica]) -> dict[Replica, Place]:
+async def places(admin: Admin, replicas: Iterable[Replica]) -> dict[Replica, ReplicaDirectories]:
     """Return the present log directories of the replicas. Raises KafkaError."""
-    found = dict.fromkeys(replicas, Place())
+    found = dict.fromkeys(replicas, ReplicaDirectories())
     described = await admin.describe_log_dirs({replica.broker for replica in found})
     for broker, directories in described.items():
         for path, directory in directories.items():
@@ -86,7 +86,7 @@ async def places(admin: Admin, replicas: Iterable[Replica]) -> dict[Replica, Pla
     return found
 
 
-def move_line(replica: Replica, place: Place, target: str) -> str:
+def move_line(replica: Replica, place: ReplicaDirectories, target: str) -> str:
     """Return the line of ``reassign --verify`` about one replica."""
     where = f"Partition {replica.partition} on broker {replica.broker}"
     if place.current is None:

@@ -36,7 +36,7 @@ MAX_REPLICATION_FACTOR = 32767
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the filters of ``describe`` need besides the partition."""
+    """The facts besides a partition's own that the filters of ``describe`` test."""
 
     topic: str
     moving: Moving
@@ -73,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(
         dest="action", required=True, metavar="create|list|describe|alter|delete"
     )
-    create = _action(actions, "create", "make a topic", topic="one")
+    create = _action(actions, "create", "create a topic", topic="one")
     create.add_argument("--partitions", type=_partition_count, help="default: num.partitions")
     create.add_argument(
         "--replication-factor", type=_replica_count, help="default: default.replication.factor"
@@ -84,12 +84,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="brokers of each partition, leader first",
     )
     create.add_argument("--config", metavar="KEY=VALUE", action="append", default=[])
-    create.add_argument("--if-not-exists", action="store_true", help="fine if it is there")
-    listing = _action(actions, "list", "names of topics", topic="none")
+    create.add_argument(
+        "--if-not-exists", action="store_true", help="do nothing if the topic exists"
+    )
+    listing = _action(actions, "list", "list the names of topics", topic="none")
     _add_matching(listing)
     listing.add_argument("--exclude-internal", action="store_true")
     output.add_json_argument(listing)
-    describe = _action(actions, "describe", "partitions, leaders, replicas", topic="any")
+    describe = _action(
+        actions, "describe", "show partitions, leaders, replicas and ISR", topic="any"
+    )
     for name, (text, _) in REPORTS.items():
         describe.add_argument(f"--{name}", action="store_true", help=f"only partitions {text}")
     describe.add_argument(
@@ -100,7 +104,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     describe.add_argument("--exclude-internal", action="store_true")
     describe.add_argument("--if-exists", action="store_true", help="fine if it is not there")
     output.add_json_argument(describe)
-    alter = _action(actions, "alter", "let a topic grow to more partitions", topic="some")
+    alter = _action(actions, "alter", "add partitions to topics", topic="some")
     alter.add_argument("--partitions", type=_partition_count, required=True, help="the new total")
     alter.add_argument(
         "--replica-assignment",
@@ -108,12 +112,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="brokers of each partition, leader first; existing partitions keep theirs",
     )
     alter.add_argument("--if-exists", action="store_true", help="fine if it is not there")
-    delete = _action(actions, "delete", "remove topics with their data", topic="some")
+    delete = _action(actions, "delete", "delete topics and their data", topic="some")
     delete.add_argument("--if-exists", action="store_true", help="fine if it is not there")
 
 
 def _partition_count(text: str) -> int:
-    """The type of --partitions. The message is Kafka's."""
+    """Parse --partitions for argparse; the error message is Kafka's."""
     count = int(text)
     if count < 1:
         raise argparse.ArgumentTypeError("The partitions must be greater than 0")
@@ -121,7 +125,7 @@ def _partition_count(text: str) -> int:
 
 
 def _replica_count(text: str) -> int:
-    """The type of --replication-factor. The message is Kafka's."""
+    """Parse --replication-factor for argparse; the error message is Kafka's."""
     count = int(text)
     if not 1 <= count <= MAX_REPLICATION_FACTOR:
         raise argparse.ArgumentTypeError(
@@ -211,7 +215,7 @@ async def list_names(admin: Admin, args: argparse.Namespace) -> int:
 
 async def _matching(admin: Admin, pattern: str | None, exclude_internal: bool = False) -> list[str]:
     """Return the names of existing topics, in order; with a pattern those that match it wholly.
-    Raises ConfigError for a pattern that is none."""
+    Raises ConfigError for an invalid pattern."""
     topics = await admin.list_topics(include_internal=not exclude_internal)
     names = sorted(topic.name for topic in topics)
     if pattern is None:

@@ -233,8 +233,8 @@ def hangs(
 ) -> bool:
     """Return whether no coordinator is going to end the transaction in its partition.
 
-    ``listed``: transactional ids by producer id. ``known``: the coordinators' descriptions or errors
-    by transactional id. TRANSACTIONAL_ID_NOT_FOUND means that the transaction hangs; after
+    ``listed``: transactional ids by producer id. ``known``: the coordinators' descriptions or
+    errors by transactional id. TRANSACTIONAL_ID_NOT_FOUND means that the transaction hangs; after
     any other error that is unknown, and the transaction is not reported.
     """
     transactional_id = listed.get(transaction.producer.producer_id)

@@ -23,28 +23,35 @@ from minikafka.kernel.config import (
 )
 from minikafka.kernel.settings import BROKER_CONFIG
 
-GC_ALLOCATIONS = 20_000  # between two looks of the garbage collector at young objects
-# A thread that wants the interpreter waits so long for a busy loop: kazoo's half a dozen times for
-# each request, so that at Python's 5 ms one write to ZooKeeper took 25 ms instead of one.
+GC_ALLOCATIONS = 20_000  # allocations between two collections of the youngest generation
+# A thread waits this long for the interpreter while the event loop is busy. The threads of kazoo
+# wait several times for each request: at Python's 5 ms one write to ZooKeeper took 25 ms, not 1.
 SWITCH_INTERVAL_S = 0.001
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", metavar="FILE", help="a server.properties file")
     parser.add_argument(
-        "--override", metavar="KEY=VALUE", action="append", default=[], help="wins over the file"
+        "--override",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="a setting that wins over the file and the environment; repeatable",
     )
     parser.add_argument("--log-level", default="INFO", choices=sorted(events.LEVELS))
     parser.add_argument("--log-json", action="store_true", help="log lines as JSON")
     parser.add_argument(
-        "--stop-with-stdin", action="store_true", help="stop also when standard input ends"
+        "--stop-with-stdin", action="store_true", help="also stop at the end of standard input"
     )
 
 
 def load_config(
     path: str | None, environment: Mapping[str, str], overrides: Sequence[str]
 ) -> Config:
-    """The file, then ``KAFKA_*`` variables, then overrides; later ones win."""
+    """Parse the configuration from the file at ``path``, ``KAFKA_*`` variables and overrides.
+
+    Later sources win. Raises ConfigError, and OSError if the file cannot be read.
+    """
     given = parse_properties(Path(path).read_text()) if path else {}
     given |= properties_from_environment(environment)
     given |= parse_overrides(overrides)
@@ -52,7 +59,7 @@ def load_config(
 
 
 def parse_overrides(overrides: Sequence[str]) -> dict[str, str]:
-    """The values of ``--override``. Raises ConfigError."""
+    """Parse ``--override KEY=VALUE`` options. Raises ConfigError."""
     values = {}
     for override in overrides:
         key, separator, value = override.partition("=")
@@ -74,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def serve(config: Config, stop_with_stdin: bool = False) -> None:
-    """Run a broker until a signal asks it to stop, or until it fails."""
+    """Run a broker until a signal stops it or it fails."""
     from minikafka.node.broker import EXPECTED_FAILURES, BrokerNode
     from minikafka.world.real.world import real_world
 
@@ -82,8 +89,11 @@ async def serve(config: Config, stop_with_stdin: bool = False) -> None:
     log = events.event_log("loop", broker=node.broker_id)
 
     def on_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """What nobody awaits: a bug in a callback ends the node; a socket that fails on its own,
-        or an answer that nobody waits for any more, does not."""
+        """Handle an exception that no task awaits.
+
+        A bug in a callback stops the broker. A failed socket or a response without a waiting
+        caller is only logged.
+        """
         error = context.get("exception")
         if error is None or isinstance(error, EXPECTED_FAILURES):
             log.warning("loop_trouble", message=context.get("message"), error=repr(error))
@@ -92,7 +102,7 @@ async def serve(config: Config, stop_with_stdin: bool = False) -> None:
 
     asyncio.get_running_loop().set_exception_handler(on_loop_error)
     call_when_asked_to_stop(node.request_stop, stop_with_stdin)
-    # What was imported lives as long as the process: the collector need not look at it again.
+    # Imported modules live as long as the process: exclude them from garbage collection.
     gc.freeze()
     gc.set_threshold(GC_ALLOCATIONS, 10, 10)
     sys.setswitchinterval(SWITCH_INTERVAL_S)

@@ -1,4 +1,4 @@
-"""Child processes of a supervisor: started with a log file, stopped in order, seen when dead."""
+"""A child process of the supervisor, with its log file and its pid file."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ from pathlib import Path
 
 @dataclass
 class Child:
-    """One process. Output goes to ``log_path``; ``pid_path`` holds its pid while it runs. Its
-    standard input ends when the supervisor does, however that happens: then it stops too."""
+    """One process that runs a verb of the minikafka command.
+
+    Its output goes to ``log_path``; ``pid_path`` holds its pid while it runs. Its standard input is
+    a pipe from the supervisor: when the supervisor ends, even if killed, the child stops too.
+    """
 
     name: str
     arguments: Sequence[str]  # of the minikafka command
@@ -23,7 +26,7 @@ class Child:
     process: asyncio.subprocess.Process | None = field(default=None, init=False)
 
     async def start(self) -> None:
-        """Start a child in a new session, so that a Ctrl-C reaches only the supervisor."""
+        """Start the process in a new session, so that Ctrl-C reaches only the supervisor."""
         with self.log_path.open("ab") as log:
             self.process = await asyncio.create_subprocess_exec(
                 sys.executable,
@@ -46,7 +49,7 @@ class Child:
         assert self.process is not None
         status = await self.process.wait()
         with contextlib.suppress(FileNotFoundError):
-            if self.pid_path.read_text() == f"{self.process.pid}\n":  # not somebody else's by now
+            if self.pid_path.read_text() == f"{self.process.pid}\n":  # not that of a later process
                 self.pid_path.unlink()
         return status
 
@@ -57,7 +60,7 @@ class Child:
                 self.process.send_signal(number)
 
     def last_line(self) -> str:
-        """The end of its log: usually why it died."""
+        """Return the last line of the log, usually the reason why the process died."""
         lines = self.log_path.read_text(errors="replace").strip().splitlines()
         return lines[-1] if lines else ""
 

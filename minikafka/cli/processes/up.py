@@ -24,22 +24,28 @@ READY_POLL_MS = 50
 READY_TIMEOUT_S = 60
 DEBUG_PORT_OFFSET = 100  # from a broker's port to that of its debug listener
 MAX_PORT = 65535
-STOP_LIMIT_S = 60  # more than any step of an orderly stop may take
+STOP_LIMIT_S = 60  # more than a controlled shutdown may take
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--brokers", type=positive, default=3, help="number of brokers (3)")
-    parser.add_argument("--data-dir", default="minikafka-data", help="where everything is kept")
+    parser.add_argument("--data-dir", default="minikafka-data", help="folder of all data and logs")
     parser.add_argument(
         "--base-port",
         type=port,
         default=9092,
         help=f"port of the first broker; its debug listener is {DEBUG_PORT_OFFSET} above",
     )
-    parser.add_argument("--zookeeper", metavar="HOST:PORT", help="use this one, start none")
-    parser.add_argument("--zookeeper-port", type=port, default=2181, help="of the embedded one")
+    parser.add_argument("--zookeeper", metavar="HOST:PORT", help="use this ZooKeeper; start none")
     parser.add_argument(
-        "--override", metavar="KEY=VALUE", action="append", default=[], help="for every broker"
+        "--zookeeper-port", type=port, default=2181, help="port of the ZooKeeper that is started"
+    )
+    parser.add_argument(
+        "--override",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="a setting of every broker; repeatable",
     )
 
 
@@ -65,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 class Supervisor:
-    """Starts the children, says when the cluster is ready, stops them brokers first."""
+    """Starts ZooKeeper and the brokers, prints when they are ready, and stops them."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         self._root = Path(args.data_dir).absolute()
@@ -89,7 +95,7 @@ class Supervisor:
         from minikafka.world.real.world import real_world
 
         if not self._root.exists():
-            self._check()  # what is refused leaves nothing behind
+            self._check()  # a wrong option creates no directory
         self._root.mkdir(parents=True, exist_ok=True)
         try:
             lock = real_world().files.lock(str(self._root / ".lock"))
@@ -106,10 +112,10 @@ class Supervisor:
             lock.release()
 
     def _check(self) -> None:
-        """Raises ConfigError."""
+        """Check the ports and the brokers' settings. Raises ConfigError."""
         self._check_ports()
         for broker_id, number in enumerate(self._ports, start=1):
-            # Better here, in one line, than in every broker.
+            # One message here instead of one from every broker.
             BROKER_CONFIG.parse(self._properties(broker_id, number))
 
     def _check_ports(self) -> None:
@@ -162,7 +168,7 @@ class Supervisor:
             "zookeeper.connection.timeout.ms": "30000",
             "log.dirs": str(self._root / f"broker-{broker_id}" / "data"),
             "default.replication.factor": str(min(3, len(self._ports))),
-            # Stopping all brokers at once, the last ones have nobody to hand leadership to.
+            # When all brokers stop at once, the last ones have no other replica to move leaders to.
             "controlled.shutdown.retry.backoff.ms": "500",
         }
         if self._debug_ports:
@@ -205,15 +211,14 @@ class Supervisor:
         return 1 if self._failed else 0
 
     async def _until_zookeeper_serves(self, zookeeper: Child) -> None:
-        """A server that is just starting may take a connection and not answer it for seconds."""
+        """Poll ``srvr``: a starting server may accept a connection seconds before it responds."""
         while zookeeper.running and not self._stop.is_set():
             if "Mode:" in await server_status("127.0.0.1", self._zookeeper_port):
                 return
             await asyncio.sleep(READY_POLL_MS / 1000)
 
     async def _watch(self, child: Child) -> None:
-        """Report a child that dies by itself. A cluster that has been ready goes on without it;
-        one that has not will never be."""
+        """Report a child that ends by itself; stop the cluster if it has not been ready yet."""
         status = await child.wait()
         if self._stop.is_set():
             return
@@ -240,7 +245,7 @@ class Supervisor:
         print(f"ready bootstrap={','.join(addresses)} zookeeper={self._zookeeper}", flush=True)
 
     async def _stop_all(self) -> None:
-        """Brokers together, then ZooKeeper, which they need until their last moment."""
+        """Stop all brokers at once, then ZooKeeper, which brokers need for their shutdown."""
         for group in (self._brokers, [c for c in self._all if c not in self._brokers]):
             for child in group:
                 child.send(signal.SIGTERM)
@@ -259,7 +264,7 @@ def complain(text: str) -> None:
 
 
 async def wait_until_ready(addresses: Sequence[str]) -> None:
-    """Return when every broker knows every broker and a controller."""
+    """Wait until the metadata of every broker lists all brokers and a controller."""
     from minikafka.client.admin.admin import Admin
     from minikafka.client.config import ClientConfig
     from minikafka.world.real.world import real_world

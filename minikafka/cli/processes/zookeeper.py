@@ -19,12 +19,12 @@ from minikafka.cli.processes.embedded_zookeeper import (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--data-dir", default="minikafka-data/zookeeper", help="where it keeps data"
+        "--data-dir", default="minikafka-data/zookeeper", help="folder of the server's data"
     )
     parser.add_argument("--port", type=int, default=2181)
     parser.add_argument("--host", default="127.0.0.1", help="interface to listen on")
     parser.add_argument(
-        "--check", action="store_true", help="only say which Java and jars would be used"
+        "--check", action="store_true", help="only print which Java and jars would be used"
     )
     parser.add_argument(
         "--stop-with-stdin", action="store_true", help="stop also when standard input ends"

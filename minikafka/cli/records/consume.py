@@ -1,4 +1,4 @@
-"""The verb `consume`: prints the records of topics."""
+"""The verb `consume`: print the records of topics, as kafka-console-consumer does."""
 
 from __future__ import annotations
 
@@ -41,25 +41,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--include", metavar="PATTERN", help="all topics whose names match; needs --group"
     )
-    parser.add_argument("--partition", type=int, help="this one only (all)")
-    parser.add_argument("--group", help="share the records with others of this group, and commit")
+    parser.add_argument("--partition", type=int, help="read this partition only (all)")
+    parser.add_argument("--group", help="consumer group to join; offsets are committed")
     start = parser.add_mutually_exclusive_group()
     start.add_argument(
         "--from-beginning",
         action="store_true",
-        help="the first record there is; with a group where it has not committed",
+        help="start at the earliest offset; with --group only where none is committed",
     )
-    start.add_argument("--offset", help="a number, earliest or latest; needs --partition")
-    parser.add_argument("--max-messages", type=at_least(1), help="stop after so many")
+    start.add_argument(
+        "--offset", help="start at this offset, earliest or latest; needs --partition"
+    )
     parser.add_argument(
-        "--timeout-ms", type=at_least(0), help="stop when nothing comes for so long"
+        "--max-messages", type=at_least(1), help="stop after this number of records"
+    )
+    parser.add_argument(
+        "--timeout-ms", type=at_least(0), help="stop when no record arrives for this time"
     )
     levels = ["read_uncommitted", "read_committed"]
     parser.add_argument("--isolation-level", choices=levels, default=levels[0])
-    parser.add_argument("--json", action="store_true", help="one object a line")
-    parser.add_argument(
-        "--skip-message-on-error", action="store_true", help="pass what cannot be read"
-    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object a line")
+    parser.add_argument("--skip-message-on-error", action="store_true", help="skip corrupt records")
     parser.add_argument(
         "--property",
         metavar="KEY=VALUE",
@@ -81,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
     check_properties(properties, FORMATTER_PROPERTIES)
     offset = start_offset(args)
     if args.group is not None and args.partition is not None:
-        raise ConfigError("the group decides about partitions: --partition has no place beside it")
+        raise ConfigError("--partition cannot be used with --group, which assigns the partitions")
     if args.group is None and args.include is not None:
         raise ConfigError("--include needs --group")
     earliest = args.from_beginning or args.offset == "earliest"
@@ -109,7 +111,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def begin(consumer: Consumer, args: argparse.Namespace, offset: int | None) -> None:
-    """Raises ConfigError, KafkaError."""
+    """Subscribe to or assign the topics that the options name.
+
+    Raises ConfigError for an unknown partition, KafkaError for an unknown topic.
+    """
     if args.group is not None:
         consumer.subscribe([args.topic] if args.topic else [], pattern=args.include)
         return
@@ -125,7 +130,10 @@ async def begin(consumer: Consumer, args: argparse.Namespace, offset: int | None
 
 
 def start_offset(args: argparse.Namespace) -> int | None:
-    """The number given by ``--offset``, if it is one. Raises ConfigError."""
+    """Return the number in ``--offset``; None without it, or for earliest and latest.
+
+    Raises ConfigError for any other word, or without ``--partition``.
+    """
     if args.offset is None:
         return None
     if args.partition is None:
@@ -140,7 +148,7 @@ def start_offset(args: argparse.Namespace) -> int | None:
 async def until_stopped(
     consumer: Consumer, args: argparse.Namespace, show: Callable[[ConsumerRecord], bytes]
 ) -> int:
-    """Print records until a limit is reached or a signal comes; the number printed."""
+    """Print records until a limit or a signal; return the number of records printed."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -167,7 +175,7 @@ async def until_stopped(
 
 
 async def skip(consumer: Consumer, error: KafkaError) -> None:
-    """Go on one offset further in the partition that the error names."""
+    """Print the error and seek past the next offset in the partition that the error names."""
     print(f"minikafka: {error}", file=sys.stderr)
     for tp in consumer.assignment:
         if f"{tp}:" in str(error):

@@ -1,4 +1,4 @@
-"""Lines of a file, a pipe or a terminal, as they come; waiting for them holds up no end."""
+"""Lines of standard input, read asynchronously from a file, a pipe or a terminal."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ READ_BYTES = 1 << 16
 
 
 class InputLines:
-    """Iterated once. The loop waits for the input, not a thread inside ``sys.stdin``, which could
-    neither be woken up nor left behind."""
+    """Chunks of lines from a file descriptor; iterate once.
+
+    The event loop waits for input: a thread blocked in ``sys.stdin`` could not be stopped.
+    """
 
     def __init__(self, descriptor: int = STDIN) -> None:
         self._descriptor = descriptor
@@ -20,13 +22,15 @@ class InputLines:
         self._stopped = False
 
     def stop(self) -> None:
-        """Read no more. A line that is not whole yet is dropped."""
+        """End the iteration. An incomplete line is dropped."""
         self._stopped = True
         self._woken.set()
 
     async def __aiter__(self) -> AsyncIterator[list[bytes]]:
-        """Lines with their ends, as many as are there at once; the last of all may have no end.
-        Raises OSError."""
+        """Yield the lines available at once, with their newlines; the last line may lack it.
+
+        Raises OSError.
+        """
         begun: list[bytes] = []
         while data := await self._read():
             *whole, rest = data.split(b"\n")
@@ -40,7 +44,7 @@ class InputLines:
             yield [b"".join(begun)]
 
     async def _read(self) -> bytes:
-        """What is there as soon as there is something; empty at the end."""
+        """Wait for input and return it; empty at the end of input or after ``stop``."""
         loop = asyncio.get_running_loop()
         try:
             loop.add_reader(self._descriptor, self._woken.set)

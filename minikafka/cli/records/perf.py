@@ -1,4 +1,4 @@
-"""The verb `perf`: how fast a cluster takes records, hands them out, and passes them on."""
+"""The verb `perf`: measure the rates of producing and consuming, and end-to-end latency."""
 
 from __future__ import annotations
 
@@ -28,32 +28,39 @@ from minikafka.kernel.ports import World
 
 REPORT_S = 5.0
 PROGRESS_S = 0.5
-CHECK_RECORDS = 64  # between two looks at the clock
+CHECK_RECORDS = 64  # records between two checks of the rate
 POLL_MS = 200
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     ways = parser.add_subparsers(dest="way", required=True, metavar="produce|consume|e2e")
-    produce = ways.add_parser("produce", help="send records as fast as asked, or as they go")
+    produce = ways.add_parser("produce", help="measure the rate and latency of producing")
     produce.add_argument("--num-records", type=positive, required=True)
     produce.add_argument(
         "--throughput", type=float, default=-1, help="records a second (-1: no limit)"
     )
-    consume = ways.add_parser("consume", help="read records that are there")
+    consume = ways.add_parser("consume", help="measure the rate of consuming existing records")
     consume.add_argument("--messages", type=positive, required=True)
-    consume.add_argument("--group", help="as a member of this group (by assignment)")
-    consume.add_argument("--timeout", type=positive, default=10_000, help="ms without a record")
-    e2e = ways.add_parser("e2e", help="send one record, wait until it is read, again and again")
+    consume.add_argument("--group", help="consumer group to join (default: assign all partitions)")
+    consume.add_argument(
+        "--timeout",
+        type=positive,
+        default=10_000,
+        help="stop after this time without a record, in ms",
+    )
+    e2e = ways.add_parser("e2e", help="measure the time from sending a record to reading it")
     e2e.add_argument("--num-records", "--messages", dest="messages", type=positive, required=True)
     for way in (produce, e2e):
-        way.add_argument("--record-size", type=positive, default=100, help="bytes")
+        way.add_argument("--record-size", type=positive, default=100, help="bytes of a record")
         way.add_argument("--producer-property", metavar="KEY=VALUE", action="append", default=[])
     for way in (consume, e2e):
         way.add_argument("--consumer-property", metavar="KEY=VALUE", action="append", default=[])
     for way in (produce, consume, e2e):
         add_bootstrap_argument(way)
         way.add_argument("--topic", required=True)
-        way.add_argument("--json", action="store_true", help="print the figures as one object")
+        way.add_argument(
+            "--json", action="store_true", help="print the statistics as a JSON object"
+        )
 
 
 def positive(text: str) -> int:
@@ -71,8 +78,8 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-class Progress:
-    """A line that is written over on a terminal; every five seconds one that stays."""
+class ProgressPrinter:
+    """Prints progress: a line every five seconds, and on a terminal one that is overwritten."""
 
     def __init__(self, measurement: Measurement, quiet: bool, wanted: int) -> None:
         self._measurement = measurement
@@ -118,7 +125,7 @@ async def produce(world: World, args: argparse.Namespace) -> dict[str, float]:
         await producer.session.metadata.topic(args.topic, producer_config.max_block_ms)
         begun_s = loop.time()
         measurement = Measurement(begun_s, "sent")
-        progress = Progress(measurement, args.json, args.num_records)
+        progress = ProgressPrinter(measurement, args.json, args.num_records)
         failed: list[BaseException] = []
 
         def settled(sent_s: float, promise: asyncio.Future[RecordMetadata]) -> None:
@@ -146,7 +153,7 @@ async def produce(world: World, args: argparse.Namespace) -> dict[str, float]:
 
 
 async def keep_pace(begun_s: float, sent: int, per_second: float) -> None:
-    """Wait until so many records may have been sent."""
+    """Sleep until ``sent`` records are due at the rate ``per_second``; 0 or less: no limit."""
     if per_second > 0:
         due_s = begun_s + sent / per_second
         ahead_s = due_s - asyncio.get_running_loop().time()
@@ -175,7 +182,7 @@ async def consume(world: World, args: argparse.Namespace) -> dict[str, float]:
             consumer.subscribe([args.topic])
         begun_s = idle_since_s = loop.time()
         measurement = Measurement(begun_s, "read")
-        progress = Progress(measurement, args.json, args.messages)
+        progress = ProgressPrinter(measurement, args.json, args.messages)
         while measurement.total.records < args.messages:
             left = args.messages - measurement.total.records
             records = await consumer.poll(POLL_MS, min(left, consumer_config.max_poll_records))
@@ -186,7 +193,7 @@ async def consume(world: World, args: argparse.Namespace) -> dict[str, float]:
             if records:
                 idle_since_s = now_s
             elif now_s - idle_since_s > args.timeout / 1000:
-                progress.say(f"nothing came for {args.timeout} ms")
+                progress.say(f"no record arrived for {args.timeout} ms")
                 break
         ended_s = loop.time()
     check_answered(consumer)
@@ -198,7 +205,10 @@ async def consume(world: World, args: argparse.Namespace) -> dict[str, float]:
 
 
 async def end_to_end(world: World, args: argparse.Namespace) -> dict[str, float]:
-    """Kafka: ``EndToEndLatency``."""
+    """Send one record after another, and measure the time until each is read back.
+
+    Kafka: ``EndToEndLatency``.
+    """
     loop = asyncio.get_running_loop()
     client: ClientConfig = client_config(args)
     config, producer_config = with_properties(settings(args, "producer"), client, ProducerConfig())
@@ -213,7 +223,7 @@ async def end_to_end(world: World, args: argparse.Namespace) -> dict[str, float]
         for tp in partitions:
             await consumer.position(tp)  # the end as of now
         measurement = Measurement(loop.time(), "passed on")
-        progress = Progress(measurement, args.json, args.messages)
+        progress = ProgressPrinter(measurement, args.json, args.messages)
         read: Callable[[], bytes] = partial(world.entropy.random_bytes, args.record_size)
         for _ in range(args.messages):
             payload, sent_s = read(), loop.time()
@@ -227,9 +237,12 @@ async def end_to_end(world: World, args: argparse.Namespace) -> dict[str, float]
 
 
 async def until_read(consumer: Consumer, payload: bytes, timeout_ms: int) -> None:
-    """Raises KafkaError when it does not come, ConfigError when another record does."""
+    """Poll until the record has arrived.
+
+    Raises KafkaError after ``timeout_ms``, ConfigError if another record arrives.
+    """
     records = await consumer.poll(timeout_ms)
     if not records:
-        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the record did not come")
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"no record arrived for {timeout_ms} ms")
     if len(records) > 1 or records[0].value != payload:
         raise ConfigError("another producer writes to this topic; use a topic for this test only")

@@ -1,4 +1,4 @@
-"""Figures of a measurement: counts, latencies, percentiles, as Kafka's perf tools print them."""
+"""Statistics of a measurement: counts, rates and latencies, as Kafka's perf tools print them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ PERCENTILES = (50.0, 95.0, 99.0, 99.9)
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
-    """The value that ``share`` percent do not exceed, by the nearest rank; 0 of nothing."""
+    """Return the percentile ``share`` (0 to 100) of sorted values by nearest rank; 0 if empty."""
     if not ordered:
         return 0.0
     rank = min(len(ordered) - 1, int(share * len(ordered) / 100))
@@ -18,7 +18,7 @@ def percentile(ordered: Sequence[float], share: float) -> float:
 
 
 class Window:
-    """What was counted since it began."""
+    """Counts and latencies of records since ``begun_s``."""
 
     def __init__(self, begun_s: float) -> None:
         self.begun_s = begun_s
@@ -34,7 +34,7 @@ class Window:
         self.max_latency_ms = max(self.max_latency_ms, latency_ms)
 
     def text(self, now_s: float, verb: str) -> str:
-        """``N records sent, R records/sec (M MB/sec)``, with latencies if there were any."""
+        """Format ``N records sent, R records/sec (M MB/sec)``, with latencies if there are any."""
         elapsed_s = max(now_s - self.begun_s, 1e-9)
         line = (
             f"{self.records} records {verb}, {self.records / elapsed_s:.1f} records/sec "
@@ -47,7 +47,7 @@ class Window:
 
 
 class Measurement:
-    """The whole, and the window since the last report."""
+    """Statistics of all records, and of the window since the last report."""
 
     def __init__(self, begun_s: float, verb: str) -> None:
         self.total = Window(begun_s)
@@ -62,7 +62,7 @@ class Measurement:
             self._latencies_ms.append(latency_ms)
 
     def report(self, now_s: float) -> str:
-        """The line of the window, which ends here."""
+        """Return the line of the present window and start the next one."""
         line = self.window.text(now_s, self._verb) + "."
         self.window = Window(now_s)
         return line
@@ -79,7 +79,7 @@ class Measurement:
         return line + "."
 
     def facts(self, now_s: float) -> dict[str, float]:
-        """For programs; times in milliseconds."""
+        """Return the statistics for ``--json``; latencies are in milliseconds."""
         elapsed_s = max(now_s - self.total.begun_s, 1e-9)
         found: dict[str, float] = {
             "records": self.total.records,

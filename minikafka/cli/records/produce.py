@@ -1,4 +1,4 @@
-"""The verb `produce`: lines of standard input become records."""
+"""The verb `produce`: send lines of standard input as records, as kafka-console-producer does."""
 
 from __future__ import annotations
 
@@ -30,12 +30,14 @@ UNSETTLED_LINES = 10_000  # read ahead of the slowest acknowledgement
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_bootstrap_argument(parser)
     parser.add_argument("--topic", required=True)
-    parser.add_argument("--partition", type=int, help="send everything there")
+    parser.add_argument("--partition", type=int, help="send all records to this partition")
     parser.add_argument("--acks", choices=ACKS, default="all")
     codecs = [codec.name.lower() for codec in Compression]
     parser.add_argument("--compression-codec", choices=codecs, default="none")
     parser.add_argument("--linger-ms", type=int, default=5)
-    parser.add_argument("--sync", action="store_true", help="one record after the other")
+    parser.add_argument(
+        "--sync", action="store_true", help="wait for each record's acknowledgement before the next"
+    )
     parser.add_argument(
         "--json", action="store_true", help="lines are objects as consume --json prints them"
     )
@@ -81,7 +83,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def end_input(lines: InputLines, producer: Producer) -> None:
-    """At the first Ctrl-C send what was read before ending; say how to end without a broker."""
+    """Stop reading after the first Ctrl-C; the lines read so far are still sent.
+
+    Without a known broker, print how to end at once.
+    """
     lines.stop()
     if not producer.session.metadata.view.nodes:
         print("minikafka: no broker responds; press Ctrl-C again to end at once", file=sys.stderr)
@@ -95,8 +100,10 @@ async def send_lines(
     read: Callable[[bytes], OutgoingRecord],
     one_by_one: bool = False,
 ) -> None:
-    """Send every line, up to the first that cannot be read or sent: what is wrong with it is raised
-    once all before it are settled."""
+    """Send every line as a record until one cannot be parsed or sent.
+
+    That error is raised after all earlier records are acknowledged or have failed.
+    """
     unsettled: list[asyncio.Future[RecordMetadata]] = []
     try:
         async for chunk in lines:

@@ -1,4 +1,4 @@
-"""Records as lines of text or JSON, in and out, as Kafka's console tools have them."""
+"""Records as lines of text or JSON, parsed and formatted as Kafka's console tools do."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FORMATTER_PROPERTIES = (
 
 @dataclass(frozen=True, slots=True)
 class OutgoingRecord:
-    """What a line says. ``partition`` and ``timestamp_ms`` None: not said."""
+    """A record parsed from a line; ``partition`` and ``timestamp_ms`` are None if not given."""
 
     value: bytes | None
     key: bytes | None = None
@@ -34,7 +34,7 @@ class OutgoingRecord:
 
 
 def check_properties(given: Mapping[str, str], known: tuple[str, ...]) -> None:
-    """Raises ConfigError for names that mean nothing."""
+    """Check the names of ``--property`` options. Raises ConfigError for unknown ones."""
     if unknown := set(given) - set(known):
         raise ConfigError(f"unknown --property {', '.join(sorted(unknown))}")
 
@@ -47,9 +47,11 @@ def is_set(properties: Mapping[str, str], name: str, default: str = "false") -> 
 
 
 def parse_line(line: bytes, properties: Mapping[str, str]) -> OutgoingRecord:
-    """Headers, key and value of a line, as far as the properties say that they are there. Kafka:
-    ``LineMessageReader``. Raises ConfigError for a separator that is missing, unless
-    ``ignore.error``: then all that is left is the value."""
+    """Parse a line: the value, after headers and key if the properties say so.
+
+    Raises ConfigError if a separator is missing, unless ``ignore.error`` is set: then the rest of
+    the line is the value. Kafka: ``LineMessageReader``.
+    """
     rest = line.rstrip(b"\n").removesuffix(b"\r")
     lenient = is_set(properties, "ignore.error")
     null = properties.get("null.marker")
@@ -89,7 +91,7 @@ def _headers(
 
 
 def parse_json_line(line: bytes) -> OutgoingRecord:
-    """An object as ``json_line`` prints it; only ``value`` is needed. Raises ConfigError."""
+    """Parse a JSON object of ``json_line``; all fields are optional. Raises ConfigError."""
     try:
         row = json.loads(line)
         if not isinstance(row, dict):
@@ -123,7 +125,7 @@ def _number(row: Mapping[str, Any], name: str) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{name} is no number")
+        raise TypeError(f"{name} is not an integer")
     return value
 
 
@@ -131,7 +133,7 @@ def _number(row: Mapping[str, Any], name: str) -> int | None:
 
 
 def record_line(record: ConsumerRecord, properties: Mapping[str, str]) -> bytes:
-    """One record as Kafka's console consumer prints it (``DefaultMessageFormatter``)."""
+    """Format a record as Kafka's console consumer does (``DefaultMessageFormatter``)."""
     null = properties.get("null.literal", "null").encode()
     parts: list[bytes] = []
     if is_set(properties, "print.timestamp"):
@@ -157,7 +159,7 @@ def record_line(record: ConsumerRecord, properties: Mapping[str, str]) -> bytes:
 
 
 def json_line(record: ConsumerRecord) -> bytes:
-    """One object. Bytes that are no UTF-8 stand as ``value_base64`` (and so on)."""
+    """Format a record as JSON. Bytes that are not UTF-8 become ``value_base64`` and so on."""
     row: dict[str, Any] = {
         "topic": record.topic,
         "partition": record.partition,

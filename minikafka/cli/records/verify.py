@@ -1,4 +1,4 @@
-"""The verb `verify`: writes to a cluster and reads from it, and says what was not kept."""
+"""The verb `verify`: write and read records for a while, and report lost or wrong ones."""
 
 from __future__ import annotations
 
@@ -17,28 +17,41 @@ PIPE_PROGRESS_S = 10
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_bootstrap_argument(parser)
-    parser.add_argument("--duration-s", type=float, default=30, help="of the load (30)")
-    parser.add_argument("--producers", type=int, default=3, help="(3)")
-    parser.add_argument("--consumers", type=int, default=2, help="(2)")
-    parser.add_argument("--partitions", type=int, default=6, help="(6)")
     parser.add_argument(
-        "--replication-factor", type=int, default=-1, help="(3, or the number of brokers)"
+        "--duration-s", type=float, default=30, help="how long to produce, in seconds (30)"
     )
-    parser.add_argument("--records-per-s", type=int, default=1_000, help="of all producers (1000)")
-    parser.add_argument("--value-bytes", type=int, default=100, help="(100)")
+    parser.add_argument("--producers", type=int, default=3, help="number of producers (3)")
+    parser.add_argument("--consumers", type=int, default=2, help="number of consumers (2)")
+    parser.add_argument("--partitions", type=int, default=6, help="partitions of the topic (6)")
+    parser.add_argument(
+        "--replication-factor",
+        type=int,
+        default=-1,
+        help="of the topic (3, or the number of brokers)",
+    )
+    parser.add_argument(
+        "--records-per-s", type=int, default=1_000, help="of all producers together (1000)"
+    )
+    parser.add_argument(
+        "--value-bytes", type=int, default=100, help="size of a record's value (100)"
+    )
     parser.add_argument("--topic", default="", help="name of the topic to create (a new one)")
-    parser.add_argument("--keep-topic", action="store_true", help="also when all is well")
+    parser.add_argument(
+        "--keep-topic", action="store_true", help="do not delete the topic after success"
+    )
     parser.add_argument("--topic-config", metavar="KEY=VALUE", action="append", default=[])
     parser.add_argument(
-        "--not-idempotent", action="store_true", help="records may be there more than once"
+        "--not-idempotent",
+        action="store_true",
+        help="producers without idempotence; duplicate records are allowed",
     )
     parser.add_argument(
         "--progress-s",
         type=float,
         default=PIPE_PROGRESS_S,
-        help=f"between lines of progress in a pipe ({PIPE_PROGRESS_S})",
+        help=f"seconds between lines of progress in a pipe ({PIPE_PROGRESS_S})",
     )
-    parser.add_argument("--json", action="store_true", help="the verdict as JSON")
+    parser.add_argument("--json", action="store_true", help="print the verdict as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -78,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 class ProgressLine:
-    """On standard error: one line that is written over, or in a pipe one now and then."""
+    """Progress on standard error: an overwritten line on a terminal, a line at times in a pipe."""
 
     def __init__(self, pause_ms: int) -> None:
         self._pause_ms = pause_ms

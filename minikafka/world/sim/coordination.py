@@ -31,7 +31,6 @@ from minikafka.world.sim.zookeeper import (
     Answer,
     Bye,
     Closed,
-    Connection,
     Expired,
     Hello,
     Message,
@@ -41,7 +40,8 @@ from minikafka.world.sim.zookeeper import (
     ReadMany,
     SimZookeeper,
     Welcome,
-    Write,
+    ZnodeWrite,
+    ZookeeperConnection,
 )
 
 FIRST_RETRY_US = 50_000
@@ -106,7 +106,7 @@ class SimSession:
         self._chroot = ""
         self._session_id = 0
         self._state = SessionState.SUSPENDED
-        self._connection: Connection | None = None
+        self._connection: ZookeeperConnection | None = None
         self._first_connection = asyncio.Event()
         self._listeners: list[StateListener] = []
         self._pending: dict[int, _Pending] = {}
@@ -204,9 +204,9 @@ class SimSession:
             raise type(results[0])(op.path)
         return results
 
-    def _write_message(self, ops: Sequence[CoordinationOp]) -> Write:
+    def _write_message(self, ops: Sequence[CoordinationOp]) -> ZnodeWrite:
         outside = [replace(op, path=self._outside(op.path)) for op in ops]
-        return Write(self._number(), outside)
+        return ZnodeWrite(self._number(), outside)
 
     async def _read(self, kind: ReadKind, path: str, watcher: Watcher | None) -> Any:
         watch = None
@@ -222,7 +222,7 @@ class SimSession:
     def _ask(
         self,
         path: str,
-        message: Read | ReadMany | Write | Bye,
+        message: Read | ReadMany | ZnodeWrite | Bye,
         watch: tuple[WatchKind, str, Watcher] | None = None,
     ) -> asyncio.Future[Any]:
         self._process.check()
@@ -251,7 +251,7 @@ class SimSession:
 
     # ------------------------------------------------------------------------- from the ensemble
 
-    def _on_message(self, connection: Connection, message: Message) -> None:
+    def _on_message(self, connection: ZookeeperConnection, message: Message) -> None:
         if connection is not self._connection or self._over:
             return
         self._heard_us = self._process.loop.now_us
@@ -300,13 +300,13 @@ class SimSession:
     def _connect(self) -> None:
         if self._over or self._connection is not None:
             return
-        connection = Connection(self._service, self._process, self._on_message)
+        connection = ZookeeperConnection(self._service, self._process, self._on_message)
         self._connection = connection
         self._heard_us = self._process.loop.now_us
         connection.send(Hello(self._session_id, self._timeout_ms))
         self._process.call_later_us(ATTEMPT_US, lambda: self._give_up(connection))
 
-    def _give_up(self, connection: Connection) -> None:
+    def _give_up(self, connection: ZookeeperConnection) -> None:
         """On an attempt that nobody answers."""
         if connection is self._connection and self._state is SessionState.SUSPENDED:
             self._disconnect()

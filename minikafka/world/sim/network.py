@@ -45,7 +45,7 @@ class SimListener:
             self._close(self._port)
 
 
-class Connection:
+class SimConnection:
     """Two ends, two lanes; knows who is still there."""
 
     def __init__(
@@ -177,7 +177,7 @@ class Fabric:
         self.links = links
         self._hosts: dict[str, int] = {}  # name -> next ephemeral port
         self._listeners: dict[Address, SimListener] = {}
-        self._connections: dict[Connection, None] = {}
+        self._connections: dict[SimConnection, None] = {}
         self._ends: dict[Process, list[SimTransport]] = {}
 
     def add_host(self, name: str) -> None:
@@ -193,7 +193,7 @@ class Fabric:
         if len(ends) % 1000 == 0:
             self._ends[process] = [end for end in ends if not end.is_closing()]
 
-    def forget(self, connection: Connection) -> None:
+    def forget(self, connection: SimConnection) -> None:
         self._connections.pop(connection, None)
 
     def listener(self, address: Address) -> SimListener | None:
@@ -229,11 +229,11 @@ class Fabric:
     def _unbind(self, host: str, port: int) -> None:
         self._listeners.pop((host, port), None)
 
-    def connect(self, process: Process, host: str, port: int) -> Connection:
+    def connect(self, process: Process, host: str, port: int) -> SimConnection:
         target = self.resolve(process, host)
         local = target == process.host
         client = (process.host, self.ephemeral_port(process.host))
-        connection = Connection(self, process, client, (target, port), local)
+        connection = SimConnection(self, process, client, (target, port), local)
         self._connections[connection] = None
         connection.dial()
         return connection

@@ -59,7 +59,7 @@ class ReadMany:
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
+class ZnodeWrite:
     number: int
     ops: Sequence[CoordinationOp]
 
@@ -105,7 +105,7 @@ Message: TypeAlias = (
     | Ping
     | Read
     | ReadMany
-    | Write
+    | ZnodeWrite
     | Bye
     | Welcome
     | Expired
@@ -116,14 +116,14 @@ Message: TypeAlias = (
 )
 
 
-class Connection:
+class ZookeeperConnection:
     """Between one client and the ensemble. ``receive`` runs in the client's process."""
 
     def __init__(
         self,
         service: SimZookeeper,
         process: Process,
-        receive: Callable[[Connection, Message], None],
+        receive: Callable[[ZookeeperConnection, Message], None],
     ) -> None:
         self.session_id = 0
         self.watches: dict[tuple[WatchKind, str], None] = {}
@@ -179,7 +179,7 @@ class SessionRecord:
     session_id: int
     timeout_us: int
     heard_us: int
-    connection: Connection | None = None
+    connection: ZookeeperConnection | None = None
     timer: asyncio.TimerHandle | None = None
 
 
@@ -193,8 +193,8 @@ class SimZookeeper:
         self.tree = ZnodeTree()
         self.running = True
         self.sessions: dict[int, SessionRecord] = {}
-        self._connections: dict[Connection, None] = {}
-        self._watchers: dict[tuple[WatchKind, str], dict[Connection, None]] = {}
+        self._connections: dict[ZookeeperConnection, None] = {}
+        self._watchers: dict[tuple[WatchKind, str], dict[ZookeeperConnection, None]] = {}
         self._next_session_id = FIRST_SESSION_ID
 
     # ------------------------------------------------------------------------------- the faults
@@ -230,7 +230,7 @@ class SimZookeeper:
 
     # ------------------------------------------------------------------------------ the service
 
-    def on_message(self, connection: Connection, message: Message) -> None:
+    def on_message(self, connection: ZookeeperConnection, message: Message) -> None:
         """From a client's wire."""
         if not self.running:
             connection.reply(Closed())
@@ -251,13 +251,13 @@ class SimZookeeper:
             case ReadMany():
                 found = [self.tree.get(p) if self.tree.exists(p) else None for p in message.paths]
                 connection.reply(Answer(message.number, found))
-            case Write():
+            case ZnodeWrite():
                 connection.reply(Answer(message.number, self._write(record, message.ops)))
             case Bye():
                 self._end(record, "closed")
                 connection.reply(Answer(message.number, None))
 
-    def forget(self, connection: Connection) -> None:
+    def forget(self, connection: ZookeeperConnection) -> None:
         """The connection is no more; its session may outlive it."""
         self._connections.pop(connection, None)
         for key in connection.watches:
@@ -271,7 +271,7 @@ class SimZookeeper:
         if record is not None and record.connection is connection:
             record.connection = None
 
-    def _on_hello(self, connection: Connection, hello: Hello) -> None:
+    def _on_hello(self, connection: ZookeeperConnection, hello: Hello) -> None:
         now_us = self.links.loop.now_us
         if hello.session_id:
             record = self.sessions.get(hello.session_id)
@@ -295,7 +295,7 @@ class SimZookeeper:
 
     # ------------------------------------------------------------------------ reading and writing
 
-    def _read(self, connection: Connection, read: Read) -> Any:
+    def _read(self, connection: ZookeeperConnection, read: Read) -> Any:
         try:
             value: Any
             match read.kind:
@@ -331,7 +331,7 @@ class SimZookeeper:
 
     def _tell(self, events: Sequence[WatchEvent]) -> None:
         for event in events:
-            told: dict[Connection, None] = {}
+            told: dict[ZookeeperConnection, None] = {}
             for kind in TRIGGERED_WATCHES[event.kind]:
                 told.update(self._watchers.pop((kind, event.path), {}))
             for connection in told:

@@ -16,7 +16,7 @@ from minikafka.verify.history import (
     RecordId,
     Written,
 )
-from minikafka.verify.judge import Kind, judge
+from minikafka.verify.judge import FindingKind, judge
 from minikafka.verify.records import identify, key_of, value_of
 from minikafka.verify.report import verdict
 
@@ -61,7 +61,7 @@ class Stage:
                 reading.see(partition, offset, record, 1000 + offset)
         return reading
 
-    def kinds(self) -> list[Kind]:
+    def kinds(self) -> list[FindingKind]:
         return [finding.kind for finding in judge(self.history())]
 
 
@@ -89,14 +89,14 @@ def test_an_acknowledgement_without_an_offset() -> None:
     stage.logs[0].append(stage.append(0, SOMEWHERE))
     assert stage.kinds() == []
     stage.append(0, SOMEWHERE)
-    assert stage.kinds() == [Kind.LOST]
+    assert stage.kinds() == [FindingKind.LOST]
 
 
 def test_a_record_that_is_lost() -> None:
     stage = Stage()
     lost = stage.logs[1].pop()
     (finding,) = judge(stage.history())
-    assert (finding.kind, finding.partition, finding.records) == (Kind.LOST, 1, (lost,))
+    assert (finding.kind, finding.partition, finding.records) == (FindingKind.LOST, 1, (lost,))
     told = verdict("t", stage.history(), [finding])
     lines = list(told.lines())
     assert lines[0].startswith("FAILED: 1 lost; 24 records acknowledged")
@@ -109,14 +109,14 @@ def test_a_record_that_was_lost_in_the_middle_moves_the_others() -> None:
     stage = Stage()
     del stage.logs[0][4]
     kinds = stage.kinds()
-    assert kinds.count(Kind.LOST) == 1
-    assert set(kinds) == {Kind.LOST, Kind.MOVED}
+    assert kinds.count(FindingKind.LOST) == 1
+    assert set(kinds) == {FindingKind.LOST, FindingKind.MOVED}
 
 
 def test_a_record_that_is_there_twice() -> None:
     stage = Stage()
     stage.logs[0].append(stage.logs[0][2])
-    assert stage.kinds() == [Kind.DOUBLED]
+    assert stage.kinds() == [FindingKind.DOUBLED]
     stage.idempotent = False
     assert stage.kinds() == []
 
@@ -125,7 +125,7 @@ def test_a_doubled_record_in_doubt_is_doubled_too() -> None:
     stage = Stage()
     record = stage.append(0, IN_DOUBT)
     stage.logs[0] += [record, record]
-    assert stage.kinds() == [Kind.DOUBLED]
+    assert stage.kinds() == [FindingKind.DOUBLED]
 
 
 def test_records_in_the_wrong_order() -> None:
@@ -133,8 +133,8 @@ def test_records_in_the_wrong_order() -> None:
     log = stage.logs[0]
     log[1], log[2] = log[2], log[1]
     kinds = stage.kinds()
-    assert kinds.count(Kind.REORDERED) == 1
-    assert kinds.count(Kind.MOVED) == 2
+    assert kinds.count(FindingKind.REORDERED) == 1
+    assert kinds.count(FindingKind.MOVED) == 2
 
 
 def test_order_counts_though_no_offset_was_told() -> None:
@@ -146,7 +146,7 @@ def test_order_counts_though_no_offset_was_told() -> None:
     stage.written = [written]
     assert stage.kinds() == []
     stage.logs[0].reverse()
-    assert set(stage.kinds()) == {Kind.REORDERED}
+    assert set(stage.kinds()) == {FindingKind.REORDERED}
 
 
 def test_producers_have_no_order_among_them() -> None:
@@ -166,13 +166,13 @@ def test_what_nobody_sent() -> None:
     stage = Stage()
     stage.logs[0].append(RecordId(7, 1))
     stage.logs[1].append(RecordId(0, 99))
-    assert stage.kinds() == [Kind.STRANGER, Kind.STRANGER]
+    assert stage.kinds() == [FindingKind.STRANGER, FindingKind.STRANGER]
 
 
 def test_what_was_sent_elsewhere() -> None:
     stage = Stage()
     stage.logs[1].append(stage.append(0, IN_DOUBT))
-    assert stage.kinds() == [Kind.STRANGER]
+    assert stage.kinds() == [FindingKind.STRANGER]
 
 
 def test_a_reader_that_saw_what_is_gone() -> None:
@@ -180,7 +180,7 @@ def test_a_reader_that_saw_what_is_gone() -> None:
     ghost = stage.append(0, IN_DOUBT)
     stage.readers = {"reader 1": {0: [*stage.logs[0], ghost]}}
     (finding,) = judge(stage.history())
-    assert finding.kind is Kind.BEYOND
+    assert finding.kind is FindingKind.BEYOND
     assert finding.records == (ghost,)
     assert finding.text == "reader 1 read offset 12, where nothing is now"
 
@@ -190,7 +190,7 @@ def test_a_reader_that_saw_another_record_there() -> None:
     ghost = stage.append(0, IN_DOUBT)
     stage.readers = {"reader 1": {0: [*stage.logs[0][:5], ghost]}}
     (finding,) = judge(stage.history())
-    assert finding.kind is Kind.BEYOND
+    assert finding.kind is FindingKind.BEYOND
     assert finding.records == (ghost, stage.logs[0][5])
 
 
@@ -198,7 +198,7 @@ def test_a_high_watermark_that_was_too_high() -> None:
     stage = Stage()
     stage.readers = {"reader 1": {}}
     stage.marks = {0: 12, 1: 13}
-    assert stage.kinds() == [Kind.BEYOND]
+    assert stage.kinds() == [FindingKind.BEYOND]
 
 
 def test_a_reader_that_goes_back_and_one_that_leaves_out() -> None:
@@ -209,7 +209,7 @@ def test_a_reader_that_goes_back_and_one_that_leaves_out() -> None:
         reader.see(0, offset, stage.logs[0][offset], 0)
     history.readings.append(reader)
     findings = judge(history)
-    assert [f.kind for f in findings] == [Kind.BELOW, Kind.SKIPPED]
+    assert [f.kind for f in findings] == [FindingKind.BELOW, FindingKind.SKIPPED]
     assert findings[1].text == "reader 1 went from offset 2 to 5, over 2"
 
 
@@ -218,7 +218,7 @@ def test_a_reader_that_was_refused() -> None:
     reader = Reading("reader 1")
     reader.complaints.append("OFFSET_OUT_OF_RANGE")
     history.readings.append(reader)
-    assert [f.kind for f in judge(history)] == [Kind.REFUSED]
+    assert [f.kind for f in judge(history)] == [FindingKind.REFUSED]
 
 
 def test_a_reader_that_never_came_to_the_end() -> None:
@@ -231,7 +231,7 @@ def test_a_reader_that_never_came_to_the_end() -> None:
     history.readings.append(reader)
     history.final.short_of = {1: 14}
     findings = judge(history)
-    assert [f.kind for f in findings] == [Kind.STOPPED] * 3
+    assert [f.kind for f in findings] == [FindingKind.STOPPED] * 3
     assert findings[0].text == "reader 1 stopped after offset 2, and the end is 12"
     assert findings[1].text == "reader 1 stopped after offset -1, and the end is 15"
     assert findings[2].text == "final reading stopped after offset 11, and the end is 14"
@@ -243,12 +243,12 @@ def test_what_nobody_could_read_is_lost_and_stopped_no_reader() -> None:
     stage.readers = {"reader 1": stage.logs}
     history = stage.history()
     history.readings[0].short_of = {0: 13}
-    assert [(f.kind, f.records) for f in judge(history)] == [(Kind.LOST, (lost,))]
+    assert [(f.kind, f.records) for f in judge(history)] == [(FindingKind.LOST, (lost,))]
 
 
 def test_nothing_acknowledged_proves_nothing() -> None:
     stage = Stage(count=0)
-    assert stage.kinds() == [Kind.UNPROVEN]
+    assert stage.kinds() == [FindingKind.UNPROVEN]
     stage.append(0, IN_DOUBT)
     history = stage.history()
     told = verdict("t", history, judge(history))

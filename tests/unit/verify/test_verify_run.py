@@ -10,7 +10,7 @@ import pytest
 from minikafka.client import ClientConfig
 from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.verify.report import Verdict
+from minikafka.verify.report import RunVerdict
 from minikafka.verify.run import Progress, Run, RunConfig
 from tests.support.fake_cluster import HANG_UP, FakeCluster, FakePartition
 from tests.support.jumping_loop import jumping, memory_world
@@ -81,7 +81,7 @@ class Planted(FakeCluster):
 
 async def run_against(
     kind: type[FakePartition], fault: Any = None, **config: Any
-) -> tuple[Verdict, Planted, list[Progress]]:
+) -> tuple[RunVerdict, Planted, list[Progress]]:
     world = memory_world()
     cluster = Planted(world)
     cluster.kind = kind
@@ -140,7 +140,7 @@ async def test_an_answer_that_is_lost_on_the_way() -> None:
             self.stop_broker(broker)
             asyncio.get_running_loop().create_task(self.start_broker(broker))
 
-    async def verdict_of(kind: type[FakePartition], idempotent: bool) -> Verdict:
+    async def verdict_of(kind: type[FakePartition], idempotent: bool) -> RunVerdict:
         world = memory_world()
         cluster = Deaf(world)
         cluster.kind = kind

@@ -11,7 +11,7 @@ import pytest
 from minikafka.cli.cluster import reassign
 from minikafka.cli.cluster.reassignment_text import parse_reassignment
 from minikafka.cli.cluster.reassignment_throttles import Move, moves, throttled_replicas
-from minikafka.cli.cluster.replica_moves import Place, Replica, move_line
+from minikafka.cli.cluster.replica_moves import Replica, ReplicaDirectories, move_line
 from minikafka.kernel.cluster import ReplicaAssignment, TopicPartition
 from minikafka.kernel.config import ConfigError
 
@@ -83,18 +83,18 @@ def test_directories() -> None:
 @pytest.mark.parametrize(
     ("place", "line"),
     [
-        (Place("/old", "/new"), "Reassignment of replica a-0-1 is still in progress."),
-        (Place("/new"), "Reassignment of replica a-0-1 completed successfully."),
+        (ReplicaDirectories("/old", "/new"), "Reassignment of replica a-0-1 is still in progress."),
+        (ReplicaDirectories("/new"), "Reassignment of replica a-0-1 completed successfully."),
         (
-            Place("/old"),
+            ReplicaDirectories("/old"),
             "Partition a-0 on broker 1 is not being moved from log dir /old to /new.",
         ),
         (
-            Place("/old", "/else"),
+            ReplicaDirectories("/old", "/else"),
             "Partition a-0 on broker 1 is being moved to log dir /else instead of /new.",
         ),
         (
-            Place(),
+            ReplicaDirectories(),
             (
                 "Partition a-0 is not found in any live log dir on broker 1. "
                 "There is likely an offline log directory on the broker."
@@ -102,5 +102,5 @@ def test_directories() -> None:
         ),
     ],
 )
-def test_how_far_a_replica_is(place: Place, line: str) -> None:
+def test_how_far_a_replica_is(place: ReplicaDirectories, line: str) -> None:
     assert move_line(Replica(1, A), place, "/new") == line

@@ -140,7 +140,7 @@ def test_last_words(tmp_path: Path) -> None:
     options = ZookeeperOptions(str(tmp_path))
     path = words_path(options)
     path.write_bytes(b"")
-    assert last_words(options).startswith("it said nothing; ")
+    assert last_words(options).startswith("it printed nothing; ")
     assert last_words(options).endswith(f" MB are free in {tmp_path}")
     path.write_bytes(b"one\nInvalid config, exiting \xff abnormally\n\n")
     said = "Invalid config, exiting \N{REPLACEMENT CHARACTER} abnormally"
