@@ -26,7 +26,7 @@ from minikafka.kernel.errors import ErrorCode, KafkaError
 from minikafka.protocol.messages.metadata import MetadataResponse
 from minikafka.spark.client_options import ClientOptions
 from minikafka.spark.connection import BlockingConnection
-from minikafka.spark.options import Subscription
+from minikafka.spark.options import TopicSelection
 from minikafka.spark.read.offsets import Offsets, names
 from minikafka.world.real.wall_clock import WallClock
 
@@ -204,7 +204,7 @@ class Cluster:
                         partitions = {**topic.partitions, **known.partitions}
                         self.topics[topic.name] = replace(known, partitions=partitions)
 
-    def partitions(self, subscription: Subscription) -> list[TopicPartition]:
+    def partitions(self, subscription: TopicSelection) -> list[TopicPartition]:
         """Return the partitions of a subscription. Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION at
         once for a named topic or partition that does not exist."""
         topics = _topics_of(subscription)
@@ -224,7 +224,7 @@ class Cluster:
         return found
 
     def partitions_there(
-        self, subscription: Subscription, expected: Iterable[TopicPartition] = ()
+        self, subscription: TopicSelection, expected: Iterable[TopicPartition] = ()
     ) -> list[TopicPartition]:
         """As ``partitions``, without those that do not exist. One of ``expected`` counts as deleted
         only if no broker knows it: found again later, it would be read from its start. Raises
@@ -243,7 +243,7 @@ class Cluster:
         self.describe_everywhere(topics)
         return self._known(subscription)
 
-    def _known(self, subscription: Subscription) -> list[TopicPartition]:
+    def _known(self, subscription: TopicSelection) -> list[TopicPartition]:
         """Return the known partitions. A pattern leaves internal topics out, as in the official
         connector."""
         topics: Iterable[str] = subscription.topics
@@ -310,7 +310,7 @@ def _reason(code: ErrorCode) -> str:
     return code.name
 
 
-def _topics_of(subscription: Subscription) -> list[str] | None:
+def _topics_of(subscription: TopicSelection) -> list[str] | None:
     """Return the topics to describe; None for all."""
     if subscription.pattern:
         return None

@@ -1,4 +1,4 @@
-"""Writes into topics from within ``foreachBatch``, exactly once."""
+"""Exactly-once writes to topics from within a query's ``foreachBatch`` function."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ if TYPE_CHECKING:
 def write_once(
     frame: DataFrame, batch_id: int, sink_id: str, options: Mapping[str, str | int]
 ) -> None:
-    """``frame`` to the topic that ``options`` name. If Spark runs the batch again, because it died
-    before it had noted its end, what is in is not written again.
+    """Write a DataFrame to the topic named in ``options``, once for each ``batch_id``.
 
-    ``sink_id`` names this one write of this one query, for ever: of two writes within a batch, and
-    of two queries, each has its own. Raises PySparkException."""
+    Spark calls the function of ``foreachBatch`` again with the same ``batch_id`` if it failed
+    before the batch was noted in the checkpoint. Rows that were committed then are skipped.
+
+    ``sink_id`` identifies this call of this query. It must never change, and must differ between
+    two calls in one function and between queries. Raises PySparkException."""
     (
         frame.write.format("minikafka")
         .options(**options)

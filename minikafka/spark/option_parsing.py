@@ -1,4 +1,4 @@
-"""Options as they were given: keys of any case, values that are read with one clear complaint."""
+"""The options that a user passes to Spark, with typed access to their values."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 
 class OptionError(ValueError):
-    """A wrong, missing or unsupported option; the text names it."""
+    """An option is invalid, missing or unsupported. The message names it."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """The given options with keys of any case."""
+    """Options by name, in which names have no case. Methods raise OptionError for bad values."""
 
-    values: Mapping[str, str]
+    values: Mapping[str, str]  # with keys in lower case
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Options:

@@ -1,4 +1,6 @@
-"""The options of the data source: names, defaults and refusals of the official Kafka connector."""
+"""The read options of the data source, parsed from the strings that a user passes to Spark.
+
+Names, defaults and errors are those of Spark's Kafka connector (``KafkaSourceProvider``)."""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ _UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_0
 
 
 class Edge(Enum):
-    """An end of every partition."""
+    """The first or the next offset of every partition: ``earliest`` or ``latest``."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -36,21 +38,23 @@ class Edge(Enum):
 
 @dataclass(frozen=True)
 class AtOffsets:
-    """By partition; -2 is its start, -1 its end."""
+    """An offset for each partition. -2 stands for the partition's earliest offset, -1 for its
+    latest."""
 
     offsets: Offsets
 
 
 @dataclass(frozen=True)
 class AtTimestamps:
-    """By partition: the first record of that time (ms) or later."""
+    """A timestamp (ms) for each partition. It stands for the offset of the partition's first record
+    with this timestamp or a later one."""
 
     timestamps_ms: Offsets
 
 
 @dataclass(frozen=True)
 class AtTimestamp:
-    """The same time for all partitions."""
+    """One timestamp (ms) for all partitions, with the meaning that it has in ``AtTimestamps``."""
 
     timestamp_ms: int
 
@@ -59,8 +63,10 @@ Limit: TypeAlias = Edge | AtOffsets | AtTimestamps | AtTimestamp
 
 
 @dataclass(frozen=True)
-class Subscription:
-    """What is read: exactly one of the three is set."""
+class TopicSelection:
+    """The topics or partitions to read. Exactly one of the three fields is set.
+
+    Named ``ConsumerStrategy`` in Spark's Kafka connector."""
 
     topics: tuple[str, ...] = ()
     pattern: str = ""
@@ -69,10 +75,10 @@ class Subscription:
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """Of a batch or a stream. Numbers that were not given are None."""
+    """The read options of a batch or of a stream. A limit that the user did not set is None."""
 
     client: ClientOptions
-    subscription: Subscription
+    subscription: TopicSelection
     starting: Limit
     ending: Limit = Edge.LATEST
     no_match_is_latest: bool = False
@@ -87,8 +93,8 @@ class ReadOptions:
     fetch_retries: int = 3
     fetch_retry_interval_ms: int = 10
     pushdown: bool = False
-    path: str | None = None  # a log directory to read instead of asking brokers
-    notes: tuple[str, ...] = field(default=(), compare=False)  # options without effect here
+    path: str | None = None  # read the files of this log directory instead of sending requests
+    notes: tuple[str, ...] = field(default=(), compare=False)  # warnings about ignored options
 
 
 def include_headers(options: Mapping[str, str]) -> bool:
@@ -96,7 +102,7 @@ def include_headers(options: Mapping[str, str]) -> bool:
 
 
 def batch_options(options: Mapping[str, str]) -> ReadOptions:
-    """For ``spark.read``. Raises OptionError."""
+    """Parse the options of ``spark.read``. Raises OptionError."""
     given = Options.of(options)
     check_option_names(given)
     starting = _limit(given, "starting", Edge.EARLIEST)
@@ -120,7 +126,7 @@ def batch_options(options: Mapping[str, str]) -> ReadOptions:
 
 
 def stream_options(options: Mapping[str, str]) -> ReadOptions:
-    """For ``spark.readStream``. Raises OptionError."""
+    """Parse the options of ``spark.readStream``. Raises OptionError."""
     given = Options.of(options)
     check_option_names(given)
     if given.get("path") is not None:
@@ -174,7 +180,7 @@ def _general(given: Options, starting: Limit, ending: Limit, notes: tuple[str, .
     )
 
 
-def _subscription(given: Options) -> Subscription:
+def _subscription(given: Options) -> TopicSelection:
     named = [name for name in STRATEGIES if given.get(name) is not None]
     if len(named) != 1:
         raise OptionError(
@@ -191,7 +197,7 @@ def _subscription(given: Options) -> Subscription:
                     f"No topics to subscribe to as specified value for option 'subscribe' "
                     f"is '{value}'"
                 )
-            return Subscription(topics=topics)
+            return TopicSelection(topics=topics)
         case "subscribePattern":
             if not value:
                 raise OptionError(
@@ -201,8 +207,10 @@ def _subscription(given: Options) -> Subscription:
             try:
                 re.compile(value)
             except re.error as error:
-                raise OptionError(f"subscribePattern '{value}' is no pattern: {error}") from None
-            return Subscription(pattern=value)
+                raise OptionError(
+                    f"subscribePattern '{value}' is not a regular expression: {error}"
+                ) from None
+            return TopicSelection(pattern=value)
         case _:
             try:
                 partitions = parse_partitions(value)
@@ -213,13 +221,17 @@ def _subscription(given: Options) -> Subscription:
                     f"No topicpartitions to assign as specified value for option 'assign' "
                     f"is '{value}'"
                 )
-            return Subscription(partitions=tuple(partitions))
+            return TopicSelection(partitions=tuple(partitions))
 
 
 def _limit(given: Options, edge: str, default: Edge) -> Limit:
-    """The first that is there of ``<edge>Timestamp``, ``...OffsetsByTimestamp``, ``...Offsets``."""
+    """Parse the limit of an edge (``starting`` or ``ending``), or return ``default``.
+
+    If several options set it, ``<edge>Timestamp`` takes precedence over
+    ``<edge>OffsetsByTimestamp``, and that over ``<edge>Offsets``. Raises OptionError."""
     if (text := given.get(f"{edge}Timestamp")) is not None:
-        if not text.strip().isdecimal():  # to a broker -1 and -2 would be the ends of the log
+        # Refuse -1 and -2: in ListOffsets they are not times, but mean latest and earliest.
+        if not text.strip().isdecimal():
             raise OptionError(f"{edge}Timestamp: expected milliseconds since 1970, got {text}")
         return AtTimestamp(int(text))
     name = f"{edge}OffsetsByTimestamp"
@@ -254,9 +266,13 @@ def _check_order(starting: Limit, ending: Limit) -> None:
 
 
 def duration_ms(text: str) -> int:
-    """Spark's notation: ``15m``, ``500ms``, ``10s``; a bare number is milliseconds."""
+    """Parse a duration in Spark's notation, such as ``15m``, ``10s`` or ``500ms``.
+
+    A number without a unit is milliseconds. Raises OptionError."""
     match = _TIME.fullmatch(text.strip().lower())
     if match is None:
-        raise OptionError(f"maxTriggerDelay: {text!r} is no duration, e.g. 15m or 500ms")
+        raise OptionError(
+            f"maxTriggerDelay: expected a duration such as 15m or 500ms, got {text!r}"
+        )
     number, unit = int(match[1]), match[2] or "ms"
     return number // 1000 if unit == "us" else number * _UNITS_MS[unit]

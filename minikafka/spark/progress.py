@@ -1,8 +1,8 @@
-"""The progress of streams: a line per batch, and offsets in a group for tools that show lag.
+"""The progress of streaming queries: a line for each batch, and offsets in a consumer group.
 
-A data source in Python cannot report metrics to Spark (in 4.3 ``PythonMicroBatchStream`` is no
-``ReportsSourceMetrics``), so ``sources[].metrics`` of Spark's own progress stay empty. The metrics
-of the official connector are in the line instead, and in ``offsets_behind_latest``."""
+A data source in Python cannot report metrics to Spark: in Spark 4.3 ``PythonMicroBatchStream`` does
+not implement ``ReportsSourceMetrics``. So ``sources[].metrics`` in Spark's own progress is empty.
+The line of a batch, and ``offsets_behind_latest``, have the metrics of the official connector."""
 
 from __future__ import annotations
 
@@ -29,15 +29,17 @@ from minikafka.spark.coordinators import BlockingCoordinators
 from minikafka.spark.failure_text import cause_of
 from minikafka.spark.read.offsets import LATEST, Offsets, offsets_of
 
-_PATIENCE_MS: Final = "5000"  # the events of later batches wait meanwhile
+_TIMEOUT_MS: Final = "5000"  # short, because Spark queues the events of later batches meanwhile
 
 
 class ProgressListener(StreamingQueryListener):
-    """``spark.streams.addListener(ProgressListener("host:port", show=print))``.
+    """Shows a line for each batch, and commits the offsets that the batch has read.
 
-    After each batch the offsets that were read are committed to the group ``spark-<query name or
-    id>``: not for Spark, which goes by its checkpoint, but for tools that show the lag of groups.
-    """
+    ``spark.streams.addListener(ProgressListener("host:port", show=print))``
+
+    The offsets go to the consumer group ``spark-<query name, or id>``, for tools that show the lag
+    of groups. Spark does not read them: a query restarts from its checkpoint. If they cannot be
+    committed, ``show`` is called with the error and the query goes on."""
 
     def __init__(
         self,
@@ -48,7 +50,8 @@ class ProgressListener(StreamingQueryListener):
         self._bootstrap_servers = bootstrap_servers
         self._show = show or (lambda _: None)
         self._group_prefix = group_prefix
-        self._names: dict[str, str] = {}  # of the queries that run, by id: not all events have both
+        # The names of running queries by id: a QueryTerminatedEvent has the id only.
+        self._names: dict[str, str] = {}
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
         self._names[str(event.id)] = event.name or str(event.id)
@@ -65,8 +68,8 @@ class ProgressListener(StreamingQueryListener):
             options = client_options(
                 {
                     "kafka.bootstrap.servers": self._bootstrap_servers,
-                    "kafka.default.api.timeout.ms": _PATIENCE_MS,
-                    "kafka.delivery.timeout.ms": _PATIENCE_MS,
+                    "kafka.default.api.timeout.ms": _TIMEOUT_MS,
+                    "kafka.delivery.timeout.ms": _TIMEOUT_MS,
                 }
             )
             with Cluster(options) as cluster:
@@ -74,11 +77,11 @@ class ProgressListener(StreamingQueryListener):
                 self._show(progress_line(progress, latest))
                 try:
                     commit_offsets(cluster, group, offsets)
-                except KafkaError as error:  # the query goes on: its own offsets are safe
+                except KafkaError as error:  # the query's own offsets are in its checkpoint
                     self._show(f"query={name} offsets not committed to group {group}: {error}")
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """Nothing new is to be told."""
+        """Ignore the event: an idle query has read nothing."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         name = self._names.pop(str(event.id), str(event.id))
@@ -89,11 +92,12 @@ class ProgressListener(StreamingQueryListener):
 def progress_line(
     progress: Mapping[str, Any], latest: Mapping[TopicPartition, int] | None = None
 ) -> str:
-    """One line for a batch, without a line break.
+    """Return the line for a batch, from the JSON of its ``StreamingQueryProgress``.
 
-    ``lag``: the offsets behind ``latest``, by default the latest offsets that the progress holds:
-    those at the time the batch was planned. Spark leaves them out of the progress of a batch that
-    it repeats after a restart; ``lag=unknown`` then."""
+    ``lag`` in the line is the number of offsets up to ``latest``. By default these are the latest
+    offsets in the progress, which Spark looked up when it planned the batch. The progress of a
+    batch that Spark repeats after a restart does not have them; the line has ``lag=unknown``
+    then."""
     behind = behind_latest(progress, latest)
     parts: dict[str, Any] = {
         "query": progress.get("name") or progress["id"],
@@ -115,7 +119,7 @@ def progress_line(
 
 
 def is_latest_known(progress: Mapping[str, Any]) -> bool:
-    """Whether the progress holds the latest offsets of every Kafka source that has read."""
+    """Return whether the progress has the latest offsets of every Kafka source in it."""
     return all(
         _kafka_offsets(source.get("latestOffset"))
         for source in progress.get("sources", ())
@@ -126,8 +130,10 @@ def is_latest_known(progress: Mapping[str, Any]) -> bool:
 def behind_latest(
     progress: Mapping[str, Any], latest: Mapping[TopicPartition, int] | None = None
 ) -> Offsets | None:
-    """How many offsets each partition is behind ``latest``, by default behind the latest offsets
-    in the progress. None if the progress holds none."""
+    """Return how many offsets the query is behind ``latest`` in each partition.
+
+    ``latest`` is by default the latest offsets in the progress. Returns None if the progress does
+    not have them either."""
     read = offsets_read(progress)
     if latest is None:
         if not is_latest_known(progress):
@@ -141,7 +147,9 @@ def behind_latest(
 
 
 def offsets_behind_latest(behind: Mapping[TopicPartition, int]) -> dict[str, float]:
-    """The metrics of the official connector's sources, by their names there."""
+    """Return the metrics that a source of the official connector reports, by their names there.
+
+    ``behind`` has at least one partition."""
     counts = behind.values()
     return {
         "avgOffsetsBehindLatest": round(sum(counts) / len(counts), 2),
@@ -151,7 +159,7 @@ def offsets_behind_latest(behind: Mapping[TopicPartition, int]) -> dict[str, flo
 
 
 def latest_offsets(cluster: Cluster, partitions: Iterable[TopicPartition]) -> Offsets | None:
-    """The ends of the partitions now, None if the brokers do not tell them in time."""
+    """Look up the current end offsets, None if the brokers do not respond in time."""
     try:
         return cluster.list_offsets(dict.fromkeys(partitions, LATEST))
     except KafkaError:
@@ -159,7 +167,7 @@ def latest_offsets(cluster: Cluster, partitions: Iterable[TopicPartition]) -> Of
 
 
 def offsets_read(progress: Mapping[str, Any]) -> Offsets:
-    """The next offset of each partition of all Kafka sources."""
+    """Return the next offset to read of each partition, over all Kafka sources of the query."""
     found: Offsets = {}
     for source in progress.get("sources", ()):
         found |= _kafka_offsets(source.get("endOffset"))
@@ -167,7 +175,7 @@ def offsets_read(progress: Mapping[str, Any]) -> Offsets:
 
 
 def _kafka_offsets(value: Any) -> Offsets:
-    """Nothing for the offsets of other kinds of sources."""
+    """Return the offsets of a source, none if it is not a Kafka source."""
     try:
         return offsets_of(json.loads(value) if isinstance(value, str) else value)
     except (ValueError, AttributeError, TypeError):
@@ -175,6 +183,6 @@ def _kafka_offsets(value: Any) -> Offsets:
 
 
 def commit_offsets(cluster: Cluster, group: str, offsets: Offsets) -> None:
-    """Commit offsets for a group without members. Raises KafkaError."""
+    """Commit offsets for a consumer group without members. Raises KafkaError."""
     call = offset_commit(GroupMetadata(group), with_metadata(offsets))
     raise_gravest(BlockingCoordinators(cluster).call(call).values())

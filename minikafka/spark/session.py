@@ -1,4 +1,4 @@
-"""Settings of a Spark session that this data source needs or runs faster with."""
+"""Spark sessions with the settings that make this data source fast."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SETTINGS: Final = {
-    # Over TCP every Python task waits some 30 ms for a delayed acknowledgement.
+    # Over TCP each Python task waits about 30 ms for a delayed acknowledgement.
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
 }
@@ -18,8 +18,8 @@ LOCAL_SETTINGS: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.showConsoleProgress": "false",
-    # On a local disk Hadoop starts a program for each change of a permission and each look for a
-    # link, ten for a file of a checkpoint; in this way it does not look for links.
+    # Spark's default manager lets Hadoop check for symbolic links, for which Hadoop starts a
+    # program: about ten for each checkpoint file. This manager does not check for links.
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing"
         ".FileSystemBasedCheckpointFileManager"
@@ -30,9 +30,10 @@ LOCAL_SETTINGS: Final = {
 def local_session(
     name: str = "minikafka", master: str = "local[*]", settings: dict[str, str] | None = None
 ) -> SparkSession:
-    """A session on this machine, with a Java that was found and this Python for the workers.
+    """Get or create a session whose driver runs on this machine, with a suitable Java runtime.
 
-    Raises JavaError when there is no Java."""
+    ``settings`` are Spark's and override the defaults of this module. Raises JavaError if there is
+    no Java 17 or newer."""
     prepare_environment(master=master)
     from pyspark.sql import SparkSession
 

@@ -1,4 +1,7 @@
-"""The data source ``minikafka`` as Spark sees it. Imports little: every session loads this."""
+"""The entry point of the data source ``minikafka``, which Spark loads by the name of its package.
+
+Readers and writers are imported when they are created, because every session with this package
+installed imports this module."""
 
 from __future__ import annotations
 
@@ -30,11 +33,11 @@ HEADERS = "array<struct<key:string,value:binary>>"
 
 
 class DefaultSource(DataSource):
-    """``spark.read.format("minikafka")``, ``readStream``, ``write``, ``writeStream``, and
-    ``USING minikafka`` in SQL.
+    """The data source of ``spark.read.format("minikafka")``, and of ``readStream``, ``write``,
+    ``writeStream`` and SQL's ``USING minikafka``.
 
-    Columns, options and offset JSON are those of Spark's Kafka connector. Beyond it, a schema may
-    name a part of the columns, and only these are decoded."""
+    Columns, options and the JSON of offsets are those of Spark's Kafka connector. In addition a
+    user may pass a schema with some of the columns; then only these are decoded."""
 
     @classmethod
     def name(cls) -> str:
@@ -83,12 +86,14 @@ class DefaultSource(DataSource):
 
 
 def types_of(schema: Any) -> dict[str, str]:
-    """Spark's short name of each column's type."""
+    """Return the type of each column by name, in Spark's notation, such as ``bigint``."""
     return {field.name: field.dataType.simpleString() for field in schema.fields}
 
 
 def check_schema(schema: Any) -> None:
-    """A schema of the user's names some of our columns, with their types. Raises OptionError."""
+    """Check that a user's schema has no other columns or types than this source.
+
+    Raises OptionError."""
     known = {**COLUMNS, "headers": HEADERS}
     for name, kind in types_of(schema).items():
         if known.get(name) != kind:

@@ -1,4 +1,7 @@
-"""Starts streaming queries on a machine that may be too busy for Spark's time limits."""
+"""Starts streaming queries, and repeats a start that a busy machine was too slow for.
+
+Spark gives the Python process of a streaming source 10 s to connect, and no setting changes that.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,8 @@ if TYPE_CHECKING:
 
 ATTEMPTS: Final = 6
 SETTLE_MS: Final = 30_000
-_LOOK_S: Final = 0.05
-# Spark waits 10 s for the Python process of a streaming source. No setting changes that.
-_TOO_SLOW: Final = "Python worker failed to connect back"
+_POLL_INTERVAL_S: Final = 0.05
+_TOO_SLOW: Final = "Python worker failed to connect back"  # in the text of Spark's exception
 
 
 def start_query(
@@ -24,15 +26,16 @@ def start_query(
     name: str,
     attempts: int = ATTEMPTS,
 ) -> StreamingQuery:
-    """Start a query and return it when it has done a batch or has none to do. Call this for one
-    query after the other: queries that start at once compete for the processor.
+    """Start a query, and return it after its first batch or when it waits for new records.
 
-    If Spark gave up on the query's Python process because it was not up within 10 s, start the
-    query again, at most ``attempts`` times in all, and call ``show`` with a line that says why.
-    Nothing is read or written before that process is up, so another start repeats nothing.
+    ``start`` starts the query. If the query fails because its Python process did not connect within
+    Spark's 10 s, call ``start`` again, at most ``attempts`` times in all, and call ``show`` with
+    one line that says so. A query reads and writes nothing before that process connects, so a
+    repeated start does not duplicate records. Start several queries one after the other: starting
+    together, they compete for the CPU and miss the 10 s.
 
-    Raises StreamingQueryException if the query failed for another reason or in the last attempt. A
-    query that takes longer than 30 s for its first batch is returned and may fail later."""
+    Raises StreamingQueryException if the query fails for another reason, or in the last attempt.
+    A query whose first batch takes more than 30 s is returned while the batch runs."""
     for attempt in range(1, attempts + 1):
         query = start()
         _let_settle(query)
@@ -43,13 +46,14 @@ def start_query(
             raise failure
         show(
             f"query={name} started again attempt={attempt + 1} of={attempts}: its Python process "
-            "was not up within the 10 s that Spark waits (the machine is busy)"
+            "did not connect within the 10 s that Spark allows (the machine is busy)"
         )
-    raise AssertionError("at least one attempt")
+    raise AssertionError(f"attempts must be positive: {attempts}")
 
 
 def _let_settle(query: StreamingQuery) -> None:
-    """Return when the query has ended, has done a batch or waits for records, or after 30 s."""
+    """Block until the query has completed a batch, waits for new records, or has ended; at most
+    30 s."""
     clock = WallClock()
     deadline_ms = clock.monotonic_ms() + SETTLE_MS
     while (
@@ -58,4 +62,4 @@ def _let_settle(query: StreamingQuery) -> None:
         and not query.status["message"].startswith("Waiting")
         and clock.monotonic_ms() < deadline_ms
     ):
-        threading.Event().wait(_LOOK_S)
+        threading.Event().wait(_POLL_INTERVAL_S)

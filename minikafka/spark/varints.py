@@ -1,4 +1,6 @@
-"""Zigzag varints of many records at once, in numpy."""
+"""Encoding and decoding of varints for numpy arrays: one call handles a field of all records.
+
+The varints are those of Kafka's record format v2 (``ByteUtils.readVarlong``)."""
 
 from __future__ import annotations
 
@@ -17,9 +19,10 @@ _ONE_BYTE = 1 << 6  # zigzag values below -64 or above 63 take a second byte
 
 
 def decode_varints(data: Bytes, positions: Ints) -> tuple[Ints, Ints]:
-    """(values, positions after them) of the signed varints at ``positions``.
+    """Decode the signed (zigzag) varint that starts at each of ``positions`` in ``data``.
 
-    Raises IndexError where one reaches past ``data``, CorruptRecordError for one that never ends.
+    Returns the values, and the positions of the first byte after each. Raises IndexError if a
+    varint reaches beyond the end of ``data``, CorruptRecordError if one has more than ten bytes.
     """
     first = data[positions]
     values = first.astype(np.int64)
@@ -27,7 +30,7 @@ def decode_varints(data: Bytes, positions: Ints) -> tuple[Ints, Ints]:
     longer = np.flatnonzero(first >= 0x80)
     if longer.size:
         _decode_longer(data, values, ends, longer)
-    # The value as an unsigned number: its upper half means negative numbers, so shift as unsigned.
+    # Shift as unsigned numbers: the top bit of a zigzag number is a part of its magnitude.
     half = (values.view(np.uint64) >> np.uint64(1)).view(np.int64)
     return half ^ -(values & 1), ends
 
@@ -48,12 +51,12 @@ def _decode_longer(data: Bytes, values: Ints, ends: Ints, longer: Ints) -> None:
 
 
 def zigzag(values: Ints) -> Ints:
-    """Signed numbers as the unsigned ones that varints hold (within 63 bits)."""
+    """Return the zigzag encoding of signed numbers, each of which must fit in 63 bits."""
     return (values << 1) ^ (values >> 63)
 
 
 def varint_sizes(unsigned: Ints) -> Ints:
-    """How many bytes each of these numbers takes."""
+    """Return how many bytes each of the numbers, none of them negative, takes as a varint."""
     sizes = np.ones(len(unsigned), np.int64)
     shift = 7
     rest = unsigned >> shift
@@ -65,7 +68,9 @@ def varint_sizes(unsigned: Ints) -> Ints:
 
 
 def put_varints(out: Bytes, positions: Ints, unsigned: Ints, sizes: Ints) -> None:
-    """Write each number at its position. ``sizes``: of ``varint_sizes``."""
+    """Write each unsigned number into ``out`` as a varint that starts at its position.
+
+    ``sizes`` is the result of ``varint_sizes`` for these numbers."""
     last = sizes == 1
     if last.all():
         out[positions] = unsigned

@@ -1,4 +1,4 @@
-"""The Python of Spark's workers: this one, behind a script that makes it start faster."""
+"""The interpreter of Spark's Python workers: a script that starts this Python with less to load."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-# The JVM puts these before the installed packages in the PYTHONPATH of each worker it starts.
+# Drops the archives of PySpark's sources from PYTHONPATH. The JVM puts them there, before the
+# installed packages, for each worker that it starts.
 _SCRIPT: Final = """#!/bin/sh
 kept=
 set -f
@@ -28,13 +29,14 @@ exec '{python}' "$@"
 
 
 def worker_python(environ: Mapping[str, str], cache: Path) -> str:
-    """The value for ``PYSPARK_PYTHON``: a script in ``cache`` that starts this Python without the
-    zip of PySpark's sources in its PYTHONPATH.
+    """Return the value for ``PYSPARK_PYTHON``, after writing the script that it names to ``cache``.
 
-    Python keeps no bytecode for modules in a zip, so every worker would compile PySpark again:
-    0.9 s of CPU time instead of 0.25 s. Spark gives the worker that runs a streaming source 10 s to
-    connect. The plain path of this Python where SPARK_HOME is another Spark than the installed
-    package, where there is no sh, and for paths with a quote in them."""
+    The script starts this Python without the zip of PySpark's sources in its PYTHONPATH, so that
+    PySpark is imported from the installed package. Python stores no bytecode for modules in a zip:
+    every worker would compile PySpark again, which takes 0.9 s of CPU time instead of 0.25 s.
+
+    Returns the plain path of this Python if the script would not work: if PySpark is not installed,
+    if SPARK_HOME is another Spark, on Windows, or if a path has a quote in it. Raises OSError."""
     spec = find_spec("pyspark")
     if spec is None or spec.origin is None or os.name != "posix":
         return sys.executable
@@ -56,8 +58,9 @@ def worker_python(environ: Mapping[str, str], cache: Path) -> str:
 
 
 def write_script(script: Path, text: str) -> None:
-    """Make ``script`` an executable file with this text. An equal one is left alone: another
-    process may be starting from it."""
+    """Write an executable file, unless it exists with this text. Raises OSError.
+
+    The file is replaced atomically, because another process may start it at the same time."""
     if not (script.is_file() and script.read_text() == text and os.access(script, os.X_OK)):
         script.parent.mkdir(parents=True, exist_ok=True)
         draft = script.with_name(f"{script.name}.{os.getpid()}")

@@ -30,7 +30,12 @@ UNRESOLVED = frozenset(
         "GroupConfig",
         "GroupOffsets",
         "Member",
-        "Subscription",
+        "OffsetStore",
+        "Outcome",
+        "Place",
+        "Plan",
+        "Progress",
+        "TopicView",
         "TransactionState",
     ]
 )

@@ -17,9 +17,9 @@ from typing import Any, Final
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError
 from minikafka.spark.cluster import Cluster
-from minikafka.spark.options import ReadOptions, Subscription, batch_options
+from minikafka.spark.options import ReadOptions, TopicSelection, batch_options
 from minikafka.spark.read.offsets import Offsets, offsets_json, parse_offsets
-from minikafka.spark.read.resolving import resolve
+from minikafka.spark.read.resolving import ending_offsets, starting_offsets
 
 _SINK_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _EDGES: Final = ("earliest", "latest")
@@ -38,7 +38,7 @@ class ReplayRange:
     start: str | int | Offsets
     end: str | int | Offsets
 
-    def options(self, subscription: Subscription) -> dict[str, str]:
+    def options(self, subscription: TopicSelection) -> dict[str, str]:
         """Return the options of a batch read for the part of the range in this subscription.
 
         Raises ConfigError if the range is given as offsets and has none for the subscription."""
@@ -76,7 +76,7 @@ def _parse_edge(option: str, text: str) -> str | int | Offsets:
 
 
 def _edge_options(
-    name: str, value: str | int | Offsets, subscription: Subscription
+    name: str, value: str | int | Offsets, subscription: TopicSelection
 ) -> dict[str, str]:
     if isinstance(value, int):
         return {f"{name}timestamp": str(value)}
@@ -90,7 +90,7 @@ def _edge_options(
     return {f"{name}offsets": json.dumps(offsets_json(mine))}
 
 
-def _is_in(each: TopicPartition, subscription: Subscription) -> bool:
+def _is_in(each: TopicPartition, subscription: TopicSelection) -> bool:
     if subscription.partitions:
         return each in subscription.partitions
     if subscription.pattern:
@@ -98,7 +98,7 @@ def _is_in(each: TopicPartition, subscription: Subscription) -> bool:
     return each.topic in subscription.topics
 
 
-def source_text(subscription: Subscription) -> str:
+def source_text(subscription: TopicSelection) -> str:
     """Return what a source subscribes to as a short text, which identifies it in the plan."""
     if subscription.partitions:
         return ",".join(f"{each.topic}-{each.partition}" for each in subscription.partitions)
@@ -189,7 +189,7 @@ def _resolved_offsets(options: ReadOptions) -> dict[str, Any]:
     """Return the start and end offsets of the range by partition, the end excluded."""
     with Cluster(options.client) as cluster:
         partitions = cluster.partitions(options.subscription)
-        start = resolve(cluster, options.starting, partitions, True, options.no_match_is_latest)
-        end = resolve(cluster, options.ending, partitions, False)
+        start = starting_offsets(cluster, options, partitions)
+        end = ending_offsets(cluster, options, partitions)
     end = {each: max(offset, start[each]) for each, offset in end.items()}
     return {"start": offsets_json(start), "end": offsets_json(end)}

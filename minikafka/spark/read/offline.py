@@ -13,7 +13,7 @@ from minikafka.core.log.aborted_txn import ENTRY, ENTRY_BYTES, AbortedTxn
 from minikafka.kernel.cluster import INTERNAL_TOPICS, TopicPartition
 from minikafka.protocol.records.batch import iterate_batches
 from minikafka.spark.option_parsing import OptionError
-from minikafka.spark.options import AtOffsets, Edge, Limit, ReadOptions, Subscription
+from minikafka.spark.options import AtOffsets, Edge, Limit, ReadOptions, TopicSelection
 from minikafka.spark.read.decode import Slice, decode_to_arrow
 from minikafka.spark.read.offsets import EARLIEST, Offsets, names
 from minikafka.spark.read.planning import (
@@ -124,7 +124,7 @@ def _check_log_directory(directory: Path) -> None:
     )
 
 
-def _logs(directory: Path, wanted: Subscription) -> dict[TopicPartition, _Log]:
+def _logs(directory: Path, wanted: TopicSelection) -> dict[TopicPartition, _Log]:
     found = sorted(
         each
         for path in directory.iterdir()

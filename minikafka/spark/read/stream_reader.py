@@ -39,7 +39,7 @@ from minikafka.spark.read.planning import (
     rate_limit,
     split_ranges,
 )
-from minikafka.spark.read.resolving import may_start_at_latest, resolve
+from minikafka.spark.read.resolving import may_start_at_latest, starting_offsets
 from minikafka.world.real.wall_clock import WallClock
 
 if TYPE_CHECKING:
@@ -159,10 +159,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._resolve_start(sorted(offsets_of(end)))
 
     def _resolve_start(self, partitions: Sequence[TopicPartition]) -> Offsets:
-        options = self._options
-        return resolve(
-            self._cluster, options.starting, partitions, True, options.no_match_is_latest
-        )
+        return starting_offsets(self._cluster, self._options, partitions)
 
     def _limited(self, begin: Offsets, limit: ReadLimit) -> Offsets:
         """Return the ends of the next batch: the latest offsets, or as many as ``limit`` allows."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.spark.cluster import Cluster
-from minikafka.spark.options import Subscription
+from minikafka.spark.options import TopicSelection
 from minikafka.spark.write.producing import Producing
 from minikafka.spark.write.routing import Router, chunks_of
 
@@ -31,7 +31,7 @@ def send_rows(
 
     def count_of(name: str) -> int:
         if name not in counts:
-            counts[name] = len(cluster.partitions(Subscription(topics=(name,))))
+            counts[name] = len(cluster.partitions(TopicSelection(topics=(name,))))
         return counts[name]
 
     dice = random.SystemRandom()

@@ -26,7 +26,7 @@ from minikafka.protocol.messages.metadata import (
 from minikafka.spark import cluster as module
 from minikafka.spark.client_options import ClientOptions, client_options
 from minikafka.spark.cluster import Cluster
-from minikafka.spark.options import Subscription
+from minikafka.spark.options import TopicSelection
 
 pytestmark = pytest.mark.mission("SPK-1", "SPK-2")
 
@@ -143,22 +143,22 @@ def partitions(count: int, topic: str = "t") -> list[TopicPartition]:
 
 def test_a_pattern_leaves_kafkas_own_topics_out(brokers: Brokers) -> None:
     brokers.views["a"] = {"t": 1, "__consumer_offsets": 50, "__transaction_state": 50}
-    assert cluster_of().partitions(Subscription(pattern=".*")) == partitions(1)
+    assert cluster_of().partitions(TopicSelection(pattern=".*")) == partitions(1)
 
 
-@pytest.mark.parametrize("wanted", [Subscription(topics=("t",)), Subscription(pattern="t")])
+@pytest.mark.parametrize("wanted", [TopicSelection(topics=("t",)), TopicSelection(pattern="t")])
 def test_a_broker_that_has_just_started_has_nothing_to_say(
-    brokers: Brokers, wanted: Subscription
+    brokers: Brokers, wanted: TopicSelection
 ) -> None:
     brokers.views["a"] = None
     assert cluster_of().partitions_there(wanted, partitions(2)) == partitions(2)
     assert brokers.asked == ["a", "b"]
 
 
-@pytest.mark.parametrize("wanted", [Subscription(topics=("t",)), Subscription(pattern="t")])
+@pytest.mark.parametrize("wanted", [TopicSelection(topics=("t",)), TopicSelection(pattern="t")])
 @pytest.mark.parametrize("view", [{}, {"t": 1}])
 def test_what_one_broker_lacks_is_gone_only_if_all_lack_it(
-    brokers: Brokers, wanted: Subscription, view: dict[str, int]
+    brokers: Brokers, wanted: TopicSelection, view: dict[str, int]
 ) -> None:
     brokers.views["a"] = view
     assert cluster_of().partitions_there(wanted, partitions(2)) == partitions(2)
@@ -181,7 +181,7 @@ def test_an_error_of_a_topic_does_not_mean_that_it_is_gone(
 
     monkeypatch.setattr(brokers, "_metadata", denied)
     with pytest.raises(KafkaError, match="topic t: TOPIC_AUTHORIZATION_FAILED"):
-        cluster_of().partitions_there(Subscription(topics=("t",)))
+        cluster_of().partitions_there(TopicSelection(topics=("t",)))
 
 
 def test_a_leader_that_died_without_a_word_is_survived(brokers: Brokers) -> None:
@@ -203,11 +203,11 @@ def test_a_cluster_that_has_never_answered_is_not_asked_for_long(brokers: Broker
     brokers.dead = {"a", "b"}
     cluster = cluster_of()
     with pytest.raises(KafkaError, match=r"does not answer \(servers: a:1,b:1\)"):
-        cluster.partitions(Subscription(topics=("t",)))
+        cluster.partitions(TopicSelection(topics=("t",)))
     assert 8_000 <= brokers.passed_ms < 10_000  # no attempt begins after the time-out
     brokers.passed_ms = 0
     with pytest.raises(KafkaError):
-        cluster_of(default_api_timeout_ms="500").partitions(Subscription(topics=("t",)))
+        cluster_of(default_api_timeout_ms="500").partitions(TopicSelection(topics=("t",)))
     assert brokers.passed_ms < 1000
 
 
@@ -232,7 +232,7 @@ def test_retries_come_ever_later(brokers: Brokers, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(module, "pause", pause)
     brokers.dead = {"a", "b"}
     with pytest.raises(KafkaError):
-        cluster_of(retry_backoff_max_ms="400").partitions(Subscription(topics=("t",)))
+        cluster_of(retry_backoff_max_ms="400").partitions(TopicSelection(topics=("t",)))
     near = [100, 200, 400, 400]
     assert all(0.8 * want <= got <= 1.2 * want for got, want in zip(pauses, near, strict=False))
     assert max(pauses) <= 400

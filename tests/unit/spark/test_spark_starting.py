@@ -56,7 +56,7 @@ def test_a_query_is_started_again_if_its_python_was_slow(failures: list[str | No
     assert query is starts.made[-1]  # type: ignore[comparison-overlap]
     assert len(starts.made) == len(failures)
     assert [line.partition(": ")[0] for line in lines] == announced(len(failures))
-    assert all("not up within the 10 s" in line for line in lines)
+    assert all("did not connect within the 10 s" in line for line in lines)
 
 
 @pytest.mark.parametrize(

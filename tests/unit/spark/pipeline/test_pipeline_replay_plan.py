@@ -10,7 +10,7 @@ import pytest
 
 from minikafka.kernel.cluster import TopicPartition
 from minikafka.kernel.config import ConfigError
-from minikafka.spark.options import Subscription
+from minikafka.spark.options import TopicSelection
 from minikafka.spark.pipeline import replay_plan
 from minikafka.spark.pipeline.replay_plan import (
     ReplayPlan,
@@ -19,7 +19,7 @@ from minikafka.spark.pipeline.replay_plan import (
     without_range,
 )
 
-ORDERS = Subscription(topics=("orders",))
+ORDERS = TopicSelection(topics=("orders",))
 MAY = 1714521600000
 
 
@@ -49,9 +49,9 @@ def test_an_invalid_edge_is_refused_with_its_option(text: str) -> None:
 
 def test_a_source_gets_the_offsets_of_its_own_partitions() -> None:
     offsets = parse_range('{"a":{"0":1,"1":2},"b":{"0":3}}', "latest")
-    pattern = Subscription(pattern="a|c")
+    pattern = TopicSelection(pattern="a|c")
     assert json.loads(offsets.options(pattern)["startingoffsets"]) == {"a": {"0": 1, "1": 2}}
-    one = Subscription(partitions=(TopicPartition("a", 1),))
+    one = TopicSelection(partitions=(TopicPartition("a", 1),))
     assert json.loads(offsets.options(one)["startingoffsets"]) == {"a": {"1": 2}}
     assert [source_text(each) for each in (pattern, one, ORDERS)] == ["a|c", "a-1", "orders"]
     with pytest.raises(ConfigError, match="no offsets for orders"):

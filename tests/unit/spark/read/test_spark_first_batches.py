@@ -14,7 +14,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from minikafka.kernel.cluster import TopicPartition
-from minikafka.spark.options import Subscription, stream_options
+from minikafka.spark.options import TopicSelection, stream_options
 from minikafka.spark.read import stream_reader
 from minikafka.spark.read.offsets import EARLIEST, LATEST, Offsets
 from minikafka.spark.read.stream_reader import StartUnknownError, StreamReader
@@ -117,11 +117,11 @@ class Topic:
         self.count = count
         self.topics: dict[str, Any] = {}
 
-    def partitions(self, subscription: Subscription) -> list[TopicPartition]:
+    def partitions(self, subscription: TopicSelection) -> list[TopicPartition]:
         return PARTITIONS
 
     def partitions_there(
-        self, subscription: Subscription, expected: Iterable[TopicPartition] = ()
+        self, subscription: TopicSelection, expected: Iterable[TopicPartition] = ()
     ) -> list[TopicPartition]:
         return PARTITIONS
 

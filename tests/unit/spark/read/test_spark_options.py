@@ -13,7 +13,7 @@ from minikafka.spark.options import (
     AtTimestamp,
     AtTimestamps,
     Edge,
-    Subscription,
+    TopicSelection,
     batch_options,
     duration_ms,
     stream_options,
@@ -31,7 +31,7 @@ def test_the_defaults_of_a_batch() -> None:
     options = batch_options(BASE)
     assert (options.starting, options.ending) == (Edge.EARLIEST, Edge.LATEST)
     assert options.client.bootstrap_servers == (("a", 1), ("::1", 2))
-    assert options.subscription == Subscription(topics=("t",))
+    assert options.subscription == TopicSelection(topics=("t",))
     assert options.fail_on_data_loss is True
     assert options.include_headers is False
     assert (options.min_partitions, options.max_records_per_partition) == (None, None)
@@ -170,7 +170,7 @@ def test_options_of_streams_are_noted_and_ignored_in_a_batch() -> None:
         ({"subscribe": None, "assign": "t"}, "option assign: expected e.g."),
         ({"subscribe": None, "assign": "{}"}, "No topicpartitions to assign"),
         ({"subscribe": None, "subscribePattern": " "}, "Pattern to subscribe is empty"),
-        ({"subscribe": None, "subscribePattern": "["}, "is no pattern"),
+        ({"subscribe": None, "subscribePattern": "["}, "is not a regular expression"),
         ({"kafka.bootstrap.servers": None}, "'kafka.bootstrap.servers' must be specified"),
         ({"kafka.bootstrap.servers": "host"}, "'host' is not host:port"),
         ({"kafka.auto.offset.reset": "latest"}, "'auto.offset.reset' is not supported"),
@@ -186,7 +186,7 @@ def test_options_of_streams_are_noted_and_ignored_in_a_batch() -> None:
         ({"failOnDataLoss": "yes"}, "failOnDataLoss must be true or false"),
         ({"includeHeaders": "1"}, "includeHeaders must be true or false"),
         ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"}, "(9) is higher than"),
-        ({"maxTriggerDelay": "soon"}, "is no duration"),
+        ({"maxTriggerDelay": "soon"}, "expected a duration"),
         ({"startingTimestamp": "now"}, "expected milliseconds since 1970, got now"),
         ({"startingTimestamp": "-1"}, "expected milliseconds since 1970, got -1"),
         ({"maxOffsetsPerTrigger": "-5"}, "maxOffsetsPerTrigger must be positive"),
